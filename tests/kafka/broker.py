@@ -2,17 +2,16 @@
 
 Plan of a start: 1. pick two free ports, 2. write the properties, 3. format the data directory unless it is formatted, 4. start the
 process, 5. wait for the line that says it serves. A stop is SIGTERM (clean: indexes are trimmed, the marker file is written), a crash is SIGKILL.
+Nodes share a Java process (`shared_java.py`), except those that a test kills or freezes.
 Only the process started here is ever ended, by its own id.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -27,8 +26,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.kafka import jars
+from tests.kafka import jars, shared_java
 from tests.kafka.formatting import format_log_dirs
+from tests.kafka.shared_java import SharedNode, start_node
 
 # ends of patience, met by nothing but a failure: a busy machine takes many times as long as an idle one
 START_LIMIT_S = 300.0
@@ -136,11 +136,11 @@ class Broker:
 
     def __init__(self, root: Path, data: Path | None = None, **properties: str) -> None:
         self.root = root
+        self.is_apart = shared_java.ALWAYS_APART
         self.data = root / "data" if data is None else data
         self.properties = {name.replace("_", "."): value for name, value in properties.items()}
         self.bootstrap = ""
-        self._process: subprocess.Popen[bytes] | None = None
-        self._archive = jars.TARGET / f"broker-{os.getpid()}.jsa"
+        self._process: subprocess.Popen[bytes] | SharedNode | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -151,6 +151,11 @@ class Broker:
     ) -> None:
         if self._process is not None:
             self.stop()
+
+    def apart(self) -> Self:
+        """The same in a process of its own, which `crash` can kill."""
+        self.is_apart = True
+        return self
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -170,11 +175,20 @@ class Broker:
 
     def stop(self) -> None:
         """A clean stop."""
-        self._end(signal.SIGTERM)
+        process = self._taken()
+        process.terminate()
+        self._await_end(process)
 
     def crash(self) -> None:
-        """An unclean stop: the process is gone, its writes are not."""
-        self._end(signal.SIGKILL)
+        """An unclean stop of a broker that is apart: the process is gone, its writes are not."""
+        assert self.is_apart, "only a process of its own can be killed"
+        self.abandon()
+
+    def abandon(self) -> None:
+        """End it at once and log nothing more. What it leaves is that of a crash only if it is apart."""
+        process = self._taken()
+        process.kill()
+        self._await_end(process)
 
     def is_running(self) -> bool:
         """Whether the process started here has not ended by itself."""
@@ -202,35 +216,36 @@ class Broker:
             format_log_dirs(self.root / "server.properties")
 
     def _launch(self) -> None:
-        archive = [] if jars.ARCHIVE.exists() else [f"-XX:ArchiveClassesAtExit={self._archive}"]
-        command = jars.brief_java_command(
-            *archive, "-Dkseg.log.level=INFO", "kafka.Kafka", str(self.root / "server.properties")
-        )
+        properties = self.root / "server.properties"
         with (self.root / "broker.log").open("wb") as log:
-            self._process = subprocess.Popen(command, env=jars.java_environment(), stdout=log, stderr=log)
+            if self.is_apart:
+                command = jars.brief_java_command("-Dkseg.log.level=INFO", "kafka.Kafka", str(properties))
+                self._process = subprocess.Popen(command, env=jars.java_environment(), stdout=log, stderr=log)
+            else:
+                self._process = start_node(properties, self.root / "broker.log")
         deadline = time.monotonic() + START_LIMIT_S
         while "Kafka Server started" not in self.log_text():
             if self._process.poll() is not None:
                 self._process = None
                 raise BrokerFailed(f"the broker ended\n{self.log_text()[-6000:]}")
             if time.monotonic() > deadline:
-                self.crash()
+                self.abandon()
                 raise BrokerFailed(f"the broker did not start in time\n{self.log_text()[-6000:]}")
             time.sleep(0.1)
 
-    def _end(self, how: signal.Signals) -> None:
+    def _taken(self) -> subprocess.Popen[bytes] | SharedNode:
         if self._process is None:
             raise RuntimeError("the broker is not running")
         process, self._process = self._process, None
-        process.send_signal(how)
+        return process
+
+    def _await_end(self, process: subprocess.Popen[bytes] | SharedNode) -> None:
         try:
             process.wait(STOP_LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             raise
-        if self._archive.exists():  # made by a first broker on its way out
-            self._archive.replace(jars.ARCHIVE)
 
     # --- use -----------------------------------------------------------------------------------------------
 

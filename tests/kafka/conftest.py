@@ -69,7 +69,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     from tests.kafka.broker import Broker
     from tests.kafka.killed import produce_and_kill
 
-    broker = Broker(tmp_path_factory.mktemp("killed") / "broker")
+    broker = Broker(tmp_path_factory.mktemp("killed") / "broker").apart()
     broker.start()
     return produce_and_kill(broker)
 

@@ -4,7 +4,7 @@
 a change of the pom or of a source rebuilds them. A file lock lets parallel test workers wait for the one that builds.
 
 A Java process of the tests lives for seconds and spends most of them on loading and compiling classes. So it compiles once, quickly, and maps the
-classes as another process left them: `java/target/broker.jsa`, an archive that the first broker makes when it stops (`broker.py`).
+classes as another process left them: `java/target/broker.jsa`, an archive that the first process of nodes makes when it ends (`shared_java.py`).
 A broker that starts costs a third of the processor time that way.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 from pathlib import Path
 
 from tests.kafka.broker import Broker
@@ -14,6 +15,7 @@ class JoiningBroker(Broker):
 
     def __init__(self, first: Broker, root: Path) -> None:
         super().__init__(root)
+        self.apart()
         self._first = first
 
     def freeze(self) -> None:
@@ -25,7 +27,7 @@ class JoiningBroker(Broker):
         self._signal(signal.SIGCONT)
 
     def _signal(self, which: signal.Signals) -> None:
-        assert self._process is not None
+        assert isinstance(self._process, subprocess.Popen)
         self._process.send_signal(which)
 
     def _configure(self) -> None:

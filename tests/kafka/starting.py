@@ -83,7 +83,20 @@ def foretold(log_dirs: Sequence[Path], *options: str) -> Foretold:
 
 
 def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, **properties: str) -> Observed:
-    """Start a broker on the directories, let it settle, and kill it. Changes them."""
+    """Start a broker on the directories, let it settle, and end it. Changes them."""
+    return _observed(_node(root, log_dirs, **properties), log_dirs, settle_s)
+
+
+def observed_apart(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S) -> Observed:
+    """The same in a process of its own that is killed: the directories are as after a crash, and nobody has a file of theirs open."""
+    return _observed(_node(root, log_dirs).apart(), log_dirs, settle_s)
+
+
+def _node(root: Path, log_dirs: Sequence[Path], **properties: str) -> PlainBroker:
+    return PlainBroker(root / "broker", log_dirs[0], log_dirs=",".join(map(str, log_dirs)), **properties)
+
+
+def _observed(broker: PlainBroker, log_dirs: Sequence[Path], settle_s: float) -> Observed:
     sizes = {
         path.with_suffix("") if path.suffix == ".swap" else path: _written_bytes(path)
         for log_dir in log_dirs
@@ -99,7 +112,6 @@ def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, *
         for path in sizes
         if not path.with_suffix(".index").exists() and not path.with_suffix(".log.swap").exists()
     ]
-    broker = PlainBroker(root / "broker", log_dirs[0], log_dirs=",".join(map(str, log_dirs)), **properties)
     lives = False
     try:
         began = time.monotonic()
@@ -112,7 +124,7 @@ def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, *
         pass
     finally:
         if broker.is_running():
-            broker.crash()
+            broker.abandon()
     return _read(broker.log_text(), sizes, no_index, lives, torn)
 
 

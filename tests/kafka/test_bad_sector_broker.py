@@ -23,7 +23,7 @@ if "CI" not in os.environ:  # there its absence is an error
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
 from tests.kafka.conftest import require_kafka
-from tests.kafka.starting import PlainBroker, foretold, observed
+from tests.kafka.starting import PlainBroker, foretold, observed_apart
 from tests.support.bad_sectors import DyingDisk, dying_disk, require
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -101,7 +101,7 @@ def test_a_start_on_bad_sectors(disk: DyingDisk, tmp_path: Path, name: str) -> N
     case = CASES[name]
     data = damage(disk, case)
     reported = foretold([data])
-    seen = observed(tmp_path, [data])
+    seen = observed_apart(tmp_path, [data])
     assert seen.outcome == case.outcome, seen.log[-3000:]
     assert case.logged in seen.log
     assert reported.node["outcome"] == case.outcome
@@ -121,7 +121,7 @@ def test_consumers_wait_at_a_bad_sector_and_read_on_after_a_repair(
     """The broker neither goes offline nor answers: the fetch is aborted. Other partitions are served. `recover` refuses; with --accept-
     unreadable all records are there except those around the bad sector."""
     data = damage(disk, Case({f"aaa-0/{segment}.log": [3]}, True, "starts"))
-    broker = PlainBroker(tmp_path / "before", data)
+    broker = PlainBroker(tmp_path / "before", data).apart()
     with broker:
         began = time.monotonic()
         assert len(broker.consume("bbb")) == RECORDS
@@ -133,7 +133,7 @@ def test_consumers_wait_at_a_bad_sector_and_read_on_after_a_repair(
     assert refused.returncode in (4, 5) and "--accept-unreadable" in refused.stderr
     repaired = kseg("recover", "--apply", "--accept-unreadable", "--mark-clean", data)
     assert repaired.returncode == 0, repaired.stderr
-    with PlainBroker(tmp_path / "after", data) as broker:
+    with PlainBroker(tmp_path / "after", data).apart() as broker:
         left = [record.offset for record in broker.consume("aaa")]
         assert len(broker.consume("bbb")) == RECORDS
     lost = sorted(set(range(RECORDS)) - set(left))
@@ -146,7 +146,7 @@ def test_a_start_on_a_read_only_disk(disk: DyingDisk, tmp_path: Path, is_clean: 
     data = damage(disk, Case({}, is_clean, ""))
     disk.make_read_only()
     reported = foretold([data])
-    seen = observed(tmp_path, [data])
+    seen = observed_apart(tmp_path, [data])
     assert seen.outcome == reported.node["outcome"] == "does-not-start"
     assert "Read-only file system" in seen.log and reported.node["exception"] in seen.log
     assert reported.node["once_writable"]["outcome"] == "starts"

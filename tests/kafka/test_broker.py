@@ -93,7 +93,7 @@ def test_live_indexes_are_preallocated_and_stopped_ones_trimmed(everything: Writ
 
 def test_a_broker_starts_on_a_copy(everything: Written, tmp_path: Path) -> None:
     data = copy_tree(everything.stopped, tmp_path / "data")
-    with Broker(tmp_path / "broker", data) as broker:
+    with Broker(tmp_path / "broker", data).apart() as broker:
         assert "Skipping recovery of" in broker.log_text()
         assert broker.consume("codec-zstd") == everything.uncommitted["codec-zstd", 0]
         assert broker.consume("transactions", committed=True) == everything.committed["transactions", 0]

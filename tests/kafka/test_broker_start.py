@@ -26,7 +26,7 @@ from tests.kafka.conftest import require_kafka
 from tests.kafka.killed import Killed
 from tests.kafka.start_cases import CASES
 from tests.kafka.start_directories import MARKER, second
-from tests.kafka.starting import Foretold, assert_as_foretold, foretold, observed
+from tests.kafka.starting import Foretold, assert_as_foretold, foretold, observed, observed_apart
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -259,7 +259,7 @@ def test_a_full_disk_is_foretold(kind: str, capture_small: Path, tmp_path: Path)
                 except OSError:
                     continue
         reported = foretold([data])
-        seen = observed(tmp_path, [data], settle_s=90)
+        seen = observed_apart(tmp_path, [data], settle_s=90)
     assert reported.node["outcome"] == seen.outcome == "does-not-start"
     assert "No space left on device" in reported.node["message"]
     assert "No space left on device" in seen.log or "java.lang.InternalError" in seen.log
@@ -285,7 +285,7 @@ def test_a_read_only_second_directory_is_foretold(
         subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
         log_dirs = [data, place / "second"]
         reported = foretold(log_dirs)
-        seen = observed(tmp_path, log_dirs)
+        seen = observed_apart(tmp_path, log_dirs)
     assert (
         seen.outcome
         == reported.node["outcome"]

@@ -39,7 +39,7 @@ TRUNCATED = "Truncating to offset 300"
 
 
 class Node(Broker):
-    """A node of a cluster of two; node 1 is the controller, with `roles` also a broker. Ports stay the same over restarts."""
+    """A node of a cluster of two; node 1 is the controller, with `roles` also a broker, and node 2 is killed. Ports stay the same over restarts."""
 
     def __init__(self, root: Path, node_id: int, controller: str) -> None:
         super().__init__(
@@ -49,6 +49,7 @@ class Node(Broker):
             broker_heartbeat_interval_ms="500",
             replica_lag_time_max_ms="2000",
         )
+        self.is_apart = self.is_apart or node_id == 2
         self.node_id = node_id
         self.controller = controller
         self.roles = "broker,controller" if node_id == 1 else "broker"

@@ -117,7 +117,7 @@ def test_checkpoints_are_those_the_broker_writes(killed: Killed, tmp_path: Path)
     (data / "log-start-offset-checkpoint").write_text("0\n2\ntx-lz4 0 3\ntx-zstd 0 0\n")
     theirs = copy_tree(data, tmp_path / "theirs")
     recover("--policy", "kafka", "--apply", data)
-    broker = Broker(tmp_path / "broker", theirs)
+    broker = Broker(tmp_path / "broker", theirs).apart()
     broker.start()
     broker.wait_for("checkpoints", lambda: "gone-0" not in _entries(theirs / RECOVERY))
     broker.wait_for(

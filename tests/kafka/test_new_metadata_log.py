@@ -82,7 +82,7 @@ def test_the_only_controller_makes_a_new_one(name: str, capture_small: Path, tmp
         found = {topic: len(broker.consume(topic)) for topic in RECORDS}
         log = broker.log_text()
     finally:
-        broker.crash()
+        broker.abandon()
     assert found == RECORDS, typed
     assert "marked stray" not in log
 

@@ -15,7 +15,7 @@ if "CI" not in os.environ:  # there its absence is an error
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
-from tests.kafka.starting import assert_as_foretold, foretold, observed
+from tests.kafka.starting import assert_as_foretold, foretold, observed, observed_apart
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -31,7 +31,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data directory of a broker that was killed: partition 0 has records, partition 1 none."""
     require_kafka()
     root = tmp_path_factory.mktemp("preallocated")
-    broker = Broker(root / "broker", root / "node" / "data")
+    broker = Broker(root / "broker", root / "node" / "data").apart()
 
     def is_made(partition: int) -> bool:
         names = {path.name for path in (broker.data / f"ahead-{partition}").glob("*")}
@@ -77,7 +77,7 @@ def test_what_is_preallocated_is_no_damage(
             assert "error" not in found.values(), command
     reported = foretold([data])
     assert reported.node["partitions_truncated"] == []
-    assert_as_foretold(reported, observed(tmp_path, [data]))
+    assert_as_foretold(reported, observed_apart(tmp_path, [data]))
     assert (data / "ahead-0" / LOG).stat().st_size < SEGMENT_BYTES
 
 
@@ -85,7 +85,7 @@ def test_recover_leaves_what_a_broker_leaves(killed: Path, tmp_path: Path) -> No
     ours = copy_tree(killed, tmp_path / "ours" / "data")
     theirs = copy_tree(killed, tmp_path / "theirs" / "data")
     assert run(["recover", "--quiet", "--apply", str(ours)]) == 0
-    observed(tmp_path / "theirs", [theirs])
+    observed_apart(tmp_path / "theirs", [theirs])
     for partition in (0, 1):
         assert (ours / f"ahead-{partition}" / LOG).read_bytes() == (
             theirs / f"ahead-{partition}" / LOG

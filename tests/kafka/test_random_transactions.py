@@ -185,7 +185,7 @@ def test_producers_of_deleted_records_while_a_broker_runs(
 ) -> None:
     """A broker that has deleted all records still knows their producers, and forgets them when it is restarted."""
     require_kafka()
-    broker = Broker(tmp_path / "broker", log_flush_start_offset_checkpoint_interval_ms="500")
+    broker = Broker(tmp_path / "broker", log_flush_start_offset_checkpoint_interval_ms="500").apart()
     checkpoint = broker.data / "log-start-offset-checkpoint"
     for is_loaded in (False, True):
         with broker, TransactionClients(broker.bootstrap) as clients:

@@ -149,7 +149,7 @@ def _by_topic(partitions: list[tuple[str, int]]) -> list[dict[str, Any]]:
 def test_what_a_coordinator_finds_in_its_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     require_kafka()
     rng = random.Random(SEED)
-    first = Broker(tmp_path / "one", broker_session_timeout_ms="3600000")
+    first = Broker(tmp_path / "one", broker_session_timeout_ms="3600000").apart()
     second = JoiningBroker(first, tmp_path / "two")
     with first:
         producer = first.producer(transactional_id="first")

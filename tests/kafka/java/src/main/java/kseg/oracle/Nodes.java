@@ -1,0 +1,227 @@
+package kseg.oracle;
+
+import kafka.Kafka;
+
+import org.apache.kafka.common.utils.Exit;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.ThreadContext;
+import org.apache.logging.log4j.core.LogEvent;
+import org.apache.logging.log4j.core.LoggerContext;
+import org.apache.logging.log4j.core.appender.AbstractAppender;
+import org.apache.logging.log4j.core.config.Configuration;
+import org.apache.logging.log4j.core.config.Property;
+import org.apache.logging.log4j.core.layout.PatternLayout;
+
+import java.io.BufferedReader;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * Nodes of Kafka that share one JVM, whose classes are loaded and compiled for the first one: each is kafka.Kafka.main in a thread of its own.
+ *
+ * What a process has for itself, a node has by the context of its threads, which the threads that they start inherit: the log (with stdout
+ * and stderr), the shutdown hooks, and its end. Exit.exit runs the hooks and then ends the log; Exit.halt ends the log at once. What the
+ * node's threads still do then is seen by nobody, and its hooks close what it has open. Commands on stdin: `start NODE PROPERTIES LOG`
+ * (separated by tabs), `stop NODE` (as SIGTERM does), `abandon NODE` (as a halt), `leave`. One line on stdout says that a node has ended: `NODE STATUS`.
+ */
+public final class Nodes {
+    private static final String KEY = "node";
+    private static final String GONE = "none"; // the node of a thread that has ended its own, and is unwound through the handlers of Kafka
+    private static final Map<String, Node> NODES = new ConcurrentHashMap<>();
+    private static final PrintStream ANSWERS = System.out;
+    private static final PrintStream ERRORS = System.err;
+
+    private Nodes() {
+    }
+
+    /** Unwinds the thread that has ended its node. */
+    private static final class Ended extends Error {
+        private static final long serialVersionUID = 1L;
+    }
+
+    private static final class Node {
+        private final String name;
+        private final List<Runnable> hooks = new ArrayList<>();
+        private OutputStream log;
+        private boolean isEnding;
+
+        Node(String name, String file) throws IOException {
+            this.name = name;
+            log = new FileOutputStream(file);
+        }
+
+        synchronized void write(byte[] bytes, int from, int length) {
+            if (log != null) {
+                try {
+                    log.write(bytes, from, length);
+                } catch (IOException error) {
+                    error.printStackTrace(ERRORS);
+                }
+            }
+        }
+
+        /** False when it is ending already. */
+        synchronized boolean begin() {
+            boolean begins = !isEnding;
+            isEnding = true;
+            return begins;
+        }
+
+        synchronized void closeLog() {
+            try {
+                log.close();
+            } catch (IOException error) {
+                error.printStackTrace(ERRORS);
+            }
+            log = null;
+        }
+
+        void sayEnded(int status) {
+            synchronized (ANSWERS) {
+                ANSWERS.println(name + " " + status);
+                ANSWERS.flush();
+            }
+        }
+
+        void runHooks() {
+            List<Runnable> all;
+            synchronized (this) {
+                all = List.copyOf(hooks);
+                hooks.clear(); // they hold all that the node had in memory
+            }
+            all.forEach(Runnable::run);
+        }
+
+        void inThread(Runnable work) {
+            Thread thread = new Thread(() -> {
+                ThreadContext.put(KEY, name);
+                work.run();
+            }, "node-" + name);
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        void exit(int status) {
+            if (begin()) {
+                inThread(() -> {
+                    runHooks();
+                    closeLog();
+                    sayEnded(status);
+                });
+            }
+        }
+
+        void halt(int status) {
+            if (begin()) {
+                closeLog();
+                inThread(() -> {
+                    runHooks();
+                    sayEnded(status);
+                });
+            }
+        }
+    }
+
+    public static void main(String[] args) throws IOException {
+        Exit.setExitProcedure((status, message) -> leave(false, status));
+        Exit.setHaltProcedure((status, message) -> leave(true, status));
+        Exit.setShutdownHookAdder((name, hook) -> {
+            Node node = current();
+            synchronized (node) {
+                node.hooks.add(hook);
+            }
+        });
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+            if (!(error instanceof Ended)) {
+                System.err.print("Exception in thread \"" + thread.getName() + "\" ");
+                error.printStackTrace();
+            }
+        });
+        routeOutput();
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split("\t");
+            switch (words[0]) {
+                case "start" -> start(new Node(words[1], words[3]), words[2]);
+                case "stop" -> NODES.get(words[1]).exit(0);
+                case "abandon" -> NODES.get(words[1]).halt(137);
+                case "leave" -> System.exit(0); // the real one
+                default -> throw new IllegalArgumentException(line);
+            }
+        }
+        System.exit(0);
+    }
+
+    private static void start(Node node, String properties) {
+        NODES.put(node.name, node);
+        node.inThread(() -> Kafka.main(new String[] {properties}));
+    }
+
+    private static Node current() {
+        String name = ThreadContext.get(KEY);
+        return name == null ? null : NODES.get(name);
+    }
+
+    /** Never returns, as the procedures of a process. */
+    private static void leave(boolean atOnce, int status) {
+        Node node = current();
+        if (GONE.equals(ThreadContext.get(KEY))) {
+            throw new Ended();
+        }
+        if (node == null) {
+            new IllegalStateException("a thread of no node ends its process").printStackTrace(ERRORS);
+            Runtime.getRuntime().halt(3);
+        } else if (atOnce) {
+            node.halt(status);
+        } else {
+            node.exit(status);
+        }
+        ThreadContext.put(KEY, GONE);
+        throw new Ended();
+    }
+
+    private static void routeOutput() {
+        OutputStream routed = new OutputStream() {
+            @Override
+            public void write(int b) {
+                write(new byte[] {(byte) b}, 0, 1);
+            }
+
+            @Override
+            public void write(byte[] bytes, int from, int length) {
+                Node node = current();
+                if (node == null) {
+                    ERRORS.write(bytes, from, length);
+                } else {
+                    node.write(bytes, from, length);
+                }
+            }
+        };
+        System.setOut(new PrintStream(routed, true));
+        System.setErr(new PrintStream(routed, true));
+        Configuration configuration = ((LoggerContext) LogManager.getContext(false)).getConfiguration();
+        PatternLayout layout = (PatternLayout) configuration.getAppender("console").getLayout();
+        AbstractAppender appender = new AbstractAppender("nodes", null, layout, false, Property.EMPTY_ARRAY) {
+            @Override
+            public void append(LogEvent event) {
+                byte[] line = layout.toByteArray(event);
+                Node node = current();
+                if (node != null) {
+                    node.write(line, 0, line.length);
+                }
+            }
+        };
+        appender.start();
+        configuration.getRootLogger().removeAppender("console");
+        configuration.getRootLogger().addAppender(appender, null, null);
+        ((LoggerContext) LogManager.getContext(false)).updateLoggers();
+    }
+}
