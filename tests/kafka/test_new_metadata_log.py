@@ -15,6 +15,10 @@ import pytest
 if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.kafka.broker import CLIENT_LIMIT_S
 from tests.kafka.command_line_tools import environment_for, write_tools
 from tests.kafka.conftest import require_kafka
 from tests.kafka.start_cases import CASES
@@ -72,7 +76,7 @@ def test_the_only_controller_makes_a_new_one(name: str, capture_small: Path, tmp
             topics.discard(words[words.index("--topic") + 1])
             step = shlex.join(words)
         if words[0] == "kafka-server-stop.sh":
-            _create(tmp_path, server, topics, data)  # those that are told in one step
+            _create(server, topics, data)  # those that are told in one step
         _typed(tmp_path, step)
     typed, _ = follow([data], tmp_path, {})
     broker = PlainBroker(tmp_path / "broker", data)
@@ -87,14 +91,16 @@ def test_the_only_controller_makes_a_new_one(name: str, capture_small: Path, tmp
     assert "marked stray" not in log
 
 
-def _create(root: Path, server: str, topics: set[str], data: Path) -> None:
-    for topic in topics:
+def _create(server: str, topics: set[str], data: Path) -> None:
+    """Without a JVM for each."""
+    wanted = []
+    for topic in sorted(topics):
         partitions = sum(path.name.rpartition("-")[0] == topic for path in data.iterdir())
-        config = "cleanup.policy=compact" if topic.startswith("__") else "retention.ms=-1"
-        _typed(
-            root,
-            f"kafka-topics.sh --bootstrap-server {server} --create --topic {topic} --partitions {partitions} --replication-factor 1 --config {config}",
-        )
+        config = {"cleanup.policy": "compact"} if topic.startswith("__") else {"retention.ms": "-1"}
+        wanted.append(NewTopic(topic, partitions, 1, config=config))
+    admin = AdminClient({"bootstrap.servers": server, "log_level": 0})
+    for future in admin.create_topics(wanted).values() if wanted else ():
+        future.result(CLIENT_LIMIT_S)
 
 
 def test_an_empty_directory_of_a_dynamic_quorum(tmp_path: Path) -> None:
