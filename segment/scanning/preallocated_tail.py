@@ -6,8 +6,9 @@ the segment is closed (Kafka: FileRecords.open and trim, LogSegment.onBecomeInac
 - the file is the active segment: no log beside it has a higher base offset;
 - the data directory was not shut down cleanly: a clean shutdown truncates the file, and with the marker a broker would read the zeros as
   a batch and fail (CorruptRecordException);
-- the length of the file looks like a configuration: a multiple of 16 KiB or of a thousand bytes, or the largest that Kafka accepts.
-  A batch ends there by chance once in a thousand times, and an interrupted write leaves the file as long as the batches were.
+- the length of the file looks like a configuration: whole MiB, whole thousands of bytes, a power of two from 16 KiB on, or the largest that
+  Kafka accepts. A batch ends there by chance about once in a thousand times. A file that a crash has left with zeros is as long as its
+  batches were, or ends with a page; one in a hundred of those would pass, while multiples of 16 KiB would be one in four.
 
 Settings are not used: segment.bytes may have changed since the segment was created, and dump, lookup and list know no settings, but
 must agree with verify.
@@ -19,7 +20,8 @@ from kseg.segment import layout as L
 from kseg.segment.storage import places
 
 PREALLOCATED = "segment-preallocated"
-_ROUND_BYTES = (1 << 14, 1000)
+_ROUND_BYTES = (1 << 20, 1000)
+_LEAST_POWER = 1 << 14
 _CLEAN_MARKER = ".kafka_cleanshutdown"
 _NAME_DIGITS = 20
 
@@ -41,9 +43,9 @@ def is_preallocated(path: str, size_bytes: int) -> bool:
 
 def has_preallocated_size(size_bytes: int) -> bool:
     """Whether preallocation can explain a log of this size."""
-    return size_bytes == L.INT32_MAX or (
-        size_bytes > 0 and not all(size_bytes % unit for unit in _ROUND_BYTES)
-    )
+    is_power = size_bytes >= _LEAST_POWER and not size_bytes & (size_bytes - 1)
+    is_round = size_bytes > 0 and not all(size_bytes % unit for unit in _ROUND_BYTES)
+    return is_power or is_round or size_bytes == L.INT32_MAX
 
 
 def _base_offset(name: str) -> int | None:

@@ -47,7 +47,7 @@ def _findings(command: str, path: Path, capfd: pytest.CaptureFixture[str]) -> tu
         "read --offset 325 --max-bytes 4KiB",
     ],
 )
-@pytest.mark.parametrize("size_bytes", [20_000, 5 << 14, MIB, 100 * MIB, 1 << 30, 500_000_000, 2**31 - 1])
+@pytest.mark.parametrize("size_bytes", [20_000, 1 << 15, MIB, 100 * MIB, 1 << 30, 500_000_000, 2**31 - 1])
 def test_a_preallocated_tail_is_an_info(
     log: Path, capfd: pytest.CaptureFixture[str], command: str, size_bytes: int
 ) -> None:
@@ -61,7 +61,7 @@ def test_a_preallocated_tail_is_an_info(
 
 @pytest.mark.evidence("zero-tail")
 @pytest.mark.parametrize("command", ["verify", "verify --quick", "dump", "list --count", "lookup --latest"])
-@pytest.mark.parametrize("case", ["not the last", "odd length", "clean marker"])
+@pytest.mark.parametrize("case", ["not the last", "odd length", "whole pages", "clean marker"])
 def test_an_interrupted_write_is_an_error(
     log: Path, capfd: pytest.CaptureFixture[str], command: str, case: str
 ) -> None:
@@ -69,7 +69,9 @@ def test_an_interrupted_write_is_an_error(
         os.truncate(log / BEFORE, MIB)
         command = command.replace("lookup --latest", "lookup --key nobody")
     elif case == "odd length":
-        os.truncate(log / ACTIVE, MIB + 4096)
+        os.truncate(log / ACTIVE, MIB + 4097)
+    elif case == "whole pages":
+        os.truncate(log / ACTIVE, 5 << 14)
     else:
         os.truncate(log / ACTIVE, MIB)
         (log.parent / ".kafka_cleanshutdown").write_text("")

@@ -181,7 +181,7 @@ def _is_dropped(log: Path) -> bool:
 def _written_bytes(log: Path) -> int:
     """Without the zeros of a preallocated segment, at the first of which a recovery ends."""
     size_bytes, end = log.stat().st_size, 0
-    if size_bytes % (1 << 14) and size_bytes % 1000:
+    if size_bytes % (1 << 20) and size_bytes % 1000 and size_bytes & (size_bytes - 1):
         return size_bytes
     data = log.read_bytes()
     while length := int.from_bytes(data[end + 8 : end + 12], "big"):
