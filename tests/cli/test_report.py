@@ -93,8 +93,11 @@ def test_a_plan_has_the_total_first_and_one_line_for_all_that_are_alike(flipped:
     assert lines[0].startswith("DUE: ") and " of 25 partitions are to be repaired, " in lines[0]
     (own,) = [line for line in lines if line.startswith("orders.01-5: ")]
     assert own.startswith("orders.01-5: a repair is due: ") and "policy salvage loses 4 records" in own
-    (alike,) = [line for line in lines if line.startswith("24 partitions (")]
+    (alike,) = [line for line in lines if line.startswith("23 partitions (")]
     assert alike.endswith("): a repair is due: 3 steps, no record lost")
+    assert (
+        "1 partition: nothing to repair" in lines
+    )  # the metadata log, whose preallocated indexes a node rebuilds at every start
     assert any(line.startswith("policy salvage (this plan): 4 records lost") for line in lines)
     assert lines[-1] == f"next: kseg recover --apply --now {NOW[1]} {flipped}"
 

@@ -63,7 +63,7 @@ def test_a_partition_whose_records_are_all_deleted(tmp_path: Path) -> None:
 def test_a_broker_that_is_killed_after_it_has_deleted_segments(tmp_path: Path) -> None:
     """The recovery point in the checkpoint, and the snapshot of the stop before, are below the first segment then."""
     require_kafka()
-    broker = Broker(tmp_path / "broker", log_flush_offset_checkpoint_interval_ms="3600000")
+    broker = Broker(tmp_path / "broker", log_flush_offset_checkpoint_interval_ms="3600000").apart()
 
     def send(number: int) -> None:
         producer = broker.producer(enable_idempotence=True)

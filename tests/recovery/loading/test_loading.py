@@ -204,7 +204,7 @@ def test_a_preallocated_segment_is_trimmed(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes().ljust(size, b"\0"))
     loaded = load(directory, recovery_point=32)
     assert loaded.files == before
-    assert loaded.repair.removed[0].cause == "zero-tail"
+    assert loaded.repair.removed[0].cause == "segment-preallocated"
 
 
 @pytest.mark.behaviour("R16")
