@@ -85,6 +85,8 @@ class NodeStart:
             "partitions_stray": [name for each in loaded for name in _strays(each)],
             "partitions_offline": [
                 *(name for each in come_to if each.path in lost for name in each.live.values()),
+                # not created while the directory that they are assigned to is offline (Kafka: Partition.createLogInAssignedDirectoryId)
+                *(name for each in loaded if each.path in lost for name in each.missing),
                 *self.unserved,
             ],
             "partitions_removed": [
@@ -93,7 +95,10 @@ class NodeStart:
             ],
             "partitions_future": [name for each in loaded for name in each.named(Loading.FUTURE)],
             "partitions_promoted": [name for each in loaded for name in each.named(Loading.PROMOTED)],
-            "partitions_missing": [*(name for each in loaded for name in each.missing), *self.left_behind],
+            "partitions_missing": [
+                *(name for each in loaded if each.path not in lost for name in each.missing),
+                *self.left_behind,
+            ],
             "partitions_unread": [path for each in self.directories for path in each.unread],
             "logs_to_scan": sum(each.logs_to_scan for each in loaded),
             "bytes_to_scan": sum(each.bytes_to_scan for each in loaded),
