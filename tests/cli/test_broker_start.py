@@ -14,6 +14,8 @@ from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from kseg.cli.text.broker_start import broker_start_words
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
+from kseg.recovery.broker_start.log_dir_start import Thrown
+from kseg.recovery.broker_start.node_start import NodeStart
 from kseg.segment.storage import places
 from tests.internal_topics.metadata_logs import CLUSTER, DIRECTORY, NODE, record, topic, topic_id, write_log
 from tests.kafka.start_cases import CASES
@@ -237,6 +239,14 @@ def test_a_data_directory_that_goes_offline_takes_its_partitions_along(
     assert row["outcome"] == "starts-with-offline-log-dirs"
     assert [place["log_dir"] for place in row["log_dirs_offline"]] == [str(second)]
     assert row["partitions_offline"] == ["fares-0"]
+
+
+def test_a_missing_replica_of_an_offline_directory_is_not_created() -> None:
+    """Observed with 4.3.1: "Skipping creation of log because there are potentially offline log directories"."""
+    why = Thrown("FileSystemException", "b/fares-2/00000000000000000000.snapshot (Is a directory)")
+    dirs = (LoadedDirectory("a", missing=["fares-1"]), LoadedDirectory("b", missing=["fares-0"]))
+    row = NodeStart(directories=dirs, outcome="starts-with-offline-log-dirs", offline=(("b", why),)).as_row()
+    assert (row["partitions_missing"], row["partitions_offline"]) == (["fares-1"], ["fares-0"])
 
 
 def test_of_a_partition_alone_only_what_happens_to_it_is_reported(
