@@ -108,12 +108,9 @@ class PartitionCheck:
                 for at in range(len(directory.segments)):
                     yield from self._segment(at)
             yield from self._end_of_log()
+        identity = self._options.identity_of(directory.path)
         yield from partition_files.metadata_files(
-            directory,
-            self._log_dir_state,
-            self._totals,
-            self._reader,
-            self._options.identity_of(directory.path),
+            directory, self._log_dir_state, self._totals, self._reader, identity
         )
         if directory.name is not None and directory.name.is_metadata_log:
             from kseg.recovery.verify.raft_check import raft_files

@@ -372,35 +372,6 @@ def test_a_directory_with_the_name_of_another_topic_gets_its_own_back(
     assert not any("--topic-id" in command for command in found)
 
 
-def test_a_renamed_partition_gets_its_name_back_and_a_copy_beside_it_is_moved_out(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
-    (data / "fares-0").rename(data / "fares-0.bak")
-    shutil.copytree(data / "stations-0", data / "stations-0.bak")
-    assert commands(doctor(capfd, data, status=1)) == [
-        f"mv {data}/stations-0.bak {data}-stations-0.bak",
-        f"mv -T {data}/fares-0.bak {data}/fares-0",
-        f"kseg doctor {data}",
-    ]
-
-
-def test_of_two_copies_of_a_missing_partition_the_search_finds_both(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Where they were moved to."""
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
-    shutil.copytree(data / "fares-0", data / "fares-0.old")
-    (data / "fares-0").rename(data / "fares-0.bak")
-    *moves, search, _ = commands(doctor(capfd, data, status=1))
-    for move in moves:
-        subprocess.run(shlex.split(move), check=True)
-    found = subprocess.run(
-        search.replace("find /", f"find {tmp_path}"), shell=True, check=True, capture_output=True, text=True
-    )
-    assert sorted(found.stdout.split()) == [f"{data}-fares-0.bak", f"{data}-fares-0.old"]
-
-
 def test_the_last_step_repeats_what_the_forecast_was_made_with(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

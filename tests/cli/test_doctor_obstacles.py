@@ -118,3 +118,30 @@ def test_a_metadata_log_with_a_gap_is_not_repaired(data: Path, capfd: pytest.Cap
     CASES["leader_epochs_foreign"](data)
     reported = commands(doctor(capfd, data, status=1))
     assert reported[:2] == [f"kseg recover {data}/fares-0", f"kseg recover --apply {data}/fares-0"]
+
+
+def test_a_renamed_partition_gets_its_name_back_and_a_copy_beside_it_is_moved_out(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (data / "fares-0").rename(data / "fares-0.bak")
+    shutil.copytree(data / "stations-0", data / "stations-0.bak")
+    assert commands(doctor(capfd, data, status=1)) == [
+        f"mv {data}/stations-0.bak {data}-stations-0.bak",
+        f"mv -T {data}/fares-0.bak {data}/fares-0",
+        f"kseg doctor {data}",
+    ]
+
+
+def test_of_two_copies_of_a_missing_partition_the_search_finds_both(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where they were moved to."""
+    shutil.copytree(data / "fares-0", data / "fares-0.old")
+    (data / "fares-0").rename(data / "fares-0.bak")
+    *moves, search, _ = commands(doctor(capfd, data, status=1))
+    for move in moves:
+        subprocess.run(shlex.split(move), check=True)
+    found = subprocess.run(
+        search.replace("find /", f"find {tmp_path}"), shell=True, check=True, capture_output=True, text=True
+    )
+    assert sorted(found.stdout.split()) == [f"{data}-fares-0.bak", f"{data}-fares-0.old"]
