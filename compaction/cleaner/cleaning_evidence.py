@@ -30,7 +30,7 @@ from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.probe import read_end
 from kseg.segment.sidecar.index import OffsetIndex, TimeIndex
-from kseg.segment.sidecar.index_writer import TIME_SLOT
+from kseg.segment.sidecar.index_writer import TIME_SLOT, can_index_offset
 from kseg.segment.sidecar.snapshot import encode_snapshot
 from kseg.segment.sidecar.txn_index import TxnIndex
 from kseg.segment.values import dataclass
@@ -135,7 +135,7 @@ def _completed_time_index(segment: LogSegment, active: CleanerSegment) -> tuple[
     """The last entry that a roll adds to the time index of the active segment, as in `Roll`; None if there is none to add."""
     path = segment.paths.get(Role.TIME_INDEX)
     largest = largest_timestamp(segment, active.size_bytes, Loaded.RECOVERED)
-    if path is None or largest.offset is None:
+    if path is None or largest.offset is None or not can_index_offset(largest.offset, segment.base_offset):
         return None
     index = segment.time_index
     if index is not None and index.entries and index.last_entry.timestamp_ms >= largest.timestamp_ms:
