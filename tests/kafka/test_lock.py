@@ -40,7 +40,7 @@ RECORDS = 30
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Broker:
     """Stopped cleanly, with one topic of a few records."""
     require_kafka()
-    broker = Broker(tmp_path_factory.mktemp("broker"), log_segment_delete_delay_ms="500")
+    broker = Broker(tmp_path_factory.mktemp("broker"), log_segment_delete_delay_ms="500").apart()
     with broker:
         broker.create_topic(TOPIC)
         producer = broker.producer()
