@@ -147,7 +147,7 @@ class _WorkerPool:
 
     def _close_current(self, done: Callable[[T], None]) -> None:
         self._complete.discard(self._current)
-        done(self._targets[self._current])  # type: ignore[arg-type]  # the crew only ever holds T
+        done(self._targets[self._current])  # type: ignore[arg-type]  # the pool only ever holds T
         self._current += 1
 
     def _take(self) -> Iterator[Event]:

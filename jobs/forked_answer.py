@@ -1,17 +1,16 @@
 """A forked process that does one piece of work on the memory of this process, and returns one result."""
 
-import os
 import pickle
 import struct
 from collections.abc import Callable
 from typing import Generic, Self, TypeVar
 
 from kseg.jobs.forked_worker import ForkedWorker
+from kseg.jobs.pipes import read_exactly, write_all
 
 A = TypeVar("A")
 
 _LENGTH = struct.Struct("<q")
-_PIECE_BYTES = 1 << 20
 
 
 class NoAnswer(Exception):
@@ -25,9 +24,7 @@ class ForkedAnswer(Generic[A]):
     def __init__(self, work: Callable[[], A]) -> None:
         def main(_reads: int, writes: int) -> None:
             answer = pickle.dumps(work(), pickle.HIGHEST_PROTOCOL)
-            rest = memoryview(_LENGTH.pack(len(answer)) + answer)
-            while rest:
-                rest = rest[os.write(writes, rest) :]
+            write_all(writes, _LENGTH.pack(len(answer)) + answer)
 
         try:
             self._worker = ForkedWorker(main)
@@ -40,15 +37,11 @@ class ForkedAnswer(Generic[A]):
         found: A = pickle.loads(self._read(length))
         return found
 
-    def _read(self, count: int) -> bytes:
-        pieces = []
-        while count:
-            piece = os.read(self._worker.reads, min(count, _PIECE_BYTES))
-            if not piece:
-                raise NoAnswer
-            pieces.append(piece)
-            count -= len(piece)
-        return b"".join(pieces)
+    def _read(self, size_bytes: int) -> bytes:
+        read = read_exactly(self._worker.reads, size_bytes)
+        if read is None:
+            raise NoAnswer
+        return read
 
     def __enter__(self) -> Self:
         return self

@@ -22,10 +22,9 @@ from typing import NoReturn
 # Descriptors of pipes by whose closing other processes notice the death of this one. A forked process closes its copies.
 signs_of_life: set[int] = set()
 
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = (
-    0.0005,
-    0.02,
-)  # between two looks at whether a process has ended
+# between two looks at whether a process has ended
+_FIRST_PAUSE_SECONDS = 0.0005
+_LONGEST_PAUSE_SECONDS = 0.02
 
 
 def can_fork() -> bool:

@@ -3,6 +3,7 @@
 It takes a tenth of a second to start, and gets its main function and arguments pickled.
 """
 
+import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,11 +41,9 @@ class SpawnedWorker:
         self._to_child.close()
 
     def send_signal(self, number: int) -> None:
-        from os import kill
-
         if self._process.pid is not None:
             with suppress(ProcessLookupError):
-                kill(self._process.pid, number)
+                os.kill(self._process.pid, number)
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """Wait for the end of the process; returns its exit status (below 0: the signal that killed it), None if it still runs after the

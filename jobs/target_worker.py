@@ -19,6 +19,7 @@ from typing import NoReturn, TypeVar
 from kseg.jobs.events import Event, Text, Work
 from kseg.jobs.forked_worker import ForkedWorker, can_fork, signs_of_life
 from kseg.jobs.guarded import Named, bug, guarded
+from kseg.jobs.pipes import read_exactly, write_all
 from kseg.jobs.spawned_worker import SpawnedWorker
 from kseg.segment.storage.attached import attach_all, attached_paths
 
@@ -61,22 +62,12 @@ class TargetWorker:
 
     def receive(self) -> tuple[int, bool, bytes] | None:
         """The next message: the number of the target, whether that is finished, and pickled events. None if the worker is dead."""
-        head = self._read(_HEAD.size)
+        head = read_exactly(self.reads, _HEAD.size)
         if head is None:
             return None
         number, is_last, size_bytes = _HEAD.unpack(head)
-        body = self._read(size_bytes)
+        body = read_exactly(self.reads, size_bytes)
         return None if body is None else (number, bool(is_last), body)
-
-    def _read(self, size_bytes: int) -> bytes | None:
-        read = os.read(self.reads, size_bytes)
-        if len(read) == size_bytes:
-            return read
-        data = bytearray(read)
-        while read and len(data) < size_bytes:
-            read = os.read(self.reads, size_bytes - len(data))
-            data += read
-        return bytes(data) if len(data) == size_bytes else None
 
     def wait(self) -> int | None:
         """The exit status of a worker that is dead, below 0 for the signal that killed it."""
@@ -146,21 +137,16 @@ def _send_events(events: int, number: int, target: T, work: Work[T, O], options:
         pending.append(event)
         weight += len(event.data) if isinstance(event, Text) else ROW_WEIGHT
         if weight >= CHUNK_BYTES or time.monotonic() - sent_at > CHUNK_SECONDS:
-            _send(events, number, False, _pickled(pending, target.path))
+            write_all(events, _message(number, False, pending, target.path))
             pending, weight, sent_at = [], 0, time.monotonic()
-    _send(events, number, True, _pickled(pending, target.path))
+    write_all(events, _message(number, True, pending, target.path))
 
 
-def _pickled(pending: list[Event], path: str) -> bytes:
+def _message(number: int, is_last: bool, pending: list[Event], path: str) -> bytes:
     import pickle
 
     try:
-        return pickle.dumps(pending, pickle.HIGHEST_PROTOCOL)
+        body = pickle.dumps(pending, pickle.HIGHEST_PROTOCOL)
     except Exception as error:  # noqa: BLE001  (an event that cannot travel is the bug of the work)
-        return pickle.dumps([bug(path, error)], pickle.HIGHEST_PROTOCOL)
-
-
-def _send(events: int, number: int, is_last: bool, body: bytes) -> None:
-    rest = memoryview(_HEAD.pack(number, is_last, len(body)) + body)
-    while rest:
-        rest = rest[os.write(events, rest) :]
+        body = pickle.dumps([bug(path, error)], pickle.HIGHEST_PROTOCOL)
+    return _HEAD.pack(number, is_last, len(body)) + body

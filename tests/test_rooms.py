@@ -65,7 +65,7 @@ DOORS = {
     "cli/streams.py": "writes to stdout",
     "jobs/forked_worker.py": "asks the system how many tasks wait for a processor",
     "jobs/part_worker.py": "pipe and shared memory between processes",
-    "jobs/forked_answer.py": "pipe between processes",
+    "jobs/pipes.py": "pipes between processes",
     "jobs/target_worker.py": "pipes between processes",
     "spark/package_shipping.py": "the zip of the package for executors",
     "spark/session.py": "scratch directories of a Spark session",
