@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from kseg.cli import lean_start  # noqa: F401  (before the imports that it is about)
 from kseg.cli.registry import COMMANDS, function_of
 from kseg.cli.streams import Output, complain, silence
 from kseg.segment.errors import KsegError
