@@ -24,6 +24,7 @@ from kseg.change.plan.steps import FileIdentity
 from kseg.recovery.policy import BrokerState, LoadSettings, Removed, Repair
 from kseg.recovery.salvage.image_reader import ImageReader, identities
 from kseg.recovery.salvage.kept_offsets import KeptOffsets
+from kseg.recovery.salvage.losses import lost_offsets
 from kseg.recovery.salvage.one_pass import salvage_once
 from kseg.recovery.salvage.unchanged import unchanged_repair
 from kseg.recovery.salvage.working_image import WorkingImage
@@ -45,7 +46,8 @@ def salvaged_to_fixpoint(
             break
         planned = _planned(working_image.directory, inputs, repair, settings)
         with suppress(Refused):
-            again = salvage_once(planned, _afterwards(broker_state, repair), settings, rebuild=False)
+            lost = lost_offsets(repair.removed)
+            again = salvage_once(planned, _afterwards(broker_state, repair), settings, lost=lost)
             if again.image != planned.found:
                 repair = _Joined(working_image, repair, again).repair
                 continue
@@ -71,7 +73,7 @@ def findings_afterwards(
         if unchanged_repair(directory, name, repair.image, afterwards, settings, reader) is not None:
             return ()
     planned = _planned(directory, inputs, repair, settings)
-    return salvage_once(planned, afterwards, settings, rebuild=False).findings
+    return salvage_once(planned, afterwards, settings).findings
 
 
 def _planned(

@@ -19,6 +19,7 @@ from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.lost_offsets import plus, records_of
+from kseg.segment.values import dataclass
 
 Range = tuple[int, int]
 
@@ -52,14 +53,28 @@ class KeptOffsets:
         return at < len(self.ranges) and self._firsts[at] <= last
 
 
-def kept_offsets(logs: Logs, stays: Iterable[ValidRun], superseded: Sequence[Superseded]) -> KeptOffsets:
-    """stays: the valid runs that are kept, by offset."""
+def kept_offsets(
+    logs: Logs, stays: Iterable[ValidRun], superseded: Sequence[Superseded], lost: Iterable[Range] = ()
+) -> KeptOffsets:
+    """stays: the valid runs that are kept, by offset. lost: offsets that a previous round lost; a gap between two batches does not keep
+    them."""
     gone = [entry.valid_run for entry in superseded if entry.rule not in (COPY, EPOCH)]
-    contested, same = (
-        KeptOffsets(_joined(gone)),
+    removed = [(valid_run.first_offset, valid_run.last_offset) for valid_run in gone]
+    contest = _Contest(
+        KeptOffsets(_joined(removed)),
+        KeptOffsets(_joined([*removed, *lost])),
         {found for valid_run in gone for found in _batch_ranges(logs, valid_run)},
     )
-    return KeptOffsets(found for valid_run in stays for found in _ranges(logs, valid_run, contested, same))
+    return KeptOffsets(found for valid_run in stays for found in _ranges(logs, valid_run, contest))
+
+
+@dataclass(frozen=True, slots=True)
+class _Contest:
+    """removed: offsets of removed batches. doubted: these, and offsets that were lost before. same: the ranges of removed batches."""
+
+    removed: KeptOffsets
+    doubted: KeptOffsets
+    same: AbstractSet[Range]
 
 
 def records_lost(logs: Logs, valid_run: ValidRun, kept: KeptOffsets) -> int | None:
@@ -79,10 +94,10 @@ def records_lost(logs: Logs, valid_run: ValidRun, kept: KeptOffsets) -> int | No
     return records
 
 
-def _joined(valid_runs: Iterable[ValidRun]) -> Iterator[Range]:
-    """The ranges of valid runs, which may overlap, joined and in order."""
+def _joined(ranges: Iterable[Range]) -> Iterator[Range]:
+    """Ranges that may overlap, joined and in order."""
     begin, reach = 0, -1
-    for first, last in sorted((valid_run.first_offset, valid_run.last_offset) for valid_run in valid_runs):
+    for first, last in sorted(ranges):
         if first > reach >= begin:
             yield begin, reach
         begin = first if first > reach else begin
@@ -96,15 +111,19 @@ def _batch_ranges(logs: Logs, valid_run: ValidRun) -> Iterator[Range]:
         yield from zip(table.column(C.BASE_OFFSET), table.column(C.LAST_OFFSET), strict=True)
 
 
-def _ranges(
-    logs: Logs, valid_run: ValidRun, contested: KeptOffsets, same: AbstractSet[Range]
-) -> Iterator[Range]:
-    """The ranges of one valid run that stays. same: ranges of batches that are removed."""
-    begin = valid_run.first_offset
-    for table in logs.tables(valid_run) if contested.touches(begin, valid_run.last_offset) else ():
+def _ranges(logs: Logs, valid_run: ValidRun, contest: _Contest) -> Iterator[Range]:
+    """The ranges of one valid run that stays."""
+    begin, expected = valid_run.first_offset, valid_run.first_offset
+    for table in logs.tables(valid_run) if contest.doubted.touches(begin, valid_run.last_offset) else ():
         for row in range(table.count):
-            first, last = table.at(C.BASE_OFFSET, row), table.at(C.LAST_OFFSET, row)
-            if _is_full(table, row) or (first, last) in same or not contested.touches(first, last):
+            first, last = logs.first_offset(valid_run.log, table, row), table.at(C.LAST_OFFSET, row)
+            if expected < first and contest.doubted.touches(expected, first - 1):
+                if begin < expected:
+                    yield begin, expected - 1
+                begin = first
+            expected = last + 1
+            is_same = (first, last) in contest.same or not contest.removed.touches(first, last)
+            if is_same or _is_full(table, row):
                 continue
             offsets = _record_offsets(logs, valid_run.log, table, row)
             if offsets is not None:

@@ -191,13 +191,17 @@ class _Doubts:
         """Whether the claimed offsets are the batch's own (rule 2)."""
         claimed, kept = doubt.claimed, self._order.kept
         before, after = self._doubtful_neighbours(claimed, claimed)
+        lost_before, _ = self._damage_around(claimed)
         if not self._is_above_start(claimed) or after <= claimed.last_offset or self._is_of_damage(claimed):
+            return False
+        if lost_before is not None and self._is_zeroed(claimed):
             return False
         if not kept or claimed.first_offset > kept[-1].last_offset:
             is_known = self._known_end is not None and claimed.last_offset <= self._known_end
-            is_near = doubt.corrected is None and _is_near(claimed, before)
-            return is_known or claimed.first_offset == before + 1 or is_near
-        is_likely_altered = doubt.is_one_bit or self._damage_around(claimed)[0] is not None
+            if doubt.corrected is None:
+                return is_known or _is_near(claimed, before)
+            return (is_known or claimed.first_offset == before + 1) and not self._is_certain(doubt)
+        is_likely_altered = doubt.is_one_bit or lost_before is not None
         if self._fills_a_hole(claimed) or not is_likely_altered or doubt.corrected is None:
             return True
         return not self._is_certain(doubt)

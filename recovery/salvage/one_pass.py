@@ -1,7 +1,10 @@
 """One pass of salvage over a directory: find the valid runs, order them, plan the segments."""
 
+from collections.abc import Sequence
+
 from kseg.recovery.policy import BrokerState, LoadSettings, Repair
 from kseg.recovery.salvage.assessment import Assessment, assess
+from kseg.recovery.salvage.kept_offsets import Range
 from kseg.recovery.salvage.leftovers import Leftovers
 from kseg.recovery.salvage.logs import Logs
 from kseg.recovery.salvage.working_image import WorkingImage
@@ -9,9 +12,14 @@ from kseg.segment.state.producer import last_stable_offset
 
 
 def salvage_once(
-    working_image: WorkingImage, broker_state: BrokerState, settings: LoadSettings, *, rebuild: bool
+    working_image: WorkingImage,
+    broker_state: BrokerState,
+    settings: LoadSettings,
+    *,
+    rebuild: bool = False,
+    lost: Sequence[Range] = (),
 ) -> Repair:
-    """Steps 1 to 6 of `salvage`, once."""
+    """Steps 1 to 6 of `salvage`, once. lost: offsets that a previous round lost."""
     leftovers = Leftovers(working_image)
     may_stay = leftovers.are_marks_only and not rebuild
     if not may_stay:
@@ -27,7 +35,8 @@ def salvage_once(
     from kseg.recovery.salvage.planner import Planner  # most partitions do not need it
 
     with Logs(assessment.logs, working_image.reader) as logs:
-        return Planner(working_image, leftovers, assessment, logs, broker_state, settings, rebuild).repair()
+        planner = Planner(working_image, leftovers, assessment, logs, broker_state, settings, rebuild)
+        return planner.repair(lost)
 
 
 def _unchanged(working_image: WorkingImage, assessment: Assessment, broker_state: BrokerState) -> Repair:

@@ -1,11 +1,11 @@
 """The full salvage of a partition with damage: steps 3 to 6 of the plan (`salvage`)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kseg.recovery.policy import BrokerState, LoadSettings, Removed, Repair
 from kseg.recovery.salvage.assessment import Assessment, rated_findings
 from kseg.recovery.salvage.extra_findings import overlap_findings, transaction_findings, without_repetition
-from kseg.recovery.salvage.kept_offsets import KeptOffsets, kept_offsets
+from kseg.recovery.salvage.kept_offsets import KeptOffsets, Range, kept_offsets
 from kseg.recovery.salvage.known_end import end_evidence, known_end
 from kseg.recovery.salvage.leftovers import Leftovers, leftover_findings
 from kseg.recovery.salvage.logs import Logs
@@ -45,8 +45,8 @@ class Planner:
         self._rebuild = rebuild
         self._restored: list[Restored] = []
 
-    def repair(self) -> Repair:
-        """The result of the policy."""
+    def repair(self, lost: Sequence[Range] = ()) -> Repair:
+        """The result of the policy. lost: offsets that a previous round lost."""
         order = resolved_order(
             self._logs,
             self._assessment.collectors,
@@ -62,7 +62,7 @@ class Planner:
             self._broker_state.log_start_offset,
         ).restored(self._leftovers.logs)
         is_kept = with_restored(order.kept, self._restored)
-        kept = kept_offsets(self._logs, is_kept, order.superseded)
+        kept = kept_offsets(self._logs, is_kept, order.superseded, lost)
         segments = arrange(self._logs, is_kept, self._emptied(order))
         changed = self._put_logs(segments)
         end_offset = segments[-1].end_offset if segments else self._broker_state.log_start_offset

@@ -20,7 +20,6 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
-from kseg.segment.scanning import offset_fit as F
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.offset_order import is_misnamed
 
@@ -91,25 +90,16 @@ class Chain:
 
     def close_before(self, damage: Damage | None) -> Iterator[Finding]:
         """Damage follows the batches that were added (None: unknown batches). All rows are ready."""
-        table, following = self.table, None if damage is None else damage.first_behind
-        self._check_rows(table.count, following)
-        row = table.count - 1
-        if row >= 0 and following is not None and table.at(C.LAST_OFFSET, row) >= following:
-            lower = self.rows.last_before(row)
-            found = N.first_of(table, row)
-            fit = F.fit_offset(found, N.width_of(table, row), lower, following)
-            # otherwise it may have been moved here
-            is_altered = (
-                table.at(C.LAST_OFFSET, row) >= self.rows.limit
-                or F.flipped_bit(found, fit.value, 64) is not None
-            )
-            if fit.strength and is_altered:
-                why = f"behind the damage that follows, the log continues at offset {following}"
-                self._offsets.correct(row, fit.value, why)
-                self._state[S.SEEN_LAST] = table.at(C.LAST_OFFSET, row)
-        if damage is not None and damage.lost.records is not None:
-            self._lost_to = damage.lost.last_offset
-        self.ready = table.count
+        if damage is None:
+            self._check_rows(self.table.count)
+        else:
+            self._check_rows(self.table.count, damage.first_behind, expected=damage.next_offset)
+            self._offsets.check_before(damage)
+            if self.table.count:
+                self._state[S.SEEN_LAST] = self.table.at(C.LAST_OFFSET, self.table.count - 1)
+            if damage.lost.records is not None:
+                self._lost_to = damage.lost.last_offset
+        self.ready = self.table.count
         return self._take_findings()
 
     def _take_findings(self) -> Iterator[Finding]:
@@ -118,8 +108,11 @@ class Chain:
 
     # --- the assessment
 
-    def _check_rows(self, stop: int, upper: int | None = None, *, is_end: bool = False) -> None:
-        """Check the rows. upper: the offset that follows the last of them, None if unknown. is_end: no batch follows in the segment."""
+    def _check_rows(
+        self, stop: int, upper: int | None = None, *, is_end: bool = False, expected: int | None = None
+    ) -> None:
+        """Check the rows. upper: the offset that follows the last of them, None if unknown. is_end: no batch follows in the segment.
+        expected: the offset at which damage behind them begins, from all batches around it."""
         table, state = self.table, self._state
         if self.rows.is_start and not self._checked_rows and table.count:
             # name and side files then belong to another log
@@ -140,7 +133,8 @@ class Chain:
             if reasons & (verify_records.COUNT | verify_records.ATTRIBUTES | verify_records.MAGIC):
                 self._header(row, reasons)
             if reasons & verify_records.OFFSET:
-                self._offsets.check(row, upper, is_end)
+                is_believed = row + 1 == table.count and table.at(C.LAST_OFFSET, row) + 1 == expected
+                self._offsets.check(row, upper, is_end, is_believed)
             if reasons & verify_records.EPOCH:
                 self._epochs.check(row, row + 1 >= table.count)
                 state[S.SEEN_EPOCH] = self.rows.epoch_at(row)

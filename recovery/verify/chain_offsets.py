@@ -7,6 +7,7 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.counted import offsets_words
 from kseg.segment.scanning import offset_fit as F
+from kseg.segment.scanning.damage import Damage
 
 
 class OffsetComparison:
@@ -15,9 +16,10 @@ class OffsetComparison:
     def __init__(self, rows: ChainRows) -> None:
         self._rows = rows
 
-    def check(self, row: int, upper: int | None, is_end: bool) -> None:
+    def check(self, row: int, upper: int | None, is_end: bool, is_believed: bool) -> None:
         """Called if `row` does not start above the end of the previous batch: find the altered one, or report the pair. upper: the offset
-        that follows the last of the rows, None if unknown. is_end: no batch follows in the segment."""
+        that follows the last of the rows, None if unknown. is_end: no batch follows in the segment. is_believed: damage follows, and its
+        offsets begin behind those of `row` (`offset_order`)."""
         table = self._rows.table
         first, before = N.first_of(table, row), self._rows.last_before(row)
         if self._rows.is_misnamed and not row and self._rows.is_start:
@@ -39,8 +41,11 @@ class OffsetComparison:
             previous = self._by_index(previous, row - 1, lower, first)
         current = self._by_index(current, row, before, following)
         previous, current = self._by_segment(previous, current, row)
+        possible_previous = previous
         if following is not None and not is_misnamed:
             previous, current = self._by_gap(previous, current, row, following)
+        if is_believed and possible_previous.strength and current.strength != F.CERTAIN:
+            previous, current = possible_previous, F.Fit(0)
         if previous.strength > current.strength:
             self.correct(row - 1, previous.value, "the next batch does not start above its end")
         elif current.strength > previous.strength:
@@ -122,6 +127,23 @@ class OffsetComparison:
         self._rows.report(
             "offset-not-monotonic", message, position, size, first, last, {"former_last_offset": before}
         )
+
+    def check_before(self, damage: Damage) -> None:
+        """Report the last batch if it claims offsets above those at which the damage behind it begins (`offset_order`)."""
+        row = self._rows.table.count - 1
+        if row < 0 or damage.next_offset is None:
+            return
+        last, width = self._rows.table.at(C.LAST_OFFSET, row), N.width_of(self._rows.table, row)
+        probable = damage.next_offset - width
+        if last < damage.next_offset or self._rows.last_before(row) >= probable:
+            return
+        is_one_bit = F.flipped_bit(N.first_of(self._rows.table, row), probable, 64) is not None
+        if not is_one_bit and last < self._rows.limit:
+            return  # it may have been moved here
+        why = f"the segment must end below offset {self._rows.limit}"
+        if damage.first_behind is not None:
+            why = f"behind the damage that follows, the log continues at offset {damage.first_behind}"
+        self.correct(row, probable if is_one_bit else None, why)
 
     def check_end(self) -> None:
         """Verdicts on the last batch, which need the end of the segment."""

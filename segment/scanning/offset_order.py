@@ -32,7 +32,8 @@ from kseg.segment.values import dataclass
 # At most this many sequences and batches are kept, and this many batches after damage are used.
 REMEMBERED, ASKED_BEHIND = 16, 4
 
-Range = tuple[int, int]
+# first offset, last offset and checksum of a batch: only a batch with the same checksum is a copy
+Claim = tuple[int, int, int]
 _last = itemgetter(1)
 
 
@@ -48,10 +49,11 @@ class DamageBounds:
     most_behind: int | None = None
 
 
-def batch_range(table: Columns, row: int) -> Range:
+def claim_of(table: Columns, row: int) -> Claim:
     """The offsets that the header of a batch claims; a batch of magic 0 or 1 has only its last one."""
     last = table.at(C.LAST_OFFSET, row)
-    return (table.at(C.BASE_OFFSET, row) if table.at(C.MAGIC, row) >= L.MAGIC_V2 else last), last
+    first = table.at(C.BASE_OFFSET, row) if table.at(C.MAGIC, row) >= L.MAGIC_V2 else last
+    return first, last, table.at(C.CRC, row)
 
 
 def is_misnamed(firsts: Sequence[int], base_offset: int) -> bool:
@@ -65,13 +67,13 @@ class OffsetOrder:
 
     def __init__(self, base_offset: int) -> None:
         self._base_offset = base_offset
-        self._tails: list[Range] = []
-        self._recent: deque[Range] = deque(maxlen=REMEMBERED)
+        self._tails: list[Claim] = []
+        self._recent: deque[Claim] = deque(maxlen=REMEMBERED)
         self._is_cut = False  # shorter sequences were dropped, or precede the first batch read
 
     def begin_behind(self, last_offset: int) -> None:
         """Start as if a batch that ends with this offset preceded."""
-        self._tails = [(last_offset, last_offset)]
+        self._tails = [(last_offset, last_offset, 0)]
 
     def begin_inside(self) -> None:
         """Other batches precede the first one that is added."""
@@ -80,12 +82,12 @@ class OffsetOrder:
 
     def take(self, table: Columns, first: int, stop: int) -> None:
         """Add rows first … stop - 1, which follow in the file."""
-        begin, last = batch_range(table, first)[0], table.at(C.LAST_OFFSET, stop - 1)
+        begin, last = claim_of(table, first)[0], table.at(C.LAST_OFFSET, stop - 1)
         is_ordered = not self._tails or begin > self._tails[-1][1]
         if is_ordered and last == highest_offset(table.cells, table.capacity, stop):
             first = max(first, stop - REMEMBERED)  # the highest may be one that is altered upwards
         for row in range(first, stop):
-            each = batch_range(table, row)
+            each = claim_of(table, row)
             self._recent.append(each)
             if self._base_offset <= each[0] <= each[1] < L.INT64_MAX:
                 self._add(each)
@@ -97,13 +99,13 @@ class OffsetOrder:
 
     def _doubt_name(self) -> None:
         """The first batch and one of the next two are below the base offset: the name is wrong."""
-        if len(self._recent) <= 3 and is_misnamed([first for first, _ in self._recent], self._base_offset):
+        if len(self._recent) <= 3 and is_misnamed([each[0] for each in self._recent], self._base_offset):
             self._base_offset, self._tails = 0, []
             for each in self._recent:
                 if 0 <= each[0] <= each[1] < L.INT64_MAX:
                     self._add(each)
 
-    def _add(self, each: Range) -> None:
+    def _add(self, each: Claim) -> None:
         tails = self._tails
         at = bisect_left(tails, each[0], key=_last)
         if at == len(tails):
@@ -117,7 +119,7 @@ class OffsetOrder:
         return self._tails[-2 if len(self._tails) > 1 else -1][1] if self._tails else None
 
     def around(
-        self, behind: Sequence[Range] = (), limit: int = L.INT64_MAX, following: int | None = None
+        self, behind: Sequence[Claim] = (), limit: int = L.INT64_MAX, following: int | None = None
     ) -> DamageBounds:
         """behind: the offsets of the batches after the damage. limit: the segment holds offsets below it. following: the first offset after the
         segment, None if unknown."""
@@ -130,7 +132,7 @@ class OffsetOrder:
         possible = [
             each for each in behind if each not in tails and self._base_offset <= each[0] <= each[1] < limit
         ]
-        best, length, believed = -1, 0, list[Range]()
+        best, length, believed = -1, 0, list[Claim]()
         for number in range(1 if self._is_cut and tails else 0, len(tails) + 1):
             last = tails[number - 1][1] if number else -1
             run = _longest(each for each in possible if each[0] > last)
@@ -145,14 +147,14 @@ class OffsetOrder:
         return self._placed(tails[:length], behind, first, limit)
 
     def _placed(
-        self, believed: Sequence[Range], behind: Sequence[Range], first: int | None, limit: int
+        self, believed: Sequence[Claim], behind: Sequence[Claim], first: int | None, limit: int
     ) -> DamageBounds:
         """The bounds between the last of `believed` and the offset `first`, after the batches between them in the file were placed."""
         last = believed[-1][1] if believed else None
-        if first is None:
-            return DamageBounds(last, None, last)
         most = first
         for each in reversed(behind):
+            if first is None or most is None:
+                break
             width = each[1] - each[0] + 1
             bounds = (-1 if last is None else last), first
             value = _true_first(each, bounds, believed, limit, first - width)
@@ -167,7 +169,7 @@ class OffsetOrder:
                 least += width
         return DamageBounds(last, first, None if last is None else least, most)
 
-    def _behind(self, believed: Sequence[Range]) -> list[Range]:
+    def _behind(self, believed: Sequence[Claim]) -> list[Claim]:
         """The batches that follow the believed one in the file; all if there is none."""
         recent = [*self._recent]
         if not believed:
@@ -177,7 +179,7 @@ class OffsetOrder:
 
 
 def _true_first(
-    claimed: Range, bounds: Range, known: Sequence[Range], limit: int, default: int
+    claimed: Claim, bounds: tuple[int, int | None], known: Sequence[Claim], limit: int, default: int
 ) -> int | None:
     """The first offset of a batch between two offsets that claims others; None if it has none of those there. Only a single flipped bit
     distinguishes an altered batch from one that was moved here, unless its segment cannot hold what it claims: then it is `default` if
@@ -190,9 +192,9 @@ def _true_first(
     return default if fit.value is None else fit.value
 
 
-def _longest(ranges: Iterable[Range]) -> list[Range]:
+def _longest(ranges: Iterable[Claim]) -> list[Claim]:
     """The longest sequence of increasing ranges, and of equally long ones the one that ends lowest."""
-    found: list[list[Range]] = []  # by length
+    found: list[list[Claim]] = []  # by length
     for each in ranges:
         at = bisect_left(found, each[0], key=lambda run: run[-1][1])
         run = [*(found[at - 1] if at else ()), each]

@@ -32,7 +32,7 @@ from kseg.segment.scanning.damage import (
     kind_of_tail,
 )
 from kseg.segment.scanning.lost_offsets import LostRange, lost_range
-from kseg.segment.scanning.offset_order import ASKED_BEHIND, DamageBounds, OffsetOrder, batch_range
+from kseg.segment.scanning.offset_order import ASKED_BEHIND, Claim, DamageBounds, OffsetOrder, claim_of
 from kseg.segment.scanning.table_walk import TableWalk
 from kseg.segment.scanning.zero_ranges import CHUNK_BYTES, ZeroRanges
 
@@ -72,7 +72,7 @@ class Resync:
         self._damage_behind = -1, -1
         # and the offsets of the next few batches there
         self.position_behind, self.table_behind = -1, Columns(C.BATCH_WIDTH, ROWS_BEHIND)
-        self._ranges: list[tuple[int, int]] = []
+        self._claims: list[Claim] = []
         # the lowest offset from which on nothing plausible was found up to the end, and the number of searches for it
         self._exhausted_from, self._exhausted = L.INT64_MAX, 0
 
@@ -230,18 +230,18 @@ class Resync:
         """The offsets around damage that ends at `stop`."""
         next_base = self._base_behind
         limit = self._highest_offset() + 1 if next_base is None else next_base
-        return self.order.around(self._ranges_behind(stop), limit, next_base)
+        return self.order.around(self._claims_behind(stop), limit, next_base)
 
-    def _ranges_behind(self, stop: int) -> list[tuple[int, int]]:
+    def _claims_behind(self, stop: int) -> list[Claim]:
         """The offsets of the next valid batches from `stop` on, where damage ends."""
         if self.position_behind != stop:
             # a scan that continues there reuses the table
             table, end = Columns(C.BATCH_WIDTH, ROWS_BEHIND), len(self.view)
             self._walk.fill(table, stop, end, end)
             valid = first_invalid(table.cells, table.capacity, min(ASKED_BEHIND, table.count))
-            self._ranges = [batch_range(table, row) for row in range(valid)]
+            self._claims = [claim_of(table, row) for row in range(valid)]
             self.position_behind, self.table_behind = stop, table
-        return self._ranges
+        return self._claims
 
     def _lowest_offset(self, stop: int) -> int:
         """The offset expected first in damage that ends at `stop`."""

@@ -7,34 +7,35 @@ import pytest
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
-from kseg.segment.scanning.offset_order import DamageBounds, OffsetOrder, Range, is_misnamed
+from kseg.segment.scanning.offset_order import Claim, DamageBounds, OffsetOrder, is_misnamed
 
 WIDTH = 10
 
 
-def batch(number: int) -> Range:
+def batch(number: int) -> Claim:
     """The batch of that number in a log without gaps."""
-    return number * WIDTH, number * WIDTH + WIDTH - 1
+    return moved(number, number * WIDTH)
 
 
-def log(*numbers: int) -> list[Range]:
+def log(*numbers: int) -> list[Claim]:
     return [batch(number) for number in numbers]
 
 
-def moved(number: int, to: int) -> Range:
-    return to, to + WIDTH - 1
+def moved(number: int, to: int) -> Claim:
+    return to, to + WIDTH - 1, number
 
 
-def order_of(before: list[Range], base_offset: int = 0, rows: int = 3) -> OffsetOrder:
+def order_of(before: list[Claim], base_offset: int = 0, rows: int = 3) -> OffsetOrder:
     order = OffsetOrder(base_offset)
     for start in range(0, len(before), rows):
         part = before[start : start + rows]
         table = Columns(C.BATCH_WIDTH, rows)
         table.count = len(part)
-        for row, (first, last) in enumerate(part):
+        for row, (first, last, checksum) in enumerate(part):
             table.cells[C.MAGIC * rows + row] = L.MAGIC_V2
             table.cells[C.BASE_OFFSET * rows + row] = first
             table.cells[C.LAST_OFFSET * rows + row] = last
+            table.cells[C.CRC * rows + row] = checksum
         order.take(table, 0, len(part))
     return order
 
@@ -79,6 +80,13 @@ def test_copies_take_no_offsets() -> None:
     before = [*log(*range(8)), *log(3, 4, 5)]
     assert order_of(before).around(log(10, 11)) == DamageBounds(79, 100, 79, 100)
     assert order_of(log(*range(8))).around(log(6, 7)) == DamageBounds(79, None, 79)
+
+
+def test_an_altered_batch_with_the_offsets_of_another_one_is_no_copy() -> None:
+    """Of 13 batches of 8 offsets, bit 5 of the last one is flipped."""
+    claims = [(number * 8, number * 8 + 7, number) for number in range(16)]
+    assert order_of([*claims[:12], (64, 71, 12)]).around(claims[14:]) == DamageBounds(103, 112, 103, 112)
+    assert order_of([*claims[:12], claims[8]]).around(claims[14:]) == DamageBounds(95, 112, 95, 112)
 
 
 def test_more_copies_than_are_remembered() -> None:
