@@ -46,12 +46,13 @@ from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.doctor.obstacle_steps import copy_linked_files, move_obstacles, no_data_directories
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
+from kseg.cli.text.replica_words import rename_back
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR
-from kseg.segment.partition.directory import own_partition_name, partition_name
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
@@ -243,18 +244,7 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
     """Missing replicas: no repair can restore records that are in no file here."""
     strays = list(situation.set_aside.items())
     for path, stray in strays[: shown_of(len(strays), _LISTED)]:
-        name = partition_name(os.path.basename(stray))
-        is_stray = name is not None and name.state is PartitionState.STRAY
-        what = (
-            "was set aside as stray"
-            if is_stray
-            else f"is in {shown_path(os.path.basename(stray))}, according to the topic id"
-        )
-        yield NextStep(
-            f"{shown_path(os.path.basename(path))} {what}, and the metadata log assigns it to this directory: rename it back, or a broker recreates it "
-            "empty.",
-            f"mv -T {shell_quoted(stray)} {shell_quoted(path)}",
-        )
+        yield NextStep(*rename_back(path, stray))
     names = [os.path.basename(path) for path in situation.missing if path not in situation.set_aside]
     if not names:
         return

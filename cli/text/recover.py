@@ -8,9 +8,10 @@ from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
 from kseg.cli.text.plan_words import carried_words, room_words, settings_words
+from kseg.cli.text.replica_words import lost_replicas, missing_words
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
-from kseg.segment.counted import counted, listed, log_range_words, offsets_words
-from kseg.segment.findings import CATALOGUE, ERROR, WARNING
+from kseg.segment.counted import counted, log_range_words, offsets_words
+from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.scanning.lost_offsets import plus
 from kseg.segment.terminal import shell_quoted, shown_path, visible
 
@@ -40,7 +41,7 @@ def is_due(values: Values) -> bool:
     if values.get("type") != "result":
         return False
     is_planned_only = bool(values.get("steps")) and not values.get("applied")
-    return bool(values.get("doubt")) or is_planned_only or bool(_lost_replicas(values))
+    return bool(values.get("doubt")) or is_planned_only or bool(lost_replicas(values))
 
 
 def is_planned(values: Values) -> bool:
@@ -54,12 +55,6 @@ def stays_unloadable(values: Values) -> bool:
     return bool(values.get("doubt")) and bool((costs.get("kafka") or {}).get("dies_of"))
 
 
-def _lost_replicas(values: Values) -> list[str]:
-    """The partitions of a data directory that a broker would create empty, without a replica to fetch from."""
-    missing = values.get("replicas_missing") or ()
-    return [str(each["partition"]) for each in missing if CATALOGUE[each["finding"]].severity == ERROR]
-
-
 def _result(values: Values) -> Iterator[str]:
     name = shown_path(str(values.get("partition") or values["log_dir"]))
     offsets = ""
@@ -71,11 +66,7 @@ def _result(values: Values) -> Iterator[str]:
         yield f"  a broker would still not start: {doubt_words(values['doubt'])}"
     elif values.get("doubt"):
         yield f"  still not sound: {doubt_words(values['doubt'])}"
-    if lost := _lost_replicas(values):
-        yield (
-            f"  still missing: {counted(len(lost), 'replica')} ({visible(listed(lost, _NAMED))}); a broker recreates missing replicas "
-            "empty when it starts: put the directories back first, from a copy or another log dir, or start it and lose their records"
-        )
+    yield from missing_words(values)
     costs: Mapping[str, Values] = values.get("costs") or {}
     if before := _lost_before(values):
         yield f"  {before}"
@@ -216,7 +207,7 @@ class RecoverReport(ChangeReport):
             self.is_start_doubtful |= bool(values.get("doubt"))
             self._is_own_due |= is_planned(values)
             self._is_own_repaired |= bool(values.get("steps") and values.get("applied"))
-            self._replicas_lost += len(_lost_replicas(values))
+            self._replicas_lost += len(lost_replicas(values))
             if values.get("options_needed"):
                 self.options_needed[str(values["log_dir"])] = values["options_needed"]
         super().row(values)

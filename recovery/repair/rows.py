@@ -12,6 +12,7 @@ from kseg.change.run.results import ChangeResult, Rows
 from kseg.recovery.policy import Policy, Removed, Repair
 from kseg.recovery.repair.lost_records import Lost, both_lost, lost_by_reading, lost_by_removal
 from kseg.segment import layout as L
+from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.values import dataclass
@@ -99,7 +100,14 @@ def log_dir_row(
         "doubt": "; ".join(doubts) or None,
         "options_needed": list(needed),
         "replicas_missing": [
-            {"partition": os.path.basename(finding.path), "finding": finding.id} for finding in missing
+            {
+                "partition": os.path.basename(finding.path),
+                "finding": finding.id,
+                "set_aside": finding.diagnosis.set_aside
+                if isinstance(finding.diagnosis, MissingReplica)
+                else None,
+            }
+            for finding in missing
         ],
         **done,
     }

@@ -35,7 +35,7 @@ def test_recover_says_it_as_long_as_one_is_missing(
         shutil.move(data / name, tmp_path / name)
     status, rows = say("recover", *way, data)
     assert (status, sorted(reported(rows, "replica-missing"))) == (1, gone)
-    wanted = [{"partition": name, "finding": "replica-missing"} for name in gone]
+    wanted = [{"partition": name, "finding": "replica-missing", "set_aside": None} for name in gone]
     assert sorted(own_row(rows)["replicas_missing"], key=str) == sorted(wanted, key=str)
     for name in gone:
         shutil.move(tmp_path / name, data / name)
@@ -55,13 +55,31 @@ def test_recover_tells_people_what_a_broker_and_they_can_do(
     )
 
 
+@pytest.mark.evidence("replica-missing")
+@pytest.mark.parametrize("other", ["fares-0.bak", "fares-0 (copy)", "_fares-0.orig"])
+def test_recover_and_doctor_have_one_step_for_a_replica_under_another_name(
+    data: Path, capfd: pytest.CaptureFixture[str], say: Say, other: str
+) -> None:
+    (data / "fares-0").rename(data / other)
+    (replica,) = own_row(say("recover", data)[1])["replicas_missing"]
+    assert replica["set_aside"] == str(data / other)
+    steps = []
+    for command in ("recover", "doctor"):
+        assert run([command, str(data)]) == 1
+        output = capfd.readouterr().out
+        assert "from a copy" not in output
+        steps.append([line.strip() for line in output.splitlines() if line.strip().startswith("mv -T")])
+    assert steps[0] == steps[1] and len(steps[0]) == 1
+
+
 def test_a_replica_that_is_fetched_anew_keeps_nobody_waiting(data: Path, say: Say) -> None:
     shutil.rmtree(data / "fares-0")
     two: dict[str, Any] = {"replicas": [1, 2], "directories": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(5)]}
     change(data, "fares", isr=[1, 2], leader=2, **two)
     status, rows = say("recover", data)
     assert status == say("verify", data)[0] == 0
-    assert own_row(rows)["replicas_missing"] == [{"partition": "fares-0", "finding": "replica-fetched-anew"}]
+    wanted = {"partition": "fares-0", "finding": "replica-fetched-anew", "set_aside": None}
+    assert own_row(rows)["replicas_missing"] == [wanted]
 
 
 def test_recover_is_asked_for_a_part_only(data: Path, say: Say) -> None:
