@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kseg.change.apply.journal_probe import is_among, is_known_to_kseg
 from kseg.change.plan.inputs import refuse_links
-from kseg.change.plan.steps import FileIdentity, Plan
+from kseg.change.plan.steps import FileIdentity, Plan, step_rows
 from kseg.change.run.options import ChangeOptions
 from kseg.change.run.results import ChangeOutcome
+from kseg.jobs.events import Row
 from kseg.segment.counted import counted
 from kseg.segment.diagnosis import UnreadableBytes
 from kseg.segment.errors import KsegError, Refused
@@ -110,6 +111,14 @@ def refuse_unreadable(directory: str, found: Sequence[Finding]) -> None:
         f"{directory}: {counted(lost_bytes, 'byte')} of {where} cannot be read ({errors}), so nothing was changed; --output DIR copies "
         "what can be read, --accept-unreadable counts them as lost"
     )
+
+
+def shown_steps(name: str, plan: Plan, copy: str | None) -> Iterator[Row]:
+    """The rows of the steps of a plan for `name`. copy: where the changed copy is written, if one is. Raises Refused before the first row if
+    files that are to be changed or copied are links."""
+    if copy is not None or not plan.is_empty:
+        refuse_links(plan.directory)
+    return map(Row, step_rows(name, plan))
 
 
 def carried_out(prepared: Prepared[R], options: ChangeOptions) -> ChangeOutcome:

@@ -15,9 +15,16 @@ from dataclasses import replace
 from itertools import pairwise
 
 from kseg.change.plan.inputs import inputs_of
-from kseg.change.plan.steps import Plan, step_rows
+from kseg.change.plan.steps import Plan
 from kseg.change.run.pipeline import LogTarget, TargetGroup, work_together
-from kseg.change.run.prepared import Prepared, carried_out, complete_or_refuse, copy_path, planning
+from kseg.change.run.prepared import (
+    Prepared,
+    carried_out,
+    complete_or_refuse,
+    copy_path,
+    planning,
+    shown_steps,
+)
 from kseg.compaction.cleaner import rows
 from kseg.compaction.cleaner.cleanable import Cleanable, cleanable, is_overdue
 from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence, first_timestamps, gather, open_log
@@ -166,14 +173,20 @@ def _planned(
     segments = evidence.segments if cleaned is None else cleaned.segments
     steps = swap_steps(evidence, segments, marks=options.output is None)
     plan = Plan(command=COMMAND, directory=target.path, inputs=evidence.inputs, steps=steps)
-    for row in step_rows(_name(target), plan):
-        yield events.Row(row)
+    copy = None if options.output is None else copy_path(options.output, target.path)
+    sources = tuple(segment.log for segment in segments if cleaned and segment.log is not None)
+    try:
+        yield from shown_steps(_name(target), plan, copy)
+    except Refused:
+        for source in sources:
+            source.close()
+        raise
     return Prepared(
         plan=plan,
         result=replace(result, steps=len(steps)),
-        copy=None if options.output is None else copy_path(options.output, target.path),
+        copy=copy,
         hard_link=options.hard_link,
-        sources=tuple(segment.log for segment in segments if cleaned and segment.log is not None),
+        sources=sources,
     )
 
 

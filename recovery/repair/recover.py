@@ -16,9 +16,16 @@ from contextlib import suppress
 from dataclasses import replace
 
 from kseg.change.plan.directory_image import DirectoryImage, steps_between
-from kseg.change.plan.steps import Plan, step_rows
+from kseg.change.plan.steps import Plan
 from kseg.change.run.pipeline import TargetGroup, work_together
-from kseg.change.run.prepared import Prepared, carried_out, complete_or_refuse, copy_path, planning
+from kseg.change.run.prepared import (
+    Prepared,
+    carried_out,
+    complete_or_refuse,
+    copy_path,
+    planning,
+    shown_steps,
+)
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.policy import BrokerState, Policy, Repair
 from kseg.recovery.repair import rows
@@ -100,21 +107,21 @@ def _prepared(
         repair = with_metadata_gap(repair, found, is_loadable=identity.has_loadable_gap)
     plan = _plan(recovery_target, found, repair)
     refuse_obstructed(plan, in_the_way)
-    for row in step_rows(recovery_target.name, plan):
-        yield Row(row)
+    around_copy = options.copy_of(recovery_target.log_dir)
+    copy = None if around_copy is None else copy_path(around_copy, recovery_target.directory)
+    yield from shown_steps(recovery_target.name, plan, copy)
     salvaged, costs = _costs(recovery_target, found, whole, plan, broker_state, options)
     topic = options.topic_of(recovery_target.directory)
     remains = _remaining(recovery_target, repair, salvaged, plan, broker_state, options)
     # `misplaced` reports which topic it belongs to
     remains = [each for each in remains if recovery_target.concerns(each) and each != identity.finding]
     repair = with_remaining_damage(repair, options.policy, remains, recovery_target.directory)
-    around_copy = options.copy_of(recovery_target.log_dir)
     return Prepared(
         plan=plan,
         result=rows.recover_result(
             recovery_target.name, options.policy, repair, plan, costs, topic.as_values()
         ),
-        copy=None if around_copy is None else copy_path(around_copy, recovery_target.directory),
+        copy=copy,
         hard_link=options.hard_link,
     )
 

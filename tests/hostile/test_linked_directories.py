@@ -125,6 +125,9 @@ def test_a_linked_log_is_refused_only_where_something_would_change(
     for words in (("recover",), ("recover", "--apply")):
         assert run([*words, str(data)]) == (5 if is_damaged else 0)
         assert ("is a link to a file elsewhere" in capfd.readouterr().err) is is_damaged
+        run([*words, "--json", str(data)])
+        shown = map(json.loads, capfd.readouterr().out.splitlines())
+        assert not [row for row in shown if row["type"] == "step" and row.get("partition") == "fares-0"]
     limits = ["--cleanup-policy", "delete", "--retention-bytes", "1" if is_damaged else "1TiB"]
     assert run(["retain", "--apply", *limits, str(data / "fares-0")]) == (4 if is_damaged else 0)
     assert contents(tmp_path) == before and log.is_symlink()
