@@ -127,6 +127,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("snapshot-unwritten", INFO, "no producer snapshot yet, as on a running or crashed broker", _LIST),
     ("leader-epoch-file-corrupt", ERROR, "the leader-epoch checkpoint cannot be read", _RECOVER),
     ("leader-epoch-file-mismatch", ERROR, "the leader-epoch checkpoint does not match the batches", _RECOVER),
+    ("leader-epoch-file-empty", WARNING, "the leader-epoch checkpoint has no entry, but the batches have epochs", _RECOVER),
     ("leader-epoch-file-missing", WARNING, "the partition has no leader-epoch checkpoint", _RECOVER),
     # --- partition and data directory
     ("partition-metadata-missing", WARNING, "no partition.metadata: a KRaft broker (3.7+) renames the partition to -stray", _RECOVER),

@@ -78,6 +78,12 @@ _FLAWS = {
     ),
 }
 _ABSENCES = {Role.OFFSET_INDEX: "index-missing", Role.TIME_INDEX: "time-index-missing"}
+_BAD_EPOCHS = (
+    "leader-epoch-file-corrupt",
+    "leader-epoch-file-mismatch",
+    "leader-epoch-file-empty",
+    "unreadable-file",
+)
 _BAD_SNAPSHOT = ("snapshot-corrupt", "snapshot-mismatch", "unreadable-file")
 
 
@@ -209,8 +215,7 @@ class SideFilePlan:
         }
 
     def _are_epochs_flawed(self) -> bool:
-        kinds = "leader-epoch-file-corrupt", "leader-epoch-file-mismatch", "unreadable-file"
-        if self._assessment.has_finding(self._working_image.path(_EPOCHS), *kinds):
+        if self._assessment.has_finding(self._working_image.path(_EPOCHS), *_BAD_EPOCHS):
             return True
         return self._assessment.has_finding(self._working_image.directory, "leader-epoch-file-missing")
 

@@ -62,17 +62,15 @@ class EpochCheck:
         return iter(())
 
     def end_of_log(self, log_start: int, end_offset: int, last_epoch: int) -> Iterator[Finding]:
-        """Findings that need the whole log. last_epoch: that of the last batch. Where all records were deleted, a broker that loads the log removes
-        the entry at its end."""
+        """Findings that need the whole log. last_epoch: that of the last batch.
+
+        Where all records were deleted, a broker that loads the log removes the entry at its end. If it was killed before it wrote the log
+        start, the records are back at that load; its next epoch begins at the log end, as if the file had been missing.
+        """
         yield from self._end_run()
         if not self._entries and last_epoch >= 0 and log_start < end_offset:
             message = f"the checkpoint has no entry, but the last batch has epoch {last_epoch}; a broker then knows no leader epoch of the log"
-            yield Finding(
-                "leader-epoch-file-mismatch",
-                self._path,
-                message,
-                numbers={"filed_epoch": None, "batch_epoch": last_epoch},
-            )
+            yield Finding("leader-epoch-file-empty", self._path, message, numbers={"batch_epoch": last_epoch})
         previous: EpochEntry | None = None
         for line, entry in enumerate(self._entries, start=3):
             if previous is not None and (

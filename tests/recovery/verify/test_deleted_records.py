@@ -74,4 +74,21 @@ def test_a_log_without_records_may_have_no_leader_epoch(
     partition: Path, log_start: int, is_sound: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (partition / "leader-epoch-checkpoint").write_text("0\n0\n")
-    assert found(partition, log_start, capfd) == ([] if is_sound else ["leader-epoch-file-mismatch"])
+    assert found(partition, log_start, capfd) == ([] if is_sound else ["leader-epoch-file-empty"])
+
+
+@pytest.mark.evidence("epochs-empty")
+def test_the_load_of_a_log_that_was_emptied_and_not_flushed_leaves_nothing_that_is_damage(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker that is killed directly behind DeleteRecords up to the log end has moved the entry of the epoch there, and not yet written the log
+    start (tests/kafka/test_deleted_to_the_end.py)."""
+    (partition.parent / ".kafka_cleanshutdown").unlink()
+    (partition / "leader-epoch-checkpoint").write_text("0\n1\n2 6\n")
+    assert run(["recover", "--policy", "kafka", "--apply", str(partition)]) == 0
+    assert "still not sound" not in capfd.readouterr().out
+    assert (partition / "leader-epoch-checkpoint").read_text() == "0\n0\n"
+    assert run(["verify", str(partition)]) == 0
+    assert "1 warning" in capfd.readouterr().out
+    assert run(["recover", "--apply", str(partition)]) == 0
+    assert (partition / "leader-epoch-checkpoint").read_text() == "0\n1\n2 0\n"

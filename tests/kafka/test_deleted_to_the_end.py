@@ -1,0 +1,40 @@
+"""A broker that is killed directly behind DeleteRecords up to the log end: what it leaves, and what its load makes of that. It takes more than ten
+seconds because the broker has a process of its own and starts twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from tests.kafka.broker import Broker, delete_records, watermarks
+
+RECORDS = 50
+
+
+def epochs_in(data: Path) -> list[tuple[int, int]]:
+    entries = decode_leader_epochs((data / "orders-0" / "leader-epoch-checkpoint").read_bytes())
+    return [(entry.epoch, entry.start_offset) for entry in entries]
+
+
+@pytest.mark.evidence("epochs-empty")
+def test_the_epoch_of_deleted_records_that_come_back_is_forgotten(tmp_path: Path) -> None:
+    with Broker(tmp_path).apart() as broker:
+        broker.create_topic("orders")
+        producer = broker.producer()
+        for number in range(RECORDS):
+            producer.produce("orders", b"%d" % number)
+        producer.flush()
+        delete_records(broker.bootstrap, "orders", 0, RECORDS)
+        broker.crash()
+        assert epochs_in(broker.data) == [(0, RECORDS)]
+        ours = broker.copy_data(tmp_path / "ours")
+        broker.start()
+        assert watermarks(broker.bootstrap, "orders", 0) == (0, RECORDS)
+        ((epoch, start),) = epochs_in(broker.data)
+        assert epoch > 0 and start == RECORDS, "the load removed epoch 0, and the leader began another one"
+    assert run(["recover", "--policy", "kafka", "--apply", str(ours / "orders-0")]) == 0
+    assert epochs_in(ours) == []
+    assert run(["verify", str(ours / "orders-0")]) == 0
