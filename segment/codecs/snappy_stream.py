@@ -7,8 +7,8 @@
 Native clients write one raw snappy block without any framing under the same codec id. The rules of the reader:
 
 - Fewer than 16 bytes, or 8 first bytes other than those of the header: the input is one raw block. Empty input is an error.
-- A header in the middle (joined streams) is skipped if its version is at least 1. If only its first 4 bytes
-  match, the stream ends there.
+- A header in the middle (joined streams) is skipped if its version is at least 1. So are 16 bytes of which only the first 4 are those of
+  a header: the reader reports an end there, and goes on behind them when it is asked again.
 - 1 to 3 bytes after the last block end the stream. A truncated block, an empty block and a negative length are errors.
 
 Raw snappy starts with the length of its content. The length is accepted only within the limit and within what the format
@@ -53,8 +53,7 @@ def decompress(data: memoryview, magic: int, limit_bytes: int) -> memoryview:
     while position + 4 <= end:
         length = _LENGTH.unpack_from(data, position)[0]
         if length == _HEADER_AS_LENGTH:
-            if not _header_follows(data, position):
-                break
+            _check_header(data, position)
             position += _HEADER_BYTES
             continue
         position += 4
@@ -76,16 +75,13 @@ def filler() -> Filler:
     return Filler(cramjam.snappy.decompress_raw_into, cramjam.DecompressionError, 2 * _WRITTEN_BLOCK)
 
 
-def _header_follows(data: memoryview, position: int) -> bool:
-    """Whether the header at this position is complete and valid; False ends the stream."""
+def _check_header(data: memoryview, position: int) -> None:
+    """Raises CodecError for a header that is cut, or whose version Java refuses."""
     if len(data) - position < _HEADER_BYTES:
         raise CodecError("the snappy stream ends inside a second header")
-    if data[position : position + 8] != _MAGIC:
-        return False
     version = _LENGTH.unpack_from(data, position + 8)[0]
-    if version < _MIN_VERSION:
+    if data[position : position + 8] == _MAGIC and version < _MIN_VERSION:
         raise CodecError(f"the second header of the snappy stream has version {version}")
-    return True
 
 
 def _raw(block: memoryview, room: int, limit_bytes: int) -> memoryview:
@@ -96,9 +92,27 @@ def _raw(block: memoryview, room: int, limit_bytes: int) -> memoryview:
             raise beyond_limit("snappy", limit_bytes)
         if length > _MAX_RATIO * len(block) or not len(block):
             raise CodecError("a snappy block declares more content than it can hold")
-        return memoryview(_content(block, length))
+        try:
+            return memoryview(_content(block, length))
+        except cramjam.DecompressionError:
+            return _with_more_behind(block, length)
     except (cramjam.DecompressionError, ValueError, OverflowError) as error:
         raise CodecError("a snappy block cannot be decoded") from error
+
+
+def _with_more_behind(block: memoryview, length: int) -> memoryview:
+    """The content of a block whose last literal is of one or two bytes and has its length behind its tag.
+
+    The library wants four bytes behind such a tag, so it is given the block with another literal at its end. A literal that exceeds the block
+    takes in these bytes, and a second one of another size shows that.
+    """
+    start = next(at for at, byte in enumerate(block) if byte < 0x80) + 1
+    for size in (4, 3):
+        total = length + size
+        head = bytes((*(total >> shift & 0x7F | 0x80 for shift in (0, 7, 14, 21)), total >> 28))
+        more = bytes([size - 1 << 2]) + b"\xff" * size
+        content = _content(b"".join((head, block[start:], more)), total)
+    return memoryview(content)[:length]
 
 
 def compress(data: bytes, magic: int, level: int | None = None) -> bytes:

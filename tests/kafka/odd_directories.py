@@ -12,6 +12,7 @@ from kseg.recovery.policy import BrokerState
 from kseg.segment import layout as L
 from kseg.segment.errors import KsegError
 from tests.kafka import odd_side_files as odd
+from tests.kafka.foreign_logs import ForeignLog
 from tests.kafka.odd_logs import OddLog
 from tests.kafka.random_directories import DAMAGES, Case, broker_state
 from tests.kafka.random_ground import EPOCHS, SIDE_SUFFIXES, Ground
@@ -35,12 +36,20 @@ ODD_DAMAGES: list[tuple[Callable[[Ground], None], int]] = [
 
 def odd_case(seed: int, parent: Path) -> Case:
     """Make the case of a number below `parent`."""
-    rng = random.Random(f"odd {seed}")
+    return _case(random.Random(f"odd {seed}"), parent, OddLog)
+
+
+def foreign_case(seed: int, parent: Path) -> Case:
+    """The same of logs that clients with other libraries wrote."""
+    return _case(random.Random(f"foreign {seed}"), parent, ForeignLog)
+
+
+def _case(rng: random.Random, parent: Path, kind: type[OddLog]) -> Case:
     name = rng.choice(("metro-0",) * 20 + (f"metro-0.{'0a' * 16}-delete", f"metro-0.{'0b' * 16}-future"))
     directory = parent / name
     directory.mkdir()
     ground = Ground(rng, directory)
-    _write_files(ground)
+    _write_files(ground, kind)
     for _ in range(rng.choice((0, 0, 1, 1, 2, 2, 3))):
         damage = rng.choices(*zip(*ODD_DAMAGES, strict=True))[0]
         ground.done.append(damage.__name__.strip("_"))
@@ -48,7 +57,7 @@ def odd_case(seed: int, parent: Path) -> Case:
     return Case(directory, _broker_state(ground), ground.settings, ground.done)
 
 
-def _write_files(ground: Ground) -> None:
+def _write_files(ground: Ground, kind: type[OddLog]) -> None:
     rng = ground.rng
     rules = RollRules(
         segment_bytes=rng.choice((600, 1500, 4000, 10_000_000)),
@@ -56,7 +65,7 @@ def _write_files(ground: Ground) -> None:
         index_interval_bytes=ground.settings.index_interval_bytes,
     )
     start = rng.choice((0,) * 20 + (5, 5, 5, 2**31 - 5, 2**31 - 5, 2**62))
-    log = OddLog(rng, start)
+    log = kind(rng, start)
     rest = []
     with PartitionWriter(ground.directory, start_offset=start, rules=rules) as writer:
         for _ in range(rng.choice((0, 1, 3, 12, 25, 40))):

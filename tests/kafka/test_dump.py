@@ -18,7 +18,7 @@ from kseg.segment.model import NewBatch, Record
 from tests.kafka.disk_directories import disk_case
 from tests.kafka.dump_cases import LOG_FLAGS, compare, damaged_copies, dumpable, flags_for, our_text
 from tests.kafka.edge_directories import edge_case
-from tests.kafka.odd_directories import odd_case
+from tests.kafka.odd_directories import foreign_case, odd_case
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_directories import Case, random_case
 from tests.support.trees import unchanged
@@ -123,7 +123,7 @@ def assert_same_text(
             assert is_same and ours.startswith(answer.stdout), (seed, case.done, path.name, flags)
 
 
-@pytest.mark.parametrize("make", [None, edge_case, disk_case])
+@pytest.mark.parametrize("make", [None, foreign_case, edge_case, disk_case])
 def test_files_of_random_directories(
     oracle: Oracle, tmp_path: Path, make: Callable[[int, Path], Case] | None
 ) -> None:

@@ -29,7 +29,7 @@ from kseg.segment.model import NewBatch, Record
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
 from tests.kafka.disk_directories import disk_case
 from tests.kafka.edge_directories import edge_case
-from tests.kafka.odd_directories import odd_case
+from tests.kafka.odd_directories import foreign_case, odd_case
 from tests.kafka.oracle import KafkaRaised, Oracle
 from tests.kafka.random_directories import Case, random_case
 from tests.support.trees import unchanged
@@ -160,7 +160,7 @@ def _shown(data: bytes | None) -> str:
     "swap-file",
     "topic-id-unreadable",
 )
-@pytest.mark.parametrize("make", [random_case, odd_case, edge_case, disk_case])
+@pytest.mark.parametrize("make", [random_case, odd_case, foreign_case, edge_case, disk_case])
 @pytest.mark.parametrize("chunk", range((HALF + CHUNK - 1) // CHUNK))
 def test_random_directories(
     oracle: Oracle, tmp_path: Path, make: Callable[[int, Path], Case], chunk: int
