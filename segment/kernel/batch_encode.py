@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """The bytes of a new batch of magic 2 from a table of records of an old one (fact sheet §2.3).
 
-Key, value and headers are copied from the old body; lengths are encoded anew, as Kafka's writer does, so that an overlong
-varint becomes a short one.
+Keys and values are copied from the old body; lengths are encoded anew, as Kafka's writer does, so that an overlong
+varint becomes a short one. Names of headers have been Java's text there: what is not UTF-8 in them becomes U+FFFD.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
-from kseg.segment.kernel import buffer_access
-from kseg.segment.kernel import record_walk as walked
+from kseg.segment.kernel import buffer_access, java_utf8, record_headers
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -95,9 +94,44 @@ def put_batch_header(
     return 0
 
 
+def headers_size(buf: Readable, p: int, count: int) -> int:
+    size = 0
+    while count > 0:
+        length = record_headers.small_varint(buf, p)
+        p = record_headers.skip_varint(buf, p)
+        decoded = java_utf8.decoded_length(buf, p, length)
+        size = size + varint_size(decoded) + decoded
+        p = p + length
+        length = record_headers.small_varint(buf, p)
+        p = record_headers.skip_varint(buf, p)
+        size = size + varint_size(length)
+        if length > 0:
+            size = size + length
+            p = p + length
+        count = count - 1
+    return size
+
+
+def put_headers(buf: Readable, p: int, count: int, out: Writable, o: int) -> int:
+    while count > 0:
+        length = record_headers.small_varint(buf, p)
+        p = record_headers.skip_varint(buf, p)
+        o = put_varint(out, o, java_utf8.decoded_length(buf, p, length))
+        o = java_utf8.put_text(buf, p, length, out, o, 0)
+        p = p + length
+        length = record_headers.small_varint(buf, p)
+        p = record_headers.skip_varint(buf, p)
+        o = put_varint(out, o, length)
+        if length > 0:
+            buffer_access.copied(out, o, buf, p, length)
+            o = o + length
+            p = p + length
+        count = count - 1
+    return o
+
+
 def put_records(
     body: Readable,
-    end: int,
     cells: Readable,
     capacity: int,
     count: int,
@@ -122,8 +156,10 @@ def put_records(
             headers_start = cells[C.R_HEADERS_START * capacity + at]
             header_count = cells[C.R_HEADER_COUNT * capacity + at]
             headers_length = 0
+            spare = 10
             if header_count > 0:
-                headers_length = walked.headers_end(body, headers_start, end, header_count) - headers_start
+                headers_length = headers_size(body, headers_start, header_count)
+                spare = spare + 3 * headers_length + 600  # for `put_text`
             time_delta = cells[C.R_TIMESTAMP * capacity + at] - base_ms
             offset_delta = cells[C.R_OFFSET * capacity + at] - base
             size = 1 + varint_size(time_delta) + varint_size(offset_delta) + varint_size(key_length)
@@ -132,7 +168,7 @@ def put_records(
                 size = size + key_length
             if value_length > 0:
                 size = size + value_length
-            if size + 10 > room - o:
+            if size + spare > room - o:
                 return -1
             o = put_varint(out, o, size)
             out[o] = 0
@@ -147,8 +183,6 @@ def put_records(
                 buffer_access.copied(out, o, body, cells[C.R_VALUE_START * capacity + at], value_length)
                 o = o + value_length
             o = put_varint(out, o, header_count)
-            if headers_length > 0:
-                buffer_access.copied(out, o, body, headers_start, headers_length)
-                o = o + headers_length
+            o = put_headers(body, headers_start, header_count, out, o)
         at = at + 1
     return o

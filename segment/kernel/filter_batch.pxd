@@ -32,4 +32,4 @@ cdef int empty_row(const unsigned char* view, const long long* batches, Py_ssize
 cdef int finish(Py_ssize_t o, Py_ssize_t end, const long long* batches, Py_ssize_t capacity, Py_ssize_t row, const long long* tallies, long long new_horizon_ms, unsigned char* out, long long* table, Py_ssize_t table_capacity, long long* state) noexcept
 
 @cython.locals(base=cython.longlong, horizon_ms=cython.longlong, base_ms=cython.longlong)
-cdef Py_ssize_t body_of(const unsigned char* body, Py_ssize_t end, const long long* cells, Py_ssize_t capacity, Py_ssize_t count, Py_ssize_t at, const unsigned char* flags, const long long* batches, Py_ssize_t batch_capacity, Py_ssize_t row, const long long* tallies, long long new_ms, unsigned char* out, Py_ssize_t o, Py_ssize_t room) noexcept
+cdef Py_ssize_t body_of(const unsigned char* body, const long long* cells, Py_ssize_t capacity, Py_ssize_t count, Py_ssize_t at, const unsigned char* flags, const long long* batches, Py_ssize_t batch_capacity, Py_ssize_t row, const long long* tallies, long long new_ms, unsigned char* out, Py_ssize_t o, Py_ssize_t room) noexcept

@@ -230,7 +230,6 @@ def finish(
 
 def body_of(
     body: Readable,
-    end: int,
     cells: Readable,
     capacity: int,
     count: int,
@@ -254,5 +253,5 @@ def body_of(
         batches, batch_capacity, row, horizon_ms, tallies[C.T_FIRST_TIMESTAMP * batch_capacity + row]
     )
     return batch_encode.put_records(
-        body, end, cells, capacity, count, row, at, flags, base, base_ms, out, o, room
+        body, cells, capacity, count, row, at, flags, base, base_ms, out, o, room
     )

@@ -191,7 +191,6 @@ def rewrite_rows(
             if o <= room and 3 * waiting + 3 <= len(packs):
                 end = filter_batch.body_of(
                     buffer_access.bytes_in(body),
-                    len(body),
                     buffer_access.cells_in(cells),
                     capacity,
                     count,
@@ -327,7 +326,6 @@ def encode_rows(
         raise ValueError("the rows lie outside their tables")
     return filter_batch.body_of(
         buffer_access.bytes_in(body),
-        len(body),
         buffer_access.cells_in(cells),
         capacity,
         count,

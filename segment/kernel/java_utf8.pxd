@@ -5,6 +5,9 @@ cdef inline bint is_tail(int byte) noexcept
 @cython.locals(b1=cython.int, b2=cython.int, left=cython.Py_ssize_t)
 cdef inline Py_ssize_t sequence_length(const unsigned char* buf, Py_ssize_t p, Py_ssize_t end) noexcept
 
+@cython.locals(seen=cython.uchar, i=cython.Py_ssize_t, end=cython.Py_ssize_t, size=cython.Py_ssize_t, n=cython.Py_ssize_t)
+cdef inline Py_ssize_t decoded_length(const unsigned char* buf, Py_ssize_t p, Py_ssize_t length) noexcept
+
 @cython.locals(high=cython.int, low=cython.int)
 cdef inline Py_ssize_t put_escape(unsigned char* out, Py_ssize_t o, int byte) noexcept
 

@@ -55,6 +55,28 @@ def sequence_length(buf: Readable, p: int, end: int) -> int:
     return 4
 
 
+def decoded_length(buf: Readable, p: int, length: int) -> int:
+    # of the text that `put_text` makes of these bytes, without escapes
+    seen = 0
+    i = 0
+    while i < length:
+        seen = seen | buf[p + i]
+        i = i + 1
+    if seen < 128:
+        return length
+    end = p + length
+    size = 0
+    while p < end:
+        n = sequence_length(buf, p, end)
+        if n < 0:
+            size = size + 3
+            p = p - n
+        else:
+            size = size + n
+            p = p + n
+    return size
+
+
 def put_escape(out: Writable, o: int, byte: int) -> int:
     out[o] = 92
     out[o + 1] = 120

@@ -29,7 +29,7 @@ def small_varint(buf: Readable, p: int) -> int:
         raw = raw | (buf[p] & 127) << shift
         shift = shift + 7
         p = p + 1
-    raw = raw | (buf[p] & 127) << shift
+    raw = raw | (buf[p] & (15 if shift == 28 else 127)) << shift  # Java drops the bits above the 32nd
     return (raw >> 1) ^ -(raw & 1)
 
 

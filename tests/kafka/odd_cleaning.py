@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kseg.segment import layout as L
 from tests.kafka.cleaning import Case, random_case
+from tests.kafka.foreign_logs import ForeignLog
 from tests.kafka.odd_logs import OddLog
 
 
@@ -31,6 +32,18 @@ class OddKeyedLog(OddLog):
             ),
             rng.choice((1, 1, 2)),
         )
+
+    def nonsense(self) -> bytes:
+        return self.batch()
+
+
+class ForeignKeyedLog(ForeignLog):
+    """Of clients with other libraries, otherwise as brokers write it."""
+
+    def __init__(self, rng: random.Random, start_offset: int) -> None:
+        super().__init__(rng, start_offset)
+        self._weights[-1] = 0
+        self._oddness = 0.0
 
     def nonsense(self) -> bytes:
         return self.batch()

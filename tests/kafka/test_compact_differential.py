@@ -6,13 +6,27 @@ KSEG_CLEAN_CASES makes it thorough, KSEG_CLEAN_SEED begins elsewhere; a failure 
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import pytest
 
-from tests.kafka.cleaning import Case, Ours, Theirs, assert_same, marked, random_case, rounds
-from tests.kafka.odd_cleaning import odd_clean_case
+from kseg.change.append.partition_writer import PartitionWriter
+from kseg.compaction.cleaner.options import CleanSettings
+from tests.kafka.cleaning import (
+    Case,
+    Ours,
+    Theirs,
+    assert_same,
+    marked,
+    our_clean,
+    random_case,
+    real_clean,
+    rounds,
+)
+from tests.kafka.odd_cleaning import ForeignKeyedLog, odd_clean_case
 from tests.kafka.oracle import KafkaRaised, Oracle
+from tests.support.raw_batches import T0, field, record, sealed, varint
 
 pytestmark = pytest.mark.kafka
 
@@ -44,7 +58,16 @@ def test_the_real_cleaner_leaves_the_same(seed: int, tmp_path: Path, oracle: Ora
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + CASES // 2))
 def test_odd_logs(seed: int, tmp_path: Path, oracle: Oracle) -> None:
     """Where the cleaner fails, kseg refuses the log or rewrites what a broker cannot. It may refuse more, but never less."""
-    case = odd_clean_case(seed, tmp_path)
+    _assert_alike_or_refused(odd_clean_case(seed, tmp_path), oracle)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + CASES // 4))
+def test_logs_of_other_libraries(seed: int, tmp_path: Path, oracle: Oracle) -> None:
+    """A header name that is not UTF-8 is another one after a cleaning, since it was Java's text in between."""
+    _assert_alike_or_refused(random_case(seed, tmp_path, ForeignKeyedLog), oracle)
+
+
+def _assert_alike_or_refused(case: Case, oracle: Oracle) -> None:
     try:
         for theirs, ours in rounds(case, oracle):
             if theirs.threw:
@@ -56,6 +79,24 @@ def test_odd_logs(seed: int, tmp_path: Path, oracle: Oracle) -> None:
             _compare(case, theirs, ours)
     except KafkaRaised:
         return  # it cannot even be loaded
+
+
+def test_headers_are_written_anew(tmp_path: Path, oracle: Oracle) -> None:
+    """Their lengths in the shortest form, and their names as UTF-8."""
+    one = b"\x82\x80\x80\x80\x70"  # of bits above the 32nd, which Java drops
+    headers = varint(3) + one + b"n" + b"\x82\x00v" + field(random.Random(1).randbytes(5000)) + field(None)
+    headers += field("\u00e4".encode("latin-1")) + b"\x80\x00"
+    directory = tmp_path / "keyed-0"
+    with PartitionWriter(directory) as writer:
+        records = (record(0), record(1, key=b"other", headers=headers), record(2, key=b"other one"))
+        writer.append(sealed(b"".join(records), 3, base_offset=0))
+        writer.append(sealed(record(), 1, base_offset=3))
+        writer.roll(4)
+    settings = CleanSettings(now_ms=T0)
+    theirs = real_clean(oracle, directory, settings, None)
+    our_clean(directory, settings, None)
+    assert_same(theirs.directory, directory)
+    assert (directory / f"{0:020d}.log").stat().st_size > 9_000
 
 
 @pytest.mark.parametrize("seed", [2607])
