@@ -22,6 +22,7 @@ from kseg.jobs.part_worker import Room
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.scanning.header_continuity import HeaderContinuity
 
@@ -98,11 +99,11 @@ def boundaries(view: memoryview, seen: HeaderContinuity | None = None) -> list[i
     table = Columns(C.BATCH_WIDTH, _HEADERS_PER_WALK)
     state = memoryview(array("q", [0, 0]))
     cuts = [0]
-    while state[0] < end:
+    while state[S.BATCHES_END] < end:
         reason = walk(view, end, table.cells, table.capacity, state)
-        if reason != FULL and state[0] != end:
+        if reason != FULL and state[S.BATCHES_END] != end:
             return []
-        table.count = state[1]
+        table.count = state[S.BATCHES_COUNT]
         if seen is not None:
             seen.note(table)
         for position in table.column(C.POSITION):

@@ -21,6 +21,7 @@ from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import keymap as K
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_runs import packed_stop
 from kseg.segment.kernel.batch_walk import plain_run, walk
 from kseg.segment.scanning.decode import Decoder, Problem
@@ -211,7 +212,7 @@ def start_position(segment: CleanerSegment, view: memoryview, offset: int) -> in
     probe = Columns(C.BATCH_WIDTH, 1)
     state = memoryview(array("q", [position, 0]))
     walk(view, len(view), probe.cells, 1, state)
-    is_batch = state[1] == 1 and segment.base_offset <= probe.at(C.BASE_OFFSET, 0) <= probe.at(
+    is_batch = state[S.BATCHES_COUNT] == 1 and segment.base_offset <= probe.at(C.BASE_OFFSET, 0) <= probe.at(
         C.LAST_OFFSET, 0
     )
     return position if is_batch else 0

@@ -60,7 +60,7 @@ def _needs_scan(view: memoryview, base_offset: int, next_base_offset: int | None
     reason = FULL
     while reason == FULL:
         reason = walk(view, len(view), table.cells, table.capacity, state)
-        table.count = state[1]
+        table.count = state[S.BATCHES_COUNT]
         row = 0
         while row < table.count:
             first, former_epoch = row, seen[S.SEEN_EPOCH]
@@ -75,7 +75,7 @@ def _needs_scan(view: memoryview, base_offset: int, next_base_offset: int | None
             ):
                 return True
             row += 1
-    if state[0] < len(view):
+    if state[S.BATCHES_END] < len(view):
         return True  # damage: the batches after it were not read
     return next_base_offset is not None and seen[S.SEEN_LAST] >= next_base_offset
 

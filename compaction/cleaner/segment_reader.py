@@ -12,6 +12,7 @@ from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding, undecodable
@@ -85,9 +86,9 @@ def headers(view: memoryview, position: int, stop: int | None) -> Iterator[Colum
     state = memoryview(array("q", [position, 0]))
     end = len(view) if stop is None else stop
     reason = FULL
-    while reason == FULL and state[0] < end:
+    while reason == FULL and state[S.BATCHES_END] < end:
         reason = walk(view, len(view), table.cells, table.capacity, state, end)
-        table.count = state[1]
+        table.count = state[S.BATCHES_COUNT]
         if table.count:
             yield table
 

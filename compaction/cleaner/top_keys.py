@@ -16,6 +16,7 @@ from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import key_verdicts as K
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.kernel.keymap import hash_rows
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder, record_at
@@ -86,7 +87,7 @@ def _key_at(segment: CleanerSegment, position: int, offset: int) -> bytes | None
         table = Columns(C.BATCH_WIDTH, 1)
         state = memoryview(array("q", [position, 0]))
         walk(view, len(view), table.cells, 1, state)
-        table.count = state[1]
+        table.count = state[S.BATCHES_COUNT]
         for chunk in Decoder(view).chunks(table):
             for at in range(chunk.records.count):
                 if chunk.records.at(C.R_OFFSET, at) == offset:

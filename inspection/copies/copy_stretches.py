@@ -23,6 +23,7 @@ from kseg.segment import header_tables as C
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.storage import places
@@ -260,14 +261,14 @@ class _Headers:
                 self.is_done = True
                 return
             view = self._log.segments[self._segment].file.sparse_view
-            if self._state[0] >= len(view):
+            if self._state[S.BATCHES_END] >= len(view):
                 self._log.segments[self._segment].close()
                 self._segment += 1
-                self._state[0] = 0
+                self._state[S.BATCHES_END] = 0
                 continue
             reason = walk(view, len(view), self._table.cells, self._table.capacity, self._state)
-            self._table.count = self._state[1]
+            self._table.count = self._state[S.BATCHES_COUNT]
             if min(self._table.column(C.MAGIC), default=0) < 2 or (
-                reason != FULL and self._state[0] != len(view)
+                reason != FULL and self._state[S.BATCHES_END] != len(view)
             ):
                 raise CannotSplit

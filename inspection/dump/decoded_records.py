@@ -17,6 +17,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import decoded_lines as D
 from kseg.segment.kernel import dump_text as T
 from kseg.segment.kernel import message_fields as M
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.record_decoder import RecordText
 from kseg.segment.scanning.decode import Chunk, record_at
 from kseg.segment.terminal import CONTROL
@@ -54,13 +55,13 @@ class DecodedRecords:
     def events(self, lines: RecordLines) -> Iterator[Event]:
         """The lines, and once per file a finding where Kafka's tool would fail."""
         state, records = lines.state, lines.chunk.records
-        state[T.RECORD] = lines.start
+        state[S.LINES_RECORD] = lines.start
         while True:
             if self._program is not None:
                 yield from self._by_program(self._program, lines)
                 if not self._message_state[M.STAGE]:
                     return
-            at = state[T.RECORD]
+            at = state[S.LINES_RECORD]
             if at >= lines.stop:
                 break
             yield from _plain(lines, records.at(C.R_BATCH, at), at + 1)
@@ -89,7 +90,9 @@ class DecodedRecords:
             )
 
         def is_finished() -> bool:
-            return bool(stopped[M.STAGE]) or (state[T.ROW] > chunk.last_row and state[T.RECORD] >= lines.stop)
+            return bool(stopped[M.STAGE]) or (
+                state[S.LINES_ROW] > chunk.last_row and state[S.LINES_RECORD] >= lines.stop
+            )
 
         return lines.block.fill(put, is_finished)
 
@@ -152,6 +155,6 @@ def plain_lines(
         return T.format_lines(body, *table.raw, last_row, *records.raw, stop, flags, out, at, state)
 
     def is_finished() -> bool:
-        return state[T.ROW] > last_row and (not flags & T.DEEP or state[T.RECORD] >= stop)
+        return state[S.LINES_ROW] > last_row and (not flags & T.DEEP or state[S.LINES_RECORD] >= stop)
 
     return block.fill(put, is_finished)

@@ -19,7 +19,7 @@ from kseg.segment.json_line import compact_json, json_line
 from kseg.segment.json_rows import record_row
 from kseg.segment.kernel import message_fields as M
 from kseg.segment.kernel import message_rows as R
-from kseg.segment.kernel.dump_text import RECORD, ROW
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.json_lines import format_json
 from kseg.segment.kernel.json_strings import AUTO, TEXT
 from kseg.segment.scanning.batches import batch_at
@@ -42,7 +42,7 @@ class LogJson(LogRows):
         is_left_to_rows = self.row_decoder is not None and self._program is None
         self._is_plain = batch_filter.everything and not is_left_to_rows and options.bytes_mode in MODES
         self._block = Block()
-        self._state = memoryview(array("q", [0, 0]))
+        self._state = memoryview(array("q", bytes(8 * S.LINES_WIDTH)))
         self._message_state = memoryview(array("q", bytes(8 * M.ROWS_STATE_WIDTH)))
 
     def events(self, start: int = 0) -> Iterator[Event]:
@@ -65,7 +65,7 @@ class LogJson(LogRows):
             yield from super()._table(table)
             return
         self.decoder.note_sets(table)
-        self._state[ROW] = 0
+        self._state[S.LINES_ROW] = 0
         if not self.is_deep:
             yield from self._lines(b"", table, table.count - 1, self.decoder.records, 0)
             return
@@ -90,7 +90,7 @@ class LogJson(LogRows):
         records, stop = chunk.records, chunk.records.count
         state, stopped = self._state, self._message_state
         file, mode = self._file, MODES[self.options.bytes_mode]
-        state[RECORD] = 0
+        state[S.LINES_RECORD] = 0
 
         def put(out: Buffer, filled: int) -> int:
             return R.format_rows(
@@ -110,28 +110,30 @@ class LogJson(LogRows):
             )
 
         def is_finished() -> bool:
-            return bool(stopped[M.STOPPED]) or (state[ROW] > chunk.last_row and state[RECORD] >= stop)
+            return bool(stopped[M.STOPPED]) or (
+                state[S.LINES_ROW] > chunk.last_row and state[S.LINES_RECORD] >= stop
+            )
 
         while True:
             yield from self._block.fill(put, is_finished)
             if not stopped[M.STOPPED]:
                 return
-            record = record_at(chunk, state[RECORD])
-            batch = batch_at(table, records.at(C.R_BATCH, state[RECORD]))
+            record = record_at(chunk, state[S.LINES_RECORD])
+            batch = batch_at(table, records.at(C.R_BATCH, state[S.LINES_RECORD]))
             yield Row(self._record(batch, record))
-            state[RECORD] += 1
+            state[S.LINES_RECORD] += 1
 
     def _lines(
         self, body: "Readable", table: Columns, last_row: int, records: Columns, stop: int
     ) -> Iterator[Event]:
         """Batch rows up to `last_row` that are not yet written, and records 0 … stop − 1 of `records`."""
         state, file, mode = self._state, self._file, MODES[self.options.bytes_mode]
-        state[RECORD] = 0
+        state[S.LINES_RECORD] = 0
 
         def put(out: Buffer, filled: int) -> int:
             return format_json(body, *table.raw, last_row, *records.raw, stop, mode, file, out, filled, state)
 
         def is_finished() -> bool:
-            return state[ROW] > last_row and state[RECORD] >= stop
+            return state[S.LINES_ROW] > last_row and state[S.LINES_RECORD] >= stop
 
         return self._block.fill(put, is_finished)

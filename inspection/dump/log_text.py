@@ -28,6 +28,7 @@ from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import dump_text as T
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import END, FULL, HEADER_CUT, PARTIAL, TOO_SMALL, next_remarkable
 from kseg.segment.redaction import Redactor
 from kseg.segment.scanning.damage import Damage
@@ -73,7 +74,7 @@ class LogText:
         redactor = options.redactor if deep and options.print_data_log else None
         self._redactor = redactor if redactor is not None and redactor.concerns(path) else None
         self._block = Block(4096 + 4 * self.size_bytes)
-        self._state = memoryview(array("q", bytes(8 * T.STATE_WIDTH)))
+        self._state = memoryview(array("q", bytes(8 * S.LINES_WIDTH)))
         # the first of the batches with a wrong checksum that no valid batch has followed yet, and their number:
         # their lengths may be wrong too
         self._suspect: int | None = None
@@ -182,7 +183,7 @@ class LogText:
     # --- batches and records
 
     def _table(self, table: Columns) -> Iterator[Event]:
-        self._state[T.ROW] = 0
+        self._state[S.LINES_ROW] = 0
         if not self.batch_filter.everything:
             yield from self._filtered(table)
         elif self._flags & T.DEEP:
@@ -195,11 +196,11 @@ class LogText:
         rows = self.batch_filter.rows(table)
         if not self._flags & T.DEEP:
             for row in self.batch_filter.take_batches(rows):
-                self._state[T.ROW] = row
+                self._state[S.LINES_ROW] = row
                 yield from self._batches(table, row)
             return
         for row in rows:
-            self._state[T.ROW] = row
+            self._state[S.LINES_ROW] = row
             for chunk in self.decoder.chunks(table, row, row + 1):
                 for at in self.batch_filter.take_records(chunk):
                     yield from self._records(table, chunk, at, at + 1)
@@ -229,7 +230,7 @@ class LogText:
         yield undecodable(self.path, table, problem)
 
     def _batches(self, table: Columns, last_row: int) -> Iterator[Event]:
-        """Lines of the batches from state[ROW] to `last_row`, without their records."""
+        """Lines of the batches from state[LINES_ROW] to `last_row`, without their records."""
         yield from self._lines(b"", table, last_row, _NO_RECORDS, 0, 0, self._flags & ~T.DEEP)
 
     def _records(self, table: Columns, chunk: "Chunk", start: int, stop: int) -> Iterator[Event]:
@@ -289,5 +290,5 @@ class LogText:
         stop: int,
         flags: int,
     ) -> Iterator[Event]:
-        self._state[T.RECORD] = start
+        self._state[S.LINES_RECORD] = start
         return plain_lines(self._block, body, table, last_row, records, stop, flags, self._state)

@@ -18,6 +18,7 @@ from kseg.jobs.events import Event, Row, Text
 from kseg.jobs.log_splitting import CannotSplit, index_cuts
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.layout import INT32_MAX, MAX_SEGMENT_BYTES
 from kseg.segment.partition.names import Role, parse_given_name
@@ -68,7 +69,7 @@ def _leads_to(view: memoryview, start: int, stop: int) -> bool:
     """Whether the length fields from the batch at `start` on lead exactly to `stop`."""
     table = Columns(C.BATCH_WIDTH, _HEADERS_PER_WALK)
     state = memoryview(array("q", [start, 0]))
-    while state[0] < stop <= len(view):
-        if walk(view, stop, table.cells, table.capacity, state) != FULL and state[0] != stop:
+    while state[S.BATCHES_END] < stop <= len(view):
+        if walk(view, stop, table.cells, table.capacity, state) != FULL and state[S.BATCHES_END] != stop:
             return False
-    return state[0] == stop
+    return state[S.BATCHES_END] == stop

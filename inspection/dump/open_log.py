@@ -11,6 +11,7 @@ from functools import partial
 from kseg.segment import header_tables as C
 from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.partition.names import parse_file_name
 from kseg.segment.scanning.header_continuity import HeaderContinuity
@@ -51,13 +52,13 @@ def catch_up(scanner: Scanner, position: int) -> None:
     table, reached = Columns(C.BATCH_WIDTH, rows_for(len(scanner.view))), 0
     state = memoryview(array("q", [0, 0]))
     while reached < position:
-        state[0] = reached
+        state[S.BATCHES_END] = reached
         walk(scanner.view, position, table.cells, table.capacity, state)
-        table.count = state[1]
+        table.count = state[S.BATCHES_COUNT]
         if not table.count:
             return
         scanner.remember_offsets(table)
-        reached = state[0]
+        reached = state[S.BATCHES_END]
 
 
 class OpenLogCache:

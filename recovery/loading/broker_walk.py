@@ -21,6 +21,7 @@ from kseg.recovery.loading.wrapper_offsets import first_offset
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import FULL, HEADER_CUT, TOO_SMALL, walk
 
 _FIRST_TABLE = 32
@@ -57,16 +58,14 @@ class LogWalk:
         state = memoryview(array("q", [position, 0]))
         while True:
             reason = walk(self.view, stop, table.cells, table.capacity, state)
-            table.count = state[1]
+            table.count = state[S.BATCHES_COUNT]
             if table.count:
                 yield table
             if reason == HEADER_CUT:
-                yield self._cut_header(state[0])
-                state[0] += L.ENTRY_OVERHEAD + self._size_field(state[0])
+                yield self._cut_header(state[S.BATCHES_END])
+                state[S.BATCHES_END] += L.ENTRY_OVERHEAD + self._size_field(state[S.BATCHES_END])
             elif reason == TOO_SMALL:
-                sentence = (
-                    f"{self.name} has a size field of {self._size_field(state[0])} at position {state[0]}"
-                )
+                sentence = f"{self.name} has a size field of {self._size_field(state[S.BATCHES_END])} at position {state[S.BATCHES_END]}"
                 raise BrokerException(CORRUPT, sentence)
             elif reason != FULL:
                 return

@@ -104,9 +104,9 @@ class _Recovery:
         while True:
             if is_checked:
                 table = scanner.table
-                state[0] = position
+                state[S.BATCHES_END] = position
                 reason = walk(view, len(view), table.cells, table.capacity, state)
-                table.count = good = state[1]
+                table.count = good = state[S.BATCHES_COUNT]
             else:
                 reason = scanner.fill(position, len(view))
                 table = scanner.table  # a new array: the first one is small

@@ -23,6 +23,7 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE
@@ -154,9 +155,9 @@ class Logs:
         view = self.view(valid_run.log)
         table = Columns(C.BATCH_WIDTH, min(BATCHES_PER_TABLE, valid_run.batches))
         state = memoryview(array("q", [valid_run.position, 0]))
-        while state[0] < valid_run.end_position:
+        while state[S.BATCHES_END] < valid_run.end_position:
             walk(view, valid_run.end_position, table.cells, table.capacity, state)
-            table.count = state[1]
+            table.count = state[S.BATCHES_COUNT]
             if not table.count:
                 raise AssertionError("a stretch holds valid batches only")
             self._repair(valid_run.log, table)

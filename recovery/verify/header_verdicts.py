@@ -171,11 +171,11 @@ def _leads_to(view: memoryview, position: int, start: int) -> bool:
         return False
     table = Columns(C.BATCH_WIDTH, 256)
     state = memoryview(array("q", [position, 0]))
-    while state[0] < start:
+    while state[S.BATCHES_END] < start:
         walk(view, len(view), table.cells, table.capacity, state, start)
-        if not state[1]:
+        if not state[S.BATCHES_COUNT]:
             break
-    return state[0] == start
+    return state[S.BATCHES_END] == start
 
 
 def _end_after(view: memoryview, position: int, count: int) -> int:
@@ -183,7 +183,7 @@ def _end_after(view: memoryview, position: int, count: int) -> int:
     table = Columns(C.BATCH_WIDTH, count)
     state = memoryview(array("q", [position, 0]))
     walk(view, len(view), table.cells, count, state, -1)
-    return state[0] if state[1] == count else len(view)
+    return state[S.BATCHES_END] if state[S.BATCHES_COUNT] == count else len(view)
 
 
 # --- the side files

@@ -1,6 +1,7 @@
 cimport cython
 from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access
+from kseg.segment.kernel cimport state_fields as S
 
 @cython.locals(base_offset=cython.longlong, magic=cython.longlong)
 cdef inline int put_batch(const unsigned char* buf, Py_ssize_t p, long long* cells, Py_ssize_t capacity, Py_ssize_t row) noexcept

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -83,15 +84,20 @@ def put_legacy(buf: Readable, p: int, cells: Writable, capacity: int, row: int) 
 
 
 def walk(buf: Readable, end: int, cells: Writable, capacity: int, state: Writable, until: int = -1) -> int:
-    """Fill rows 0… of `cells` from position `state[0]` on; returns why it stopped (FULL, END, …).
+    """Fill rows 0… of `cells` from position state[BATCHES_END] on; returns why it stopped (FULL, END, …).
 
     buf: the whole file. end: readable end, ≤ len(buf). until: stop before an entry that begins there or after it
-    (−1 = no limit), also with FULL. state[0] is set to the position after the last row filled, state[1] to the
-    number of rows. A legacy row has COUNT 1, or −1 for a compressed wrapper; VALID stays −1.
+    (−1 = no limit), also with FULL. state[BATCHES_END] is set to the position after the last row filled,
+    state[BATCHES_COUNT] to the number of rows. A legacy row has COUNT 1, or −1 for a compressed wrapper; VALID stays −1.
     """
-    position = state[0]
+    position = state[S.BATCHES_END]
     file_end = len(buf)
-    if position < 0 or end > file_end or C.BATCH_WIDTH * capacity > len(cells) or len(state) < 2:
+    if (
+        position < 0
+        or end > file_end
+        or C.BATCH_WIDTH * capacity > len(cells)
+        or len(state) < S.BATCHES_WIDTH
+    ):
         raise ValueError("the walk would leave its buffers")
     source = buffer_access.bytes_in(buf)
     table = buffer_access.table_in(cells)
@@ -130,8 +136,8 @@ def walk(buf: Readable, end: int, cells: Writable, capacity: int, state: Writabl
                 fetched = fetched + 64
         position = position + 12 + size
         row = row + 1
-    state[0] = position
-    state[1] = row
+    state[S.BATCHES_END] = position
+    state[S.BATCHES_COUNT] = row
     return reason
 
 

@@ -2,6 +2,7 @@ cimport cython
 from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access, dump_text, message_json, message_reader
 from kseg.segment.kernel cimport message_fields as M
+from kseg.segment.kernel cimport state_fields as S
 from kseg.segment.kernel.message_reader cimport MessageReader
 
 cdef Py_ssize_t stop_at(MessageReader r, int stage) noexcept

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, dump_text, message_json, message_reader
 from kseg.segment.kernel import message_fields as M
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -198,7 +199,7 @@ def format_decoded(
 ) -> int:
     """`dump_text.format_lines` for decoded records: the same arguments and result, preceded by the program and followed by its state.
 
-    Stops early at a record that cannot be read; then message_state[STAGE] is not NO_STAGE, and state[RECORD] is that record.
+    Stops early at a record that cannot be read; then message_state[STAGE] is not NO_STAGE, and state[LINES_RECORD] is that record.
     """
     dump_text.check_tables(len(batches), batch_capacity, last_row, len(cells), capacity, count)
     if len(message_state) < M.LINES_STATE_WIDTH:
@@ -214,8 +215,8 @@ def format_decoded(
     message_state[M.ERROR] = M.NO_ERROR
     limit = len(out)
     o = start
-    row = state[0]
-    at = state[1]
+    row = state[S.LINES_ROW]
+    at = state[S.LINES_RECORD]
     while True:
         while at < count and table[C.R_BATCH * capacity + at] < row:
             end = o
@@ -273,6 +274,6 @@ def format_decoded(
         row = row + 1
     if message_state[M.ERROR] == M.NO_ROOM:
         message_state[M.STAGE] = M.NO_STAGE  # out of room, not a fault of the record
-    state[0] = row
-    state[1] = at
+    state[S.LINES_ROW] = row
+    state[S.LINES_RECORD] = at
     return o

@@ -1,6 +1,7 @@
 cimport cython
 from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport arithmetic, buffer_access, java_utf8, record_headers
+from kseg.segment.kernel cimport state_fields as S
 
 @cython.locals(least=cython.longlong, high=cython.longlong, low=cython.uint)
 cdef inline Py_ssize_t put_number(unsigned char* out, Py_ssize_t o, long long value) noexcept

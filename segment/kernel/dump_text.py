@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import arithmetic, buffer_access, java_utf8, record_headers
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
 
 DEEP, CONTENTS, SKIP_METADATA, ESCAPE = 1, 2, 4, 8
 
-ROW, RECORD = range(2)
-STATE_WIDTH = 2
 
 BATCH_ROOM = 640
 
@@ -323,11 +322,11 @@ def format_lines(
     start: int,
     state: Writable,
 ) -> int:
-    """Append lines to `out` from position `start`: batch rows state[ROW] … last_row, each followed by its records.
+    """Append lines to `out` from position `start`: batch rows state[LINES_ROW] … last_row, each followed by its records.
 
     cells, count: the table of records of these batches (in order, R_BATCH is the row of the batch) whose positions are in
-    `buf`; ignored unless flags has DEEP. flags: DEEP, CONTENTS, SKIP_METADATA, ESCAPE. state: [ROW next batch row,
-    RECORD next record] (a batch line is written when its row is reached). Returns the new end in `out`. If the
+    `buf`; ignored unless flags has DEEP. flags: DEEP, CONTENTS, SKIP_METADATA, ESCAPE. state: LINES_ROW the next batch row,
+    LINES_RECORD the next record (a batch line is written when its row is reached). Returns the new end in `out`. If the
     room is short it stops early (state has the position), so a caller whose `out` is empty must enlarge it.
     """
     check_tables(len(batches), batch_capacity, last_row, len(cells), capacity, count)
@@ -337,8 +336,8 @@ def format_lines(
     text = buffer_access.room_in(out)
     o = start
     limit = len(out)
-    row = state[0]
-    at = state[1]
+    row = state[S.LINES_ROW]
+    at = state[S.LINES_RECORD]
     while True:
         if flags & 1:
             while at < count and table[C.R_BATCH * capacity + at] < row:
@@ -366,6 +365,6 @@ def format_lines(
             break
         o = put_batch(text, o, rows, batch_capacity, row)
         row = row + 1
-    state[0] = row
-    state[1] = at
+    state[S.LINES_ROW] = row
+    state[S.LINES_RECORD] = at
     return o

@@ -1,6 +1,7 @@
 cimport cython
 from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access, dump_text, json_strings, record_headers
+from kseg.segment.kernel cimport state_fields as S
 
 @cython.locals(i=cython.Py_ssize_t, length=cython.longlong)
 cdef Py_ssize_t put_headers(const unsigned char* buf, Py_ssize_t p, Py_ssize_t count, int mode, unsigned char* out, Py_ssize_t o) noexcept

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import buffer_access, dump_text, json_strings, record_headers
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -218,7 +219,7 @@ def format_json(
 ) -> int:
     """Append lines to `out` from position `start`, as `dump_text.format_lines` does; every batch line before its records.
 
-    mode: AUTO or TEXT. file: the file's name as a JSON string, UTF-8. state: [next batch row, next record]. Returns
+    mode: AUTO or TEXT. file: the file's name as a JSON string, UTF-8. state: as there. Returns
     the new end in `out`; if the room is short it stops early, so a caller whose `out` is empty must enlarge it.
     """
     dump_text.check_tables(len(batches), batch_capacity, last_row, len(cells), capacity, count)
@@ -230,8 +231,8 @@ def format_json(
     name_length = len(file)
     o = start
     limit = len(out)
-    row = state[0]
-    at = state[1]
+    row = state[S.LINES_ROW]
+    at = state[S.LINES_RECORD]
     while True:
         while at < count and table[C.R_BATCH * capacity + at] < row:
             if o + line_room(body, table, capacity, at, name_length) > limit:
@@ -257,6 +258,6 @@ def format_json(
             break
         o = put_batch_line(room_of, o, rows, batch_capacity, row, name, name_length)
         row = row + 1
-    state[0] = row
-    state[1] = at
+    state[S.LINES_ROW] = row
+    state[S.LINES_RECORD] = at
     return o

@@ -22,7 +22,7 @@ STATE_WIDTH = 137  # SCRATCH + TAG_LIMIT * DEPTH_LIMIT
 # --- behind it, for `decoded_lines`
 STAGE, TYPE, VERSION, LEFT_OVER, KEY_END, LINES_STATE_WIDTH = range(137, 143)
 
-# --- behind it, for `message_rows`: whether the record at state[RECORD] is left to the caller, and its type
+# --- behind it, for `message_rows`: whether the record at state[LINES_RECORD] is left to the caller, and its type
 STOPPED, ROW_TYPE, ROWS_STATE_WIDTH = range(137, 140)
 
 # --- a program: its form, the number of types, and the positions of the tables of types and of topic ids

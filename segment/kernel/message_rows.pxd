@@ -2,6 +2,7 @@ cimport cython
 from kseg.segment cimport header_tables as C
 from kseg.segment.kernel cimport buffer_access, dump_text, json_lines, json_strings, message_json, message_reader, record_headers
 from kseg.segment.kernel cimport message_fields as M
+from kseg.segment.kernel cimport state_fields as S
 from kseg.segment.kernel.message_reader cimport MessageReader
 
 cdef Py_ssize_t put_struct(MessageReader r, Py_ssize_t s, Py_ssize_t p, Py_ssize_t end, Py_ssize_t o) noexcept

@@ -28,6 +28,7 @@ from kseg.segment.kernel import (
     record_headers,
 )
 from kseg.segment.kernel import message_fields as M
+from kseg.segment.kernel import state_fields as S
 
 if TYPE_CHECKING:
     from kseg.segment.kernel.buffer_types import Readable, Writable
@@ -183,7 +184,7 @@ def format_rows(
     """`json_lines.format_json` for records that are messages: the same arguments and result, preceded by the program and followed by its
     state.
 
-    Stops early at a record that is left to the caller; then message_state[STOPPED] is 1, and state[RECORD] is that record.
+    Stops early at a record that is left to the caller; then message_state[STOPPED] is 1, and state[LINES_RECORD] is that record.
     """
     dump_text.check_tables(len(batches), batch_capacity, last_row, len(cells), capacity, count)
     if len(message_state) < M.ROWS_STATE_WIDTH:
@@ -198,8 +199,8 @@ def format_rows(
     message_state[M.STOPPED] = 0
     limit = len(out)
     o = start
-    row = state[0]
-    at = state[1]
+    row = state[S.LINES_ROW]
+    at = state[S.LINES_RECORD]
     while True:
         while at < count and table[C.R_BATCH * capacity + at] < row:
             if o + json_lines.line_room(body, table, capacity, at, name_length) > limit:
@@ -216,6 +217,6 @@ def format_rows(
             break
         o = json_lines.put_batch_line(text, o, rows, batch_capacity, row, name, name_length)
         row = row + 1
-    state[0] = row
-    state[1] = at
+    state[S.LINES_ROW] = row
+    state[S.LINES_RECORD] = at
     return o

@@ -1,6 +1,16 @@
 # The fields of `state_fields.py` as numbers that the C compiler knows.
 
 cdef enum:
+    BATCHES_END = 0
+    BATCHES_COUNT = 1
+    BATCHES_WIDTH = 2
+
+cdef enum:
+    LINES_ROW = 0
+    LINES_RECORD = 1
+    LINES_WIDTH = 2
+
+cdef enum:
     SEEN_LAST = 0
     SEEN_EPOCH = 1
     SEEN_REASONS = 2

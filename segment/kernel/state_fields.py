@@ -3,6 +3,21 @@
 A state is an array of int64. `state_fields.pxd` declares the same numbers for the compiled kernels, as `header_tables.pxd` does for columns.
 """
 
+# --- `batch_walk.walk`: where the next walk goes on, and how many rows the table has
+(
+    BATCHES_END,
+    BATCHES_COUNT,
+) = range(2)
+BATCHES_WIDTH = 2
+
+# --- the kernels that write lines (`dump_text`, `json_lines`, `decoded_lines`, `message_rows`): the next row of the table of batches,
+# and of the table of records
+(
+    LINES_ROW,
+    LINES_RECORD,
+) = range(2)
+LINES_WIDTH = 2
+
 # --- `verify_records.next_suspect`: about the previous batch
 (
     SEEN_LAST,

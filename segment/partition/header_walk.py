@@ -22,6 +22,7 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.model import Batch
 from kseg.segment.scanning.batches import batch_at
@@ -75,7 +76,7 @@ class BatchWalk:
         state = memoryview(array("q", [position, 0]))
         before = -1
         while position < end:
-            state[0] = position
+            state[S.BATCHES_END] = position
             until = -1
             if window:
                 self._file.need(position, position + window)
@@ -83,15 +84,15 @@ class BatchWalk:
                 until = position + window - L.BATCH_HEADER
                 window = min(2 * window, _LARGEST_WINDOW_BYTES)
             reason = walk(self.view, end, table.cells, table.capacity, state, until)
-            table.count = state[1]
+            table.count = state[S.BATCHES_COUNT]
             self._meter.bytes_read += table.count * L.BATCH_HEADER
-            leads_on = reason == FULL or state[0] == end
+            leads_on = reason == FULL or state[S.BATCHES_END] == end
             if not leads_on or not is_plausible(table, before):
                 yield from self.scanned(position, start)
                 return
             before = table.at(C.LAST_OFFSET, table.count - 1)
             yield table
-            position = state[0]
+            position = state[S.BATCHES_END]
             if capacity < BATCHES_PER_TABLE:
                 capacity *= _GROWTH
                 table = Columns(C.BATCH_WIDTH, capacity)
@@ -154,7 +155,7 @@ class BatchWalk:
         table = Columns(C.BATCH_WIDTH, 1)
         state = memoryview(array("q", [position, 0]))
         walk(self.view, len(self.view), table.cells, 1, state)
-        table.count = state[1]
+        table.count = state[S.BATCHES_COUNT]
         self._meter.bytes_read += table.count * L.BATCH_HEADER
         return self._verified(table, 0) if table.count else None
 

@@ -17,6 +17,7 @@ from kseg.segment.crc import crc32c
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import bad_pages
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.partition.header_walk import is_plausible
 from kseg.segment.probe import Probe
@@ -81,10 +82,10 @@ def batches(log: Probe, position: int, number: int | None) -> Columns:
     if len(data) < wanted:
         data += log.read(position + len(data), wanted - len(data))
     table, state = _room()
-    state[0] = 0
+    state[S.BATCHES_END] = 0
     walk(data, min(wanted, len(data)), table.cells, table.capacity, state)
-    table.count = state[1]
-    require(state[0] == wanted and is_plausible(table, -1))
+    table.count = state[S.BATCHES_COUNT]
+    require(state[S.BATCHES_END] == wanted and is_plausible(table, -1))
     for row in {0, table.count - 1}:
         start = table.at(C.POSITION, row)
         end = start + table.at(C.SIZE, row)

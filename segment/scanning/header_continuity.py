@@ -46,11 +46,11 @@ class HeaderContinuity:
         """Add all batches of the log, walking from length to length."""
         table = Columns(C.BATCH_WIDTH, _ROWS)
         state = memoryview(array("q", [0, 0]))
-        while state[0] < len(view):
+        while state[S.BATCHES_END] < len(view):
             reason = walk(view, len(view), table.cells, table.capacity, state)
-            table.count = state[1]
+            table.count = state[S.BATCHES_COUNT]
             self.note(table)
-            if reason != FULL and state[0] != len(view):
+            if reason != FULL and state[S.BATCHES_END] != len(view):
                 self._is_cut = True
                 return
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.scanning.crc_verdicts import CrcVerifier
 
@@ -30,19 +31,21 @@ class TableWalk:
     @property
     def stopped(self) -> int:
         """The position that the last walk reached."""
-        return self._state[0]
+        return self._state[S.BATCHES_END]
 
     def fill(self, table: Columns, position: int, end: int, until: int = -1) -> int:
         """Walk from `position` into the table, as Kafka would, verifying every checksum; returns why it stopped. until: omit batches that
         begin there or after it; -1: no limit."""
         request = table, position, end, until
         if self._walked is not None and self._walked[0] == request:
-            table.count = self._state[1]  # the same request again: the rows are still in the table
+            table.count = self._state[
+                S.BATCHES_COUNT
+            ]  # the same request again: the rows are still in the table
             return self._walked[1]
-        self._state[0] = position
+        self._state[S.BATCHES_END] = position
         reason = walk(self.view, end, table.cells, table.capacity, self._state, until)
-        table.count = self._state[1]
-        if self._trust is not None and self._trust.covers(table, position, self._state[0]):
+        table.count = self._state[S.BATCHES_COUNT]
+        if self._trust is not None and self._trust.covers(table, position, self._state[S.BATCHES_END]):
             table.column(C.VALID)[:] = memoryview(array("q", [1]) * table.count)
             if self._trust.with_records:
                 table.column(C.BODY)[:] = memoryview(array("q", [C.BODY_SOUND]) * table.count)
@@ -53,14 +56,14 @@ class TableWalk:
 
     def forget_from(self, position: int) -> None:
         """Count the bytes checksummed after the start of damage: they will be checksummed again."""
-        self._judge.wasted_bytes += max(0, self._state[0] - position)
+        self._judge.wasted_bytes += max(0, self._state[S.BATCHES_END] - position)
 
     def probe(self, position: int, end: int) -> Columns | None:
         """The valid batch that starts at `position`, in a table of its own that the next probe overwrites; None if there is none."""
         probe = self._probe = self._probe or Columns(C.BATCH_WIDTH, 1)
         state = memoryview(array("q", [position, 0]))
         walk(self.view, end, probe.cells, 1, state)
-        probe.count = state[1]
+        probe.count = state[S.BATCHES_COUNT]
         if not probe.count:
             return None
         self._judge.wasted_bytes += probe.at(C.SIZE, 0)
