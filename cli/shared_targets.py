@@ -4,7 +4,6 @@ Normally one process handles one target, which keeps all processes busy as long 
 is larger than the share of one process would still occupy it after the others have finished, so all processes work on it together.
 """
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum, auto
@@ -69,8 +68,8 @@ def _log_bytes(target: Target) -> int:
         return 0
     with suppress(OSError):
         if isinstance(target, PartitionTarget):
-            with os.scandir(target.path) as entries:
+            with places.scandir(target.path) as entries:
                 return sum(entry.stat().st_size for entry in entries if entry.name.endswith(LOG_SUFFIX))
         if isinstance(target, FileTarget):
-            return os.stat(target.path).st_size
+            return places.stat(target.path).st_size
     return 0

@@ -7,7 +7,6 @@
    --compaction the size after a cleaning (from the plan of `compact`, which reads every key).
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 
@@ -21,6 +20,7 @@ from kseg.segment import layout as L
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import INTERNAL_TOPICS, PartitionState
 from kseg.segment.partition.targets import PartitionTarget, Target
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 Over = Callable[..., Iterator[Event]]
@@ -231,7 +231,7 @@ def _setting_row(
 def _logs_in(directory: str) -> list[tuple[str, int]]:
     """(path, size) of the segments, in offset order; empty for a directory that cannot be listed, which the measurement reports."""
     try:
-        with os.scandir(directory) as entries:
+        with places.scandir(directory) as entries:
             return sorted(
                 (entry.path, entry.stat().st_size)
                 for entry in entries

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
 from kseg.cli.main import run
-from kseg.cli.option_schema import bind, parameters, quick_read
-from kseg.cli.registry import COMMANDS, function_of
+from kseg.cli.registry import COMMANDS
 from kseg.inspection.dump.other_files import VALUES as small_files
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from tests import picture, readme
@@ -32,21 +29,11 @@ def test_the_demo_shows_what_the_tour_says() -> None:
 
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-USAGE = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
 
 
 def test_the_picture_is_what_doctor_shows() -> None:
     assert picture.PICTURE.read_text(encoding="utf-8") == picture.drawn(), "run python -m tests.picture"
     assert f"](docs/images/{picture.PICTURE.name})" in README
-
-
-@pytest.mark.parametrize("line", re.findall(r"^kseg [^#\n]+", README + USAGE, re.MULTILINE))
-def test_its_command_lines_are_understood(line: str) -> None:
-    _, name, *words = shlex.split(line.partition("|")[0].partition(">")[0])
-    known = parameters(function_of(name))
-    given = quick_read(known, words)
-    assert given is not None
-    bind(known, given)
 
 
 def test_it_names_every_command() -> None:
@@ -56,12 +43,6 @@ def test_it_names_every_command() -> None:
 def test_the_json_contract_names_every_command() -> None:
     page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f"| `{name}` | " not in page] == []
-
-
-def test_its_links_lead_somewhere() -> None:
-    """Those of the pages are checked by the generator of the site."""
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
-    assert [link for link in links if not (ROOT / link).exists()] == []
 
 
 def test_the_site_names_every_page() -> None:

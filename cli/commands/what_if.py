@@ -14,6 +14,7 @@ from kseg.cli.options import (
     read_size_of_int,
     size_option,
 )
+from kseg.cli.read_only_paths import refuse_read_only
 from kseg.segment.errors import UsageError
 from kseg.segment.quantities import read_duration, read_size
 
@@ -123,6 +124,8 @@ def command(
 
     if not sample:
         raise UsageError("--sample takes a positive number of bytes")
+    if compaction:
+        refuse_read_only("what-if --compaction", paths)
     asked = ((batch_size, linger),) if batch_size is not None or linger is not None else None
     batching = DEFAULT_BATCHING if asked is None and not codec else asked or ()
     now_ms = clock_ms() if now is None else now

@@ -20,6 +20,7 @@ from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.log_shape import CodecShape, LogShape
 from kseg.segment.partition.names import PartitionState
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 Values = Mapping[str, object]
@@ -182,7 +183,7 @@ def _topics(pictures: Sequence[PartitionPicture]) -> list[list[object]]:
     topics: dict[str, list[tuple[str, int, int]]] = {}
     for picture in pictures:
         name = own_partition_name(picture.path)
-        base = os.path.basename(os.path.abspath(picture.path))
+        base = os.path.basename(places.abspath(picture.path))
         topic = name.topic if name is not None and name.state is PartitionState.LIVE else base
         topics.setdefault(topic, []).append((base, picture.bytes, picture.troubles))
     ordered = sorted(topics.items(), key=lambda each: -sum(size for _, size, _ in each[1]))

@@ -99,6 +99,24 @@ def test_parts_of_an_archive_can_be_named(
     assert "b.tar/nothing: No such file or directory" in capfd.readouterr().err
 
 
+def test_an_archive_is_compared_and_estimated_as_the_directory_is(
+    backups: dict[str, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    backup = f"{backups['b.tar']}/data"
+    assert run(["diff", "--json", str(backups["data"]), backup]) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    verdicts = [row["verdict"] for row in rows if row["type"] == "comparison"]
+    assert len(verdicts) == 12 and verdicts.count("damaged") == 1 and verdicts.count("same") == 11
+
+    sizes = list[list[int]]()
+    for path in (str(backups["data"]), backup):
+        assert run(["what-if", "--json", "--codec", "gzip", "--topic", "fares", path]) == 0
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        sizes.append([row["bytes"] for row in rows if row["type"] == "setting"])
+    assert sizes[0] and sizes[0] == sizes[1]
+    assert run(["what-if", "--compaction", backup]) == 4
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_export_reads_an_archive(
     backups: dict[str, Path], jobs: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
