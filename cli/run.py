@@ -208,9 +208,9 @@ def is_one_log(paths: Sequence[str]) -> bool:
     return len(paths) == 1 and (not places.isdir(paths[0]) or is_surely_partition(paths[0]))
 
 
-def clock_ms() -> int:
-    """The current time in epoch milliseconds: the only clock of the program."""
-    return time.time_ns() // 1_000_000
+def clock_ms(now_ms: int | None = None) -> int:
+    """The time of a run in epoch milliseconds. now_ms: the value of `--now`; None: the clock."""
+    return time.time_ns() // 1_000_000 if now_ms is None else now_ms
 
 
 def _resolve(

@@ -143,7 +143,7 @@ def _on_terminal(words: list[str], incident: Incident) -> tuple[int, bytes]:
 @contextlib.contextmanager
 def _still_clock() -> Iterator[None]:
     really = kseg.cli.run.clock_ms
-    kseg.cli.run.clock_ms = lambda: NOW_MS
+    kseg.cli.run.clock_ms = lambda now_ms=None: NOW_MS if now_ms is None else now_ms
     try:
         yield
     finally:

@@ -224,7 +224,7 @@ def command(
         run_id=new_run_id(clock_ms()),
         follow_links=in_place.follow_links,
         batches=BatchRules(
-            now_ms=clock_ms() if now is None else now,
+            now_ms=clock_ms(now),
             codec=None if codec is None else CODEC_NAMES.index(codec),
             leader_epoch=leader_epoch,
             keep_offsets=keep_offsets,

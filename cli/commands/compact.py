@@ -229,7 +229,7 @@ def command(
     from kseg.compaction.cleaner.run import CompactRun
 
     plan = plan_options("compact", locals())
-    now_ms = clock_ms() if now is None else now
+    now_ms = clock_ms(now)
     settings = CleanSettings(now_ms=now_ms)
     pairs: Mapping[str, str] = {}
     if config is not None:

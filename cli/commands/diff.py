@@ -64,7 +64,7 @@ def command(
         remains=lambda row: row.get("type") == "comparison" and row["verdict"] not in SAME_RECORDS,
         errors_settle=True,
         advice=lambda _: advice_for(report.worst),
-        page=page_for(html, "diff", clock_ms() if now is None else now),
+        page=page_for(html, "diff", clock_ms(now)),
     )
     cluster = on.cluster(light=True)
     is_narrowed = bool(common.topics) or common.partition is not None

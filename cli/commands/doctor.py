@@ -54,7 +54,7 @@ def command(
     from kseg.cli.verify_work import Verification, VerifyWithLoads
     from kseg.segment.partition.targets import Expansion
 
-    options = depth.options(clock_ms() if now is None else now, drop_cache, html is not None)
+    options = depth.options(clock_ms(now), drop_cache, html is not None)
     cluster = on.cluster(light=True)
     evidence = {"--metadata": metadata, "--server-properties": server_properties}
     request = common.request(paths, cluster, evidence)

@@ -110,7 +110,7 @@ def command(
     if groups and not paths:
         raise UsageError("kseg list needs at least one PATH")
     is_full = json or verbose or html is not None
-    now_ms = clock_ms() if now is None else now
+    now_ms = clock_ms(now)
     options = ListOptions(
         now_ms=now_ms,
         count=is_full if count is None else count,

@@ -197,7 +197,7 @@ def command(
     from kseg.recovery.repair.run import RecoverRun
 
     plan = plan_options("recover", locals())
-    now_ms = clock_ms() if now is None else now
+    now_ms = clock_ms(now)
     load_options = {
         "index_interval_bytes": index_interval_bytes,
         "segment_index_bytes": segment_index_bytes,

@@ -196,7 +196,7 @@ def command(
         pairs = properties.pairs
         for note in notes_on(properties) if not common.quiet else ():
             complain(f"kseg retain: {note}")
-    now_ms = clock_ms() if now is None else now
+    now_ms = clock_ms(now)
     cluster = on.cluster()
     if free is not None and cluster is not None:
         raise UsageError("--free chooses over all topics together, which --spark does not do")

@@ -62,7 +62,7 @@ def command(
 
     is_full = json or verbose
     options = TransactionsOptions(
-        now_ms=clock_ms() if now is None else now,
+        now_ms=clock_ms(now),
         max_timeout_ms=max_transaction_timeout_ms,
         ended=is_full,
         as_json=json,

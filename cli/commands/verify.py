@@ -52,7 +52,7 @@ def command(
     from kseg.segment.partition.targets import Expansion
 
     evidence = {"--metadata": metadata, "--server-properties": server_properties}
-    options = depth.options(clock_ms() if now is None else now, drop_cache, html is not None)
+    options = depth.options(clock_ms(now), drop_cache, html is not None)
     style = Style(
         command="verify",
         json=json,

@@ -128,7 +128,7 @@ def command(
         refuse_read_only("what-if --compaction", paths)
     asked = ((batch_size, linger),) if batch_size is not None or linger is not None else None
     batching = DEFAULT_BATCHING if asked is None and not codec else asked or ()
-    now_ms = clock_ms() if now is None else now
+    now_ms = clock_ms(now)
     largest = max((size for size, _ in batching if size is not None), default=0)
     parameters = WhatIfParameters(
         candidates=candidates_of([read_candidate(text) for text in codec], batching),
