@@ -130,8 +130,9 @@ def _key(path: str) -> str:
     return path.rstrip(os.sep) or path
 
 
-def refused_link(path: str, what: str) -> Refused:
+def refused_link(path: str) -> Refused:
     """The error for a directory that is a link."""
+    what = "its target is changed only with --follow-links"
     with suppress(OSError):
         what = f"{what} ({os.readlink(_key(path))})"
     return Refused(f"{path} is a link to a directory elsewhere: {what}")

@@ -224,7 +224,7 @@ def claimed(directory: str, *, follow_link: bool = False) -> Iterator[None]:
         descriptor = open_directory(directory, follow_link=follow_link)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise refused_link(directory, "its target is changed only with --follow-links") from error
+            raise refused_link(directory) from error
         raise Refused(f"cannot change {directory}: {error.strerror}") from error
     try:
         try:

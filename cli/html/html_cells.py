@@ -35,7 +35,7 @@ class HtmlColumn(NamedTuple):
     kind: str = "text"
 
     @property
-    def is_number(self) -> bool:
+    def is_number(self) -> bool:  # for the template
         return self.kind in _NUMBERS
 
 
@@ -61,7 +61,8 @@ def cell(row: Values, column: HtmlColumn) -> Cell:
     return NOTHING if value is None else _MAKERS[column.kind](value)
 
 
-def _number(value: object) -> int:
+def number(value: object) -> int:
+    """A whole number of a row; 0 for anything else."""
     return value if isinstance(value, int) else 0
 
 
@@ -78,7 +79,7 @@ def _name(value: object) -> Cell:
 
 
 def _count(value: object) -> Cell:
-    text = f"{value:,.2f}" if isinstance(value, float) else f"{_number(value):,}"
+    text = f"{value:,.2f}" if isinstance(value, float) else f"{number(value):,}"
     return Cell(text, None, "n" if value else "n z")
 
 
@@ -88,25 +89,25 @@ def _plain_number(value: object) -> Cell:
 
 
 def _bytes(value: object) -> Cell:
-    return Cell(size_words(_number(value)), _number(value), "n" if value else "n z")
+    return Cell(size_words(number(value)), number(value), "n" if value else "n z")
 
 
 def _time(value: object) -> Cell:
-    if _number(value) < 0:
+    if number(value) < 0:
         return NOTHING
-    return Cell(moment(_number(value)).replace("T", " ").removesuffix(".000Z").removesuffix("Z"), _number(value), "time")  # fmt: skip
+    return Cell(moment(number(value)).replace("T", " ").removesuffix(".000Z").removesuffix("Z"), number(value), "time")  # fmt: skip
 
 
 def _duration(value: object) -> Cell:
-    return Cell(duration_words(_number(value)), _number(value), "n")
+    return Cell(duration_words(number(value)), number(value), "n")
 
 
 def _rough(value: object) -> Cell:
     """An approximate duration, in two units at most."""
-    days, rest = divmod(_number(value), 86_400_000)
+    days, rest = divmod(number(value), 86_400_000)
     hours = rest / 3_600_000
     text = f"{days:,} d {hours:.0f} h" if days else rough_duration_words(rest / 1000)
-    return Cell(text, _number(value), "n")
+    return Cell(text, number(value), "n")
 
 
 def _settings(value: object) -> Cell:
@@ -144,11 +145,11 @@ def _flag(value: object) -> Cell:
 
 def _alarm(value: object) -> Cell:
     """A number that signals a problem unless it is 0."""
-    return Cell(f"{_number(value):,}", None, "n bad" if value else "n z")
+    return Cell(f"{number(value):,}", None, "n bad" if value else "n z")
 
 
 def _alarm_bytes(value: object) -> Cell:
-    return Cell(size_words(_number(value)), _number(value), "n bad" if value else "n z")
+    return Cell(size_words(number(value)), number(value), "n bad" if value else "n z")
 
 
 def _list(value: object) -> Cell:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import kseg
+from kseg.cli.html.html_cells import number
 from kseg.cli.html.html_document import ReportStep, rendered
 from kseg.cli.html.html_file import check_place, write_report
 from kseg.cli.html.html_pictures import PictureData
@@ -87,7 +88,7 @@ class HtmlPage:
         if kind == "step" and "number" in values:
             self._steps.append(ReportStep(str(values["why"]), str(values["command"])))
         if kind == "topic":
-            self._partitions += _number(values.get("partitions"))
+            self._partitions += number(values.get("partitions"))
         if kind in ("partition", "comparison") or (kind == "verified" and values.get("kind") == "partition"):
             self._partitions += 1
         for type_, command, name, words, is_bytes in _ADDED:
@@ -169,7 +170,3 @@ class HtmlPage:
     def _inventory_words(self) -> str:
         held = self._added.get(("in all files", True), 0)
         return f"{counted(self._partitions, 'partition')}, {size_words(held)}"
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0

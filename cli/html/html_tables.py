@@ -6,7 +6,7 @@ from typing import NamedTuple
 from kseg.cli.html import html_change_tables as changes
 from kseg.cli.html import html_check_tables as checks
 from kseg.cli.html import html_list_tables as listed
-from kseg.cli.html.html_cells import Cell, HtmlColumn, TableForm, Values, cell
+from kseg.cli.html.html_cells import Cell, HtmlColumn, TableForm, Values, cell, number
 
 MAX_ROWS = 10_000  # rows of a table that a browser sorts without a noticeable pause
 
@@ -88,8 +88,4 @@ class RowsByType:
 def _badness(row: Values) -> tuple[int, int, int]:
     """Bad rows first; the others keep their order."""
     severity = {"error": 0, "warning": 1}.get(str(row.get("severity")), 2)
-    return severity, -_whole(row.get("errors")), -_whole(row.get("warnings"))
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return severity, -number(row.get("errors")), -number(row.get("warnings"))

@@ -135,12 +135,6 @@ def _policy_excludes_compaction(target: PartitionTarget, known: TopicSettings) -
     return Finding("not-compacted", target.path, message)
 
 
-def _name(target: PartitionTarget) -> str:
-    """`topic-partition`, or the path of a directory with any other name."""
-    name = own_partition_name(target.path)
-    return target.path if name is None else name.text
-
-
 def _planned(
     target: PartitionTarget,
     evidence: CleaningEvidence,
@@ -159,7 +153,7 @@ def _planned(
             f"the first dirty offset {last_clean} is outside the log; cleaning starts at the log start offset"
         )
         yield Finding("dirty-offset-reset", target.path, message, first_offset=last_clean)
-    result = rows.compact_result(_name(target), target.path, evidence, range_, known)
+    result = rows.compact_result(target.shown_name, target.path, evidence, range_, known)
     cleaned = None
     is_due = range_.is_due(options.settings, _is_overdue(evidence, range_, options))
     with kept_open(evidence.segments if is_due else ()):
@@ -168,7 +162,7 @@ def _planned(
     if cleaned is not None:
         yield from _findings(target, cleaned)
         result = rows.with_cleaned(result, cleaned)
-        for row in rows.detail_rows(_name(target), cleaned, options.settings.now_ms):
+        for row in rows.detail_rows(target.shown_name, cleaned, options.settings.now_ms):
             yield events.Row(row)
     segments = evidence.segments if cleaned is None else cleaned.segments
     steps = swap_steps(evidence, segments, marks=options.output is None)
@@ -176,7 +170,7 @@ def _planned(
     copy = None if options.output is None else copy_path(options.output, target.path)
     sources = tuple(segment.log for segment in segments if cleaned and segment.log is not None)
     try:
-        yield from shown_steps(_name(target), plan, copy)
+        yield from shown_steps(target.shown_name, plan, copy)
     except Refused:
         for source in sources:
             source.close()

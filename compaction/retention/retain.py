@@ -46,7 +46,6 @@ from kseg.jobs.events import Event
 from kseg.segment import layout as L
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.findings import Finding
-from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.largest_timestamp import record_of
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import Role, parse_file_name
@@ -90,7 +89,7 @@ def prepare(
     if is_resumed:
         listing = listing_of(target.path, follow_links=True)
     inputs = listing.files
-    result = rows.retain_result(_name(target), target.path, options, known)
+    result = rows.retain_result(target.shown_name, target.path, options, known)
     if options.unmark:
         prepared = yield from _unmarked(target, inputs, options, result)
     elif is_kafka07(inputs):
@@ -119,12 +118,6 @@ def carry_out(prepared: Prepared[RetainResult] | None, options: RetainOptions) -
             deleted = yield from purged(prepared, options)
             result = replace(result, purged=deleted.names, bytes_purged=deleted.size_bytes)
     yield events.Row(result.as_row(), result)
-
-
-def _name(target: PartitionTarget) -> str:
-    """`topic-partition`, or the path of a directory with any other name."""
-    name = own_partition_name(target.path)
-    return target.path if name is None else name.text
 
 
 def _plan(target: PartitionTarget, inputs: tuple[FileIdentity, ...], steps: tuple[Step, ...]) -> Plan:
@@ -203,7 +196,7 @@ def _rows(
     largest: list[int],
     mtimes: list[int],
 ) -> Iterator[events.Row]:
-    name = _name(target)
+    name = target.shown_name
     limits = thresholds(log_to_retain)
     for at, candidate in enumerate(log_to_retain.candidates):
         yield events.Row(
@@ -289,7 +282,7 @@ def _unmarked(
         verdict = "unmark" if mark_verdict.is_restored else "keep"
         path = os.path.join(target.path, mark.name.name)
         row = rows.mark_row(
-            _name(target), path, mark.size_bytes, mark.marked_at_ms, verdict, mark_verdict.reason
+            target.shown_name, path, mark.size_bytes, mark.marked_at_ms, verdict, mark_verdict.reason
         )
         yield events.Row(row)
     first = start = unmarking.bases[0] if unmarking.bases else first

@@ -47,7 +47,6 @@ COMPRESSIONS: Final[dict[Form, tuple[str, ...]]] = {
 }
 TEXT_FORMS: Final = (Form.JSON, Form.CSV)
 TABLE_FORMS: Final = (Form.DELTA, Form.ICEBERG)
-BYTES_MODES: Final = ("auto", "utf8", "hex", "base64")
 _DEFAULT_BYTES: Final = {Form.JSON: "base64", Form.CSV: "auto"}
 
 # directories can be named after these: columns, and parts of the timestamp (UTC)

@@ -226,7 +226,7 @@ class ValidRunCollector:
             last = table.at(C.LAST_OFFSET, row)
             if first_of(table, row) < 0 or not first_of(table, row) <= last < L.INT64_MAX:
                 self._extend(table, first, row)
-                self._leave_out(table, row, "offset-not-monotonic")
+                self._leave_out(table, row)
                 first = row + 1
             elif state[S.SEEN_REASONS] & verify_records.OFFSET:
                 self._extend(table, first, row)
@@ -237,7 +237,7 @@ class ValidRunCollector:
     def _extend(self, table: Columns, first: int, stop: int) -> None:
         """Add rows that follow one another in the file with increasing offsets."""
         while first < stop and first_of(table, first) < 0:  # increasing from below 0
-            self._leave_out(table, first, "offset-not-monotonic")
+            self._leave_out(table, first)
             first += 1
         if first >= stop:
             return
@@ -251,10 +251,10 @@ class ValidRunCollector:
             self.valid_runs.append(replace(valid_run, is_believed=not self._is_unproven))
         self._is_cut = False
 
-    def _leave_out(self, table: Columns, row: int, cause: str) -> None:
+    def _leave_out(self, table: Columns, row: int) -> None:
         position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
         self.log.fixes.pop(position, None)
-        self.losses.append(Loss(self._number, position, size, cause, 1))
+        self.losses.append(Loss(self._number, position, size, "offset-not-monotonic", 1))
 
     def search_damage(self, file: OpenFile) -> None:
         """Add the valid batches inside damage to the doubtful ones. file: the log."""

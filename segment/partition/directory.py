@@ -192,7 +192,7 @@ def partitions_in(log_dir: str) -> list[tuple[str, PartitionName]]:
         with places.scandir(log_dir) as entries:
             for entry in entries:
                 name = partition_name(entry.name)
-                if name is not None and _is_directory(entry):
+                if name is not None and is_directory_entry(entry):
                     found.append((entry.name, name))
     except OSError as error:
         raise cannot_read(log_dir, error) from error
@@ -255,14 +255,15 @@ def _scan(path: str) -> _Content:
     with places.scandir(path) as found:
         for entry in sorted(found, key=lambda entry: entry.name):
             name = parse_file_name(entry.name)
-            if _is_directory(entry) and not (name.is_live and is_of_partition(name)):
+            if is_directory_entry(entry) and not (name.is_live and is_of_partition(name)):
                 content.directories.append(entry)
             else:  # a directory replaces a file of the partition
                 content.files.append((entry, name))
     return content
 
 
-def _is_directory(entry: places.DirEntry) -> bool:
+def is_directory_entry(entry: places.DirEntry) -> bool:
+    """Whether it is a directory or a link to one; False if that cannot be found out."""
     try:
         return entry.is_dir()
     except OSError:

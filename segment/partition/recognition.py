@@ -26,6 +26,7 @@ from kseg.segment.partition.directory import (
     LogDirectory,
     ParentDirectory,
     SubDirectory,
+    is_directory_entry,
     list_as_log_directory,
     list_as_other,
     list_partition,
@@ -124,7 +125,7 @@ def _glance(path: str) -> _Glance:
     seen = _Glance()
     with places.scandir(path) as found:
         for entry in found:
-            if _is_directory(entry):
+            if is_directory_entry(entry):
                 if entry.name not in _NEVER_BELOW:
                     seen.directories.append(entry)
             elif is_of_log_directory(entry.name):
@@ -135,13 +136,6 @@ def _glance(path: str) -> _Glance:
                     seen.has_partition_files = True
                     seen.is_numbered = name.role in NUMBERED_ROLES
     return seen
-
-
-def _is_directory(entry: places.DirEntry) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
 
 
 class _Walk:

@@ -59,6 +59,12 @@ class PartitionTarget:
     path: str
     log_dir: str | None = None
 
+    @property
+    def shown_name(self) -> str:
+        """`topic-partition`, or the path of a directory with any other name."""
+        name = own_partition_name(self.path)
+        return self.path if name is None else name.text
+
 
 @dataclass(frozen=True, slots=True)
 class LogDirTarget:
