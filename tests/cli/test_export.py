@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -21,9 +19,10 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from kseg.cli.main import run
+from kseg.segment.new_files import NewFile
 from tests.cli.test_command_line import imported
 from tests.support.expected_exports import dumped, exported, files_of
-from tests.support.failing_disks import CHANGES, QuickDisk, rounds
+from tests.support.failing_disks import die_at, rounds
 
 Unchanged = Callable[..., AbstractContextManager[None]]
 
@@ -194,29 +193,6 @@ def test_pyarrow_is_nobody_else_s(data: Path) -> None:
 # --- kills
 
 
-def _die_at(number: int) -> None:
-    """From now on the n-th change of the file system, or write to a file, is the last."""
-    from kseg.change.apply.disk import Disk
-    from kseg.segment.new_files import NewFile
-
-    left = itertools.count(number, -1)
-
-    def deadly(change: Any) -> Any:
-        def method(self: Any, *arguments: Any) -> Any:
-            if next(left) <= 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return change(self, *arguments)
-
-        return method
-
-    for name in CHANGES:
-        setattr(Disk, name, deadly(getattr(Disk, name)))
-    for name in ("sync", "sync_directory", "start_writeback"):
-        setattr(Disk, name, getattr(QuickDisk, name))
-    for name in ("__init__", "write", "sync", "close"):
-        setattr(NewFile, name, deadly(getattr(NewFile, name)))
-
-
 @pytest.mark.parametrize("mode", ["errorifexists", "append", "overwrite"])
 def test_killed_anywhere_leaves_no_half_file(mode: str, data: Path, tmp_path: Path) -> None:
     """In one process, killed at each change of the file system in turn."""
@@ -234,7 +210,7 @@ def test_killed_anywhere_leaves_no_half_file(mode: str, data: Path, tmp_path: Pa
         if not child:
             with open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), 1)
-            _die_at(number)
+            die_at(number, (NewFile, ("__init__", "write", "sync", "close")))
             try:
                 run([*words, "--mode", mode, "--output", str(output), *map(str, inputs)])
             finally:

@@ -15,6 +15,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.support.command_lines import json_run
+from tests.support.trees import files_in
 
 Unchanged = Callable[[Path], AbstractContextManager[None]]
 FIRST = "00000000000000000000.log"
@@ -42,10 +43,6 @@ def damage(log: Path, at: int = 600) -> None:
 def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
     (found,) = [row for row in rows if row["type"] == "result" and "partition" in row]
     return found
-
-
-def files_of(directory: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file()}
 
 
 def test_a_sound_directory_needs_nothing(
@@ -99,7 +96,7 @@ def test_applied_it_is_sound_and_a_second_time_nothing_is_due(
 ) -> None:
     partition = log_dir / "metro-zstd-0"
     damage(partition / FIRST)
-    before = files_of(partition)
+    before = files_in(partition)
     status, rows = json_run("recover", "--apply", partition, capfd=capfd)
     assert status == 0
     result = result_of(rows)
@@ -113,7 +110,7 @@ def test_applied_it_is_sound_and_a_second_time_nothing_is_due(
     assert status == 0 and result_of(rows)["steps"] == 0 and result_of(rows)["journal"] is None
 
     assert run(["undo", result["journal"]]) == 0
-    assert files_of(partition) == before
+    assert files_in(partition) == before
     assert not (partition / ".kseg").exists()
 
 
@@ -135,8 +132,8 @@ def test_where_only_files_of_the_data_directory_are_repaired_the_verdict_says_so
 def test_a_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("metro-zstd-0", "metro-none-0"):
         damage(log_dir / name / FIRST)
-    before = {name: files_of(log_dir / name) for name in os.listdir(log_dir) if (log_dir / name).is_dir()}
-    own = files_of(log_dir)
+    before = {name: files_in(log_dir / name) for name in os.listdir(log_dir) if (log_dir / name).is_dir()}
+    own = files_in(log_dir)
     status, rows = json_run("recover", "--apply", "--jobs", "2", log_dir, capfd=capfd)
     assert status == 0
     assert [row["partition"] for row in rows if row["type"] == "result" and "partition" in row] == [
@@ -147,8 +144,8 @@ def test_a_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: pytest.
     (whole,) = [row for row in rows if row["type"] == "result" and "log_dir" in row]
     assert run(["verify", str(log_dir)]) == 0
     assert run(["undo", whole["journal"]]) == 0
-    assert {name: files_of(log_dir / name) for name in before} == before
-    assert files_of(log_dir) == own
+    assert {name: files_in(log_dir / name) for name in before} == before
+    assert files_in(log_dir) == own
 
 
 def test_undoing_one_partition_of_a_run_names_the_whole(
@@ -184,7 +181,7 @@ def test_a_copy_is_repaired_and_the_input_stays(
         "metro-zstd-0",
     ]
     assert run(["verify", str(copy)]) == 0
-    own, copied = files_of(log_dir), files_of(copy)
+    own, copied = files_in(log_dir), files_in(copy)
     # the copy is not marked clean as the original is: a batch was lost
     assert ".kafka_cleanshutdown" not in copied and own.pop(".kafka_cleanshutdown")
     journals = {name for name in copied if name.startswith("kseg-journal-")}  # undo takes the copy away by it
@@ -193,7 +190,7 @@ def test_a_copy_is_repaired_and_the_input_stays(
         copied.keys() - journals == own.keys() - {".lock"}
         and copied["meta.properties"] == own["meta.properties"]
     )
-    assert files_of(copy / "fares-0") == files_of(log_dir / "fares-0")
+    assert files_in(copy / "fares-0") == files_in(log_dir / "fares-0")
     capfd.readouterr()
     (log_dir / "empty-0.0123456789abcdef0123456789abcdef-stray").rmdir()
     with unchanged(copy):
@@ -212,7 +209,7 @@ def test_copies_of_several_data_directories_lie_side_by_side(
     copy = tmp_path / "copy"
     assert run(["recover", "--output", str(copy), str(log_dir), str(log_dir.parent / "other")]) == 0
     assert sorted(child.name for child in copy.iterdir() if child.is_dir()) == ["data", "other"]
-    assert files_of(copy / "data" / "fares-0") == files_of(log_dir / "fares-0")
+    assert files_in(copy / "data" / "fares-0") == files_in(log_dir / "fares-0")
     assert run(["verify", "--quick", str(copy)]) == 0
 
 
@@ -235,10 +232,10 @@ def test_where_a_broker_dies_policy_kafka_refuses(
 def test_one_segment_alone(log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]) -> None:
     partition = log_dir / "metro-zstd-0"
     damage(partition / FIRST)
-    others = {name: data for name, data in files_of(partition).items() if not name.startswith(FIRST[:20])}
+    others = {name: data for name, data in files_in(partition).items() if not name.startswith(FIRST[:20])}
     status, rows = json_run("recover", "--apply", partition / FIRST, capfd=capfd)
     assert status == 0 and result_of(rows)["removed"][0]["length"] == 575
-    assert {name: data for name, data in files_of(partition).items() if name in others} == others
+    assert {name: data for name, data in files_in(partition).items() if name in others} == others
     assert run(["verify", str(partition)]) == 0
 
 

@@ -22,7 +22,7 @@ from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from tests.support.compact_helpers import T0, Outcome, Topic, clean, log
-from tests.support.trees import unchanged
+from tests.support.trees import files_in, unchanged
 
 CASES = int(os.environ.get("KSEG_COMPACT_DAMAGES", "60"))
 SEED = int(os.environ.get("KSEG_COMPACT_DAMAGES_SEED", "20261122"))
@@ -201,7 +201,7 @@ def test_no_compaction_takes_the_log_end_back(tmp_path: Path, case: int) -> None
     outcome = clean(directory, now_ms=T0, **options)
     if outcome.failures:
         assert {failure.exit_status for failure in outcome.failures} == {4}
-        assert _files(directory) == _files(before)
+        assert files_in(directory) == files_in(before)
         return
     for is_clean in (True, False):
         if not is_clean and _is_damaged(before):
@@ -234,10 +234,6 @@ def _damage(rng: random.Random, path: Path) -> None:
             last = min(len(data), first + rng.randrange(1, 300))
             data[first:last] = bytes(last - first)
     path.write_bytes(bytes(data))
-
-
-def _files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
 def _is_broken(path: Path) -> bool:

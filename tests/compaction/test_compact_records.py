@@ -22,6 +22,7 @@ from tests.support.compact_helpers import (
     records,
     tombstones,
 )
+from tests.support.trees import files_in
 
 NOW = SETTINGS.now_ms
 
@@ -259,12 +260,12 @@ def test_damage_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     data = bytearray(log(directory, 0).read_bytes())
     data[65] ^= 1
     log(directory, 0).write_bytes(data)
-    before = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+    before = files_in(directory)
     outcome = clean(directory)
     assert outcome.kinds == {"bad-crc"}
     assert [failure.exit_status for failure in outcome.failures] == [4]
     assert "kseg recover" in outcome.failures[0].sentence
-    assert {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()} == before
+    assert files_in(directory) == before
 
 
 def test_damaged_segments_can_be_left_alone(tmp_path: Path) -> None:

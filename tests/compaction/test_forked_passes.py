@@ -21,7 +21,8 @@ from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.segment import layout as L
 from tests.kafka.cleaning import random_case
 from tests.support.compact_helpers import SETTINGS, Topic, log
-from tests.support.shuffle_helpers import files, has_failed, kinds, local, output
+from tests.support.shuffle_helpers import has_failed, kinds, local, output
+from tests.support.trees import files_in
 
 CASES = int(os.environ.get("KSEG_FORKED_CASES", "24"))
 
@@ -58,7 +59,7 @@ def both_ways(directory: Path, options: CompactOptions) -> list[tuple[Any, ...]]
         shutil.rmtree(copy.parent, ignore_errors=True)
         shutil.copytree(directory, copy)
         done = local(copy, replace(options, jobs=jobs, apply=True, run_id="run"))
-        outcomes.append((output(plan, directory), output(done, copy), files(copy)))
+        outcomes.append((output(plan, directory), output(done, copy), files_in(copy)))
     return outcomes
 
 

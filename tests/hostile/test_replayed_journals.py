@@ -16,7 +16,7 @@ import pytest
 
 from kseg.change.apply import journal_signature
 from kseg.cli.main import run
-from tests.support.trees import tree_state
+from tests.support.trees import files_in, tree_state
 
 LOG = f"{0:020}.log"
 Change = tuple[str, ...]
@@ -97,7 +97,7 @@ def test_what_was_there_is_there_afterwards(
         # 4: the torn log is back
         assert run(["append", "--apply", "--from", str(lines), str(place)]) in (0, 4)
         run(["undo", "--forget", "--apply", str(place)])
-    before = {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()}
+    before = files_in(place)
     journal = put_back(place, aside)
     for follow in (["undo", str(journal)], ["undo", "--finish", str(place)], ["undo", str(place)]):
         assert run(follow) in (0, 3, 4)
@@ -153,7 +153,7 @@ def test_of_executors_with_another_key_everything_is_kept(
         elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "executor"))
         command = [str(lines) if word == "LINES" else word for word in CHANGES[name][1]]
         assert run([*command, str(place)]) in (0, 1)
-    changed = {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()}
+    changed = files_in(place)
     assert run(["undo", str(place)]) == 0
     assert list(place.glob("kseg-undone-*.kept"))
     for content in changed.values():

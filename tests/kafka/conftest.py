@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.kafka import jars
 from tests.kafka.oracle import Oracle
+from tests.support.requirements import absent
 
 if TYPE_CHECKING:
     from tests.kafka.killed import Killed
@@ -22,13 +22,7 @@ def require_kafka() -> None:
     try:
         jars.check_tools()
     except jars.MissingTool as missing:
-        _absent(str(missing))
-
-
-def _absent(what: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(what, pytrace=False)
-    pytest.skip(what)
+        absent(str(missing))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,7 +45,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """A broker's data directory with something of everything, and what consumers read of it. Copy before writing."""
     require_kafka()
     if importlib.util.find_spec("confluent_kafka") is None:
-        _absent("no broker is started: confluent-kafka is not installed")
+        absent("no broker is started: confluent-kafka is not installed")
     from tests.kafka.broker import Broker
     from tests.kafka.scenario import write_everything
 
@@ -65,7 +59,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     """A broker's data directory after SIGKILL in the middle of transactions. Copy before writing."""
     require_kafka()
     if importlib.util.find_spec("confluent_kafka") is None:
-        _absent("no broker is started: confluent-kafka is not installed")
+        absent("no broker is started: confluent-kafka is not installed")
     from tests.kafka.broker import Broker
     from tests.kafka.killed import produce_and_kill
 

@@ -21,7 +21,7 @@ from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.killed import TOPICS, Killed
 from tests.kafka.recovering import damage, recover, recovered_lines
-from tests.support.trees import copy_tree
+from tests.support.trees import copy_tree, files_in
 
 pytestmark = pytest.mark.kafka
 
@@ -30,10 +30,6 @@ def partitions(data: Path) -> list[str]:
     return sorted(
         p.name for p in data.iterdir() if p.is_dir() and not p.name.startswith("__cluster_metadata")
     )
-
-
-def files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
 @pytest.mark.evidence("no-clean-marker", "batch-invalid", "torn-tail", "zero-tail", "index-preallocated")
@@ -48,7 +44,7 @@ def test_policy_kafka_leaves_what_the_broker_leaves(killed: Killed, tmp_path: Pa
         if is_damaged:
             assert "Corruption found" in broker.log_text()
     for name in partitions(killed.data):
-        _assert_same(files(ours / name), files(theirs / name), name)
+        _assert_same(files_in(ours / name), files_in(theirs / name), name)
 
 
 def _assert_same(ours: Mapping[str, bytes], theirs: Mapping[str, bytes], name: str) -> None:

@@ -32,7 +32,7 @@ from tests.kafka.edge_directories import edge_case
 from tests.kafka.odd_directories import foreign_case, odd_case
 from tests.kafka.oracle import KafkaRaised, Oracle
 from tests.kafka.random_directories import Case, random_case
-from tests.support.trees import unchanged
+from tests.support.trees import files_in, unchanged
 
 pytestmark = pytest.mark.kafka
 COUNT = int(os.environ.get("KSEG_DIRECTORIES", "150"))
@@ -43,12 +43,8 @@ CHUNK = 25
 
 def planned(directory: Path, repair: Repair) -> dict[str, bytes]:
     """The files of an image."""
-    found = files_of(directory)
+    found = files_in(directory)
     return {name: content_of(found, repair.image.content(name)) for name in repair.image}
-
-
-def files_of(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
 def loaded_by_kafka(oracle: Oracle, case: Case) -> tuple[dict[str, bytes], dict[str, int]] | str:
@@ -70,7 +66,7 @@ def loaded_by_kafka(oracle: Oracle, case: Case) -> tuple[dict[str, bytes], dict[
         )
     except KafkaRaised as raised:
         return raised.name.rpartition(".")[2]
-    files = files_of(answer.directory)
+    files = files_in(answer.directory)
     shutil.rmtree(answer.directory.parent)
     names = ("log_start_offset", "log_end_offset", "last_stable_offset", "recovery_point")
     return files, {name: answer.loaded[name] for name in names}
@@ -91,7 +87,7 @@ def differences(oracle: Oracle, case: Case) -> list[str]:
         return [] if load_failure == lost else [f"kafka died of {lost}, ours of {ours.load_failure}"]
     files, offsets = theirs
     made = planned(case.directory, ours)
-    found = files_of(case.directory)
+    found = files_in(case.directory)
     lines = [
         f"{name}: {_shown(files.get(name))} by kafka, {_shown(made.get(name))} by ours, {_shown(found.get(name))} found"
         for name in sorted(files.keys() | made.keys())
@@ -111,7 +107,7 @@ def differences(oracle: Oracle, case: Case) -> list[str]:
 
 def carried_out(directory: Path, repair: Repair) -> dict[str, bytes]:
     """The directory after the steps that a plan would have, one after the other."""
-    found = files_of(directory)
+    found = files_in(directory)
     files = dict(found)
     inputs = inputs_of(str(directory))
     for step in steps_between(DirectoryImage.of(inputs), repair.image, repair.why):

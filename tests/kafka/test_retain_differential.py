@@ -22,7 +22,7 @@ from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_logs import RandomLog
 from tests.kafka.retentions import OddCalmLog, Retention, kafka_steps, random_retention
-from tests.support.trees import unchanged
+from tests.support.trees import files_in, unchanged
 
 pytestmark = pytest.mark.kafka
 COUNT = int(os.environ.get("KSEG_RETENTIONS", "100"))
@@ -60,10 +60,6 @@ def by_kseg(case: Retention, number: int, apply: bool) -> dict[str, Any]:
     assert not failures, failures
     rows = [dict(event.values) for event in events if isinstance(event, Row)]
     return next(row for row in rows if row["type"] == "result" and "partition" in row)
-
-
-def files_in(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
 def noted_start(case: Retention) -> int | None:

@@ -17,6 +17,7 @@ from kseg.cli.main import run
 from kseg.segment.kernel import bad_pages
 from tests.support.reference_reader import batches
 from tests.support.sector_faults import BadSectors, bad_sectors
+from tests.support.trees import files_in
 
 CASES = int(os.environ.get("KSEG_BAD_SECTOR_RUNS", "8"))
 SEED = int(os.environ.get("KSEG_BAD_SECTOR_RUNS_SEED", "1"))
@@ -103,7 +104,7 @@ class Incident:
         return found
 
     def files(self) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in self.root.iterdir() if path.is_file()}
+        return files_in(self.root)
 
 
 @pytest.fixture

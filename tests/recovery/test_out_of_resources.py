@@ -11,6 +11,7 @@ import pytest
 
 from fixtures import healthy
 from kseg.cli.main import run
+from tests.support.trees import files_in
 
 COMMANDS = (
     ["recover", "--apply"],
@@ -18,10 +19,6 @@ COMMANDS = (
     ["recover", "--rebuild", "--apply"],
     ["verify"],
 )
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
@@ -40,7 +37,7 @@ def test_a_file_that_could_not_be_opened_for_want_of_descriptors_is_not_damaged(
     data = bytearray(log.read_bytes())
     data[len(data) // 2] ^= 0x40  # so that every command has a reason to look closely
     log.write_bytes(data)
-    before = contents(partition)
+    before = files_in(partition)
     really_open, refused = os.open, []
 
     def no_more(path: Any, *rest: Any, **named: Any) -> int:
@@ -56,4 +53,4 @@ def test_a_file_that_could_not_be_opened_for_want_of_descriptors_is_not_damaged(
     assert refused, "the command never looked at it"
     assert status == 3, output
     assert os.strerror(error) in output.err and str(refused[0]) in output.err
-    assert contents(partition) == before
+    assert files_in(partition) == before

@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,6 +21,7 @@ from kseg.spark import session
 from kseg.spark.options import ClusterOptions
 from tests.spark import class_archive
 from tests.support.command_lines import default_jobs
+from tests.support.requirements import absent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,16 +62,10 @@ def _session_of(item: pytest.Item) -> int:
     return 3 if "use_master" in names else 0
 
 
-def _absent(what: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(what, pytrace=False)
-    pytest.skip(what)
-
-
 def require_spark() -> None:
     """Skip without pyspark or Java; a failure where CI is set: there Spark must be available."""
     if missing := _missing():
-        _absent(f"no Spark: {missing}")
+        absent(f"no Spark: {missing}")
 
 
 def _missing() -> str | None:

@@ -19,7 +19,8 @@ from kseg.compaction.cleaner.options import CompactOptions
 from kseg.spark.shuffle import shuffled_passes
 from tests.kafka.cleaning import random_case
 from tests.support.compact_helpers import SETTINGS, Topic
-from tests.support.shuffle_helpers import assert_same, files, local, result_of, shuffled
+from tests.support.shuffle_helpers import assert_same, local, result_of, shuffled
+from tests.support.trees import files_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +86,7 @@ def test_the_command_shuffles_what_does_not_fit(
         plan = capfd.readouterr().out.replace(str(parent), "")
         assert run(["compact", *policy, "--apply", "--now", str(SETTINGS.now_ms), *words, *paths]) == 0
         capfd.readouterr()
-        reported.append((status, plan, [files(Path(path)) for path in paths]))
+        reported.append((status, plan, [files_in(Path(path)) for path in paths]))
     assert reported[1] == reported[0]
     results = [row for row in map(json.loads, reported[0][1].splitlines()) if row["type"] == "result"]
     assert [row["passes"] for row in results] == [1, 1] and results[0]["map_keys"] > 1000

@@ -51,6 +51,25 @@ class QuickDisk(Disk):
         pass
 
 
+def die_at(number: int, *further: tuple[type, tuple[str, ...]]) -> None:
+    """From now on the n-th change of the file system is the last of this process. further: methods of other classes that count as one."""
+    left = itertools.count(number, -1)
+
+    def deadly(change: Any) -> Any:
+        def method(self: Any, *arguments: Any) -> Any:
+            if next(left) <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return change(self, *arguments)
+
+        return method
+
+    for owner, names in ((Disk, CHANGES), *further):
+        for name in names:
+            setattr(owner, name, deadly(getattr(owner, name)))
+    for name in ("sync", "sync_directory", "start_writeback"):
+        setattr(Disk, name, getattr(QuickDisk, name))
+
+
 class CountingDisk(QuickDisk):
     """Calls `at_step` when the `left`-th operation is due. Copies and writes are two operations: they can be done half."""
 

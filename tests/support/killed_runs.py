@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
-from tests.support.failing_disks import CHANGES, Held, QuickDisk, assert_no_byte_is_lost, held, rounds
+from tests.support.failing_disks import Held, assert_no_byte_is_lost, die_at, held, rounds
 
 Command = Callable[[Path], int]
 
@@ -30,20 +26,7 @@ def killed_at(number: int, command: Command, log_dir: Path) -> bool:
     """Run it in a child that is killed at its n-th change; returns whether it was."""
     child = os.fork()
     if not child:
-        left = itertools.count(number, -1)
-
-        def deadly(change: Any) -> Any:
-            def method(self: Disk, *arguments: Any) -> Any:
-                if next(left) <= 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return change(self, *arguments)
-
-            return method
-
-        for name in (*CHANGES, "give_name"):
-            setattr(Disk, name, deadly(getattr(Disk, name)))
-        for name in ("sync", "sync_directory", "start_writeback"):
-            setattr(Disk, name, getattr(QuickDisk, name))
+        die_at(number)
         try:
             command(log_dir)
         finally:

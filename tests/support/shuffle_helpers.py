@@ -21,6 +21,7 @@ from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.spark.shuffle.compact import compact_by_shuffle
+from tests.support.trees import files_in
 
 
 def travelled(thing: Any) -> Any:
@@ -155,10 +156,6 @@ def kinds(events: list[Event]) -> set[str]:
     return {event.id for event in events if isinstance(event, Finding)}
 
 
-def files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
-
-
 def assert_same(
     directory: Path, options: CompactOptions, context: Any = None, *, only_applied: bool = False
 ) -> tuple[list[Event], list[Event]]:
@@ -177,7 +174,7 @@ def assert_same(
         shutil.rmtree(copy.parent, ignore_errors=True)
         shutil.copytree(directory, copy)
         done = local(copy, applied) if name == "local" else shuffled(copy, applied, context)
-        made.append((output(done, copy), files(copy)))
+        made.append((output(done, copy), files_in(copy)))
         if (copy / ".kseg").exists():
             assert [path.name for path in (copy / ".kseg").iterdir()] == ["run"]
     assert made[1] == made[0]

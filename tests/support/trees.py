@@ -37,6 +37,11 @@ def content_of(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
+def files_in(directory: Path) -> dict[str, bytes]:
+    """The same without what is in a directory below."""
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
 def _entry(path: Path) -> Entry:
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):

@@ -15,6 +15,7 @@ from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.snapshot import decode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 from tests.support.append_helpers import NOW_MS, Appended, Lines, dumped, rows_of, without_bytes
+from tests.support.trees import files_in
 
 
 def partitions_below(root: Path) -> Iterator[Path]:
@@ -53,7 +54,7 @@ def test_a_partition_with_everything_comes_back_to_the_byte(
                 writer.append(new)
     appended(target, dumped(source), rolls=rules, options={"topic_id": healthy.TOPIC_ID})
     names = {path.name: path.read_bytes() for path in source.iterdir()}
-    assert {path.name: path.read_bytes() for path in target.iterdir() if path.is_file()} == names
+    assert files_in(target) == names
 
 
 def test_two_appends_are_one(tmp_path: Path, appended: Appended) -> None:

@@ -23,6 +23,7 @@ from kseg.recovery.repair.rows import RecoverResult
 from kseg.recovery.repair.run import RecoverRun
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from tests.support.trees import files_in
 
 FIRST = "00000000000000000000"
 MARKER = ".kafka_cleanshutdown"
@@ -130,7 +131,7 @@ def test_the_marker_is_away_while_a_single_segment_changes(
     marked: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = marked / "metro-none-0" / f"{FIRST}.log"
-    before = {file.name: file.read_bytes() for file in marked.iterdir() if file.is_file()}
+    before = files_in(marked)
     options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), apply=True, run_id="killed")
     with RecoverRun(options, fanout.run).held([FileTarget(str(log))]):
         assert not (marked / MARKER).exists()

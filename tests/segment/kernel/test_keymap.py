@@ -22,6 +22,7 @@ from kseg.segment.kernel import state_fields as S
 from tests.support.interpreted_kernels import Checked
 from tests.support.kernel_variants import COMPILED, INTERPRETED
 from tests.support.paths import ROOT
+from tests.support.trees import files_in
 
 MASK = (1 << 64) - 1
 
@@ -233,5 +234,5 @@ def test_interpreted_kernels_compact_alike(seed: int, tmp_path: Path) -> None:
         f"our_clean(Path(sys.argv[1]), random_case({seed}, folder).settings, None)"
     )
     subprocess.run([sys.executable, "-c", script, str(twin)], check=True, cwd=ROOT, timeout=120)
-    left = {path.name: path.read_bytes() for path in case.directory.iterdir() if path.is_file()}
-    assert {path.name: path.read_bytes() for path in twin.iterdir() if path.is_file()} == left
+    left = files_in(case.directory)
+    assert files_in(twin) == left
