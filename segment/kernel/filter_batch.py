@@ -252,6 +252,4 @@ def body_of(
     base_ms = base_time(
         batches, batch_capacity, row, horizon_ms, tallies[C.T_FIRST_TIMESTAMP * batch_capacity + row]
     )
-    return batch_encode.put_records(
-        body, cells, capacity, count, row, at, flags, base, base_ms, out, o, room
-    )
+    return batch_encode.put_records(body, cells, capacity, count, row, at, flags, base, base_ms, out, o, room)
