@@ -155,6 +155,7 @@ class Examination:
                     self._situation.other_nodes.append(OtherNode(log_dir, node_id, by_metadata))
                 nodes.setdefault(image.path, Row(node_row(image, node_id)))
         log_dirs = [host.path for host in self._situation.hosts]
+        self._situation.has_metadata = bool(nodes)
         self._situation.lacks_metadata_log = not nodes and lacks_metadata_log(log_dirs)
         self._situation.renamed_metadata_log = renamed_metadata_log(log_dirs)
         self._note_properties()

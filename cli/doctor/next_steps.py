@@ -23,7 +23,7 @@ A metadata log that is in none of the directories comes last: find it, copy it f
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kseg.cli.doctor.client_steps import (
@@ -51,8 +51,10 @@ from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR
+from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.log_dir_state import read_log_dir_state
+from kseg.segment.partition.names import NAME_BY_ROLE, Role, contains_partition_name
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
@@ -180,8 +182,16 @@ def _move_out(situation: Situation) -> Iterator[NextStep]:
     renamed = situation.set_aside.values()  # these get their names back
     foreign = [path for path in situation.foreign if path not in renamed]
     shown = shown_of(len(foreign), _LISTED)
+    former_names = {} if situation.has_metadata else _former_names(foreign)
     for path in foreign[:shown]:
-        if os.path.basename(path) == _OF_FILE_SYSTEM:
+        former_name = former_names.get(path)
+        if former_name is not None:
+            yield NextStep(
+                f"A broker does not start with this name. {shown_path(former_name)} is missing here, although a checkpoint has an offset of it: rename the directory back, "
+                "or, if it is not that partition, move it out of the data directory.",
+                f"mv -T {shell_quoted(path)} {shell_quoted(os.path.join(os.path.dirname(path), former_name))}",
+            )
+        elif os.path.basename(path) == _OF_FILE_SYSTEM:
             yield NextStep(
                 "Remove it: a broker does not start with it. The next fsck creates it again, so let log.dirs name a directory below the mount point.",
                 f"rmdir {shell_quoted(path)}",
@@ -193,6 +203,22 @@ def _move_out(situation: Situation) -> Iterator[NextStep]:
             )
     command = command_line("list", {"--verbose": True}, situation.request)
     yield from likewise(len(foreign) - shown, "directory", command)
+
+
+def _former_names(foreign: Sequence[str]) -> dict[str, str]:
+    """Directories that were renamed from the name of a partition, with that name. Without a metadata log only the checkpoints tell which
+    partitions a data directory had: theirs is the name if it is part of the new one, and no other directory has it or could have it."""
+    found: dict[str, str] = {}
+    for path in foreign:
+        log_dir, name = os.path.split(path)
+        checkpoints = read_log_dir_state(log_dir).checkpoints.values()
+        noted = {f"{topic}-{number}" for offsets in checkpoints for topic, number in offsets}
+        missing = [each for each in noted if not places.lexists(os.path.join(log_dir, each))]
+        former = [each for each in missing if contains_partition_name(name, each)]
+        if len(former) == 1 and any(entry.endswith(LOG_SUFFIX) for entry in places.listdir(path)):
+            found[path] = former[0]
+    count = Counter((os.path.dirname(path), name) for path, name in found.items())
+    return {path: name for path, name in found.items() if count[os.path.dirname(path), name] == 1}
 
 
 def _take_apart(situation: Situation) -> Iterator[NextStep]:

@@ -53,7 +53,7 @@ class Situation:
     topic id than the topic of their name, whose id is the value. in_the_way: paths that prevent a start, with the reason. given_files,
     given_empty: paths of the request that are no data directories because they are files, or empty.
 
-    has_dynamic_quorum: whether the voters are in the metadata log instead of controller.quorum.voters. topics: the partition count of
+    has_metadata: whether a metadata log was read. has_dynamic_quorum: whether the voters are in the metadata log instead of controller.quorum.voters. topics: the partition count of
     each topic, according to the directories here. damaged_snapshots: of the metadata log. refused_features, refused_configs: entries of
     the metadata log that a 4.3.1 node refuses. gapped_metadata_logs: directories of metadata logs that a repair would make worse, so
     `advice` leaves them out. lacks_metadata_log: whether none of the directories has it. renamed_metadata_log: the only directory that has it
@@ -81,6 +81,7 @@ class Situation:
     given_files: list[str] = field(default_factory=list)
     given_empty: list[str] = field(default_factory=list)
     cluster_id: str | None = None
+    has_metadata: bool = False
     has_dynamic_quorum: bool = False
     topics: dict[str, int] = field(default_factory=dict)
     damaged_snapshots: list[str] = field(default_factory=list)

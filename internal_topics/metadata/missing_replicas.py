@@ -12,7 +12,6 @@ The node of a log dir comes from its meta.properties, or else from the placement
 """
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -25,7 +24,7 @@ from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partition_name, partitions_in
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, contains_partition_name
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.storage import places
 
@@ -200,9 +199,8 @@ def _renamed(
         if name not in own_names
         for entry in by_state.get(PartitionState.LIVE, ())
     }
-    of_this_name = re.compile(rf"(?<![a-zA-Z0-9]){re.escape(_name(expected))}(?![0-9])")
     for entry in _nameless_in(log_dir):
-        others[os.path.join(log_dir, entry)] = of_this_name.search(entry) is not None
+        others[os.path.join(log_dir, entry)] = contains_partition_name(entry, _name(expected))
     found = [path for path in others if topic_id_of(path)[1] == expected.topic_id and _has_segment(path)]
     same = [path for path in found if others[path]]
     chosen = same or (found if is_alone else [])

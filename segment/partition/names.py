@@ -115,6 +115,12 @@ def format_partition_directory(name: PartitionName) -> str:
     return name.topic[: max(0, MAX_DIRECTORY_NAME - len(suffix))] + suffix
 
 
+def contains_partition_name(directory: str, partition: str) -> bool:
+    """Whether the name of a directory contains that of a partition as a whole: `orders-1.bak` and `_orders-1 (copy)` have `orders-1`, and
+    `orders-10.bak` has not."""
+    return re.search(rf"(?<![a-zA-Z0-9]){re.escape(partition)}(?![0-9])", directory) is not None
+
+
 class Role(StrEnum):
     """The purpose of a file. The first five make up a segment, in the order in which they are shown."""
 

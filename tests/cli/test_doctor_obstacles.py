@@ -132,6 +132,34 @@ def test_a_renamed_partition_gets_its_name_back_and_a_copy_beside_it_is_moved_ou
     ]
 
 
+def test_without_a_metadata_log_the_checkpoints_tell_the_former_name(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker with ZooKeeper. Of two directories that could be metro-lz4-0 neither gets its name, and stations-0 exists."""
+    shutil.rmtree(data / "__cluster_metadata-0")
+    (data / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=Mz9XvQe1R0mU7bTq2LkP5w\n")
+    (data / "fares-0").rename(data / "_fares-0 (copy)")
+    shutil.copytree(data / "stations-0", data / "stations-0.bak")
+    shutil.copytree(data / "metro-lz4-0", data / "metro-lz4-0.old")
+    (data / "metro-lz4-0").rename(data / "metro-lz4-0.bak")
+    (data / "metro-gzip-0.empty").mkdir()
+    shutil.rmtree(data / "metro-gzip-0")
+    *steps, again = commands(doctor(capfd, data, status=1))
+    assert again == f"kseg doctor {data}"
+    assert sorted(steps) == sorted(
+        [
+            f"mv -T '{data}/_fares-0 (copy)' {data}/fares-0",
+            *(
+                f"mv {data}/{name} {data}-{name}"
+                for name in ("stations-0.bak", "metro-lz4-0.bak", "metro-lz4-0.old", "metro-gzip-0.empty")
+            ),
+        ]
+    )
+    for step in steps:
+        subprocess.run(shlex.split(step), check=True)
+    doctor(capfd, data, status=0)
+
+
 def test_of_two_copies_of_a_missing_partition_the_search_finds_both(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
