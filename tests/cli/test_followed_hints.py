@@ -164,11 +164,13 @@ def test_a_run_is_forgotten_as_the_plan_says(data: Path, shell: Shell) -> None:
 @pytest.mark.parametrize("damage", CASES.values(), ids=CASES.keys())
 def test_every_hint_of_every_command_works(data: Path, damage: Inflict, shell: Shell, tmp_path: Path) -> None:
     damage(data)
+    followed: list[list[str]] = []  # nothing changes before the break, so that a second time would be the same
     for command, options in COMMANDS.items():
         status, words = shell.type(command, *options, data)
         assert status not in (2, 70)
-        if not words:
+        if not words or words in followed:
             continue
+        followed.append(words)
         assert words[-1] == str(data) or words[0] == "dump", "it is about all that was asked"
         assert shell.type(*words)[0] not in (2, 3, 70) or words[0] == "dump"
         if "--apply" in words:
