@@ -51,5 +51,5 @@ def test_a_row_without_a_test_would_be_noticed() -> None:
     assert behaviours.rows_without_test(tests) == []
     del tests["F46"]
     assert behaviours.rows_without_test(tests) == ["F46"]
-    assert "| F46 | a cut lz4 header is an error | — |" in behaviours.page(tests)
+    assert "| F46 | a truncated lz4 header is an error | — |" in behaviours.page(tests)
     assert behaviours.unknown_rows({**tests, "F60": [], "Z01": []}) == ["F60"]
