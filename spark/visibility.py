@@ -65,7 +65,7 @@ def file_samples(paths: Sequence[str], *, are_changing: bool = False) -> tuple[F
     if are_changing:
         directories = (path if places.isdir(path) else os.path.dirname(path) or os.curdir for path in chosen)
         return tuple(FileSample(path, None) for path in directories)
-    return tuple(filter(None, map(_landmark, chosen)))
+    return tuple(filter(None, map(file_sample, chosen)))
 
 
 def first_not_visible(marks: Sequence[FileSample]) -> NotVisible | None:
@@ -98,11 +98,6 @@ def check_directory_sample(seen: DirectorySample) -> None:
         raise UnreadableInput(NotVisible(socket.gethostname(), first, "does not see").sentence)
 
 
-def file_sample(path: str) -> FileSample | None:
-    """A sample of one file; None if the driver cannot read it either."""
-    return _landmark(path)
-
-
 def check_file_sample(mark: FileSample | None) -> None:
     """Raises UnreadableInput if this machine has another file under the same path. A file that is missing may have been deleted
     meanwhile, which the work on it reports."""
@@ -111,7 +106,8 @@ def check_file_sample(mark: FileSample | None) -> None:
         raise UnreadableInput(NotVisible(socket.gethostname(), places.abspath(mark.path), problem).sentence)
 
 
-def _landmark(path: str) -> FileSample | None:
+def file_sample(path: str) -> FileSample | None:
+    """A sample of one file, or of the first one of a directory; None if the driver cannot read it either, which the work on it reports."""
     try:
         if places.isdir(path):
             with places.scandir(path) as entries:
@@ -122,7 +118,7 @@ def _landmark(path: str) -> FileSample | None:
         size_bytes = places.stat(path).st_size
         return FileSample(path, size_bytes, _digest(path, size_bytes))
     except (OSError, UnreadableInput):
-        return None  # the driver cannot read it either: whoever works on it says so
+        return None
 
 
 def _difference(mark: FileSample) -> str | None:

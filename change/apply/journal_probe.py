@@ -45,36 +45,27 @@ def _directories(targets: Sequence[Target]) -> Iterator[str]:
 
 def is_known_to_kseg(partition_path: str) -> bool:
     """Whether a partition directory has a .kseg, or a pointer to a journal elsewhere: without either it has no journal."""
-    return _holds(partition_path, KSEG_DIRECTORY)
+    return has_journal(partition_path, KSEG_DIRECTORY)
 
 
-def has_journal(log_dir: str) -> bool:
-    """Whether a data directory has a journal, of a complete change or not."""
-    return _holds(log_dir)
+def has_journal(directory: str, *others: str) -> bool:
+    """Whether a data directory has a journal, of a complete change or not, or an entry with one of these names."""
+    try:
+        names = os.listdir(directory)
+    except OSError:  # reading it reports the reason
+        return any(os.path.lexists(os.path.join(directory, name)) for name in others)
+    return is_among(names, *others)
 
 
 def may_have_journal(log_dir: str) -> bool:
     """The same for callers that read the journals next: also true if it cannot be determined, which reading them reports."""
     try:
-        return _is_among(os.listdir(log_dir))
+        return is_among(os.listdir(log_dir))
     except OSError:
         return True
 
 
-def is_among(names: Sequence[str]) -> bool:
-    """The same for a partition directory that has been listed. names: of everything in it."""
-    return _is_among(names, KSEG_DIRECTORY)
-
-
-def _holds(directory: str, *others: str) -> bool:
-    """Whether there is a journal, or an entry with one of these names."""
-    try:
-        names = os.listdir(directory)
-    except OSError:  # reading it reports the reason
-        return any(os.path.lexists(os.path.join(directory, name)) for name in others)
-    return _is_among(names, *others)
-
-
-def _is_among(names: Sequence[str], *others: str) -> bool:
+def is_among(names: Sequence[str], *others: str) -> bool:
+    """The same for a directory that has been listed. names: of everything in it."""
     is_journal = f"{os.sep}{_PREFIX}" in os.sep + os.sep.join(names)  # names contain no separator
     return is_journal or any(name in names for name in others)

@@ -20,6 +20,7 @@ from kseg.segment.counted import counted
 from kseg.segment.diagnosis import UnreadableBytes
 from kseg.segment.errors import KsegError, Refused
 from kseg.segment.findings import Finding
+from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.unreadable import findings_in
 
 if TYPE_CHECKING:
@@ -69,7 +70,9 @@ def complete_or_refuse(
 ) -> bool:
     """Before `command` plans: with --apply, complete what an earlier run of the same command left incomplete; any other incomplete change
     is refused. names: of everything in the directory, if it was listed. Returns whether something was completed. Raises Refused."""
-    if not options.apply and not (is_known_to_kseg(directory) if names is None else is_among(names)):
+    if not options.apply and not (
+        is_known_to_kseg(directory) if names is None else is_among(names, KSEG_DIRECTORY)
+    ):
         return False
     from kseg.change.apply.unfinished import complete_unfinished, refuse_half_done
 

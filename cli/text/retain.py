@@ -91,11 +91,7 @@ def _result(values: Values) -> Iterator[str]:
     yield from _undo_for(values)
 
 
-def _bytes_words(size_bytes: int) -> str:
-    return counted(size_bytes, "byte")
-
-
-def _goes(values: Values, size: Callable[[int], str] = _bytes_words) -> str:
+def _goes(values: Values, size: Callable[[int], str] = lambda size_bytes: counted(size_bytes, "byte")) -> str:
     """What retention deletes from a partition. size: formats bytes."""
     applied = values["applied"]
     words = []
