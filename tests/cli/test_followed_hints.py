@@ -164,7 +164,9 @@ def test_a_run_is_forgotten_as_the_plan_says(data: Path, shell: Shell) -> None:
 @pytest.mark.parametrize("damage", CASES.values(), ids=CASES.keys())
 def test_every_hint_of_every_command_works(data: Path, damage: Inflict, shell: Shell, tmp_path: Path) -> None:
     damage(data)
-    followed: list[list[str]] = []  # nothing changes before the break, so that a second time would be the same
+    followed: list[
+        list[str]
+    ] = []  # nothing changes before the break, so that a second time would be the same
     for command, options in COMMANDS.items():
         status, words = shell.type(command, *options, data)
         assert status not in (2, 70)
