@@ -191,6 +191,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("secrets-redacted", INFO, "values that hold secrets are replaced in the output", _DUMP),
     ("official-tool-stops", INFO, "Kafka's own dump tool stops here with an exception", _VERIFY),
     ("half-done-journal", ERROR, "a change was interrupted here", "kseg undo {path}"),
+    ("journal-missing", ERROR, "the journal of a change is missing: the change can be neither undone nor finished", _DOCTOR),
 )
 # fmt: on
 

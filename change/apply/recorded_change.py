@@ -9,7 +9,7 @@ from kseg.change.apply.anchors import anchored, open_without_links
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.elsewhere import DONE
 from kseg.change.apply.file_operations import remove_if_empty, remove_quietly
-from kseg.change.apply.journal import Journal, JournalState
+from kseg.change.apply.journal import Journal, JournalState, is_there
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_scan import unfinished_in
 from kseg.change.apply.journal_writer import discard
@@ -17,10 +17,13 @@ from kseg.change.apply.proof import check_copies, check_disposable
 from kseg.change.apply.staging import Staged, tail_path
 from kseg.change.apply.step_progress import StepProgress, written
 from kseg.change.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row
+from kseg.segment.counted import listed
 from kseg.segment.errors import FormatError, Refused
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
+
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,14 @@ def undo_command(path: str, finish: bool = False) -> str:
     return f"kseg undo {'--finish ' if finish else ''}{shell_quoted(path)}"
 
 
+def remains_of(journal: Journal) -> list[str]:
+    """What has to be moved away of a change whose journal cannot be used: its directory, or its files in a data directory."""
+    location = journal.location
+    if not location.is_flat:
+        return [os.path.dirname(location.journal)]
+    return [*location.files(DISK)] or [location.journal]
+
+
 def half_done_sentence(journal: Journal) -> str:
     """The sentence about an incomplete change, with the commands that finish and undo it."""
     path = journal.path
@@ -191,8 +202,18 @@ def half_done_sentence(journal: Journal) -> str:
             f"then `{undo_command(directory)}` undoes it, `{undo_command(directory, finish=True)}` finishes it"
         )
     if journal.state is JournalState.UNREADABLE:
-        around = path if journal.location.is_flat else os.path.dirname(path)
-        return f"{path} is not a valid kseg journal: {journal.fault}; inspect it, then move {around} away"
+        remains = listed(remains_of(journal), _NAMED)
+        if is_there(journal.location, DISK):
+            return (
+                f"{path} is not a valid kseg journal: {journal.fault}; inspect it, then move {remains} away"
+            )
+        around = ""
+        if journal.location.in_log_dir:
+            around = "; the partitions of a run can be undone one by one (`kseg undo` of each directory)"
+        return (
+            f"{path} is missing, and without it kseg can neither undo nor finish that change{around}. What it removed is kept in {remains}: "
+            "put back by hand what is wanted, and move the rest away"
+        )
     if journal.state in (JournalState.UNDOING, JournalState.UNDONE):
         return f"{path}: an undo of {journal.command} was interrupted; `{undo_command(path)}` finishes it"
     if journal.kind == COPY:

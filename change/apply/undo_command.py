@@ -70,7 +70,11 @@ def undo_journal(path: str, options: UndoOptions) -> Iterator[Event]:
                     row = {"undid": undone.command, "files": list(undone.files)}
                     if undone.kept:
                         row["kept"] = list(undone.kept)
-                    more = {} if whole is None else {"whole_run": whole}
+                    more = (
+                        {}
+                        if whole is None
+                        else {"whole_run": whole, "whole_run_lost": not os.path.lexists(whole)}
+                    )
                     yield Row(_row(undone.directory, undone.journal, "undone") | row | more, undone.directory)
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
@@ -108,7 +112,7 @@ def _row(directory: str, journal: str, state: str) -> dict[str, object]:
 
 def _journal_around(location: JournalLocation, log_dir: str) -> str | None:
     """The journal of the data directory's own files from the run of a partition's journal: these files stay as the run set
-    them if only the partition is undone."""
+    them if only the partition is undone. It may be missing."""
     if location.in_log_dir:
         return None
     around = os.path.dirname(location.directory) or os.curdir
@@ -124,6 +128,9 @@ def _journals_at(path: str) -> list[JournalLocation]:
     is_directory = status is not None and stat.S_ISDIR(status.st_mode)
     if location is not None:
         if not is_there(location, DISK) and not is_directory:
+            lost = read_journal(location)
+            if lost.state is JournalState.UNREADABLE:  # what it kept is there
+                raise Refused(half_done_sentence(lost))
             raise UnreadableInput(f"cannot read {path}: there is no such journal")
         return [location]
     if not is_directory:

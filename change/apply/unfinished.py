@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.executor import Applied, finish_claimed
-from kseg.change.apply.journal import Journal, JournalState
+from kseg.change.apply.journal import Journal, JournalState, is_there
 from kseg.change.apply.journal_lines import PLAN
 from kseg.change.apply.journal_scan import unfinished_in
 from kseg.change.apply.lock import claimed_by_command, is_claimed
-from kseg.change.apply.recorded_change import abandon, half_done_sentence
+from kseg.change.apply.recorded_change import abandon, half_done_sentence, remains_of
 from kseg.segment.errors import Refused
 from kseg.segment.findings import Finding
 
@@ -53,9 +53,11 @@ def half_done_findings(directory: str, disk: Disk = DISK) -> Iterator[Finding]:
         sentence = half_done_sentence(journal).removeprefix(f"{journal.path}: ")
         if is_claimed(directory):
             sentence = AT_WORK.format(directory)
-        yield Finding(
-            "half-done-journal",
-            journal.path,
-            sentence,
-            numbers={"journal": journal.path, "command": journal.command, "state": str(journal.state)},
-        )
+        is_missing = journal.state is JournalState.UNREADABLE and not is_there(journal.location, disk)
+        for path in remains_of(journal) if is_missing else [journal.path]:
+            yield Finding(
+                "journal-missing" if is_missing else "half-done-journal",
+                path,
+                sentence,
+                numbers={"journal": journal.path, "command": journal.command, "state": str(journal.state)},
+            )

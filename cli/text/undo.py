@@ -19,33 +19,38 @@ class UndoReport(FoldedRows):
             _words,
             "directory" if is_together else "run",
             lambda _rows, _summary: (
-                _total(len(self._directories), finish, self._whole_run) if is_together else ""
+                _total(len(self._directories), finish, self._not_restored) if is_together else ""
             ),
             lambda values: values["type"] in ("result", "run"),
             shows_all=shows_all,
         )
-        self._whole_run = ""
+        self._not_restored = ""
         self._directories: set[str] = set()  # a data directory can have two journals of a run
 
     def row(self, values: Mapping[str, Any]) -> None:
         super().row(values)
         if "directory" in values:
             self._directories.add(str(values["directory"]))
-        self._whole_run = self._whole_run or str(values.get("whole_run") or "")
+        self._not_restored = self._not_restored or _not_restored(values)
 
 
-def _total(directories: int, finish: bool, whole_run: str) -> str:
-    """whole_run: the journal of the run over a data directory whose own files were not restored; empty if there is none."""
+def _total(directories: int, finish: bool, not_restored: str) -> str:
+    """not_restored: what is said of files of the data directory that were not restored; empty if there are none."""
     where = counted(directories, "directory")
     if finish:
         return f"{where}: interrupted changes completed"
-    if whole_run:
-        return f"{where} restored; {_not_restored(whole_run)}"
-    return f"{where} restored"
+    return f"{where} restored; {not_restored}" if not_restored else f"{where} restored"
 
 
-def _not_restored(journal: str) -> str:
-    return f"the data directory's own files remain as that run left them; undo it with: kseg undo {shell_quoted(journal)}"
+def _not_restored(values: Mapping[str, Any]) -> str:
+    """What is said of the data directory's own files if only a partition of a run was undone."""
+    journal = str(values.get("whole_run") or "")
+    if not journal:
+        return ""
+    left = "the data directory's own files remain as that run left them"
+    if values.get("whole_run_lost"):
+        return f"{left}, because its journal {shown_path(journal)} is missing; without .kafka_cleanshutdown a broker checks its logs when it starts"
+    return f"{left}; undo it with: kseg undo {shell_quoted(journal)}"
 
 
 def _words(values: Mapping[str, Any]) -> Iterator[str]:
@@ -65,8 +70,8 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
                 f"  the journal was not signed by this user on this machine, so what the undo removed is kept: "
                 f"{shown_path(first)}{more}"
             )
-        if values.get("whole_run"):
-            yield f"  {_not_restored(str(values['whole_run']))}"
+        if not_restored := _not_restored(values):
+            yield f"  {not_restored}"
 
 
 def _run_words(values: Mapping[str, Any]) -> Iterator[str]:

@@ -1,0 +1,65 @@
+"""The journal of a run over a data directory is gone: what can still be undone, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+
+
+@pytest.fixture
+def repaired(capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
+    """A data directory after a repair of one partition, with the marker taken out, and without the journals of its own files."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    (data / ".kafka_cleanshutdown").touch()
+    log = max((data / "fares-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1])
+    assert run(["recover", "--apply", str(data)]) == 0
+    for journal in data.glob("kseg-journal-*.jsonl"):
+        journal.unlink()
+    assert kept_marker(data)
+    capfd.readouterr()
+    return data
+
+
+def kept_marker(data: Path) -> list[Path]:
+    return [*data.glob("kseg-journal-*-old-.kafka_cleanshutdown")]
+
+
+def test_the_data_directory_is_refused_with_what_is_possible(
+    repaired: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["undo", str(repaired)]) == 4
+    sentence = capfd.readouterr().err
+    assert "is missing" in sentence and "kept in" in sentence and "one by one" in sentence
+
+
+def test_a_partition_is_undone_and_no_missing_journal_is_recommended(
+    repaired: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["undo", str(repaired / "fares-0")]) == 0
+    output = capfd.readouterr().out
+    assert "as it was before recover" in output and "is missing" in output
+    assert "undo it with" not in output
+
+
+def test_the_steps_of_doctor_lead_on(repaired: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify", "--json", str(repaired)]) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    kept = {str(path) for path in repaired.glob("kseg-journal-*-old-*")}
+    assert {row["path"] for row in rows if row.get("id") == "journal-missing"} == kept
+    assert run(["doctor", "--json", str(repaired)]) == 1
+    steps = [row for row in map(json.loads, capfd.readouterr().out.splitlines()) if row["type"] == "step"]
+    assert not [step for step in steps if step["command"].startswith("kseg undo")]
+    for step in steps:
+        if step["command"].startswith("mv "):
+            subprocess.run(shlex.split(step["command"]), check=True)
+    assert not kept_marker(repaired)
+    assert run(["recover", "--apply", str(repaired)]) == 0
+    assert run(["verify", str(repaired)]) == 0
