@@ -33,24 +33,29 @@ _GROUP_TOPICS = ("__consumer_offsets", "__share_group_state")
 _TRANSACTION_TOPIC = "__transaction_state"
 
 
+def coordinator_findings(target: PartitionTarget) -> "Iterator[Finding]":
+    """A finding for each record of a coordinator's topic that its coordinator fails to load, or skips; none for other partitions."""
+    name = own_partition_name(target.path)
+    if name is None or name.state is not PartitionState.LIVE:
+        return
+    if name.topic in _GROUP_TOPICS:
+        from kseg.internal_topics.groups.groups import load_findings
+
+        yield from load_findings(target)
+    elif name.topic == _TRANSACTION_TOPIC:
+        from kseg.internal_topics.transactions.load_check import check_transaction_log
+
+        yield from check_transaction_log(target)
+
+
 class VerifyWithLoads(VerifyForStart):
     """The work of `verify`, with a finding for each record that a coordinator fails to load. `--quick` does not look for them."""
 
     def further(
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: "VerifyOptions"
     ) -> "Iterator[Finding]":
-        name = own_partition_name(target.path) if isinstance(target, PartitionTarget) else None
-        if name is None or name.state is not PartitionState.LIVE or options.level == "quick":
-            return
-        assert isinstance(target, PartitionTarget)
-        if name.topic in _GROUP_TOPICS:
-            from kseg.internal_topics.groups.groups import load_findings
-
-            yield from load_findings(target)
-        elif name.topic == _TRANSACTION_TOPIC:
-            from kseg.internal_topics.transactions.load_check import check_transaction_log
-
-            yield from check_transaction_log(target)
+        if isinstance(target, PartitionTarget) and options.level != "quick":
+            yield from coordinator_findings(target)
 
 
 class Verification:

@@ -190,6 +190,7 @@ def command(
         topic_identities,
         topic_settings,
     )
+    from kseg.cli.verify_work import coordinator_findings
     from kseg.recovery.policy import LoadSettings, Policy
     from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
     from kseg.recovery.repair.options import RecoverOptions
@@ -218,6 +219,7 @@ def command(
         topic_id=topic_id,
         identity=identity_asked,
         drop_cache=drop_cache,
+        coordinator_findings=coordinator_findings,
         **changes,
     )
     run = RecoverRun(options, workers(cluster, common.jobs), _registered)

@@ -4,6 +4,7 @@ A group is in a single partition of `__consumer_offsets`, so partitions are inde
 names, locations of the logs) is determined before and passed in the options.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
@@ -30,6 +31,9 @@ GROUP_TOPICS = (CONSUMER_OFFSETS, SHARE_GROUP_STATE)
 
 _LINES_AT_ONCE = 1000
 _MAX_REPORTED = 100  # reported records of one partition that fail its load
+# Kafka 4.0.0 wrote other fields under version 0 of these messages; 4.3.1 fails on them (observed).
+_OF_SHARE_GROUP = re.compile(r"ShareGroup\w*|ShareSnapshot|ShareUpdate|stateBatches")
+_EARLY_ACCESS = " (share groups of Kafka 4.0, which were early access, have another format that later versions do not load)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,8 +200,9 @@ def _of_log(problem: LogProblem) -> Finding:
 
 
 def _of_record(path: str, failure: FailedRecord) -> Finding:
+    origin = _EARLY_ACCESS if _OF_SHARE_GROUP.search(failure.reason) else ""
     message = (
-        f"the coordinator fails to load the record at offset {failure.offset}: {failure.reason}; until it is gone none of the groups "
+        f"the coordinator fails to load the record at offset {failure.offset}: {failure.reason}{origin}; until it is gone none of the groups "
         "of this partition is available"
     )
     return Finding("coordinator-load-fails", path, message, first_offset=failure.offset)

@@ -1,11 +1,19 @@
 """The options of `recover`."""
 
 import os
+from collections.abc import Callable, Iterator
 
 from kseg.change.run.options import ChangeOptions
 from kseg.recovery.policy import LoadSettings, Policy
 from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
+from kseg.segment.findings import Finding
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.values import dataclass
+
+
+def no_coordinator(_target: PartitionTarget) -> Iterator[Finding]:
+    """Of a partition that no coordinator loads."""
+    return iter(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +23,7 @@ class RecoverOptions(ChangeOptions):
     is_clean, recovery_point, log_start_offset: None takes the value of the data directory. marked: data directories that count as marked
     although this run, or a killed one before it, removed their marker. is_nested: the copies of several data directories each go
     into a directory of their name below `output`. rebuild: rebuild all side files. topic_id: for a missing
-    partition.metadata. identity: for a lost meta.properties.
+    partition.metadata. identity: for a lost meta.properties. coordinator_findings: the records of a partition that its coordinator fails to load.
     """
 
     settings: LoadSettings
@@ -30,6 +38,7 @@ class RecoverOptions(ChangeOptions):
     topic_id: str | None = None
     identity: RequestedIdentity | None = None
     drop_cache: bool = False
+    coordinator_findings: Callable[[PartitionTarget], Iterator[Finding]] = no_coordinator
 
     def load_settings_of(self, path: str) -> LoadSettings:
         """The settings of the broker that loads a partition directory."""

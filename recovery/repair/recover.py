@@ -32,9 +32,10 @@ from kseg.recovery.repair import rows
 from kseg.recovery.repair.broker_state import broker_state_of
 from kseg.recovery.repair.obstacles import obstacles, refuse_obstructed, with_obstacles
 from kseg.recovery.repair.options import RecoverOptions
-from kseg.recovery.repair.remaining_damage import with_metadata_gap, with_remaining_damage
+from kseg.recovery.repair.remaining_damage import with_coordinator, with_metadata_gap, with_remaining_damage
 from kseg.recovery.repair.rows import RecoverResult
 from kseg.recovery.repair.target import RecoveryTarget, recovery_target_of
+from kseg.recovery.salvage.losses import lost_offsets
 from kseg.recovery.salvage.unchanged import unchanged_repair
 from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.files import MappedFile
@@ -101,6 +102,8 @@ def _prepared(
     if repair.load_failure is not None:
         yield from _load_failure(recovery_target, repair)
         return None
+    failures = _coordinator_findings(recovery_target, repair, options)
+    yield from failures
     whole = repair
     name = recovery_target.partition
     if name is not None and name.is_metadata_log and options.policy is Policy.SALVAGE:
@@ -116,6 +119,7 @@ def _prepared(
     # `misplaced` reports which topic it belongs to
     remains = [each for each in remains if recovery_target.concerns(each) and each != identity.finding]
     repair = with_remaining_damage(repair, options.policy, remains, recovery_target.directory)
+    repair = with_coordinator(repair, failures)
     return Prepared(
         plan=plan,
         result=rows.recover_result(
@@ -124,6 +128,25 @@ def _prepared(
         copy=copy,
         hard_link=options.hard_link,
     )
+
+
+def _coordinator_findings(
+    recovery_target: RecoveryTarget, repair: Repair, options: RecoverOptions
+) -> Sequence[Finding]:
+    """About records of the repaired log that a coordinator fails to load."""
+    if recovery_target.base_offset is not None:
+        return ()
+    target = PartitionTarget(recovery_target.directory, recovery_target.log_dir)
+    lost = lost_offsets(repair.removed)
+    return [
+        finding
+        for finding in options.coordinator_findings(target)
+        if finding.first_offset is None
+        or (
+            finding.first_offset < repair.log_end_offset
+            and not any(first <= finding.first_offset <= last for first, last in lost)
+        )
+    ]
 
 
 def _drop_cached(recovery_target: RecoveryTarget) -> None:

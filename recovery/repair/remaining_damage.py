@@ -9,7 +9,7 @@ leaves the damage as well.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -63,6 +63,18 @@ def with_remaining_damage(
             words = f"{name}: {finding.kind.sentence} ({finding.id}), and is left as it is"
             return replace(repair, left=words) if policy is Policy.KAFKA else replace(repair, doubt=words)
     return repair
+
+
+def with_coordinator(repair: Repair, findings: Sequence[Finding]) -> Repair:
+    """The repair of a partition of a coordinator's topic. findings: the records in it that the coordinator fails to load; salvage keeps valid
+    batches, whatever their records say."""
+    failed = sum(finding.severity == ERROR for finding in findings)
+    if not failed or repair.misplaced:
+        return repair
+    words = (
+        "cannot be loaded by its coordinator (coordinator-load-fails), and no repair of the log changes that"
+    )
+    return replace(repair, misplaced=words)
 
 
 def with_metadata_gap(repair: Repair, found: DirectoryImage, *, is_loadable: bool) -> Repair:

@@ -1,0 +1,42 @@
+"""What share groups of Kafka 4.0.0 left, which were early access: 4.3.1 loads neither of the two partitions (`Deserializing record … failed`), and no
+repair of the logs changes that. Keys and values are those of a real 4.0.0."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from tests.internal_topics.coordinator_logs import batch
+
+_SHARE_KEY = "00027367b1b6ad0089a54eb4bfcc8d9b09bd546a00000000"
+WRITTEN = {
+    "__consumer_offsets-0": [("000b00027367", "00000000000100")],
+    "__share_group_state-0": [
+        (f"0000{_SHARE_KEY}", "000000000000000000000000ffffffffffffffff0100"),
+        (f"0001{_SHARE_KEY}", "0000000000000000000000000000000002000000000000000000000000000000030200010000"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_verify_and_recover_agree_and_say_why(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    partition = tmp_path / "data" / name
+    partition.mkdir(parents=True)
+    records = [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in WRITTEN[name]]
+    (partition / f"{0:020d}.log").write_bytes(batch(0, *records))
+    assert run(["recover", "--apply", str(partition)]) == 1  # the side files are due
+    capfd.readouterr()
+    found = []
+    for command in ("verify", "recover"):
+        assert run([command, "--json", str(partition)]) == 1
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        found.append([(row["id"], row["message"]) for row in rows if row.get("severity") == "error"])
+    assert found[0] == found[1] != []
+    assert all(kind == "coordinator-load-fails" and "Kafka 4.0" in message for kind, message in found[0])
+    assert run(["recover", str(partition)]) == 1
+    assert "cannot be loaded by its coordinator" in capfd.readouterr().out
