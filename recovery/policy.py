@@ -122,9 +122,10 @@ class Repair:
     although its log is sound; empty when it would. left: what the policy leaves damaged because a broker does not look at it;
     empty when nothing. is_in_order: every byte of the logs was checked and belongs to a valid batch, offsets increase, and
     leader epochs never decrease. unread: batches of its logs that consumers do not receive in full. kept: ranges of the offsets
-    that stay, in order, if known. bytes_scanned: of the logs of the segments that policy kafka recovers. is_read: whether the load
-    looks up the batch of a first unstable offset, which fails in every data directory that is offline. load_failure: set when
-    policy kafka has no result because the broker would throw; then image is the directory as found and the offsets are 0.
+    that stay, in order, if known. bytes_scanned: of the logs of the segments that policy kafka recovers, without preallocated
+    zeros. is_read: whether the load looks up the batch of a first unstable offset, which fails in every data directory that is
+    offline. load_failure: set when policy kafka has no result because the broker would throw; then image is the directory as found
+    and the offsets are 0.
     """
 
     image: DirectoryImage

@@ -39,6 +39,7 @@ from kseg.recovery.policy import BrokerState, LoadFailure, LoadSettings, Removed
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import PartitionState
+from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.state.producer import last_stable_offset
 
 T = TypeVar("T")
@@ -211,6 +212,8 @@ class _Load:
             if thrown.kafka_exception == OVERFLOW:
                 raise _Overflow(segment, thrown.sentence) from thrown
             raise
+        if removed and self._load_state.removed[-1].cause == PREALLOCATED:
+            self.bytes_scanned -= removed
         producers.take_snapshot()
         return removed
 

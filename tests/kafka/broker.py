@@ -45,6 +45,7 @@ _LEADER_SOON = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
 )
 _SERVER_PORTS = 10_000, 32_768  # Linux gives outgoing connections those from 32768 on
 

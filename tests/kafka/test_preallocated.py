@@ -81,6 +81,16 @@ def test_what_is_preallocated_is_no_damage(
     assert (data / "ahead-0" / LOG).stat().st_size < SEGMENT_BYTES
 
 
+def test_the_zeros_are_not_scanned_in_a_simulated_load(killed: Path, tmp_path: Path) -> None:
+    """A file that is marked as deleted makes kseg carry out the load."""
+    data = copy_tree(killed, tmp_path / "node" / "data")
+    (data / "ahead-0" / f"{LOG}.deleted").write_bytes(b"")
+    reported = foretold([data])
+    start = reported.partitions[data / "ahead-0"]
+    assert 0 < start["bytes_to_scan"] < SEGMENT_BYTES and start["outcome"] == "recovered"
+    assert_as_foretold(reported, observed_apart(tmp_path, [data]))
+
+
 def test_recover_leaves_what_a_broker_leaves(killed: Path, tmp_path: Path) -> None:
     ours = copy_tree(killed, tmp_path / "ours" / "data")
     theirs = copy_tree(killed, tmp_path / "theirs" / "data")

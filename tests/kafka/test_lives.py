@@ -1,0 +1,120 @@
+"""What kseg says of the states that random lives of a real broker leave (`lives`), and what the broker's next start makes of them.
+
+At every end of the broker, on copies: `verify` finds no fault; its forecast of the start is what happens; and `recover --policy kafka` leaves in
+each partition what the start leaves. Every second life is one of kills, in a process of its own. `KSEG_LIVES` says how many (default 1),
+`KSEG_LIVES_SEED` from which seed on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.sidecar.snapshot import decode_snapshot
+from tests.kafka.conftest import require_kafka
+from tests.kafka.lives import Life
+from tests.kafka.starting import assert_as_foretold, foretold, observed
+from tests.support.trees import copy_tree
+
+pytestmark = pytest.mark.kafka
+
+LIVES = int(os.environ.get("KSEG_LIVES", "1"))
+SEED = int(os.environ.get("KSEG_LIVES_SEED", "2"))
+ENDS = int(os.environ.get("KSEG_LIFE_ENDS", "3"))
+# by a kill: replicas that the broker was told to make, the index of a segment, which is made with its first batch, and a log start offset on its
+# way into the checkpoint
+CUT_SHORT = {"replica-unmade", "index-missing", "time-index-missing", "log-start-doubtful"}
+# a start that leaves everything as it has loaded it
+AT_REST = {"log.initial.task.delay.ms": "600000", "log.cleaner.enable": "false"}
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + LIVES))
+def test_every_end_of_a_life(seed: int, tmp_path: Path) -> None:
+    require_kafka()
+    life = Life(seed, tmp_path / "life")
+    try:
+        for end in range(ENDS):
+            life.live()
+            _judge(life, tmp_path / f"end{end}")
+    except AssertionError as error:
+        error.add_note("; ".join(life.done))
+        raise
+
+
+def _judge(life: Life, place: Path) -> None:
+    ours = [copy_tree(log_dir, place / "ours" / log_dir.name) for log_dir in life.log_dirs]
+    theirs = [copy_tree(log_dir, place / "theirs" / log_dir.name) for log_dir in life.log_dirs]
+    settings = {**life.properties, **AT_REST}
+    for copies in (ours, theirs):
+        text = {**settings, "node.id": "1", "log.dirs": ",".join(map(str, copies))}
+        properties = copies[0].parent / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in text.items()))
+    _assert_sound(theirs, life)
+    forecast = foretold(theirs, "--server-properties", str(theirs[0].parent / "server.properties"))
+    assert forecast.node["outcome"] == "starts", forecast.node
+    of_ours = str(ours[0].parent / "server.properties")
+    _run("recover", "--policy", "kafka", "--apply", "--server-properties", of_ours, *map(str, ours))
+    del settings["log.dirs"]
+    assert_as_foretold(forecast, observed(place, theirs, 0.0, **settings))
+    for one, other in zip(ours, theirs, strict=True):
+        _assert_same_partitions(one, other)
+
+
+def _assert_sound(log_dirs: Sequence[Path], life: Life) -> None:
+    rows = _run("verify", "--deep", *map(str, log_dirs), allowed=(0, 1))
+    found = [row for row in rows if row["type"] == "finding" and row["severity"] != "info"]
+    if "killed" in life.done:
+        found = [row for row in found if row["id"] not in CUT_SHORT and not _is_new(row)]
+    assert not found, json.dumps(found)
+
+
+def _is_new(row: Mapping[str, Any]) -> bool:
+    """Whether it is about a partition that was being made, with nothing in it."""
+    path = Path(row["path"])
+    logs = (path if path.is_dir() else path.parent).glob("*.log")
+    return row["id"] in ("becomes-stray", "leftover-tmp") and not any(log.stat().st_size for log in logs)
+
+
+def _run(*words: str, allowed: Sequence[int] = (0,)) -> list[Mapping[str, Any]]:
+    command = [sys.executable, "-m", "kseg", words[0], "--json", *words[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in allowed, (done.returncode, done.stdout[-3000:], done.stderr)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _assert_same_partitions(ours: Path, theirs: Path) -> None:
+    """File by file. A start adds a leader epoch at the log end, and writes in internal topics; and in others, where a coordinator goes on with a
+    transaction whose end it had noted."""
+    for partition in sorted(path for path in ours.iterdir() if path.is_dir() and "." not in path.name):
+        if partition.name.startswith("__") or not (partition / "partition.metadata").exists():
+            continue
+        made, left = _files(partition), _files(theirs / partition.name)
+        active = max(name for name in made if name.endswith(".log"))
+        later = left.get(active, b"")
+        if len(later) > len(made[active]) and later.startswith(made[active]):
+            continue
+        assert made.keys() == left.keys(), (partition.name, made.keys() ^ left.keys())
+        for name, data in made.items():
+            where = f"{partition.name}/{name}"
+            if name == "leader-epoch-checkpoint":
+                own, other = decode_leader_epochs(data), decode_leader_epochs(left[name])
+                assert other[: len(own)] == own and len(other) - len(own) <= 1, (where, own, other)
+            elif name.endswith(".snapshot"):  # in the order of a hash map
+                assert sorted(decode_snapshot(data)) == sorted(decode_snapshot(left[name])), where
+            else:
+                assert data == left[name], (where, len(data), len(left[name]))
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
