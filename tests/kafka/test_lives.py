@@ -31,7 +31,7 @@ pytestmark = pytest.mark.kafka
 
 LIVES = int(os.environ.get("KSEG_LIVES", "1"))
 SEED = int(os.environ.get("KSEG_LIVES_SEED", "2"))
-ENDS = int(os.environ.get("KSEG_LIFE_ENDS", "3"))
+ENDS = int(os.environ.get("KSEG_LIFE_ENDS", "2"))
 # by a kill: replicas that the broker was told to make, the index of a segment, which is made with its first batch, and a log start offset on its
 # way into the checkpoint
 CUT_SHORT = {"replica-unmade", "index-missing", "time-index-missing", "log-start-doubtful"}
