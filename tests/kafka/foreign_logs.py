@@ -26,10 +26,10 @@ class ForeignLog(OddLog):
             return super().batch()
         return self._foreign_batch() if self.rng.random() < 0.75 else self._foreign_set()
 
-    def _records(self) -> tuple[Record, ...]:
+    def _rich_records(self) -> tuple[Record, ...]:
         rng = self.rng
         if rng.random() < 0.6:
-            return super()._records()
+            return self._records()
         records = []
         for _ in range(rng.choice((1, 3, 20, 70))):
             value = rng.choice((None, b"", rng.randbytes(7), b"text " * rng.randrange(60)))
@@ -46,7 +46,7 @@ class ForeignLog(OddLog):
         rng = self.rng
         producer = rng.choice(self._producers)
         has_producer = rng.random() < 0.4
-        records = self._records()
+        records = self._rich_records()
         if has_producer:
             sequence = producer.sequence
             producer.sequence = L.increment_sequence(sequence, records[-1].offset - records[0].offset + 1)
@@ -84,7 +84,7 @@ class ForeignLog(OddLog):
                 record.key,
                 record.value,
             )
-            for record in self._records()
+            for record in self._rich_records()
         )
         packed = _readable_stream(rng, codec, magic, inner)
         return encode_message(magic, self.next_offset - 1, self.time_ms, codec, None, packed)

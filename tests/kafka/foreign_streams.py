@@ -17,7 +17,7 @@ import zstandard
 from kseg.segment import layout as L
 
 CODECS = (L.GZIP, L.SNAPPY, L.LZ4, L.ZSTD)
-_XERIAL = b"\x82SNAPPY\x00"
+XERIAL = b"\x82SNAPPY\x00"
 
 
 def foreign_stream(rng: random.Random, codec: int, content: bytes) -> bytes:
@@ -78,12 +78,12 @@ def _snappy(rng: random.Random, content: bytes) -> bytes:
     for part in _usually_whole(rng, content):
         version, compatible = rng.choice(((1, 1),) * 6 + ((2, 1), (3, 3), (0, 1), (-1, 1), (1, 2**31 - 1)))
         if not stream or rng.random() < 0.5:
-            stream += _XERIAL + struct.pack(">ii", version, compatible)
+            stream += XERIAL + struct.pack(">ii", version, compatible)
         size = rng.choice((1, 7, 100, 1024, 32 * 1024, 65_536, 1 << 20))
         for begin in range(0, len(part), max(size, len(part) // 50)):
             block = _raw_snappy(rng, part[begin : begin + max(size, len(part) // 50)])
             stream += struct.pack(">i", len(block)) + block
-    return stream + rng.choice((b"",) * 8 + (b"\0", bytes(3), bytes(4), b"\x82SNA", _XERIAL))
+    return stream + rng.choice((b"",) * 8 + (b"\0", bytes(3), bytes(4), b"\x82SNA", XERIAL))
 
 
 def _raw_snappy(rng: random.Random, content: bytes) -> bytes:

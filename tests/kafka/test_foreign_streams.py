@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kseg.segment.encoding.legacy import encode_message
-from tests.kafka.foreign_streams import CODECS, foreign_stream
+from tests.kafka.foreign_streams import CODECS, XERIAL, foreign_stream
 from tests.kafka.oracle import Oracle
 from tests.kafka.test_decode import agree, asked, ours
 from tests.support.raw_batches import T0, record, sealed
@@ -82,6 +82,8 @@ def difference(oracle: Oracle, seed: int, place: Path) -> str:
         return "" if agreed else f"{what}: {_shown(theirs)} by kafka, {_shown(records)} by ours"
     if failed and oracle.records(place)[-1]["exception"] == "java.lang.OutOfMemoryError":
         return ""  # garbage was taken for a size: with a larger heap, nothing is read of the message
+    if refused and data.count(XERIAL[:4]) > data.count(XERIAL):
+        return ""  # whether a reader gets behind a header that is not one depends on where its buffers end
     return f"{what}: {'refused' if failed else 'read'} by kafka, not by ours"
 
 

@@ -35,6 +35,8 @@ ENDS = int(os.environ.get("KSEG_LIFE_ENDS", "2"))
 # by a kill: replicas that the broker was told to make, the index of a segment, which is made with its first batch, and a log start offset on its
 # way into the checkpoint
 CUT_SHORT = {"replica-unmade", "index-missing", "time-index-missing", "log-start-doubtful"}
+# by a stop or a kill: a cleaning
+INTERRUPTED = {"leftover-cleaned"}
 # a start that leaves everything as it has loaded it
 AT_REST = {"log.initial.task.delay.ms": "600000", "log.cleaner.enable": "false"}
 
@@ -74,6 +76,7 @@ def _judge(life: Life, place: Path) -> None:
 def _assert_sound(log_dirs: Sequence[Path], life: Life) -> None:
     rows = _run("verify", "--deep", *map(str, log_dirs), allowed=(0, 1))
     found = [row for row in rows if row["type"] == "finding" and row["severity"] != "info"]
+    found = [row for row in found if row["id"] not in INTERRUPTED]
     if "killed" in life.done:
         found = [row for row in found if row["id"] not in CUT_SHORT and not _is_new(row)]
     assert not found, json.dumps(found)
