@@ -102,13 +102,14 @@ def _prepared(
     if repair.load_failure is not None:
         yield from _load_failure(recovery_target, repair)
         return None
-    failures = _coordinator_findings(recovery_target, repair, options)
-    yield from failures
     whole = repair
     name = recovery_target.partition
     if name is not None and name.is_metadata_log and options.policy is Policy.SALVAGE:
         repair = with_metadata_gap(repair, found, is_loadable=identity.has_loadable_gap)
     plan = _plan(recovery_target, found, repair)
+    # reading all records takes much longer than the rest where nothing is due; `verify` does it in any case
+    failures = _coordinator_findings(recovery_target, repair, options) if plan.steps else ()
+    yield from failures
     refuse_obstructed(plan, in_the_way)
     around_copy = options.copy_of(recovery_target.log_dir)
     copy = None if around_copy is None else copy_path(around_copy, recovery_target.directory)
