@@ -118,7 +118,8 @@ def joined(
             continue
         for at, record in enumerate(batch.records):
             if current is None or not current.take(record, batch_size):
-                factor = 1.0 if estimator.ratio is None else estimator.ratio * _ESTIMATION_FACTOR
+                ratio = estimator.ratio
+                factor = 1.0 if ratio is None else ratio * _ESTIMATION_FACTOR
                 full, current = current, _OpenBatch(batch, at, factor)
                 current.take(record, batch_size)
                 if full is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import struct
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from kseg.cli.main import run
 from kseg.inspection.what_if.candidates import read_candidate
 from kseg.inspection.what_if.log_places import Stretch
 from kseg.inspection.what_if.measuring import sampled_batches
-from kseg.inspection.what_if.rebatching import RatioEstimator, joined
+from kseg.inspection.what_if.rebatching import RatioEstimator, SampledBatch, joined
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import compress
@@ -169,11 +170,43 @@ def _sizes_and_counts(data: Path, topic: str) -> list[tuple[int, int]]:
         ]
 
 
+class _Starts(RatioEstimator):
+    """Each batch starts with the next of these ratios."""
+
+    def __init__(self, ratios: Iterable[float | None]) -> None:
+        self._ratios = iter(ratios)
+
+    @property
+    def ratio(self) -> float | None:  # type: ignore[override]  # it is read once for each batch
+        return next(self._ratios)
+
+
+def _first_sizes(sampled: Sequence[SampledBatch], codec: str, size: int, early: Collection[int]) -> list[int]:
+    """The sizes of the first three batches of kseg. early: those that are sent, so that their ratio is known (Kafka: ProducerBatch.close),
+    before the next one starts."""
+    codec_id, first = read_candidate(codec).codec, None if codec == "none" else 1.0
+    assert codec_id is not None
+    starts, ratios, sizes = [first], list[float](), list[int]()
+    for number in range(3):
+        blocks = joined(sampled, size, 60_000, _Starts(chain(starts, repeat(first))))
+        (block,) = islice(blocks, number, number + 1)
+        packed = compress(codec_id, L.MAGIC_V2, block.content)
+        sizes.append(L.BATCH_HEADER + len(packed))
+        known = RatioEstimator(first)
+        for ratio in ratios:
+            known.learn(ratio)
+        ratios.append(len(packed) / len(block.content))
+        if number in early:
+            known.learn(ratios[-1])
+        starts.append(known.ratio)
+    return sizes
+
+
 @pytest.mark.parametrize("size", JAVA_SIZES)
 @pytest.mark.parametrize("codec", JAVA_CODECS)
 def test_batches_are_filled_as_a_java_producer_fills_them(by_java: Path, codec: str, size: int) -> None:
-    """Starting with its first batch, when it knows nothing about the compression ratio. A batch starts when the previous one has been sent,
-    unless a busy machine sends a full one late: the following ones may then differ slightly."""
+    """Starting with its first batch, when it knows nothing about the compression ratio. The next batch starts before or after a full one is
+    sent, as the threads of the producer happen to run."""
     (log,) = (by_java / "now-0").glob("*.log")
     with MappedFile(log) as file:
         sampled = [
@@ -195,6 +228,7 @@ def test_batches_are_filled_as_a_java_producer_fills_them(by_java: Path, codec: 
     assert abs(len(output) - len(true)) <= 0.03 * len(true)
     assert abs(sum(output) - sent) <= 0.015 * sent
     if codec in ("none", "gzip"):  # whose bytes are those of Java's library
-        assert output[:3] == [each for each, _ in true[:3]]
+        early = ((), (0,), (1,), (0, 1)) if codec == "gzip" else ((),)
+        assert [each for each, _ in true[:3]] in [_first_sizes(sampled, codec, size, each) for each in early]
     if codec == "none":
         assert output == [each for each, _ in true]
