@@ -260,11 +260,11 @@ def test_start_up_imports_nothing_heavy(words: list[str]) -> None:
 
 
 def test_dataclasses_are_imported_without_inspect_until_somebody_uses_it() -> None:
-    """From Python 3.13 on `dataclasses` uses it for every class, so it is imported then."""
+    """From Python 3.12 on `dataclasses` uses it for every class, so it is imported then."""
     run_one = "from kseg.cli.main import run; run(['dump', '--format', 'kafka', 'missing.log'])"
     loaded = imported(run_one)
     assert "dataclasses" in loaded
-    assert sys.version_info >= (3, 13) or not loaded & {"inspect", "ast", "dis", "tokenize"}
+    assert sys.version_info >= (3, 12) or not loaded & {"inspect", "ast", "dis", "tokenize"}
     use_it = "import dataclasses\n@dataclasses.dataclass\nclass Point: x: int\nassert Point.__doc__ == 'Point(x: int)'"
     is_real = "import inspect; assert inspect.signature(Point) and inspect.__file__"
     assert "inspect" in imported(f"{run_one}\n{use_it}\n{is_real}")
