@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from kseg.cli.coordinator_loads import coordinator_findings
 from kseg.cli.start_refusals import Refusals, refusals_of
 from kseg.cli.topic_evidence import (
     finder_for,
@@ -20,32 +21,12 @@ from kseg.jobs.events import Event
 from kseg.recovery.broker_start.forecast import StartForecast
 from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.start_check import VerifyForStart
-from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import PartitionState
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 
 if TYPE_CHECKING:
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.recovery.verify.options import VerifyOptions
     from kseg.segment.findings import Finding
-
-_GROUP_TOPICS = ("__consumer_offsets", "__share_group_state")
-_TRANSACTION_TOPIC = "__transaction_state"
-
-
-def coordinator_findings(target: PartitionTarget) -> "Iterator[Finding]":
-    """A finding for each record of a coordinator's topic that its coordinator fails to load, or skips; none for other partitions."""
-    name = own_partition_name(target.path)
-    if name is None or name.state is not PartitionState.LIVE:
-        return
-    if name.topic in _GROUP_TOPICS:
-        from kseg.internal_topics.groups.groups import load_findings
-
-        yield from load_findings(target)
-    elif name.topic == _TRANSACTION_TOPIC:
-        from kseg.internal_topics.transactions.load_check import check_transaction_log
-
-        yield from check_transaction_log(target)
 
 
 class VerifyWithLoads(VerifyForStart):

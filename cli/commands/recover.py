@@ -179,6 +179,7 @@ def command(
     refuse_read_only("recover", paths)
     cluster = on.cluster()
     changes = options_of_change(in_place, cluster, copy)
+    from kseg.cli.coordinator_loads import coordinator_findings
     from kseg.cli.next_command import apply_command, command_line, plan_options
     from kseg.cli.run import clock_ms, workers
     from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words, stays_unloadable
@@ -190,7 +191,6 @@ def command(
         topic_identities,
         topic_settings,
     )
-    from kseg.cli.verify_work import coordinator_findings
     from kseg.recovery.policy import LoadSettings, Policy
     from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
     from kseg.recovery.repair.options import RecoverOptions

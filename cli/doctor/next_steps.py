@@ -47,11 +47,11 @@ from kseg.cli.doctor.obstacle_steps import copy_linked_files, move_obstacles, no
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
 from kseg.cli.text.replica_words import rename_back
+from kseg.internal_topics.metadata.missing_replicas import has_segment
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR
-from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import NAME_BY_ROLE, Role, contains_partition_name
@@ -213,9 +213,9 @@ def _former_names(foreign: Sequence[str]) -> dict[str, str]:
         log_dir, name = os.path.split(path)
         checkpoints = read_log_dir_state(log_dir).checkpoints.values()
         noted = {f"{topic}-{number}" for offsets in checkpoints for topic, number in offsets}
-        missing = [each for each in noted if not places.lexists(os.path.join(log_dir, each))]
-        former = [each for each in missing if contains_partition_name(name, each)]
-        if len(former) == 1 and any(entry.endswith(LOG_SUFFIX) for entry in places.listdir(path)):
+        named = [each for each in noted if contains_partition_name(name, each)]
+        former = [each for each in named if not places.lexists(os.path.join(log_dir, each))]
+        if len(former) == 1 and has_segment(path):
             found[path] = former[0]
     count = Counter((os.path.dirname(path), name) for path, name in found.items())
     return {path: name for path, name in found.items() if count[os.path.dirname(path), name] == 1}

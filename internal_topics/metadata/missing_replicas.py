@@ -84,7 +84,7 @@ def _names_in(log_dir: str) -> _Names:
     return found
 
 
-def _has_segment(partition_path: str) -> bool:
+def has_segment(partition_path: str) -> bool:
     """Whether a log exists; a directory that cannot be listed does not count as empty."""
     try:
         with places.scandir(partition_path) as entries:
@@ -95,7 +95,7 @@ def _has_segment(partition_path: str) -> bool:
 
 def _has(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
     """Whether the log dir has the replica, or a `-future` log that is promoted: without the topic id it becomes stray."""
-    if any(_has_segment(path) for path in _paths(log_dir, names, expected, PartitionState.LIVE)):
+    if any(has_segment(path) for path in _paths(log_dir, names, expected, PartitionState.LIVE)):
         return True
     moving = _paths(log_dir, names, expected, PartitionState.FUTURE)
     return expected.placement is Placement.ASSIGNED and any(_is_of_topic(path, expected) for path in moving)
@@ -105,7 +105,7 @@ def _is_kept(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
     """Whether a broker uses the replica in another log dir. It uses a `-future` log only in the log dir to which the replica is assigned;
     one with another topic id, or without a partition.metadata, becomes stray."""
     live = _paths(log_dir, names, expected, PartitionState.LIVE)
-    return any(_has_segment(path) and _is_of_topic(path, expected) for path in live)
+    return any(has_segment(path) and _is_of_topic(path, expected) for path in live)
 
 
 def _paths(log_dir: str, names: _Names, expected: ExpectedPartition, state: PartitionState) -> list[str]:
@@ -182,7 +182,7 @@ def _set_aside(
 ) -> str | None:
     """The stray directory that has the log of a replica, by its topic id."""
     strays = (os.path.join(log_dir, entry) for entry in there.get(PartitionState.STRAY, ()))
-    own = (path for path in strays if _has_segment(path) and topic_id_of(path)[1] == expected.topic_id)
+    own = (path for path in strays if has_segment(path) and topic_id_of(path)[1] == expected.topic_id)
     return next(own, None)
 
 
@@ -201,7 +201,7 @@ def _renamed(
     }
     for entry in _nameless_in(log_dir):
         others[os.path.join(log_dir, entry)] = contains_partition_name(entry, _name(expected))
-    found = [path for path in others if topic_id_of(path)[1] == expected.topic_id and _has_segment(path)]
+    found = [path for path in others if topic_id_of(path)[1] == expected.topic_id and has_segment(path)]
     same = [path for path in found if others[path]]
     chosen = same or (found if is_alone else [])
     return chosen[0] if len(chosen) == 1 else None

@@ -35,7 +35,6 @@ from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.remaining_damage import with_coordinator, with_metadata_gap, with_remaining_damage
 from kseg.recovery.repair.rows import RecoverResult
 from kseg.recovery.repair.target import RecoveryTarget, recovery_target_of
-from kseg.recovery.salvage.losses import lost_offsets
 from kseg.recovery.salvage.unchanged import unchanged_repair
 from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.files import MappedFile
@@ -138,10 +137,15 @@ def _coordinator_findings(
     if recovery_target.base_offset is not None:
         return ()
     target = PartitionTarget(recovery_target.directory, recovery_target.log_dir)
+    found = [*options.coordinator_findings(target)]
+    if not found:
+        return ()
+    from kseg.recovery.salvage.losses import lost_offsets  # most partitions do not need it
+
     lost = lost_offsets(repair.removed)
     return [
         finding
-        for finding in options.coordinator_findings(target)
+        for finding in found
         if finding.first_offset is None
         or (
             finding.first_offset < repair.log_end_offset

@@ -118,7 +118,9 @@ def format_partition_directory(name: PartitionName) -> str:
 def contains_partition_name(directory: str, partition: str) -> bool:
     """Whether the name of a directory contains that of a partition as a whole: `orders-1.bak` and `_orders-1 (copy)` have `orders-1`, and
     `orders-10.bak` has not."""
-    return re.search(rf"(?<![a-zA-Z0-9]){re.escape(partition)}(?![0-9])", directory) is not None
+    return partition in directory and bool(
+        re.search(rf"(?<![a-zA-Z0-9]){re.escape(partition)}(?![0-9])", directory)
+    )
 
 
 class Role(StrEnum):
