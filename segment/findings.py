@@ -135,6 +135,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("replica-missing", ERROR, "a replica that the metadata log assigns to this directory is missing: a broker creates it empty", _RECOVER_DIR),
     ("replica-fetched-anew", WARNING, "a replica that the metadata log assigns to this directory is missing: a broker fetches it from other replicas", _RECOVER_DIR),
     ("replica-unmade", WARNING, "a replica that the metadata log assigns to this directory is missing, and nothing shows that it ever existed", _RECOVER_DIR),
+    ("replica-unfinished", WARNING, "a broker stopped while it created the partition: at its next start it renames the directory to -stray, and no record is lost", _RECOVER),
     ("partition-metadata-corrupt", ERROR, "partition.metadata cannot be read", _RECOVER),
     ("topic-id-conflict", ERROR, "topic ids conflict: one id for two topics, or two ids for one", _LIST_DIR),
     ("meta-properties-missing", WARNING, "the data directory has no meta.properties", _RECOVER_DIR),

@@ -3,7 +3,7 @@
 A KRaft broker (3.7 and later) compares each directory with the metadata while it loads the logs, and renames it to
 `<topic-partition>.<32 hex digits>-stray` (Kafka: LogManager.isStrayReplica; observed with 4.3.1, `-future` directories too) when
 
-1. it has no partition.metadata,
+1. it has no partition.metadata: lost, or never written, where the broker stopped while it created the partition (nothing is lost then),
 2. the metadata has no partition of that topic id and number: the topic was deleted, or created again under its name,
 3. this node is not one of the partition's replicas.
 
@@ -11,10 +11,14 @@ Then it creates the partitions that the metadata assigns to it, empty. The topic
 of another topic is loaded, and the partition that it is named after is not served (InconsistentTopicIdException).
 """
 
+import os
+
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Topic
 from kseg.segment.diagnosis import WrongTopicId
 from kseg.segment.findings import Finding
-from kseg.segment.partition.names import PartitionName, PartitionState
+from kseg.segment.partition.directory import list_partition
+from kseg.segment.partition.log_dir_state import read_log_dir_state
+from kseg.segment.partition.names import FileState, PartitionName, PartitionState, Role
 from kseg.segment.partition.topic_identity import TopicIdentity
 from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
@@ -65,8 +69,27 @@ def _without_id(directory: Directory, image: MetadataImage, named: Topic | None)
         why = "there is no partition.metadata"
         if former and named is not None:
             why += f", and the name was that of a deleted topic too ({', '.join(former)})"
-        finding = _stray(directory, why, named)
+        finding = (
+            _unfinished(directory, named) if _was_never_written(directory) else _stray(directory, why, named)
+        )
     return TopicIdentity(finding, topic_id, None if named is None else named.id, is_here)
+
+
+def _was_never_written(directory: Directory) -> bool:
+    """Whether the files are no more than what a broker makes before it writes partition.metadata: one log at offset 0 without a record. An
+    offset of the partition in a checkpoint shows that there were records."""
+    entries = list_partition(directory.path).entries
+    logs = [
+        (entry.name.base_offset, entry.size_bytes, entry.name.state)
+        for entry in entries
+        if entry.name.role is Role.LOG
+    ]
+    if logs != [(0, 0, FileState.LIVE)] or any(
+        entry.name.role is Role.PRODUCER_SNAPSHOT for entry in entries
+    ):
+        return False
+    around, name = read_log_dir_state(os.path.dirname(directory.path)), directory.name
+    return not any(around.offset(role, name.topic, name.partition) for role in around.checkpoints)
 
 
 def _removed(directory: Directory, image: MetadataImage) -> str:
@@ -110,13 +133,23 @@ def _is_promoted(directory: Directory, topic: Topic) -> bool:
 
 
 def _stray(directory: Directory, why: str, named: Topic | None) -> Finding:
+    return _finding("becomes-stray", directory, f"{why}: {_renaming(directory, named)}", named)
+
+
+def _unfinished(directory: Directory, named: Topic | None) -> Finding:
+    why = "a broker stopped while it created the partition (no partition.metadata, and no record was ever written)"
+    message = f"{why}: {_renaming(directory, named)}; nothing is lost"
+    numbers = {"topic_id": None if named is None else named.id}
+    return Finding("replica-unfinished", directory.path, message, numbers=numbers)
+
+
+def _renaming(directory: Directory, named: Topic | None) -> str:
     name = directory.name.text
     is_recreated = (
         named is not None and _is_replica(directory, named) and directory.name.state is PartitionState.LIVE
     )
     then = f" and recreates {name} empty" if is_recreated else ""
-    message = f"{why}: at its next start a KRaft broker (3.7 or later) renames the directory to {name}.…-stray{then}"
-    return _finding("becomes-stray", directory, message, named)
+    return f"at its next start a KRaft broker (3.7 or later) renames the directory to {name}.…-stray{then}"
 
 
 def _of_another(directory: Directory, topic: Topic, named: Topic | None) -> Finding:

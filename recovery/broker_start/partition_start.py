@@ -26,6 +26,7 @@ from kseg.segment.kernel import bad_pages
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
+from kseg.segment.partition.topic_identity import BECOMES_STRAY
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
@@ -54,7 +55,8 @@ _IGNORED_BY_LOAD = frozenset(
             "snapshot-leftover",
         ),
         *("open-transaction", "offset-gap", "mixed-magic", "sequence-gap", "future-timestamp"),
-        *("becomes-stray", "topic-id-conflict", "partition-metadata-missing"),
+        *BECOMES_STRAY,
+        *("topic-id-conflict", "partition-metadata-missing"),
     )
 )
 

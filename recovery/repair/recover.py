@@ -40,11 +40,12 @@ from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import ERROR, INFO, Finding
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.partition.topic_identity import BECOMES_STRAY
 
 COMMAND = "recover"
 
 # Findings that do not affect what a broker's load does to the logs.
-_IGNORED_BY_LOAD = frozenset(("partition-metadata-missing", "becomes-stray", "topic-id-conflict"))
+_IGNORED_BY_LOAD = frozenset(("partition-metadata-missing", *BECOMES_STRAY, "topic-id-conflict"))
 
 
 def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> Iterator[Event]:

@@ -34,6 +34,7 @@ from kseg.segment.sidecar.metadata_files import (
 
 _MISPLACED = {
     "becomes-stray": "is renamed as stray by a broker on its next start",
+    "replica-unfinished": "is renamed as stray by a broker on its next start",
     "topic-id-conflict": "has the id of another topic",
 }
 _MISSING, _CORRUPT = "partition-metadata-missing", "partition-metadata-corrupt"

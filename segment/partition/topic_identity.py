@@ -9,6 +9,8 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.topic_settings import SettingsByPath, TopicSettings
 from kseg.segment.values import dataclass
 
+BECOMES_STRAY = frozenset(("becomes-stray", "replica-unfinished"))
+
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:
@@ -33,7 +35,7 @@ class TopicIdentity:
     @property
     def becomes_stray(self) -> bool:
         """Whether a broker renames the directory as stray at its next start."""
-        return self.finding is not None and self.finding.id == "becomes-stray"
+        return self.finding is not None and self.finding.id in BECOMES_STRAY
 
 
 UNKNOWN_IDENTITY = TopicIdentity()

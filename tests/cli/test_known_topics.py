@@ -248,6 +248,52 @@ def test_the_id_of_another_topic(data: Path, say: Say) -> None:
     assert say("verify", data)[0] == 0
 
 
+# --- a partition that was being created
+
+
+def unfinished(data: Path) -> Path:
+    """What a broker leaves that is killed while it creates `made-0`: it flushes partition.metadata before the first record."""
+    append(data, *topic("made", topic_id(4), directories=["UsCu_Qd6HlJL_AROE7wUxg"]))
+    (data / ".kafka_cleanshutdown").unlink()
+    path = data / "made-0"
+    path.mkdir()
+    (path / f"{0:020}.log").touch()
+    (path / f"{FILE}.tmp").write_text(f"version: 0\ntopic_id: {topic_id(4)}")
+    return path
+
+
+@pytest.mark.evidence("topic-id-known")
+def test_a_partition_that_was_being_created_has_lost_nothing(data: Path, say: Say) -> None:
+    path = unfinished(data)
+    for target in (data, path):
+        status, rows = say("verify", target)
+        assert status == 0 and not reported(rows, "becomes-stray")
+        message = reported(rows, "replica-unfinished")["made-0"]
+        assert "to made-0.…-stray and recreates made-0 empty; nothing is lost" in message
+    assert say("recover", "--apply", data)[0] == 0
+    assert topic_id(4) in (path / FILE).read_text()
+    assert not reported(say("verify", data)[1], "replica-unfinished")
+
+
+@pytest.mark.parametrize("sign", ["a checkpoint", "a record", "a segment in its place", "a snapshot"])
+def test_a_partition_that_had_records_has_lost_them(data: Path, say: Say, sign: str) -> None:
+    path = unfinished(data)
+    log = path / f"{0:020}.log"
+    if sign == "a checkpoint":
+        points = data / "recovery-point-offset-checkpoint"
+        version, count, *entries = points.read_text().splitlines()
+        points.write_text("\n".join((version, str(int(count) + 1), *entries, "made 0 7", "")))
+    elif sign == "a record":
+        log.write_bytes((data / "metro-none-0" / log.name).read_bytes())
+    elif sign == "a segment in its place":
+        log.rename(path / f"{7:020}.log")
+    else:
+        shutil.copy(next((data / "stations-0").glob("*.snapshot")), path / f"{7:020}.snapshot")
+    status, rows = say("verify", data)
+    assert status == 1 and set(reported(rows, "becomes-stray")) == {"made-0"}
+    assert not reported(rows, "replica-unfinished")
+
+
 # --- no false alarm
 
 

@@ -34,7 +34,13 @@ SEED = int(os.environ.get("KSEG_LIVES_SEED", "2"))
 ENDS = int(os.environ.get("KSEG_LIFE_ENDS", "2"))
 # by a kill: replicas that the broker was told to make, the index of a segment, which is made with its first batch, and a log start offset on its
 # way into the checkpoint
-CUT_SHORT = {"replica-unmade", "index-missing", "time-index-missing", "log-start-doubtful"}
+CUT_SHORT = {
+    "replica-unmade",
+    "replica-unfinished",
+    "index-missing",
+    "time-index-missing",
+    "log-start-doubtful",
+}
 # by a stop or a kill: a cleaning
 INTERRUPTED = {"leftover-cleaned"}
 # a start that leaves everything as it has loaded it
@@ -86,7 +92,7 @@ def _is_new(row: Mapping[str, Any]) -> bool:
     """Whether it is about a partition that was being made, with nothing in it."""
     path = Path(row["path"])
     logs = (path if path.is_dir() else path.parent).glob("*.log")
-    return row["id"] in ("becomes-stray", "leftover-tmp") and not any(log.stat().st_size for log in logs)
+    return row["id"] == "leftover-tmp" and not any(log.stat().st_size for log in logs)
 
 
 def _run(*words: str, allowed: Sequence[int] = (0,)) -> list[Mapping[str, Any]]:
