@@ -1,6 +1,6 @@
 """Thousands of damaged files through every command: no exception, no hang, no memory growth, no byte lost.
 
-KSEG_FUZZ_FILES says how many (default 2,000), KSEG_FUZZ_SEED from which seed on (default: the same ones each time).
+KSEG_FUZZ_FILES says how many (default 1,200), KSEG_FUZZ_SEED from which seed on (default: the same ones each time).
 A failure names its seed; `KSEG_FUZZ_SEED=<seed> KSEG_FUZZ_FILES=1` repeats it.
 """
 
@@ -21,7 +21,7 @@ from tests.support.fuzzing import Stage
 
 pytestmark = pytest.mark.slow
 
-FILES = int(os.environ.get("KSEG_FUZZ_FILES", "2000"))
+FILES = int(os.environ.get("KSEG_FUZZ_FILES", "1200"))
 FIRST_SEED = int(os.environ.get("KSEG_FUZZ_SEED", "0"))
 PARTS = 8
 WARM_UP = 150

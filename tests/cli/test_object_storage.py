@@ -31,8 +31,8 @@ pytestmark = pytest.mark.slow  # each question is a program that loads an S3 cli
 URL = f"s3://{BUCKET}/kafka"
 COMMANDS = (
     ["list", "--topic", "*"],
-    ["verify", "--json"],
-    ["dump", "--print-data-log", "--topic", "metro-*"],
+    ["verify", "--json", "--jobs", "2"],
+    ["dump", "--print-data-log", "--topic", "metro-*", "--jobs", "2"],
     ["lookup", "--latest", "--json"],
     ["lookup", "--offset", "90", "--topic", "fares", "--explain", "--json"],
     ["read", "--offset", "0", "--topic", "fares", "--json"],
@@ -212,7 +212,9 @@ def test_an_object_that_the_store_does_not_give_is_not_damaged(
     log = "fares-0/00000000000000000068.log"
     sentence = f"kseg: cannot read {URL}/{log}: {REFUSALS[kind]}"
     with server.fault(kind, f"/kafka/{log}"):
-        reported = server.kseg("verify", "--json", "--topic", "fares", "--topic", "metro-zstd", URL)
+        reported = server.kseg(
+            "verify", "--json", "--jobs", "2", "--topic", "fares", "--topic", "metro-zstd", URL
+        )
         assert reported.returncode == 5
         rows = [json.loads(line) for line in reported.stdout.splitlines()]
         (failure,) = (row for row in rows if row["type"] == "error")

@@ -34,7 +34,9 @@ _SCANNED = re.compile(r"LogLoader partition=([^,]+), dir=(.+?)\] Recovering unfl
 _NO_INDEX = re.compile(r"Could not find offset index file corresponding to log file (.+?), recovering")
 _INSANE_INDEX = re.compile(r"Found a corrupted index file corresponding to log file (.+?) due to")
 _CUT = re.compile(r"Found invalid messages in log segment (.+?) at byte offset (\d+)\.")
-_NOT_SERVED = re.compile(r"Unable to start fetching (\S+) with topic ID \S+ due to (?:Number|Illegal|NotLeader)")
+_NOT_SERVED = re.compile(
+    r"Unable to start fetching (\S+) with topic ID \S+ due to (?:Number|Illegal|NotLeader)"
+)
 _LOG_NAME = re.compile(r"\d{20}\.log(\.swap)?")
 _MADE = re.compile(r"Created log for partition (.+?) in ")
 

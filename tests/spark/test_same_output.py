@@ -8,16 +8,17 @@ from __future__ import annotations
 import json as json_module
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fixtures import diseases, healthy
 from kseg.cli.main import run
 from tests.internal_topics.remote_logs import write_remote_log
+from tests.support.pairs import combinations
 from tests.support.run_commands import as_without_spark
 from tests.transcript_incidents import INCIDENTS_BY_NAME
 
@@ -58,6 +59,13 @@ INTERNAL = {
 }
 
 
+def lines(commands: Mapping[str, list[str]]) -> list[Any]:
+    """Each command as text and as JSON, and in either session."""
+    formats: tuple[list[str], ...] = ([], ["--json"])
+    names = (list(commands), ("text", "json"), ("local", "standalone"))
+    return combinations(list(commands.values()), formats, ("local", "standalone"), names=names)
+
+
 @pytest.fixture
 def ask(capfd: pytest.CaptureFixture[str]) -> Ask:
     """Status, stdout and stderr of one command line."""
@@ -80,8 +88,9 @@ def diseased(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.mark.parametrize("json", [[], ["--json"]], ids=["text", "json"])
-@pytest.mark.parametrize("words", [*COMMANDS.values(), *INTERNAL.values()], ids=[*COMMANDS, *INTERNAL])
+@pytest.mark.parametrize(
+    ("words", "json", "any_spark"), lines({**COMMANDS, **INTERNAL}), indirect=["any_spark"]
+)
 def test_captures(
     any_spark: SparkSession,
     words: list[str],
@@ -98,8 +107,7 @@ def test_captures(
     assert alone[1]
 
 
-@pytest.mark.parametrize("json", [[], ["--json"]], ids=["text", "json"])
-@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS.keys())
+@pytest.mark.parametrize(("words", "json", "any_spark"), lines(COMMANDS), indirect=["any_spark"])
 def test_damage(any_spark: SparkSession, words: list[str], json: list[str], diseased: Path, ask: Ask) -> None:
     line = [*words, *json, str(diseased)]
     alone = ask(line)

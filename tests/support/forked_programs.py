@@ -3,7 +3,8 @@
     python -m tests.support.forked_programs MODULE...     imports kseg and these, and serves requests on stdin until that ends
 
 A program that reads a bucket imports an S3 client for 0.4 s of processor time, which is more than most of its answers take. A child has imported
-it already, and is otherwise a program of its own: its environment, its output, its status, and what it keeps in memory.
+it already, and is otherwise a program of its own: its environment, its output, its status, and what it keeps in memory. The default of --jobs is 1:
+a worker of a program that reads a bucket is a new process, and imports that client as well.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.command_lines import default_jobs
 from tests.support.paths import ROOT
 
 
@@ -53,7 +55,7 @@ def forked_programs(*modules: str) -> Iterator[ForkedPrograms]:
 
 
 def _serve(modules: Sequence[str]) -> None:
-    for module in ("kseg.cli.main", *modules):
+    for module in ("kseg.cli.main", "kseg.cli.run", *modules):
         importlib.import_module(module)
     for line in sys.stdin:
         request = json.loads(line)
@@ -73,7 +75,8 @@ def _become(words: Sequence[str], environment: Mapping[str, str], files: Sequenc
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["kseg", *words]
-    main()  # exits
+    with default_jobs(1):
+        main()  # exits
 
 
 if __name__ == "__main__":

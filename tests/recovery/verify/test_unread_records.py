@@ -1,7 +1,7 @@
 """Headers that contradict their records under a right checksum: found without decoding every record, and priced as the real
 consumer behaves (`tests/kafka/test_price_by_consumers.py` asks it about the same kinds of damage).
 
-Each kind in each codec and place is a few hundred damaged logs: twenty seconds of processor time, and so `slow`.
+Each kind in each codec is many damaged logs: ten seconds of processor time, and so `slow`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kseg.segment import layout as L
 from kseg.segment.model import NewBatch
 from tests.kafka.price_damages import SEALED_KINDS, Kind
 from tests.support.kernel_variants import both
+from tests.support.pairs import combinations
 
 RECORDS = 5
 BATCHES = 6
@@ -65,9 +66,15 @@ def costs(capfd: pytest.CaptureFixture[str], place: Path, *words: str) -> dict[s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", [0, 2, BATCHES - 1], ids=["first", "inside", "last"])
-@pytest.mark.parametrize("codec", range(len(L.CODEC_NAMES)), ids=L.CODEC_NAMES)
-@pytest.mark.parametrize("kind", SEALED_KINDS, ids=[kind.name for kind in SEALED_KINDS])
+@pytest.mark.parametrize(
+    ("kind", "codec", "batch"),
+    combinations(
+        SEALED_KINDS,
+        range(len(L.CODEC_NAMES)),
+        (0, 2, BATCHES - 1),
+        names=([kind.name for kind in SEALED_KINDS], L.CODEC_NAMES, ("first", "inside", "last")),
+    ),
+)
 def test_what_consumers_miss_under_a_right_checksum_has_a_price(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: Kind, codec: int, batch: int
 ) -> None:
