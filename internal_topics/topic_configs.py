@@ -16,7 +16,13 @@ from kseg.segment.partition.names import (
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
-from kseg.segment.partition.topic_settings import CLEANUP_POLICY, Setting, Source, TopicSettings
+from kseg.segment.partition.topic_settings import (
+    CLEANUP_POLICY,
+    REMOTE_STORAGE,
+    Setting,
+    Source,
+    TopicSettings,
+)
 from kseg.segment.terminal import shell_word
 from kseg.segment.values import dataclass
 
@@ -43,7 +49,7 @@ _BROKER_NAMES: Mapping[str, tuple[tuple[str, int], ...]] = {
     "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
     "producer.id.expiration.ms": (("producer.id.expiration.ms", 1),),
 }
-_TOPIC_ONLY = ("internal.segment.bytes",)
+_TOPIC_ONLY = ("internal.segment.bytes", REMOTE_STORAGE)
 _BUILT_IN = {CLEANUP_POLICY: "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
 
 # Topics that a broker creates itself, with properties that override its own (Kafka: groupMetadataTopicConfigs,

@@ -8,12 +8,12 @@ output    the repaired directory, its costs, and the reasons; both policies retu
 from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
-from kseg.segment.partition.topic_settings import TopicSettings
+from kseg.segment.partition.topic_settings import REMOTE_STORAGE, TopicSettings
 from kseg.segment.scanning.lost_offsets import UnreadBatch
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
@@ -33,6 +33,7 @@ LOAD_PROPERTIES = frozenset(
     (
         *("index.interval.bytes", "segment.index.bytes", "producer.id.expiration.ms"),
         *("log.index.interval.bytes", "log.index.size.max.bytes"),
+        REMOTE_STORAGE,
     )
 )
 
@@ -41,22 +42,30 @@ LOAD_PROPERTIES = frozenset(
 class LoadSettings:
     """The broker settings that log loading depends on, under the names of the command's options.
 
-    now_ms: the time by which producers expire.
+    now_ms: the time by which producers expire. is_tiered: whether the log has segments in remote storage.
     """
 
     now_ms: int
     index_interval_bytes: int = L.DEFAULT_INDEX_INTERVAL_BYTES
     segment_index_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
+    is_tiered: bool = False
+
+    def log_start(self, checkpointed: int, first_base_offset: int) -> int:
+        """The log start offset after a load: with tiered storage it may be below the first local segment (Kafka: LogLoader.load)."""
+        return checkpointed if self.is_tiered else max(checkpointed, first_base_offset)
 
     def of_topic(self, topic: TopicSettings) -> Self:
         """The settings of the broker that loads a partition of a topic."""
         known = topic.settings
         named = {name: known[name.replace("_", ".")] for name in _OF_LOAD if name.replace("_", ".") in known}
         values = {name: int(each.value) for name, each in named.items() if each.value.isdecimal()}
-        if all(getattr(self, name) == value for name, value in values.items()):
-            return self
-        return replace(self, **values)
+        return self.with_values({**values, "is_tiered": topic.is_tiered})
+
+    def with_values(self, values: Mapping[str, int]) -> Self:
+        """The same object where nothing differs."""
+        is_same = all(getattr(self, name) == value for name, value in values.items())
+        return self if is_same else replace(self, **dict[str, Any](values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

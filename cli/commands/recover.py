@@ -209,7 +209,7 @@ def command(
     identity_asked.check()
     request = common.request(paths, cluster)
     options = RecoverOptions(
-        settings=LoadSettings(now_ms=now_ms, **settings),
+        settings=LoadSettings(now_ms=now_ms).with_values(settings),
         policy=Policy(policy),
         is_clean=clean_shutdown,
         recovery_point=recovery_point,

@@ -126,7 +126,7 @@ def _unchanged_start(
     """The start of a live partition that is loaded unchanged, or recovered without a loss, as nearly all are. None for all others, and
     if the outcome is unknown."""
     directory, around = checked.directory, checked.log_dir_state
-    first_offset, end_offset = checked.first_offset, checked.end_offset
+    end_offset = checked.end_offset
     name = directory.name
     is_plain = around is not None and name is not None and name.state is PartitionState.LIVE
     if (
@@ -143,7 +143,7 @@ def _unchanged_start(
     return PartitionStart(
         partition=name.text,
         outcome=Loading.RECOVERED if to_scan else Loading.UNCHANGED,
-        log_start_offset=max(noted.log_start_offset, first_offset),
+        log_start_offset=_log_start(checked, noted, options),
         log_end_offset=end_offset,
         bytes_to_scan=to_scan,
         batches_to_scan=_batches_to_scan(checked, noted) if to_scan else 0,
@@ -177,7 +177,7 @@ def partition_start(
     return PartitionStart(
         partition=name.text,
         outcome=outcome,
-        log_start_offset=max(noted.log_start_offset, checked.first_offset),
+        log_start_offset=_log_start(checked, noted, options),
         log_end_offset=checked.end_offset,
         bytes_to_scan=_bytes_to_scan(checked, noted),
         batches_to_scan=_batches_to_scan(checked, noted),
@@ -228,6 +228,12 @@ def _checkpointed(name: PartitionName, around: LogDirState) -> _Checkpointed:
         points.get(key, 0) if points else 0,
         starts.get(key, 0) if starts else 0,
     )
+
+
+def _log_start(checked: CheckedPartition, noted: _Checkpointed, options: VerifyOptions) -> int:
+    """The log start offset of a log that is loaded as it is; with tiered storage it may be below the first local segment."""
+    is_tiered = options.topic_of(checked.directory.path).is_tiered
+    return noted.log_start_offset if is_tiered else max(noted.log_start_offset, checked.first_offset)
 
 
 def _bytes_to_scan(checked: CheckedPartition, noted: _Checkpointed) -> int:

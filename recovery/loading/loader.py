@@ -131,13 +131,15 @@ class _Load:
             segments.last.offset_index.resize_to_full()
             segments.last.time_index.resize_to_full()
         self._epochs.truncate_from_end(self.log_end_offset)
-        self.log_start_offset = max(broker_state.log_start_offset, segments.first.base_offset)
+        self.log_start_offset = self._settings.log_start(
+            broker_state.log_start_offset, segments.first.base_offset
+        )
         self._epochs.truncate_from_start(broker_state.log_start_offset)
         self._producers.remove_stray_snapshots(segments.bases)
         self._producers.rebuild(
             segments, self.log_start_offset, self.log_end_offset, is_clean=broker_state.is_clean
         )
-        self.recovery_point = max(self.recovery_point, self.log_start_offset)
+        self.recovery_point = max(self.recovery_point, self.log_start_offset, segments.first.base_offset)
         self.last_stable_offset = self._last_stable_offset()
         check_partition_metadata(self._load_state)
         self._close()

@@ -29,7 +29,7 @@ def salvage_once(
     )
     if may_stay:
         if assessment.needs_no_repair:
-            return _unchanged(working_image, assessment, broker_state)
+            return _unchanged(working_image, assessment, broker_state, settings)
         leftovers.resolve()
     assessment.forget_leftovers()
     from kseg.recovery.salvage.planner import Planner  # most partitions do not need it
@@ -39,9 +39,12 @@ def salvage_once(
         return planner.repair(lost)
 
 
-def _unchanged(working_image: WorkingImage, assessment: Assessment, broker_state: BrokerState) -> Repair:
+def _unchanged(
+    working_image: WorkingImage, assessment: Assessment, broker_state: BrokerState, settings: LoadSettings
+) -> Repair:
     end_offset = assessment.facts[-1].end_offset
-    log_start_offset = min(max(broker_state.log_start_offset, assessment.facts[0].base_offset), end_offset)
+    log_start_offset = settings.log_start(broker_state.log_start_offset, assessment.facts[0].base_offset)
+    log_start_offset = min(log_start_offset, end_offset)
     return Repair(
         image=working_image.image,
         log_start_offset=log_start_offset,

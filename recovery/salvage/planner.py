@@ -68,7 +68,9 @@ class Planner:
         end_offset = segments[-1].end_offset if segments else self._broker_state.log_start_offset
         log_start_offset = self._broker_state.log_start_offset
         if segments:
-            log_start_offset = min(max(log_start_offset, segments[0].base_offset), end_offset)
+            log_start_offset = min(
+                self._settings.log_start(log_start_offset, segments[0].base_offset), end_offset
+            )
         removed, tail = self._losses(order, kept, end_offset)
         side_files = SideFilePlan(
             self._working_image,

@@ -10,6 +10,7 @@ from enum import StrEnum
 from kseg.segment.values import dataclass
 
 CLEANUP_POLICY = "cleanup.policy"
+REMOTE_STORAGE = "remote.storage.enable"
 
 
 class Source(StrEnum):
@@ -69,6 +70,12 @@ class TopicSettings:
         found = self.settings.get(CLEANUP_POLICY)
         words = "" if found is None else found.value
         return frozenset(word for word in (part.strip() for part in words.split(",")) if word)
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether a broker moves the topic's segments to remote storage, as far as known."""
+        found = self.settings.get(REMOTE_STORAGE)
+        return found is not None and found.value.strip().lower() == "true"
 
     def as_values(self) -> dict[str, dict[str, str]]:
         """The settings as a member of a JSON line."""

@@ -245,7 +245,7 @@ class Oracle:
     ) -> PartitionAnswer:
         """UnifiedLog.create on a copy (or in place), the steps in order, then close.
 
-        Options: config (topic properties), log_start_offset, recovery_point, clean (False: recover), now,
+        Options: config (topic properties), log_start_offset, recovery_point, clean (False: recover), now, tiered (remote storage is on),
         producer_id_expiration_ms, max_transaction_timeout_ms, high_watermark (default: log end), close ("close" or "handlers": as
         a crash leaves it), delayed (True: also run what a broker puts off, as deleting files).
         Steps, by what: offset_by_timestamp (timestamp; -1 latest, -2 earliest, -3 max), epoch_end (epoch), read (offset,

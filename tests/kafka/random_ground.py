@@ -27,6 +27,8 @@ class Ground:
             index_interval_bytes=rng.choice((0, 100, 400, 4096)),
             segment_index_bytes=rng.choice((60, 120, 1000, 1000, 1000, 4003)),
             producer_id_expiration_ms=rng.choice((DAY_MS, DAY_MS, 1000)),
+            # drawn apart, so that a seed makes the directory that it always made
+            is_tiered=random.Random(str(rng.getstate()[1][:3])).random() < 0.2,
         )
 
     def files(self, *endings: str) -> list[Path]:

@@ -14,6 +14,7 @@ import org.apache.kafka.storage.internals.log.FetchDataInfo;
 import org.apache.kafka.storage.internals.log.LogAppendInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.LogOffsetsListener;
 import org.apache.kafka.storage.internals.log.LogSegment;
 import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
@@ -28,6 +29,7 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
 
 /** A partition directory loaded by the real log loader, then asked and changed step by step. It writes: give a copy. */
 final class Partition {
@@ -56,7 +58,8 @@ final class Partition {
                 request.path("recovery_point").asLong(0), clock, stats, clock,
                 request.path("max_transaction_timeout_ms").asInt(900_000),
                 new ProducerStateManagerConfig(expirationMs, false), 600_000, new LogDirFailureChannel(1),
-                request.path("clean").asBoolean(false), Optional.empty());
+                request.path("clean").asBoolean(false), Optional.empty(), new ConcurrentHashMap<>(),
+                request.path("tiered").asBoolean(false), LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
             clock.run(delayed);
             log.updateHighWatermark(request.path("high_watermark").asLong(log.logEndOffset()));
             Partition partition = new Partition(log, clock, answer);
