@@ -42,30 +42,30 @@ LOAD_PROPERTIES = frozenset(
 class LoadSettings:
     """The broker settings that log loading depends on, under the names of the command's options.
 
-    now_ms: the time by which producers expire. is_tiered: whether the log has segments in remote storage.
+    now_ms: the time by which producers expire. topic: what is known about the partition's topic.
     """
 
     now_ms: int
     index_interval_bytes: int = L.DEFAULT_INDEX_INTERVAL_BYTES
     segment_index_bytes: int = L.DEFAULT_SEGMENT_INDEX_BYTES
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
-    is_tiered: bool = False
+    topic: TopicSettings = TopicSettings()
 
     def log_start(self, checkpointed: int, first_base_offset: int) -> int:
         """The log start offset after a load: with tiered storage it may be below the first local segment (Kafka: LogLoader.load)."""
-        return checkpointed if self.is_tiered else max(checkpointed, first_base_offset)
+        return checkpointed if self.topic.is_tiered else max(checkpointed, first_base_offset)
 
     def of_topic(self, topic: TopicSettings) -> Self:
         """The settings of the broker that loads a partition of a topic."""
         known = topic.settings
         named = {name: known[name.replace("_", ".")] for name in _OF_LOAD if name.replace("_", ".") in known}
         values = {name: int(each.value) for name, each in named.items() if each.value.isdecimal()}
-        return self.with_values({**values, "is_tiered": topic.is_tiered})
+        return self.with_values({**values, "topic": topic})
 
-    def with_values(self, values: Mapping[str, int]) -> Self:
+    def with_values(self, values: Mapping[str, Any]) -> Self:
         """The same object where nothing differs."""
         is_same = all(getattr(self, name) == value for name, value in values.items())
-        return self if is_same else replace(self, **dict[str, Any](values))
+        return self if is_same else replace(self, **values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

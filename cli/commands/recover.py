@@ -181,6 +181,7 @@ def command(
     changes = options_of_change(in_place, cluster, copy)
     from kseg.cli.coordinator_loads import coordinator_findings
     from kseg.cli.next_command import apply_command, command_line, plan_options
+    from kseg.cli.remote_evidence import with_remote_epochs
     from kseg.cli.run import clock_ms, workers
     from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words, stays_unloadable
     from kseg.cli.topic_evidence import (
@@ -236,7 +237,7 @@ def command(
         run.missing = replicas_missing(targets, finder)
         run.first_events = (*findings, *chain.from_iterable(run.missing.values()))
         known, _ = topic_settings(targets, asked, finder)  # its findings are reported already
-        run.options = replace(run.options, identities=identities, topics=known)
+        run.options = replace(run.options, identities=identities, topics=with_remote_epochs(targets, known))
 
     planned, unloadable = list[bool](), list[bool]()
 

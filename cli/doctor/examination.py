@@ -30,6 +30,7 @@ from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log, renamed_metad
 from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.obstacle_steps import linked_files
 from kseg.cli.doctor.situation import OtherNode, Situation
+from kseg.cli.remote_evidence import with_remote_epochs
 from kseg.cli.request import Request
 from kseg.cli.topic_evidence import Asked, log_dir_of, topic_settings
 from kseg.cli.verify_work import Verification
@@ -238,7 +239,9 @@ class Examination:
         topics, _ = topic_settings(damaged, asked, self._finder)
         identities = None if self._options is None else self._options.identities
         return RecoverOptions(
-            settings=LoadSettings(now_ms=self._now_ms), identities=identities, topics=topics
+            settings=LoadSettings(now_ms=self._now_ms),
+            identities=identities,
+            topics=with_remote_epochs(damaged, topics),
         )
 
     # --- transactions and groups

@@ -120,6 +120,14 @@ class RemotePartition:
                 found.append((max(begin, first), end if last is None else min(end, last)))
         return union(found)
 
+    def leader_epochs(self) -> tuple[tuple[int, int], ...]:
+        """The leader epochs of the segments that were copied completely, with their start offsets."""
+        begins: dict[int, int] = {}
+        for segment in self.segments.values():
+            for epoch, begin in segment.leader_epochs if segment.state == _COPY_FINISHED else ():
+                begins[epoch] = min(begin, begins.get(epoch, begin))
+        return tuple(sorted(begins.items()))
+
     def is_read(self, segment_id: str) -> bool:
         """Whether any offset is served from a segment."""
         return any(segment_id in begins.values() for begins in self._epochs.values())

@@ -65,7 +65,7 @@ def load_as_broker(
     """
     with LoadState(directory, inputs, folders) as load_state:
         if rebuild:
-            broker_state = _forget_side_files(load_state, broker_state)
+            broker_state = _forget_side_files(load_state, broker_state, keeps_epochs=settings.topic.is_tiered)
         try:
             load = _Load(load_state, broker_state, settings, is_rebuild=rebuild)
             load.run()
@@ -90,9 +90,13 @@ def load_as_broker(
         )
 
 
-def _forget_side_files(load_state: LoadState, broker_state: BrokerState) -> BrokerState:
+def _forget_side_files(
+    load_state: LoadState, broker_state: BrokerState, *, keeps_epochs: bool
+) -> BrokerState:
+    """keeps_epochs: with tiered storage the log does not have all of them."""
     for name in load_state.listing():
-        if name.endswith((*_SIDE_SUFFIXES, L.SNAPSHOT_SUFFIX)) or name == EPOCHS_FILE:
+        is_epochs = name == EPOCHS_FILE and not keeps_epochs
+        if name.endswith((*_SIDE_SUFFIXES, L.SNAPSHOT_SUFFIX)) or is_epochs:
             load_state.remove(name, "to be rebuilt from the log")
     return replace(broker_state, is_clean=False, recovery_point=0)
 

@@ -112,7 +112,8 @@ def assess(
 
 def _run_checks(assessment: Assessment, settings: LoadSettings, reader: Reader) -> None:
     collector_of = {collector.log.path: collector for collector in assessment.collectors}
-    options = VerifyOptions(level="default", now_ms=settings.now_ms)
+    topics = {assessment.partition.path: settings.topic}
+    options = VerifyOptions(level="default", now_ms=settings.now_ms, topics=topics)
     totals = Totals()
 
     def collector(segment: SegmentFiles) -> ValidRunCollector:

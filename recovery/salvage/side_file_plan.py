@@ -82,6 +82,7 @@ _BAD_EPOCHS = (
     "leader-epoch-file-corrupt",
     "leader-epoch-file-mismatch",
     "leader-epoch-file-empty",
+    "remote-epochs-lost",
     "unreadable-file",
 )
 _BAD_SNAPSHOT = ("snapshot-corrupt", "snapshot-mismatch", "unreadable-file")
@@ -217,7 +218,8 @@ class SideFilePlan:
     def _are_epochs_flawed(self) -> bool:
         if self._assessment.has_finding(self._working_image.path(_EPOCHS), *_BAD_EPOCHS):
             return True
-        return self._assessment.has_finding(self._working_image.directory, "leader-epoch-file-missing")
+        missing = "leader-epoch-file-missing", "remote-epochs-lost"
+        return self._assessment.has_finding(self._working_image.directory, *missing)
 
     def _start(self) -> ProducerState:
         """The producers with which a load begins: those of the newest readable snapshot at or below the first segment."""
@@ -321,7 +323,8 @@ class SideFilePlan:
         history.truncate_from_start(min(self._broker_state.log_start_offset, end_offset))
         filed = None if self._rebuild else self._filed_epochs()
         if filed is not None and _agrees(filed, history, made.epoch_ends):
-            if not any(entry.start_offset > end_offset for entry in filed.entries):
+            is_within = not any(entry.start_offset > end_offset for entry in filed.entries)
+            if is_within and not self._lacks_remote_epochs(filed):
                 return
             history = filed
             history.truncate_from_end(end_offset)
@@ -331,12 +334,31 @@ class SideFilePlan:
             and not (self._rebuild or history.entries)
         ):
             return
+        why = "rebuilt from the batches" if history is made.epochs else "cut to the log"
+        if self._lacks_remote_epochs(history):
+            history = self._with_remote_epochs(history)
+            if self._lacks_remote_epochs(history):
+                return  # because of a file of the local epochs alone, a broker deletes remote segments
+            why = f"{why}, and from the epochs of the segments in remote storage"
         entries = history.entries
         # the file exists from the start and stays empty until there is an epoch
         data = encode_leader_epochs(entries) if entries or not self._rebuild else b""
-        self._working_image.put(
-            _EPOCHS, data, "rebuilt from the batches" if history is made.epochs else "cut to the log"
-        )
+        self._working_image.put(_EPOCHS, data, why)
+
+    def _lacks_remote_epochs(self, history: EpochHistory) -> bool:
+        if not self._settings.topic.is_tiered or not self._segments:
+            return False
+        first = self._segments[0].base_offset
+        return self._broker_state.log_start_offset < first and not history.begins_below(first)
+
+    def _with_remote_epochs(self, history: EpochHistory) -> EpochHistory:
+        """The history behind the epochs that begin below the first segment: those of the file as found, else those of the remote segments."""
+        first, filed = self._segments[0].base_offset, self._filed_epochs()
+        is_filed = filed is not None and filed.begins_below(first)
+        known = filed.entries if filed is not None and is_filed else self._settings.topic.remote_epochs
+        joined = EpochHistory([*(each for each in known if each[1] < first), *history.entries])
+        joined.truncate_from_start(self._broker_state.log_start_offset)
+        return joined
 
     def _filed_epochs(self) -> EpochHistory | None:
         """The leader-epoch checkpoint as found; None where it is missing or corrupt. Raises UnreadableInput when it can no longer be read."""

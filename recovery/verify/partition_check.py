@@ -315,15 +315,17 @@ class PartitionCheck:
             if self._epochs is not None:
                 end_offset = last.end_offset if not last.damage else L.INT64_MAX
                 yield from self._epochs.end_of_log(self._log_start, end_offset, self._last_epoch(last))
-            elif self._last_epoch(last) >= 0 and self._lacks_epoch_file():
+            elif self._last_epoch(last) >= 0 and self._epoch_entry_path() == self._directory.path:
                 yield Finding(
                     "leader-epoch-file-missing", self._directory.path, "there is no leader-epoch-checkpoint"
                 )
             yield from self.replay.open_transactions(self._directory.path)
             if self._log_dir_state is not None and self._directory.name is not None:
-                yield from partition_files.checkpoints(
-                    self._directory.name, self._log_dir_state, self.facts[0].base_offset, last
-                )
+                name, first = self._directory.name, self.facts[0].base_offset
+                yield from partition_files.checkpoints(name, self._log_dir_state, first, last)
+                if self._options.topic_of(self._directory.path).is_tiered:
+                    path = self._epoch_entry_path()
+                    yield from partition_files.remote_epochs(path, self.epochs, self._log_start, first)
                 yield from partition_files.log_start(self._directory, self._log_dir_state)
 
     def _may_be_in_use(self) -> bool:
@@ -338,9 +340,6 @@ class PartitionCheck:
     def _last_epoch(last: SegmentFacts) -> int:
         """The leader epoch that appending the last batch recorded; none for an old format."""
         return last.last_epoch if last.last_magic == L.MAGIC_V2 else L.NO_LEADER_EPOCH
-
-    def _lacks_epoch_file(self) -> bool:
-        return partition_files.live(self._directory, Role.LEADER_EPOCHS) is None
 
     def _is_compacted(self) -> bool:
         """Whether the log has traces of cleaning; only then are gaps between segments legal. Internal topics are always cleaned."""

@@ -215,3 +215,27 @@ def log_start(directory: PartitionDirectory, log_dir_state: LogDirState) -> Iter
             f"before it were deleted: kseg recover --log-start-offset {trace.offset}"
         )
         yield Finding("log-start-doubtful", directory.path, message, numbers=numbers)
+
+
+def remote_epochs(
+    path: str, epochs: EpochHistory | None, log_start_offset: int, first_base: int
+) -> Iterator[Finding]:
+    """Report that a log with tiered storage lacks the leader epochs below its first segment. A broker deletes the remote segments whose epochs
+    are all below the first one that it knows, and reads none whose epoch it does not know (Kafka: RemoteLogManager). path: of the checkpoint,
+    or of the partition."""
+    if log_start_offset >= first_base or (epochs is not None and epochs.begins_below(first_base)):
+        return
+    message = (
+        f"the log begins at offset {log_start_offset} in remote storage, but the leader epochs below {first_base} are lost: a broker that leads "
+        "the partition deletes remote segments because of that (the leader-epoch-checkpoint of another replica has them, and "
+        "__remote_log_metadata, from where kseg recover takes them)"
+    )
+    numbers: dict[str, int | str | bool | None] = {"log_start_offset": log_start_offset}
+    yield Finding(
+        "remote-epochs-lost",
+        path,
+        message,
+        first_offset=log_start_offset,
+        last_offset=first_base - 1,
+        numbers=numbers,
+    )

@@ -58,11 +58,13 @@ class Setting:
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
     """settings: by the topic property's name, only known ones. unknown: why the cleanup.policy is unknown,
-    empty if it is known. settles: the options that would specify it."""
+    empty if it is known. settles: the options that would specify it. remote_epochs: of one partition, the leader epochs of its segments in
+    remote storage with their start offsets, if the partition itself has lost them."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
     unknown: str = ""
     settles: str = ""
+    remote_epochs: tuple[tuple[int, int], ...] = ()
 
     @property
     def policies(self) -> frozenset[str]:

@@ -58,6 +58,10 @@ class EpochHistory:
     def latest(self) -> EpochEntry | None:
         return EpochEntry(self._epochs[-1], self._starts[-1]) if self._epochs else None
 
+    def begins_below(self, offset: int) -> bool:
+        """Whether it has an epoch that began before an offset."""
+        return bool(self._starts) and self._starts[0] < offset
+
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that `epoch` began at `start_offset`; returns whether the history changed.
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from fixtures.healthy import T0
 from kseg.recovery.policy import LoadSettings
 from kseg.segment import layout as L
+from kseg.segment.partition.topic_settings import REMOTE_STORAGE, Setting, Source, TopicSettings
 from tests.kafka.random_logs import DAY_MS
 
 SIDE_SUFFIXES = (L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.TXN_INDEX_SUFFIX, L.SNAPSHOT_SUFFIX)
 EPOCHS = "leader-epoch-checkpoint"
+TIERED = TopicSettings({REMOTE_STORAGE: Setting("true", Source.TOPIC)})
 
 
 class Ground:
@@ -28,7 +30,7 @@ class Ground:
             segment_index_bytes=rng.choice((60, 120, 1000, 1000, 1000, 4003)),
             producer_id_expiration_ms=rng.choice((DAY_MS, DAY_MS, 1000)),
             # drawn apart, so that a seed makes the directory that it always made
-            is_tiered=random.Random(str(rng.getstate()[1][:3])).random() < 0.2,
+            topic=TIERED if random.Random(str(rng.getstate()[1][:3])).random() < 0.2 else TopicSettings(),
         )
 
     def files(self, *endings: str) -> list[Path]:

@@ -61,9 +61,9 @@ def loaded_by_kafka(oracle: Oracle, case: Case) -> tuple[dict[str, bytes], dict[
             config={
                 "index.interval.bytes": settings.index_interval_bytes,
                 "segment.index.bytes": settings.segment_index_bytes,
-                "remote.storage.enable": str(settings.is_tiered).lower(),
+                "remote.storage.enable": str(settings.topic.is_tiered).lower(),
             },
-            tiered=settings.is_tiered,
+            tiered=settings.topic.is_tiered,
             delayed=True,
         )
     except KafkaRaised as raised:

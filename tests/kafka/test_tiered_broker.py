@@ -1,9 +1,11 @@
-"""`kseg list --remote` of a real broker with tiered storage: what it says is what the remote store holds and a consumer is given."""
+"""A real broker with tiered storage: what `kseg list --remote` says is what the remote store holds and a consumer is given, and what `recover`
+does about a lost leader-epoch checkpoint keeps the broker from deleting it."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -48,7 +50,7 @@ def listed(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The partition, and its segments."""
     capfd.readouterr()
-    assert run(["list", "--remote", "--json", str(data)]) == status
+    assert run(["list", "--remote", "--json", "--topic", "orders", str(data)]) == status
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     (partition,) = [row for row in rows if row["type"] == "remote_partition"]
     return partition, [row for row in rows if row["type"] == "remote_segment"]
@@ -61,17 +63,22 @@ def remote_topics(data: Path, capfd: pytest.CaptureFixture[str]) -> set[str]:
     return {row["topic"] for row in rows if row["type"] == "remote_partition"}
 
 
+def in_store(root: Path, topic: str) -> list[Path]:
+    return [path for path in root.glob("store*/**/*.log") if f"{topic}-0-" in str(path)]
+
+
+@pytest.mark.evidence("remote-epochs")
 def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     require_kafka()
     broker = tiered(tmp_path)
     with broker:
-        for topic in ("orders", "deleted"):
+        for topic in ("orders", "deleted", "forgotten"):
             broker.create_topic(
                 topic, remote_storage_enable="true", local_retention_bytes="1", retention_ms="-1"
             )
         producer = broker.producer(compression_type="none")
         for number in range(RECORDS):
-            for topic in ("orders", "deleted"):
+            for topic in ("orders", "deleted", "forgotten"):
                 producer.produce(topic, value=b"x" * 500, partition=0, key=str(number))
             if number % 10 == 9:
                 producer.flush()
@@ -79,13 +86,16 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
         local = broker.data / "orders-0"
         broker.wait_for("the local log's end", lambda: len([*local.glob("*.log")]) == 1, 60)
         assert [record.offset for record in broker.consume("orders")] == [*range(RECORDS)]
-        uploaded = broker.data / "deleted-0"
-        broker.wait_for("the uploads", lambda: len([*uploaded.glob("*.log")]) == 1, 60)
+        for topic in ("deleted", "forgotten"):
+            uploaded = broker.data / f"{topic}-0"
+            broker.wait_for("the uploads", lambda place=uploaded: len([*place.glob("*.log")]) == 1, 60)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         for future in admin.delete_topics(["deleted"]).values():
             future.result(CLIENT_LIMIT_S)
         # each segment by itself: no record says that the partition is deleted
-        broker.wait_for("the deletion", lambda: remote_topics(broker.data, capfd) == {"orders"}, 60)
+        broker.wait_for(
+            "the deletion", lambda: remote_topics(broker.data, capfd) == {"orders", "forgotten"}, 60
+        )
         assert not [*(tmp_path / "store").rglob("deleted-0-*/*.log")]
     data = broker.data
     partition, segments = listed(data, capfd)
@@ -97,9 +107,23 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
     ]
     assert partition["missing"] == [] and partition["dangling"] == 0 and first_local > 0
     # the store names its files after offset and segment id
-    stored = {path.name for path in tmp_path.glob("store*/**/*.log")}
+    stored = {path.name for path in in_store(tmp_path, "orders")}
     assert {f"{row['start_offset']:020}-{row['segment_id']}.log" for row in segments} == stored
-    assert sum(path.stat().st_size for path in tmp_path.glob("store*/**/*.log")) == partition["bytes"]
+    assert sum(path.stat().st_size for path in in_store(tmp_path, "orders")) == partition["bytes"]
+
+    for topic in ("orders", "forgotten"):
+        (data / f"{topic}-0" / "leader-epoch-checkpoint").unlink()
+    capfd.readouterr()
+    assert run(["verify", "--json", str(data)]) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["id"] for row in rows if row.get("severity") == "error"] == ["remote-epochs-lost"] * 2
+    ends = {row["start"]["partition"]: row["start"] for row in rows if row.get("start", {}).get("partition")}
+    assert ends["orders-0"]["log_start_offset"] == 0
+    assert run(["recover", "--apply", "--json", "--topic", "orders", str(data)]) == 0
+    with broker:
+        assert re.search(r"Completed load of .*topic=orders, .*logStartOffset=0,", broker.log_text())
+        broker.wait_for("the deletion", lambda: not in_store(tmp_path, "forgotten"), 60)
+        assert [record.offset for record in broker.consume("orders")] == [*range(RECORDS)]
 
     shutil.rmtree(local)  # the local part is lost: what the remote store has is all there is
     lost, _ = listed(data, capfd)
