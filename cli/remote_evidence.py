@@ -1,10 +1,11 @@
-"""The leader epochs of segments in remote storage, for partitions that have lost their leader-epoch checkpoint: with tiered storage it is
-more than an index of the local log, and `__remote_log_metadata` has the missing part."""
+"""What `__remote_log_metadata` says about partitions with tiered storage: the leader epochs of segments in remote storage, for those that have
+lost their leader-epoch checkpoint, which is more than an index of the local log there; and where the remote segments end, for retention."""
 
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kseg.cli.topic_evidence import log_dirs_of
 from kseg.segment.errors import KsegError
@@ -12,6 +13,10 @@ from kseg.segment.files import read_small
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.targets import PartitionTarget, Target
 from kseg.segment.partition.topic_settings import TopicSettings
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.remote_log.remote_segments import RemotePartition
+    from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 
 def with_remote_epochs(
@@ -28,31 +33,73 @@ def with_remote_epochs(
     ]
     if not wanted:
         return topics
+    known = _remote_partitions(targets, wanted)
+    epochs = {path: replace(topics[path], remote_epochs=each.leader_epochs()) for path, each in known.items()}
+    return {**topics, **epochs}
+
+
+def with_remote_ends(
+    targets: Sequence[Target], topics: Mapping[str, TopicSettings]
+) -> Mapping[str, TopicSettings]:
+    """The settings by path, with the end of what partitions with tiered storage have in remote storage."""
+    wanted = [
+        target.path
+        for target in targets
+        if isinstance(target, PartitionTarget) and target.path in topics and topics[target.path].is_tiered
+    ]
+    if not wanted:
+        return topics
+    known = _remote_partitions(targets, wanted)
+    ends = {
+        path: replace(topics[path], remote_end_offset=end)
+        for path, each in known.items()
+        if (end := _end_of(each, path)) is not None
+    }
+    return {**topics, **ends}
+
+
+def _remote_partitions(targets: Sequence[Target], paths: Sequence[str]) -> "dict[str, RemotePartition]":
+    """By path, as far as known."""
     from kseg.internal_topics.broker_directories import find_broker_directories
-    from kseg.internal_topics.remote_log.remote_listing import remote_epochs
+    from kseg.internal_topics.remote_log.remote_listing import remote_partitions
     from kseg.recovery.verify.topic_ids import topic_id_of
     from kseg.segment.partition.directory import own_partition_name
 
-    found = dict(topics)
+    found = {}
     with suppress(KsegError):  # the run itself reports what cannot be read
-        known = remote_epochs(find_broker_directories(log_dirs_of(targets)))
-        for path in wanted:
+        known = remote_partitions(find_broker_directories(log_dirs_of(targets)))
+        for path in paths:
             name, topic_id = own_partition_name(path), topic_id_of(path)
-            epochs = () if name is None or topic_id is None else known.get((topic_id, name.partition), ())
-            found[path] = replace(found[path], remote_epochs=tuple(epochs))
+            if name is not None and topic_id is not None and (topic_id, name.partition) in known:
+                found[path] = known[topic_id, name.partition]
     return found
+
+
+def _end_of(partition: "RemotePartition", path: str) -> int | None:
+    """The offset after the last one that the leader epochs of the local log have in remote storage (Kafka: RemoteLogManager.
+    findHighestRemoteOffset); None if these cannot be read."""
+    history = _local_epochs(path)
+    if history is None:
+        return None
+    readable = partition.readable([(entry.epoch, entry.start_offset) for entry in history.entries])
+    return readable[-1][1] + 1 if readable else 0
 
 
 def _has_epochs(path: str) -> bool:
     """Whether the checkpoint has the epochs below the first local segment."""
     from kseg.segment.partition.directory import list_partition
+
+    segments, history = list_partition(path).segments, _local_epochs(path)
+    return history is not None and (not segments or history.begins_below(segments[0].base_offset))
+
+
+def _local_epochs(path: str) -> "EpochHistory | None":
+    """The leader epochs in the partition's checkpoint, None if they cannot be read."""
     from kseg.segment.sidecar.checkpoint import decode_leader_epochs
     from kseg.segment.sidecar.leader_epochs import EpochHistory
 
-    segments = list_partition(path).segments
     try:
         data = read_small(os.path.join(path, NAME_BY_ROLE[Role.LEADER_EPOCHS]))
-        history = EpochHistory(decode_leader_epochs(data))
+        return EpochHistory(decode_leader_epochs(data))
     except (KsegError, OSError):
-        return False
-    return not segments or history.begins_below(segments[0].base_offset)
+        return None

@@ -18,6 +18,7 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.partition.topic_settings import (
     CLEANUP_POLICY,
+    REMOTE_COPY_DISABLE,
     REMOTE_STORAGE,
     Setting,
     Source,
@@ -38,6 +39,8 @@ _BROKER_NAMES: Mapping[str, tuple[tuple[str, int], ...]] = {
         ("log.retention.hours", _HOUR_MS),
     ),
     "retention.bytes": (("log.retention.bytes", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
     "segment.bytes": (("log.segment.bytes", 1),),
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
     "segment.index.bytes": (("log.index.size.max.bytes", 1),),
@@ -49,7 +52,7 @@ _BROKER_NAMES: Mapping[str, tuple[tuple[str, int], ...]] = {
     "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
     "producer.id.expiration.ms": (("producer.id.expiration.ms", 1),),
 }
-_TOPIC_ONLY = ("internal.segment.bytes", REMOTE_STORAGE)
+_TOPIC_ONLY = ("internal.segment.bytes", REMOTE_STORAGE, REMOTE_COPY_DISABLE)
 _BUILT_IN = {CLEANUP_POLICY: "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
 
 # Topics that a broker creates itself, with properties that override its own (Kafka: groupMetadataTopicConfigs,

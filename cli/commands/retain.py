@@ -1,8 +1,7 @@
 """`kseg retain`: what a broker's retention would delete, and why; mark, purge, or restore it."""
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.change_options import (
     CHANGE,
@@ -29,6 +28,11 @@ from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerProperties, TopicProperties
 from kseg.segment.errors import UsageError
 from kseg.segment.quantities import read_duration, read_size
+
+if TYPE_CHECKING:
+    from kseg.segment.findings import Finding
+    from kseg.segment.partition.targets import Target
+    from kseg.segment.partition.topic_settings import TopicSettings
 
 EXAMPLES = (
     (
@@ -157,7 +161,8 @@ def command(
     limit, or older than the time limit; the first one that stays keeps all after it. Each topic's own cleanup.policy and
     limits count, as the metadata log has them; options here override the limits, but not the policy,
     which only --cleanup-policy and --config override. A topic with an unknown policy is left alone, and nothing is deleted for an
-    unknown limit. --free chooses by bytes instead: the oldest segments of all topics with delete in their policy. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what
+    unknown limit. With tiered storage the limits are those of local.retention, only segments that are known to be in remote storage are
+    deleted, and the log keeps its start. --free chooses by bytes instead: the oldest segments of all topics with delete in their policy. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what
     was marked a while ago (alone, without a limit, it marks nothing more); until then --unmark, or `kseg undo`, brings it back. Files of Kafka 0.7 go by their
     modification time and size.
     """
@@ -170,6 +175,7 @@ def command(
         )
     from kseg.cli.html.html_option import page_for
     from kseg.cli.next_command import apply_command, plan_options
+    from kseg.cli.remote_evidence import with_remote_ends
     from kseg.cli.run import clock_ms
     from kseg.cli.streams import complain
     from kseg.cli.text.retain import RetainReport, is_due, retain_words
@@ -238,6 +244,10 @@ def command(
         config=pairs,
     )
 
+    def settings(targets: "Sequence[Target]") -> "tuple[Mapping[str, TopicSettings], tuple[Finding, ...]]":
+        known, findings = topic_settings(targets, asked)
+        return with_remote_ends(targets, known), findings
+
     def advice() -> str | None:
         if run.is_due:
             if run.choice is None:
@@ -267,5 +277,5 @@ def command(
         style,
         request,
         jobs=common.jobs,
-        look=look_at_settings(run, partial(topic_settings, asked=asked)),
+        look=look_at_settings(run, settings),
     )

@@ -20,6 +20,7 @@ CHANGES = ("deleted", "unmarked", "purged", "log_start_moved")  # fields of a re
 HELD = {  # what --free cannot delete
     "active": "active segments",
     "high-watermark": "above the high watermark",
+    "not-copied": "segments that are not known to be in remote storage",
     "cleanup.policy": "topics that are compacted only",
     "policy-unknown": "topics whose cleanup.policy nobody knows",
     "internal-topic": "internal topics",
@@ -38,6 +39,7 @@ KEPT = {  # by the rule of a segment that stays
     "future-timestamp": "with timestamps in the future, which retention.ms never reaches",
     "order": "behind a segment that stays",
     "high-watermark": "above the high watermark",
+    "not-copied": "not known to be in remote storage",
     "cleanup.policy": "whose cleanup.policy does not delete",
     "active": "active",
     "free": "that --free does not need",

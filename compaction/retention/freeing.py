@@ -27,6 +27,7 @@ class Hold(StrEnum):
 
     ACTIVE = "active"
     HIGH_WATERMARK = "high-watermark"
+    NOT_COPIED = "not-copied"
     POLICY = "cleanup.policy"
     POLICY_UNKNOWN = "policy-unknown"
     INTERNAL = "internal-topic"

@@ -12,6 +12,7 @@ from kseg.segment.partition.names import (
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
+from kseg.segment.partition.topic_settings import REMOTE_COPY_DISABLE, REMOTE_STORAGE
 from kseg.segment.values import dataclass
 
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
@@ -21,16 +22,22 @@ _HOUR_MS = 3_600_000
 
 POLICY_NAMES = ("cleanup.policy", "log.cleanup.policy")
 
-# Prefixes of the properties that matter here, and of those that matter only with tiered storage.
+# Prefixes of the properties that matter here.
 _HEEDED = (
     "retention.",
     "log.retention.",
+    "local.retention.",
+    "log.local.retention.",
+    REMOTE_STORAGE,
+    REMOTE_COPY_DISABLE,
     *POLICY_NAMES,
     "file.delete.delay.ms",
     "log.segment.delete.delay.ms",
 )
-_OF_TIERS = ("local.retention.", "log.local.retention.", "remote.", "log.remote.")
 
+_AS_RETENTION = (
+    -2
+)  # value of local.retention.ms and local.retention.bytes: that of retention.ms and retention.bytes
 _COMPACTED_BY_BROKER = frozenset((CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
 _KEPT_BY_BROKER = SHARE_GROUP_STATE_TOPIC  # retention.ms=-1
 
@@ -45,11 +52,17 @@ class RetentionPolicy(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """retention_ms, retention_bytes: None and negative values are off. policies: of cleanup.policy; time and size
-    delete only with `delete` among them (none at all is Kafka's empty list)."""
+    delete only with `delete` among them (none at all is Kafka's empty list).
+
+    is_tiered: with remote.storage.enable, a log may start below its first local segment. is_copied: its segments are copied to remote storage
+    (remote.log.copy.disable is not set); the limits are then those of local.retention, only what has been copied is deleted, and the
+    log keeps its start."""
 
     retention_ms: int | None = None
     retention_bytes: int | None = None
     policies: frozenset[RetentionPolicy] = frozenset((RetentionPolicy.DELETE,))
+    is_tiered: bool = False
+    is_copied: bool = False
 
     def for_topic(self, topic: str) -> "Limits":
         """The limits for a topic that brokers create themselves, whose properties override the broker's own
@@ -71,7 +84,8 @@ class Limits:
 
     @property
     def deletes(self) -> bool:
-        return RetentionPolicy.DELETE in self.policies
+        """Whether time and size delete. An empty cleanup.policy is infinite retention, which leaves the local copies to their limits."""
+        return RetentionPolicy.DELETE in self.policies or (self.is_copied and not self.policies)
 
     @property
     def policy_text(self) -> str:
@@ -83,7 +97,7 @@ class RetainOptions(ChangeOptions):
     """One run of `retain`, which makes no copies.
 
     now_ms: the clock. log_start_offset: raise it to this first, as DeleteRecords does. high_watermark: None reads the data
-    directory. is_policy_given: the policy of the limits applies to internal topics too. purge: delete files that were marked long
+    directory. remote_end_offset: the offset after the last one in remote storage, None if unknown. is_policy_given: the policy of the limits applies to internal topics too. purge: delete files that were marked long
     enough ago; purge_only: and mark no others. free_bytes: choose over all partitions of a run what to delete, so that each file
     system gets this many bytes back. cuts: that choice, by partition directory the offset below which segments are deleted.
     unmark: restore marked segments instead. what_if: report what other limits would free.
@@ -93,6 +107,7 @@ class RetainOptions(ChangeOptions):
     now_ms: int
     log_start_offset: int | None = None
     high_watermark: int | None = None
+    remote_end_offset: int | None = None
     is_policy_given: bool = False
     purge: bool = False
     purge_only: bool = False
@@ -124,12 +139,33 @@ def configured_limits(config: TopicConfig) -> Limits:
     retention_bytes = config.integer("retention.bytes")
     if retention_bytes is None:
         retention_bytes = config.integer("log.retention.bytes")
+    retention_ms = _retention_ms(config)
     words = next((words for name in POLICY_NAMES if (words := config.words(name)) is not None), None)
+    policies = frozenset((RetentionPolicy.DELETE,)) if words is None else policies_of(words)
+    is_tiered = _is_set(config, REMOTE_STORAGE) and RetentionPolicy.COMPACT not in policies
+    is_copied = is_tiered and not _is_set(config, REMOTE_COPY_DISABLE)
+    if is_copied:
+        retention_ms = _local(config, "local.retention.ms", retention_ms)
+        retention_bytes = _local(config, "local.retention.bytes", retention_bytes)
     return Limits(
-        retention_ms=_retention_ms(config),
+        retention_ms=retention_ms,
         retention_bytes=retention_bytes,
-        policies=frozenset((RetentionPolicy.DELETE,)) if words is None else policies_of(words),
+        policies=policies,
+        is_tiered=is_tiered,
+        is_copied=is_copied,
     )
+
+
+def _is_set(config: TopicConfig, name: str) -> bool:
+    return [word.lower() for word in config.words(name) or ()] == ["true"]
+
+
+def _local(config: TopicConfig, name: str, otherwise: int | None) -> int | None:
+    """A limit of the local copies (Kafka: UnifiedLog.localRetentionMs, LogConfig.localRetentionMs)."""
+    value = config.integer(name)
+    if value is None:
+        value = config.integer(f"log.{name}")
+    return otherwise if value in (None, _AS_RETENTION) else value
 
 
 def _retention_ms(config: TopicConfig) -> int | None:
@@ -159,13 +195,7 @@ def configured_delay_ms(config: TopicConfig) -> int | None:
 
 
 def notes_on(config: TopicConfig) -> tuple[str, ...]:
-    """Notes about properties of a file that local retention ignores."""
-    notes = []
-    ignored = () if config.words("remote.storage.enable") == ("false",) else config.named(*_OF_TIERS)
-    if not ignored and not config.named(*_HEEDED):
-        notes.append(f"{config.path}: contains no property that retain uses")
-    if ignored:
-        notes.append(
-            f"{config.path}: {', '.join(ignored)} ignored: remote storage is not consulted; only local segments count"
-        )
-    return tuple(notes)
+    """Notes about a file whose properties retention ignores."""
+    if config.named(*_HEEDED):
+        return ()
+    return (f"{config.path}: contains no property that retain uses",)

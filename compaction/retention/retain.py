@@ -155,7 +155,7 @@ def _marked(
         **_decided(evidence.log_to_retain, decision),
         files_bytes=sum(aged.files_bytes for aged in deleted),
         log_start_moved=decision.log_start_offset > evidence.previous_start
-        or _is_entry_outdated(target, evidence, dir_state),
+        or (not options.limits.is_tiered and _is_entry_outdated(target, evidence, dir_state)),
     )
     return Prepared(plan=_plan(target, listing.files, steps), result=result)
 
@@ -265,6 +265,7 @@ def _unmarked(
 
     names = frozenset(file.name for file in inputs)
     is_kafka07 = any(parse_file_name(name).role is Role.KAFKA07_LOG for name in names)
+    dir_state: LogDirState | None = None
     if is_kafka07:
         live = [
             name for name in map(parse_file_name, names) if name.role is Role.KAFKA07_LOG and name.is_live
@@ -272,7 +273,7 @@ def _unmarked(
         first = min((name.base_offset for name in live if name.base_offset is not None), default=None)
         unmarking = plan_unmark(target.path, None, names, first)
     else:
-        log, _ = open_log(target)
+        log, dir_state = open_log(target)
         with log:
             first = log.segments[0].base_offset if log.segments else None
             unmarking = plan_unmark(target.path, log, names, first)
@@ -286,14 +287,17 @@ def _unmarked(
         )
         yield events.Row(row)
     first = start = unmarking.bases[0] if unmarking.bases else first
+    if options.limits.is_tiered and not is_kafka07:
+        start = checkpointed_start(target, dir_state) or 0
     if start is not None and options.log_start_offset is not None:
         start = max(start, options.log_start_offset)
+    keeps_start = is_kafka07 or options.limits.is_tiered
     result = replace(
         result,
         first_base_offset=first,
         log_start_offset=start,
         unmarked=tuple(unmarking.bases),
         bytes_freed=-unmarking.bytes_restored,
-        log_start_moved=bool(unmarking.bases) and not is_kafka07,
+        log_start_moved=bool(unmarking.bases) and not keeps_start,
     )
     return Prepared(plan=_plan(target, inputs, unmarking.steps), result=result)

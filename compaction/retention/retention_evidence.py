@@ -88,17 +88,30 @@ def gather(
     recovered_from = _recovered_from(log, dir_state)
     segments = tuple(_aged(log, segment, by_name, dir_state, recovered_from) for segment in log.segments)
     end = log.end_offset
-    if log.start_offset > end:
+    previous_start = _start_offset(log, dir_state, options)
+    if previous_start > end:
         raise Refused(
-            f"{log.directory} starts at {log.start_offset} by its checkpoint and ends at {end}: a broker deletes all "
+            f"{log.directory} starts at {previous_start} by its checkpoint and ends at {end}: a broker deletes all "
             f"of it when it starts; `kseg recover` shows what is left then"
         )
-    high_watermark = _high_watermark(log, dir_state, options)
-    start = _requested_start(log, options, high_watermark)
+    high_watermark = _high_watermark(log, dir_state, options, previous_start)
+    start = _requested_start(log, options, previous_start, high_watermark)
     log_to_retain = LogToRetain(
-        tuple(aged.candidate for aged in segments), start, end, max(high_watermark, start), options.now_ms
+        tuple(aged.candidate for aged in segments),
+        start,
+        end,
+        max(high_watermark, start),
+        options.now_ms,
+        (options.remote_end_offset or 0) if options.limits.is_copied else None,
     )
-    return RetentionEvidence(log, by_name, segments, log.start_offset, log_to_retain)
+    return RetentionEvidence(log, by_name, segments, previous_start, log_to_retain)
+
+
+def _start_offset(log: PartitionLog, dir_state: LogDirState | None, options: RetainOptions) -> int:
+    """The log start offset: with tiered storage as checkpointed, also below the first local segment (Kafka: LogLoader.load)."""
+    if not options.limits.is_tiered or dir_state is None:
+        return log.start_offset
+    return _checkpoint_value(dir_state, Role.LOG_START_OFFSETS, log.name) or 0
 
 
 def _take_quick_end(log: PartitionLog, regular: Mapping[str, FileIdentity]) -> None:
@@ -162,19 +175,23 @@ def _aged(
     )
 
 
-def _high_watermark(log: PartitionLog, dir_state: LogDirState | None, options: RetainOptions) -> int:
+def _high_watermark(
+    log: PartitionLog, dir_state: LogDirState | None, options: RetainOptions, start: int
+) -> int:
     """Bounded by the log, as in a broker (UnifiedLog.updateHighWatermark)."""
     known = options.high_watermark
     if known is None and dir_state is not None:
         known = _checkpoint_value(dir_state, Role.HIGH_WATERMARKS, log.name)
-    return log.end_offset if known is None else min(max(known, log.start_offset), log.end_offset)
+    return log.end_offset if known is None else min(max(known, start), log.end_offset)
 
 
-def _requested_start(log: PartitionLog, options: RetainOptions, high_watermark: int) -> int:
+def _requested_start(
+    log: PartitionLog, options: RetainOptions, previous_start: int, high_watermark: int
+) -> int:
     """The log start offset only increases (UnifiedLog.maybeIncrementLogStartOffset)."""
     requested = options.log_start_offset
-    if requested is None or requested <= log.start_offset:
-        return log.start_offset
+    if requested is None or requested <= previous_start:
+        return previous_start
     if requested > high_watermark:
         raise UsageError(
             f"{log.directory} cannot start at {requested}: that is above its high watermark {high_watermark}"

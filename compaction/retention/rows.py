@@ -88,6 +88,8 @@ class RetainResult(ChangeResult):
     log_start_moved: bool = False
     log_end_offset: int | None = None
     high_watermark: int | None = None
+    tiered: bool = False
+    remote_end_offset: int | None = None
     rolled: bool = False
     bytes_freed: int = 0
     files_bytes: int = 0
@@ -131,6 +133,8 @@ def retain_result(
             "retention_bytes": limits.retention_bytes,
             "cleanup_policy": limits.policy_text,
         },
+        tiered=limits.is_tiered,
+        remote_end_offset=options.remote_end_offset,
         settings=as_values(known),
     )
 

@@ -7,9 +7,13 @@
           log start   there is a next segment, and it begins at or below the log start offset
           size        the bytes of `.log` files still above the limit are at least this segment's size
           time        now − its greatest timestamp (or the file's modification time) > retention.ms
-   c. it is not an empty last segment.
+   c. it is not an empty last segment;
+   d. with tiered storage, its offsets are in remote storage up to its upper bound, or below the log start offset.
 3. When no segment would remain, an empty segment is created at the log end first.
-4. The log start offset becomes the base of the first segment left, if that is greater.
+4. The log start offset becomes the base of the first segment left, if that is greater; with tiered storage it stays.
+
+With tiered storage a broker also rolls an active segment that exceeds a limit, so that it can be copied. Nothing is deleted by that, and it
+is left to the broker.
 
 Kafka 0.7 (`retain07`) has only the rules of size and time, in reverse order.
 """
@@ -42,13 +46,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class LogToRetain:
-    """A log as the rules see it. candidates: all segments, oldest first. The offsets are the log's."""
+    """A log as the rules see it. candidates: all segments, oldest first. The offsets are the log's. remote_end_offset: the offset after the
+    last one in remote storage; None for a log whose segments are not copied there."""
 
     candidates: tuple[Candidate, ...]
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
     now_ms: int
+    remote_end_offset: int | None = None
 
     def upper_bound(self, index: int) -> int:
         """The offset that the high watermark must have reached before a segment may be deleted."""
@@ -58,6 +64,20 @@ class LogToRetain:
 
     def is_below_high_watermark(self, index: int) -> bool:
         return self.high_watermark >= self.upper_bound(index)
+
+    def is_copied(self, index: int) -> bool:
+        """Whether a segment is in remote storage if it has to be (Kafka: UnifiedLog.isSegmentEligibleForDeletion)."""
+        if self.remote_end_offset is None:
+            return True
+        upper_bound = self.upper_bound(index)
+        is_below_start = index + 1 < len(self.candidates) and upper_bound <= self.log_start_offset
+        return is_below_start or 0 < upper_bound <= self.remote_end_offset
+
+    def start_without(self, count: int) -> int:
+        """The log start offset once the `count` oldest segments are deleted."""
+        if not count or self.remote_end_offset is not None:
+            return self.log_start_offset
+        return max(self.upper_bound(count - 1), self.log_start_offset)
 
     def is_empty_last(self, index: int) -> bool:
         return index + 1 == len(self.candidates) and not self.candidates[index].size_bytes
@@ -83,11 +103,8 @@ def decide(log_to_retain: LogToRetain, limits: Limits) -> Decision:
     if limits.deletes:
         rules += [Rule.SIZE] * _breached_by_size(log_to_retain, limits, len(rules))
         rules += [Rule.TIME] * _breached_by_time(log_to_retain, limits, len(rules))
-    if not rules:
-        return Decision((), rolls=False, log_start_offset=log_to_retain.log_start_offset)
-    rolls = len(rules) == len(log_to_retain.candidates)
-    first = log_to_retain.upper_bound(len(rules) - 1)
-    return Decision(tuple(rules), rolls, max(first, log_to_retain.log_start_offset))
+    rolls = bool(rules) and len(rules) == len(log_to_retain.candidates)
+    return Decision(tuple(rules), rolls, log_to_retain.start_without(len(rules)))
 
 
 def decide_to_free(log_to_retain: LogToRetain, due: Decision, cut: int | None) -> Decision:
@@ -104,15 +121,16 @@ def decide_to_free(log_to_retain: LogToRetain, due: Decision, cut: int | None) -
         and is_deletable(log_to_retain, index)
     ):
         rules.append(due.rules[index] if index < len(due.rules) else Rule.FREE)
-    if not rules:
-        return Decision((), rolls=False, log_start_offset=log_to_retain.log_start_offset)
-    first = log_to_retain.upper_bound(len(rules) - 1)
-    return Decision(tuple(rules), False, max(first, log_to_retain.log_start_offset))
+    return Decision(tuple(rules), False, log_to_retain.start_without(len(rules)))
 
 
 def is_deletable(log_to_retain: LogToRetain, index: int) -> bool:
     """Whether a segment may be deleted, apart from retention limits."""
-    return log_to_retain.is_below_high_watermark(index) and not log_to_retain.is_empty_last(index)
+    return (
+        log_to_retain.is_below_high_watermark(index)
+        and not log_to_retain.is_empty_last(index)
+        and log_to_retain.is_copied(index)
+    )
 
 
 def _breached_by_start(log_to_retain: LogToRetain) -> int:

@@ -1,6 +1,6 @@
 """Keep log-start-offset-checkpoint up to date during a run of `retain` (`checkpoint_run`).
 
-As with a broker, a log has an entry only when it starts inside its first segment (LogManager.
+As with a broker, a log has an entry only when it starts inside its first segment, or has tiered storage (LogManager.
 checkpointLogStartOffsets). Until this is written an entry may be too low, which a broker corrects when it loads the log.
 
 Where attempts may be repeated, the journals of purges stay until the end of the run: they record what was deleted.
@@ -88,7 +88,7 @@ class RetainRun(CheckpointRun[RetainOptions, RetainResult]):
         start, first = result.log_start_offset, result.first_base_offset
         if start is None or first is None or not (result.log_start_moved or result.deleted):
             return False, None
-        return True, start if start > first else None
+        return True, start if result.tiered or start > first else None
 
     def row_of(self, log_dir: str, entries: Entries, done: Values) -> Values:
         return {

@@ -101,8 +101,10 @@ def _freeable_pieces(
         occupied = _occupied(directory, names[index])
         if index == last:
             _add(held, Hold.ACTIVE, occupied)
-        elif len(pieces) < index or not is_deletable(log_to_retain, index):
+        elif not log_to_retain.is_below_high_watermark(index):
             _add(held, Hold.HIGH_WATERMARK, occupied)
+        elif len(pieces) < index or not is_deletable(log_to_retain, index):
+            _add(held, Hold.NOT_COPIED, occupied)
         else:
             stamp_ms = max(stamp_ms, candidate.stamp_ms)
             upper_bound = log_to_retain.upper_bound(index)

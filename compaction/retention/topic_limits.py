@@ -45,13 +45,13 @@ def configured(
         known, limits, delay_ms = replace(known, unknown=str(error)), Limits(), None
     unknown = None if options.only_marked else unknown_policy(target, known)
     if options.only_marked or unknown is not None:
-        limits = NO_LIMITS
+        limits = replace(NO_LIMITS, is_tiered=limits.is_tiered)
         options = replace(options, log_start_offset=None)
     elif name is not None and name.topic == SHARE_GROUP_STATE_TOPIC and not options.is_policy_given:
         limits = limits.for_topic(name.topic)
     if delay_ms is not None:
         options = replace(options, file_delete_delay_ms=delay_ms)
-    return replace(options, limits=limits), unknown
+    return replace(options, limits=limits, remote_end_offset=known.remote_end_offset), unknown
 
 
 def exempted(target: PartitionTarget) -> Finding | None:

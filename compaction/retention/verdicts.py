@@ -17,8 +17,9 @@ from kseg.segment.values import dataclass
 DELETE, KEEP = "delete", "keep"
 
 # what keeps a segment, other than the limits
-HIGH_WATERMARK, ACTIVE, FUTURE, ORDER, NO_LIMIT, POLICY, MARKED_ONLY = (
+HIGH_WATERMARK, NOT_COPIED, ACTIVE, FUTURE, ORDER, NO_LIMIT, POLICY, MARKED_ONLY = (
     "high-watermark",
+    "not-copied",
     "active",
     "future-timestamp",
     "order",
@@ -134,6 +135,8 @@ class _KeptSegment:
             return Verdict(KEEP, ACTIVE, "the active segment is never deleted to free space")
         if not log_to_retain.is_below_high_watermark(self.index):
             return self._at_high_watermark()
+        if not log_to_retain.is_copied(self.index):
+            return self._not_copied()
         return Verdict(KEEP, Rule.FREE.value, "it is not among the segments chosen to free space")
 
     def verdict(self, timestamp_of: TimestampOf) -> Verdict:
@@ -150,6 +153,8 @@ class _KeptSegment:
             base = log_to_retain.candidates[self.first_index].base_offset
             reason = f"it would be deleted, but segment {base} before it is kept"
             return Verdict(KEEP, ORDER, reason, self.first.held_by)
+        if self._exceeds_limits() and not log_to_retain.is_copied(self.index):
+            return self._not_copied()
         return self._within_limits(timestamp_of)
 
     def _no_limit(self) -> str:
@@ -169,6 +174,14 @@ class _KeptSegment:
         upper = self.log_to_retain.upper_bound(self.index)
         reason = f"the high watermark {high_watermark} has not reached {upper}, where the segment ends"
         return Verdict(KEEP, HIGH_WATERMARK, reason, HeldBy("high-watermark", high_watermark))
+
+    def _not_copied(self) -> Verdict:
+        end, upper = self.log_to_retain.remote_end_offset, self.log_to_retain.upper_bound(self.index)
+        known = (
+            f"remote storage has the log up to {end}" if end else "nothing here says what remote storage has"
+        )
+        reason = f"{known}, and the segment ends at {upper}: only segments that have been copied are deleted"
+        return Verdict(KEEP, NOT_COPIED, reason)
 
     def _exceeds_limits(self) -> bool:
         candidate = self.log_to_retain.candidates[self.index]

@@ -96,14 +96,11 @@ def topic_partitions(directories: BrokerDirectories) -> list[LogTarget]:
     ]
 
 
-def remote_epochs(directories: BrokerDirectories) -> Mapping[PartitionKey, Lineage]:
-    """The leader epochs of each partition's remote segments; nothing where a record of the topic cannot be read, since it may be about
-    any of them."""
+def remote_partitions(directories: BrokerDirectories) -> Mapping[PartitionKey, RemotePartition]:
+    """The remote segments of each partition; nothing where a record of the topic cannot be read, since it may be about any of them."""
     state = RemoteLogState()
     events = [event for log in topic_partitions(directories) for event in _read(state, log)]
-    if any(isinstance(event, Finding) for event in events):
-        return {}
-    return {key: partition.leader_epochs() for key, partition in state.partitions.items()}
+    return {} if any(isinstance(event, Finding) for event in events) else state.partitions
 
 
 def _read(state: RemoteLogState, log: LogTarget) -> Iterator[Event]:

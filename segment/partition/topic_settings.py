@@ -11,6 +11,7 @@ from kseg.segment.values import dataclass
 
 CLEANUP_POLICY = "cleanup.policy"
 REMOTE_STORAGE = "remote.storage.enable"
+REMOTE_COPY_DISABLE = "remote.log.copy.disable"
 
 
 class Source(StrEnum):
@@ -58,13 +59,15 @@ class Setting:
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
     """settings: by the topic property's name, only known ones. unknown: why the cleanup.policy is unknown,
-    empty if it is known. settles: the options that would specify it. remote_epochs: of one partition, the leader epochs of its segments in
-    remote storage with their start offsets, if the partition itself has lost them."""
+        empty if it is known. settles: the options that would specify it. remote_epochs: of one partition, the leader epochs of its segments in
+        remote storage with their start offsets, if the partition itself has lost them. remote_end_offset: of one partition, the offset after the
+    last one in remote storage, None if that is unknown."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
     unknown: str = ""
     settles: str = ""
     remote_epochs: tuple[tuple[int, int], ...] = ()
+    remote_end_offset: int | None = None
 
     @property
     def policies(self) -> frozenset[str]:
@@ -75,9 +78,9 @@ class TopicSettings:
 
     @property
     def is_tiered(self) -> bool:
-        """Whether a broker moves the topic's segments to remote storage, as far as known."""
+        """Whether a broker moves the topic's segments to remote storage, as far as known (Kafka: UnifiedLog.isRemoteLogEnabled)."""
         found = self.settings.get(REMOTE_STORAGE)
-        return found is not None and found.value.strip().lower() == "true"
+        return found is not None and found.value.strip().lower() == "true" and "compact" not in self.policies
 
     def as_values(self) -> dict[str, dict[str, str]]:
         """The settings as a member of a JSON line."""

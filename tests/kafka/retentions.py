@@ -70,13 +70,20 @@ class Retention:
     def partition(self) -> Path:
         return self.log_dir / NAME
 
+    @property
+    def limits(self) -> Limits:
+        return self.rounds[0].limits
+
     def config(self) -> dict[str, object]:
         """The limits as Kafka takes them."""
-        limits = self.rounds[0].limits
+        limits = self.limits
+        local = "local." if limits.is_copied else ""
         return {
-            "retention.ms": -1 if limits.retention_ms is None else limits.retention_ms,
-            "retention.bytes": -1 if limits.retention_bytes is None else limits.retention_bytes,
+            f"{local}retention.ms": -1 if limits.retention_ms is None else limits.retention_ms,
+            f"{local}retention.bytes": -1 if limits.retention_bytes is None else limits.retention_bytes,
             "cleanup.policy": limits.policy_text,
+            "remote.storage.enable": str(limits.is_tiered).lower(),
+            "remote.log.copy.disable": str(limits.is_tiered and not limits.is_copied).lower(),
             **INDEX_CONFIG,
         }
 
@@ -99,11 +106,21 @@ def random_retention(
     partition.mkdir(parents=True)
     end = _write(rng, partition, kind or _CalmLog)
     start = rng.choice((0, 0, 0, 0, rng.randint(0, end), rng.choice(_bases(partition))))
-    oracle.partition(partition, in_place=True, now=T0, log_start_offset=start, config=INDEX_CONFIG)
-    # a second load has its own way with snapshots
-    again = oracle.partition(
-        partition, in_place=True, clean=True, now=T0, log_start_offset=start, config=INDEX_CONFIG
-    )
+    tiers = random.Random(f"tiers {seed}")  # so that the other half of a case stays what it was without them
+    is_tiered = tiers.random() < 0.3
+    config = {**INDEX_CONFIG, "remote.storage.enable": str(is_tiered).lower()}
+    again = None
+    for is_clean in (False, True):  # a second load has its own way with snapshots
+        again = oracle.partition(
+            partition,
+            in_place=True,
+            clean=is_clean,
+            now=T0,
+            log_start_offset=start,
+            config=config,
+            tiered=is_tiered,
+        )
+    assert again is not None
     start, end = (int(again.loaded[name]) for name in ("log_start_offset", "log_end_offset"))
     high_watermark = rng.choice(
         (end, end, end, rng.randint(start, end), rng.choice([*_bases(partition), end]))
@@ -116,9 +133,19 @@ def random_retention(
     if rng.random() < 0.2:
         case.recovery_point = rng.choice((0, end, rng.choice(_bases(partition))))
         _leave_preallocated(_logs(partition)[-1].with_suffix(L.TIME_INDEX_SUFFIX))
-    _give_checkpoints(case)
     case.rounds = _rounds(rng, case)
+    if is_tiered:
+        _give_tiers(tiers, case)
+    _give_checkpoints(case)
     return case
+
+
+def _give_tiers(rng: random.Random, case: Retention) -> None:
+    """Segments have been copied to remote storage up to some offset, or are not copied any more."""
+    end = rng.choice((0, case.log_end_offset, rng.randint(0, case.log_end_offset), *_bases(case.partition)))
+    policies = case.limits.policies - {RetentionPolicy.COMPACT}  # with it there are no tiers
+    limits = replace(case.limits, policies=policies, is_tiered=True, is_copied=rng.random() < 0.8)
+    case.rounds = [replace(each, limits=limits, remote_end_offset=end) for each in case.rounds]
 
 
 def _write(rng: random.Random, partition: Path, kind: type[RandomLog]) -> int:
@@ -182,7 +209,8 @@ def _leave_preallocated(path: Path) -> None:
 
 def _give_checkpoints(case: Retention) -> None:
     first = _bases(case.partition)[0]
-    starts = [] if case.log_start_offset <= first else [CheckpointEntry("metro", 0, case.log_start_offset)]
+    has_entry = case.limits.is_tiered or case.log_start_offset > first
+    starts = [] if not has_entry else [CheckpointEntry("metro", 0, case.log_start_offset)]
     starts.append(CheckpointEntry("other", 3, 77))
     marks = [CheckpointEntry("other", 3, 99), CheckpointEntry("metro", 0, case.high_watermark)]
     for role, entries in ((Role.LOG_START_OFFSETS, starts), (Role.HIGH_WATERMARKS, marks)):
@@ -229,6 +257,8 @@ def _rounds(rng: random.Random, case: Retention) -> list[RetainOptions]:
 def kafka_steps(case: Retention) -> list[dict[str, Any]]:
     """The rounds as the judge takes them; the state follows each."""
     steps: list[dict[str, Any]] = []
+    if case.limits.is_tiered:
+        steps.append({"what": "remote_end_offset", "offset": case.rounds[0].remote_end_offset})
     for options in case.rounds:
         steps.append({"what": "now", "ms": options.now_ms})
         if options.log_start_offset is not None:

@@ -1,5 +1,5 @@
 """A real broker with tiered storage: what `kseg list --remote` says is what the remote store holds and a consumer is given, and what `recover`
-does about a lost leader-epoch checkpoint keeps the broker from deleting it."""
+does about a lost leader-epoch checkpoint, and `retain` about local segments, keeps the broker from deleting it."""
 
 from __future__ import annotations
 
@@ -76,9 +76,10 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
             broker.create_topic(
                 topic, remote_storage_enable="true", local_retention_bytes="1", retention_ms="-1"
             )
+        broker.create_topic("kept", remote_storage_enable="true", local_retention_bytes="100000000")
         producer = broker.producer(compression_type="none")
         for number in range(RECORDS):
-            for topic in ("orders", "deleted", "forgotten"):
+            for topic in ("orders", "deleted", "forgotten", "kept"):
                 producer.produce(topic, value=b"x" * 500, partition=0, key=str(number))
             if number % 10 == 9:
                 producer.flush()
@@ -86,15 +87,18 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
         local = broker.data / "orders-0"
         broker.wait_for("the local log's end", lambda: len([*local.glob("*.log")]) == 1, 60)
         assert [record.offset for record in broker.consume("orders")] == [*range(RECORDS)]
-        for topic in ("deleted", "forgotten"):
-            uploaded = broker.data / f"{topic}-0"
-            broker.wait_for("the uploads", lambda place=uploaded: len([*place.glob("*.log")]) == 1, 60)
+        uploaded = [broker.data / f"{topic}-0" for topic in ("deleted", "forgotten")]
+        broker.wait_for("the uploads", lambda: all(len([*each.glob("*.log")]) == 1 for each in uploaded), 60)
+        kept = sorted((broker.data / "kept-0").glob("*.log"))
+        broker.wait_for("the uploads", lambda: len(in_store(tmp_path, "kept")) == len(kept) - 1, 60)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         for future in admin.delete_topics(["deleted"]).values():
             future.result(CLIENT_LIMIT_S)
         # each segment by itself: no record says that the partition is deleted
         broker.wait_for(
-            "the deletion", lambda: remote_topics(broker.data, capfd) == {"orders", "forgotten"}, 60
+            "the deletion",
+            lambda: remote_topics(broker.data, capfd) == {"orders", "forgotten", "kept"},
+            60,
         )
         assert not [*(tmp_path / "store").rglob("deleted-0-*/*.log")]
     data = broker.data
@@ -120,11 +124,27 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
     ends = {row["start"]["partition"]: row["start"] for row in rows if row.get("start", {}).get("partition")}
     assert ends["orders-0"]["log_start_offset"] == 0
     assert run(["recover", "--apply", "--json", "--topic", "orders", str(data)]) == 0
+    _retain_local(data, tmp_path / "local.properties", capfd)
+    assert len(kept) > 2 and sorted((data / "kept-0").glob("*.log")) == kept[-1:]
     with broker:
+        assert [record.offset for record in broker.consume("kept")] == [*range(RECORDS)]
         assert re.search(r"Completed load of .*topic=orders, .*logStartOffset=0,", broker.log_text())
         broker.wait_for("the deletion", lambda: not in_store(tmp_path, "forgotten"), 60)
         assert [record.offset for record in broker.consume("orders")] == [*range(RECORDS)]
 
     shutil.rmtree(local)  # the local part is lost: what the remote store has is all there is
     lost, _ = listed(data, capfd)
+    assert len(in_store(tmp_path, "kept")) >= len(kept) - 1
     assert lost["directory"] is None and lost["remote"] == partition["remote"]
+
+
+def _retain_local(data: Path, config: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Delete all local segments of the topic `kept` that have been copied, by a smaller local.retention.bytes."""
+    config.write_text("local.retention.bytes=1\n")
+    capfd.readouterr()
+    words = ["retain", "--apply", "--json", "--purge", "--file-delete-delay-ms", "0", "--config", str(config)]
+    assert run([*words, "--topic", "kept", str(data)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (result,) = [row for row in rows if row["type"] == "result" and row.get("partition") == "kept-0"]
+    assert result["tiered"] and result["log_start_offset"] == 0 and not result["log_start_moved"]
+    assert result["remote_end_offset"] == result["first_base_offset"]

@@ -105,6 +105,7 @@ final class Partition {
                 ? Optional.of(step.get("offset").asLong()) : Optional.empty()).baseOffset());
             case "flush" -> log.flush(true);
             case "now" -> clock.set(step.get("ms").asLong());
+            case "remote_end_offset" -> log.updateHighestOffsetInRemoteStorage(step.get("offset").asLong() - 1);
             case "high_watermark" -> line.put("offset", log.updateHighWatermark(step.get("offset").asLong()));
             case "log_start_offset" -> line.put("changed", log.maybeIncrementLogStartOffset(
                 step.get("offset").asLong(), LogStartOffsetIncrementReason.ClientRecordDeletion));
