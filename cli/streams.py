@@ -3,6 +3,7 @@
 import os
 import sys
 
+from kseg.segment.errors import Refused
 from kseg.segment.terminal import for_terminal, visible
 
 STDOUT = 1
@@ -13,7 +14,7 @@ WRITE_BYTES = 1 << 17
 class Output:
     """stdout as bytes; written in chunks of about `WRITE_BYTES`, or immediately on a terminal.
 
-    Raises BrokenPipeError when the reader has gone.
+    Raises BrokenPipeError when the reader has gone, Refused when the output cannot be written: a full disk, a closed stdout.
     """
 
     def __init__(self) -> None:
@@ -65,8 +66,13 @@ class Output:
 
 
 def _write(rest: memoryview) -> None:
-    while rest:
-        rest = rest[os.write(STDOUT, rest) :]
+    try:
+        while rest:
+            rest = rest[os.write(STDOUT, rest) :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Refused(f"cannot write the standard output: {error.strerror}") from error
 
 
 def terminal_columns() -> int | None:

@@ -317,3 +317,13 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+def test_output_that_cannot_be_written_is_no_bug_in_kseg(tmp_path: Path) -> None:
+    """`/dev/full` fails like a file on a full disk."""
+    (tmp_path / "t-0").mkdir()
+    words = [sys.executable, "-m", "kseg", "list", str(tmp_path)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False, cwd=ROOT, text=True)
+    assert done.returncode == 4
+    assert done.stderr == "kseg: cannot write the standard output: No space left on device\n"
