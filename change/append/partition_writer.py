@@ -227,6 +227,8 @@ class OpenPartition:
         for batch in (entry.batch for entry in entries):
             if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
                 raise UsageError(f"offset {batch.base_offset} is below the log end {next_offset}")
+            if batch.last_offset == L.INT64_MAX:
+                raise UsageError(f"offset {batch.last_offset} leaves no number for the log end")
             next_offset = batch.last_offset + 1
             if batch.producer_id < 0 or batch.is_control or batch.is_transactional:
                 continue

@@ -91,6 +91,17 @@ def test_a_bad_line_is_status_2_and_nothing_is_written(
         assert not (tmp_path / "own-0").exists()
 
 
+def test_the_largest_offset_leaves_none_for_the_log_end(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines = tmp_path / "lines.jsonl"
+    for offset, status in ((2**63 - 1, 2), (2**63 - 2, 1)):
+        lines.write_text(json.dumps({"value": "a", "offset": offset}) + "\n")
+        assert run(["append", "--from", str(lines), str(tmp_path / "own-0")]) == status
+    err = capfd.readouterr().err
+    assert err.startswith(f"kseg: {lines}, line 1: offset {2**63 - 1} leaves no number for the log end\n")
+
+
 def test_refusals_and_missing_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     damaged = healthy.partition(tmp_path / "damaged-0")
     log = max(damaged.glob("*.log"))
