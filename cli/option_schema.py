@@ -27,6 +27,7 @@ PAYLOADS = "Payloads"
 RUN = "Running"
 CLUSTER = "Spark"
 KAFKA = "Flags of kafka-dump-log.sh"
+_MOST_DIGITS = len(str(INT64_MAX))  # int() refuses thousands of them with a sentence of its own
 
 Reader = Callable[[str], object]
 Raw = str | bool | Sequence[str] | None
@@ -184,13 +185,12 @@ def bind(known: Sequence[Parameter], raw: Mapping[str, Raw]) -> dict[str, Any]:
 
 def read_number(text: str) -> int:
     """A whole number that fits the signed 64 bits of Kafka's fields."""
-    try:
-        number = int(text)
-    except ValueError:
-        raise ValueError("takes a whole number") from None
-    if not -INT64_MAX - 1 <= number <= INT64_MAX:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()):  # int() also takes 1_000 and the digits of other scripts
+        raise ValueError("takes a whole number")
+    if len(digits.lstrip("0")) > _MOST_DIGITS or not -INT64_MAX - 1 <= int(text) <= INT64_MAX:
         raise ValueError("takes a number of at most 64 bits")
-    return number
+    return int(text)
 
 
 def _bound(parameter: Parameter, given: Raw) -> object:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
-from kseg.cli.option_schema import CLUSTER, FILTER, INPUT, RESULT, RUN, Argument, Option
+from kseg.cli.option_schema import CLUSTER, FILTER, INPUT, RESULT, RUN, Argument, Option, read_number
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import INT32_MAX, INT64_MAX
 from kseg.segment.quantities import read_duration, read_size, read_time
@@ -89,9 +89,13 @@ def default_jobs() -> int:
 
 
 def _whole(text: str, least: int, most: int, complaint: str) -> int:
-    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+    try:
+        number = read_number(text)
+    except ValueError:
+        raise ValueError(complaint) from None
+    if not least <= number <= most:
         raise ValueError(complaint)
-    return int(text)
+    return number
 
 
 # --- options by type of value; panel: the heading of the help page under which an option appears

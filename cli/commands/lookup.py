@@ -19,6 +19,7 @@ from kseg.cli.options import (
     Verbose,
     key_bytes,
     read_epoch,
+    read_offset,
     time_option,
 )
 from kseg.cli.payload_formats import PayloadFormats, decoding
@@ -51,6 +52,7 @@ def command(
         Option(
             "--offset",
             metavar="N",
+            read=read_offset,
             help="The batch that contains this offset, else the next one.",
             panel=QUESTION,
         ),

@@ -12,6 +12,7 @@ from kseg.cli.options import (
     NoNow,
     Paths,
     int_size_option,
+    read_offset,
 )
 from kseg.cli.payload_formats import PayloadFormats, decoding
 from kseg.inspection.query import FRAMINGS
@@ -33,6 +34,7 @@ def command(
         Option(
             "--offset",
             metavar="N",
+            read=read_offset,
             help="Start at the batch that contains this offset, else the next one.",
         ),
     ],
