@@ -83,4 +83,5 @@ def cannot_read(path: str, error: OSError) -> KsegError:
         kind = OutOfResources
     elif error.errno == OUT_OF_REACH:
         kind = OutOfReach
-    return kind(f"cannot read {shown_path(path)}: {error.strerror}")
+    reason = "not a regular file" if error.errno == errno.ESPIPE else error.strerror
+    return kind(f"cannot read {shown_path(path)}: {reason}")

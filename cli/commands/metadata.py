@@ -1,7 +1,7 @@
 """`kseg metadata`: the controller's decisions, and whether the directories on disk agree with them."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from kseg.cli.option_schema import FILTER, Option
 from kseg.cli.options import (
@@ -111,7 +111,7 @@ def command(
     from kseg.cli.request import Request
     from kseg.cli.run import notice, workers
     from kseg.cli.run_summary import RunSummary
-    from kseg.cli.streams import terminal_columns
+    from kseg.cli.streams import complain, terminal_columns
     from kseg.cli.text.metadata import MetadataReport, metadata_words, tabulated
     from kseg.internal_topics.broker_directories import find_broker_directories
     from kseg.internal_topics.metadata.describe import MetadataOptions, MetadataTarget, describe_metadata
@@ -131,13 +131,21 @@ def command(
     )
     is_narrow = bool(kinds) or bool(topics) or partition is not None or node is not None
     is_table = is_narrow and not history and not json
+    found: set[str] = set()  # types of the lines in the table
+
+    def in_table(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        line = tabulated(row)
+        if line is not None:
+            found.add(row["type"])
+        return line
+
     style = Style(
         command="metadata",
         json=json,
         quiet=quiet,
         progress=not no_progress,
         table=is_table,
-        tabulated=tabulated if is_table else None,
+        tabulated=in_table if is_table else None,
         words=metadata_words,
         remains=_is_wrong,
         report=None if is_table else MetadataReport(terminal_columns(), is_narrow=is_narrow),
@@ -150,7 +158,10 @@ def command(
     target = MetadataTarget(", ".join(paths), find_broker_directories(paths))
     over = workers(cluster, 1, notice(style))
     events = over(describe_metadata, [target], options, finished=tally.finish_target)
-    return show(events, style, paths, tally)
+    status = show(events, style, paths, tally)
+    if is_table and not found and not quiet and not tally.targets_failed:
+        complain("kseg metadata: no entry matches")
+    return status
 
 
 def _is_wrong(row: Mapping[str, object]) -> bool:

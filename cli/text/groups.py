@@ -159,6 +159,8 @@ class GroupsReport(Report):
         self, path: str, offsets: Sequence[tuple[str, str, int, int]], asked: Sequence[str]
     ) -> str:
         """The number of lines written, and the command that uses the file."""
+        if not offsets:
+            return f"no offset to reset: {path} is empty"
         named = asked or tuple(dict.fromkeys(group for group, *_ in offsets))
         groups = " ".join(f"--group {shell_word(name)}" for name in named[:_SHOWN])
         if len(named) > _SHOWN:

@@ -118,10 +118,10 @@ class ListReport(Report):
             for name in values["missing"]
         ):
             self._missing[suffix] = self._missing.get(suffix, 0) + 1
-        name = shown_path(str(values["partition"]))
+        name = str(values["partition"])
         state = "" if values["state"] in ("live", "unnamed") else _state_words(values)
         is_of_topic = values["state"] == "live" and not self._by_partition
-        shown = name.rpartition("-")[0] if is_of_topic else name
+        shown = shown_path(name.rpartition("-")[0] if is_of_topic else name)
         key = str(values["directory"]) if self._by_partition else shown
         entry = self._entries.get(key)
         if entry is None:

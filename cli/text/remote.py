@@ -35,7 +35,8 @@ class RemoteReport(Report):
             self._dangling.append(values)
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
-        yield self._verdict()
+        if not summary.targets_failed:
+            yield self._verdict()
         yield from self._found.lines(ERROR, WARNING, INFO)
         if self._partitions:
             yield from map(Line, self._table())

@@ -202,9 +202,13 @@ def by_max_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     last_entries = {segment.base_offset: _greatest(log, segment) for segment in visible}
     base_offset = max(last_entries, key=lambda base: (last_entries[base].timestamp_ms, -base))
     segment = log.segments[log.floor_index(base_offset)]
+    greatest_ms = last_entries[base_offset].timestamp_ms
     found = _record_of_maximum(log, segment, last_entries[base_offset])
-    if found is None:
+    if found is None and greatest_ms < 0:
         yield not_found("no record has a timestamp")
+    elif found is None:
+        why = "the first batch that reaches it has no visible record with it; a broker looks at no other"
+        yield not_found(f"the greatest timestamp is {moment(greatest_ms)}, but {why}")
     else:
         yield _bounded(log, query, at_record(segment, *found))
 

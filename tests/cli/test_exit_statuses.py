@@ -236,6 +236,13 @@ def test_a_pipe_in_the_place_of_a_file_hangs_nothing(name: str, root: Path) -> N
         assert (found["verify"], found["doctor"]) == (1, 1)
 
 
+def test_a_pipe_is_said_to_be_no_regular_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "meta.properties")
+    (tmp_path / "t-0").mkdir()
+    assert run(["list", str(tmp_path)]) == 5
+    assert f"cannot read {tmp_path / 'meta.properties'}: not a regular file" in capfd.readouterr().err
+
+
 # --- what this user may not read or change
 
 NOBODY = 65534

@@ -243,6 +243,9 @@ def test_the_reset_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert one.read_text().endswith("\n")
     assert run(["groups", "--reset-csv", str(one), str(log_dir)]) == 4
     assert "already exists" in capfd.readouterr().err
+    empty = tmp_path / "empty.csv"
+    assert run(["groups", "--group", "none", "--reset-csv", str(empty), str(log_dir)]) == 1
+    assert capfd.readouterr().err == f"kseg groups: no offset to reset: {empty} is empty\n"
 
 
 def test_the_history_of_a_group_that_went_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from kseg.cli.main import run
 from kseg.cli.text.columns import TextColumn, aligned
 from tests.internal_topics.metadata_logs import record, topic, topic_id, write_log
 from tests.support.broker_dirs import broker_dir
+from tests.support.copies import batches, write
 
 Unchanged = Callable[..., AbstractContextManager[None]]
 
@@ -154,6 +155,13 @@ def test_what_is_preallocated_is_no_size(tmp_path: Path, capfd: pytest.CaptureFi
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     found = {row["partition"]: row["preallocated_bytes"] for row in rows if row["type"] == "partition"}
     assert found == {"orders.00-0": unwritten_bytes, "orders.00-1": 0, "__cluster_metadata-0": 0}
+
+
+def test_the_quoted_name_of_a_topic_is_closed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "new\nline-0", batches(0, 10))
+    assert run(["list", str(tmp_path)]) == 0
+    (line,) = (line for line in capfd.readouterr().out.splitlines() if "line" in line)
+    assert line.startswith("$'new\\x0aline' ")
 
 
 def test_lost_indexes_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -292,6 +292,13 @@ def test_narrowing(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert of(rows(capfd, "--node", 2, data), "partition") == []
 
 
+def test_no_entry_matches(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name, sentence in (("no-such-topic", "kseg metadata: no entry matches\n"), ("fares", "")):
+        assert run(["metadata", "--topic", name, str(capture_small / "data")]) == 0
+        out, err = capfd.readouterr()
+        assert (not out, err) == (bool(sentence), sentence)
+
+
 @pytest.mark.parametrize(
     "words",
     [

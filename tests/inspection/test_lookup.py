@@ -11,6 +11,7 @@ import pytest
 from fixtures import healthy, side_diseases
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.moments import moment
 from kseg.segment.sidecar.checkpoint import CheckpointEntry, encode_offset_checkpoint
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 from tests.support import sparse_files
@@ -182,6 +183,12 @@ class TestByTime:
         log = build_log(tmp_path / "metro-0", batch(0, time=T0), inside, batch(8, time=T0 - 100))
         row = answer(log, "max-timestamp")
         assert (row["offset"], row["timestamp"], row["leader_epoch"]) == (5, T0 + 9, 3)
+
+    def test_a_maximum_that_only_an_emptied_batch_has(self, tmp_path: Path) -> None:
+        hollow = NewBatch(base_offset=2, last_offset=3, max_timestamp_ms=T0 + 9)
+        row = answer(build_log(tmp_path / "metro-0", batch(0, 1), hollow), "max-timestamp")
+        assert not row["found"]
+        assert row["reason"].startswith(f"the greatest timestamp is {moment(T0 + 9)}, but the first batch")
 
     @pytest.mark.behaviour("L21")
     def test_nothing_below_the_log_start_is_found(self, tmp_path: Path) -> None:
