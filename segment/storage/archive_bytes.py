@@ -7,7 +7,10 @@ import io
 import os
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, cast
+from contextlib import suppress
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kseg.segment.storage.origin import ByteOrigin, Item, out_of_reach
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 _READ_AHEAD_BYTES = 64 << 10
 _INPUT_BYTES = 1 << 20
 _STEP_BYTES = 1 << 20
+_GZIP = 31  # zlib's wbits for a gzip header
+_GZIP_INPUT_BYTES = 64 << 10
 _GZIP_SUFFIXES = (".gz", ".tgz")
 _ZSTD_SUFFIXES = (".zst", ".tzst")
 
@@ -121,7 +126,7 @@ class ForwardStream:
         file = ArchiveFile(self._source, _INPUT_BYTES)
         self.position = 0
         if self._suffix.endswith(_GZIP_SUFFIXES):
-            return cast("BinaryIO", _gzip_file(file))
+            return cast("BinaryIO", _Gunzipped(file))
         import zstandard
 
         reader = zstandard.ZstdDecompressor().stream_reader(
@@ -162,14 +167,40 @@ def is_compressed(path: str) -> bool:
     return path.endswith((*_GZIP_SUFFIXES, *_ZSTD_SUFFIXES))
 
 
-def _gzip_file(file: ArchiveFile) -> object:
-    try:
-        from isal import igzip
-    except ImportError:
-        import gzip
+class _Gunzipped:
+    """The content of a gzip file of one or more members. Files of the libraries discard what they have of a stream that was cut off."""
 
-        return gzip.GzipFile(fileobj=cast("BinaryIO", file), mode="rb")
-    return igzip.GzipFile(fileobj=file, mode="rb")  # type: ignore[no-untyped-call]
+    def __init__(self, file: ArchiveFile) -> None:
+        library: ModuleType = zlib
+        with suppress(ImportError):
+            from isal import isal_zlib
+
+            library = isal_zlib
+        self._inflater: Callable[[], Any] = partial(library.decompressobj, _GZIP)
+        self._file, self._member, self._input = file, self._inflater(), b""
+
+    def read(self, count: int) -> bytes:
+        """At most that many bytes, none at the end. Raises EOFError or an error of the library for an invalid stream."""
+        while not self._member.eof or self._has_another_member():
+            self._input = self._input or self._file.read(_GZIP_INPUT_BYTES)
+            is_last = not self._input
+            data: bytes = self._member.decompress(self._input, count)
+            self._input = self._member.unconsumed_tail
+            if data:
+                return data
+            if is_last and not self._member.eof:
+                raise EOFError("the compressed stream was cut off")
+        return b""
+
+    def _has_another_member(self) -> bool:
+        found = self._member.unused_data.lstrip(b"\0")  # a tape's padding
+        while not found:
+            data = self._file.read(_GZIP_INPUT_BYTES)
+            if not data:
+                return False
+            found = data.lstrip(b"\0")
+        self._member, self._input = self._inflater(), found
+        return True
 
 
 def _damage() -> tuple[type[Exception], ...]:

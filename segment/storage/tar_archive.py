@@ -144,7 +144,11 @@ class TarArchive:
                     last = self._take(archive, info)
                 end = archive.offset
         except tarfile.TarError as error:
-            reason = (self._stream.damage if self._stream else None) or str(error)
+            reason = str(error)
+            if self._stream and not self._stream.position and self._source.size_bytes:
+                reason = "nothing of it can be decompressed"
+            if self._stream and self._stream.damage:
+                reason = self._stream.damage
             if not self._tree.directories[""]:
                 raise failure(f"not a tar archive ({reason})") from error
             self._cut_off(last, reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import random
@@ -15,7 +16,7 @@ from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.probe import Probe
 from kseg.segment.storage import places, tar_archive
-from kseg.segment.storage.archive_bytes import ArchiveBytes, LocalBytes
+from kseg.segment.storage.archive_bytes import ArchiveBytes, ForwardStream, LocalBytes
 from kseg.segment.storage.attached import damaged_archives
 from kseg.segment.storage.origin import Item, ItemKind
 from kseg.segment.storage.tar_archive import TarArchive
@@ -173,6 +174,21 @@ def test_an_archive_that_was_cut_off_shows_what_is_left_and_says_so(folder: Path
     assert reached
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_every_byte_of_a_stream_that_was_cut_off_is_there(folder: Path, is_cut: bool) -> None:
+    """Of two gzip members and padding between and behind them; the cut is in the second, which is smaller than a read."""
+    plain = tar_of(folder, folder.parent / "b.tar").read_bytes()
+    half = len(plain) // 2
+    members = [gzip.compress(part) + bytes(700) for part in (plain[:half], plain[half:])]
+    archive = folder.parent / "b.tar.gz"
+    archive.write_bytes(b"".join(members)[: -800 if is_cut else None])
+    stream = ForwardStream(_bytes_of(archive), str(archive))
+    found = stream.read(len(plain) + 1)
+    assert plain.startswith(found) and stream.position == len(found)
+    assert (stream.damage is not None) == is_cut
+    assert half < len(found) < len(plain) if is_cut else found == plain
+
+
 def test_a_damaged_header_is_no_end(folder: Path) -> None:
     archive = tar_of(folder, folder.parent / "b.tar")
     with tarfile.open(archive) as tar:
@@ -192,6 +208,14 @@ def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path: Path, name: str
     (tmp_path / name).write_bytes(compressed(content, name))
     with pytest.raises(UnreadableInput, match="not a tar archive"):
         places.given(str(tmp_path / name))
+
+
+def test_a_compressed_archive_without_a_whole_block_is_not_called_empty(folder: Path) -> None:
+    whole = tar_of(folder, folder.parent / "b.tar.zst").read_bytes()
+    archive = folder.parent / "cut.tar.zst"
+    archive.write_bytes(whole[:20])
+    with pytest.raises(UnreadableInput, match=r"not a tar archive \(nothing of it can be decompressed\)"):
+        places.given(str(archive))
 
 
 def test_random_damage_ends_in_a_sentence_or_a_tree(folder: Path) -> None:
