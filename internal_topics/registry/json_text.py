@@ -1,11 +1,12 @@
 """Read JSON payloads strictly, and convert decoded values for a JSON line.
 
-Python's own reader accepts NaN and Infinity, and as many levels as its stack allows; both would make writing the line fail. Values of other
-decoders become JSON: bytes as base64, decimals and non-finite numbers as text.
+Python's own reader accepts NaN and Infinity, as many levels as its stack allows, and half of a surrogate pair, which no UTF-8 text can contain; each
+would make writing the value fail. Values of other decoders become JSON: bytes as base64, decimals and non-finite numbers as text.
 """
 
 import json
 import math
+import re
 from base64 import b64encode
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from kseg.segment.errors import FormatError
 
 MAX_DEPTH = 100
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def read_json(data: bytes) -> Any:
@@ -27,6 +29,11 @@ def read_json(data: bytes) -> Any:
         raise FormatError(f"it is not JSON: {error}") from None
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise FormatError(f"it is nested more than {MAX_DEPTH} levels deep")
+    if _SURROGATE.search(data):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise FormatError("a string has an unpaired surrogate") from None
     return value
 
 

@@ -305,6 +305,10 @@ def test_what_ends_a_process_or_its_memory_elsewhere() -> None:
     for data in (b"[" * 150 + b"]" * 150, b"[" * 100_000, b"1e999", b"NaN", b"9" * 10_000, b'"\xff"', b""):
         with pytest.raises(FormatError):
             read_json(data)
+    for data in (rb'"\ud800"', rb'{"\uDFFF":1}', rb'[["\ude00\ud83d"]]'):
+        with pytest.raises(FormatError, match="unpaired surrogate"):
+            read_json(data)
+    assert read_json(rb'["\ud83d\ude00", "\\ud800"]') == ["\U0001f600", r"\ud800"]
 
 
 def test_numbers_that_a_column_would_change_are_refused() -> None:
