@@ -4,16 +4,19 @@ They come first: until then nothing can be repaired, and no broker starts. The k
 error, so the first step is to read the kernel log.
 """
 
+import os
 from collections.abc import Iterator
 
-from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.next_command import command_line
 from kseg.inspection.disk_leftovers import LeftoverKind
 from kseg.inspection.log_dir_host import LogDirHost
+from kseg.segment.counted import shown_of
 from kseg.segment.findings import ERROR
 from kseg.segment.terminal import shell_quoted, shown_path
 
+_LISTED = 5  # partitions with a step of their own
 _SCARCE_BYTES = 64 << 20  # with less, there may be no space for the journals and side files of a repair
 _WANTED_FREE = "64MiB"
 _MARKED = (LeftoverKind.DELETED_FILES, LeftoverKind.UNFINISHED_CLEANING)
@@ -37,6 +40,16 @@ def make_writable(situation: Situation) -> Iterator[NextStep]:
                 f"{advice} --output {shell_quoted('repaired')}",
             )
         yield NextStep("Otherwise remount it read-write.", f"mount -o remount,rw {shell_quoted(point)}")
+    shown = shown_of(len(situation.not_writable), _LISTED)
+    for path in situation.not_writable[:shown]:
+        log_dir = os.path.dirname(os.path.abspath(path))
+        yield NextStep(
+            f"A broker that runs as the owner of the data directory cannot open the logs of {shown_path(path)} for writing: give it to that user.",
+            f"chown -R --reference={shell_quoted(log_dir)} {shell_quoted(path)}",
+        )
+    yield from likewise(
+        len(situation.not_writable) - shown, "partition", command_line("verify", {}, situation.request)
+    )
 
 
 def make_room(situation: Situation) -> Iterator[NextStep]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kseg.segment.counted import counted
 from kseg.segment.values import dataclass
 
-_CHANGING = ("mv", "rmdir", "sed")
+_CHANGING = ("mv", "rmdir", "sed", "chown")
 _CHANGING_COMMANDS = ("undo", "recover", "retain")
 
 

@@ -75,6 +75,7 @@ class Situation:
     apart: dict[str, str] = field(default_factory=dict)
     twice: list[tuple[str, str]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    not_writable: list[str] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
     wrong_ids: dict[str, str] = field(default_factory=dict)
     in_the_way: dict[str, str] = field(default_factory=dict)
@@ -112,6 +113,9 @@ class Situation:
         self.has_linked_directories |= finding.id == "linked-directory"
         if finding.id == "bad-directory-name":
             self.foreign.append(finding.path)
+            return
+        if finding.id == "not-writable":
+            self.not_writable.append(finding.path)
             return
         if finding.id == "unknown-file" and finding.path in self.request.paths:
             self.given_files.append(finding.path)
@@ -155,6 +159,7 @@ class Situation:
         """Whether something prevents a start that has to be moved away, or needs its topic id."""
         return bool(
             self.foreign
+            or self.not_writable
             or self.twice
             or self.in_the_way
             or self.wrong_ids

@@ -1,14 +1,18 @@
 """Files beside the log at which the load of a partition fails before it reads the log."""
 
+import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kseg.recovery.loading.kafka_exceptions import FILE_NOT_FOUND, FILE_SYSTEM, IO
 from kseg.segment import layout as L
 from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput
+from kseg.segment.findings import Finding
 from kseg.segment.partition.names import Role
 from kseg.segment.probe import Probe
 from kseg.segment.storage import places
+from kseg.segment.terminal import shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +41,22 @@ def directory_of_a_file(
             exception = FILE_NOT_FOUND if role in (Role.OFFSET_INDEX, Role.TIME_INDEX) else FILE_SYSTEM
             exception = IO if role in (Role.LEADER_EPOCHS, Role.PARTITION_METADATA) else exception
             return exception, f"{entry.path} (Is a directory)"
+    return None
+
+
+def not_writable(directory: "PartitionDirectory", log_dir: str) -> Finding | None:
+    """A log that a broker cannot open for writing, as a copy by root leaves it (observed with 4.3.1: AccessDeniedException). The user of the broker is not
+    known, but owns the data directory; one that belongs to root tells nothing, and neither does a file that others may write."""
+    with suppress(OSError):  # a broker may be running, and delete a segment
+        owner = places.stat(log_dir).st_uid
+        for segment in directory.segments if owner else ():
+            path, status = segment.log.path, places.stat(segment.log.path)
+            if status.st_uid != owner and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                whose = (
+                    f"{shown_path(path)} belongs to uid {status.st_uid}, {shown_path(log_dir)} to uid {owner}"
+                )
+                message = f"{whose}: a broker that runs as uid {owner} cannot open it for writing"
+                return Finding("not-writable", directory.path, message)
     return None
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kseg.recovery.broker_start.log_dir_start import READ_BEFORE_LOADING, checkpoint_fault
 from kseg.recovery.loading.kafka_exceptions import (
+    ACCESS_DENIED,
     FILE_NOT_FOUND,
     FILE_SYSTEM,
     IO,
@@ -42,7 +43,9 @@ _FAULT = "a fault occurred in a recent unsafe memory access operation in compile
 
 # A load that ends with one of these takes the data directory offline; any other exception ends the process
 # (Kafka: LogManager.loadLogs). The broker logs the cause of a KafkaStorageException instead of the exception itself.
-_TAKES_DIRECTORY_OFFLINE = frozenset((NO_SUCH_FILE, FILE_NOT_FOUND, FILE_SYSTEM, IO, MALFORMED_INPUT))
+_TAKES_DIRECTORY_OFFLINE = frozenset(
+    (NO_SUCH_FILE, FILE_NOT_FOUND, FILE_SYSTEM, ACCESS_DENIED, IO, MALFORMED_INPUT)
+)
 
 # Findings that are ordinary for a running or crashed broker, or that a load ignores: the log is loaded unchanged.
 _IGNORED_BY_LOAD = frozenset(
@@ -161,6 +164,8 @@ def partition_start(
     directory, around, name = checked.directory, checked.log_dir_state, checked.directory.name
     if around is None or name is None or (directory.kafka07_files and not directory.segments):
         return None
+    if "not-writable" in kinds:
+        return _failed(name, ACCESS_DENIED, f"{directory.path}: logs that the broker cannot open for writing")
     unchanged = _unchanged_start(checked, kinds, options)
     if unchanged is not None:
         return unchanged

@@ -48,6 +48,11 @@ class VerifyForStart(Verify):
                 if event.severity == ERROR:
                     errors.append(event)
             yield event
+        locked_out = _locked_out(target, totals)
+        if locked_out is not None:
+            kinds.add(locked_out.id)
+            totals.admit(locked_out)
+            yield locked_out
         row = totals.row(target.path, KINDS[type(target)])
         start = _start(target, totals, kinds, errors, options)
         yield (
@@ -55,6 +60,14 @@ class VerifyForStart(Verify):
             if start is None
             else Row({**row.values, "start": start.as_row()}, TargetStart(target.path, start, totals.shape))
         )
+
+
+def _locked_out(target: FileTarget | PartitionTarget | LogDirTarget, totals: Totals) -> Finding | None:
+    if not isinstance(target, PartitionTarget) or target.log_dir is None or totals.checked is None:
+        return None
+    from kseg.recovery.broker_start.load_obstacles import not_writable
+
+    return not_writable(totals.checked.directory, target.log_dir)
 
 
 def _start(

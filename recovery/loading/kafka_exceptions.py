@@ -22,6 +22,7 @@ NULL_POINTER = "NullPointerException"
 NUMBER_FORMAT = "NumberFormatException"
 IO = "IOException"
 FILE_SYSTEM = "FileSystemException"
+ACCESS_DENIED = "AccessDeniedException"
 FILE_NOT_FOUND = "FileNotFoundException"
 MALFORMED_INPUT = "MalformedInputException"
 

@@ -1,0 +1,63 @@
+"""Logs that belong to another user than their data directory, as a copy by root leaves them. A real broker is started with few rights: it is
+root in all but the right to open everybody's files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+OWNER, OTHER = 1000, 1001
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    for path in (data, *data.rglob("*")):
+        os.chown(path, OWNER, OWNER)
+    return data
+
+
+def verified(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> tuple[dict[str, object], list[dict[str, object]]]:
+    """The forecast, and the findings about logs that cannot be written."""
+    capfd.readouterr()
+    run(["verify", "--json", str(data)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (start,) = (row for row in rows if row["type"] == "broker-start")
+    return start, [row for row in rows if row.get("id") == "not-writable"]
+
+
+def give_away(partition: Path, mode: int = 0o644) -> None:
+    for path in (partition, *partition.iterdir()):
+        os.chown(path, OTHER, OTHER)
+        path.chmod(mode if path.is_file() else 0o755)
+
+
+@pytest.mark.evidence("log-owner")
+def test_a_broker_of_the_owner_does_not_start(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    give_away(data / "fares-0")
+    start, found = verified(data, capfd)
+    assert [row["path"] for row in found] == [str(data / "fares-0")]
+    assert (start["outcome"], start["exception"]) == ("does-not-start", "AccessDeniedException")
+    assert run(["doctor", str(data)]) == 1
+    command = next(line for line in capfd.readouterr().out.splitlines() if "chown" in line).split()
+    assert command == ["chown", "-R", f"--reference={data}", str(data / "fares-0")]
+
+
+def test_files_that_others_may_write_are_none(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    give_away(data / "fares-0", 0o664)
+    assert verified(data, capfd)[1] == []
+
+
+def test_a_data_directory_of_root_tells_nothing(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    give_away(data / "fares-0")
+    os.chown(data, 0, 0)
+    assert verified(data, capfd)[1] == []
