@@ -83,11 +83,12 @@ def _send(view: memoryview, query: ReadQuery) -> Iterator[Event]:
         yield Text(bytes(view[start : start + BLOCK_BYTES]))
 
 
-def _out_of_range(path: str, query: ReadQuery, start: int, end: int) -> Iterator[Event]:
+def _out_of_range(path: str, query: ReadQuery, start: int, end: int, remote: str = "") -> Iterator[Event]:
+    """remote: where an offset below the local log may be, in words."""
     if query.framing != "none":
         yield Text(message_set_header(0, OFFSET_OUT_OF_RANGE))
     words = f"is empty at {start}" if start >= end else f"has {start} to {end}"
-    sentence = f"{path}: offset {query.offset} is out of range: the log {words}"
+    sentence = f"{path}: offset {query.offset} is out of range: the log {words}{remote and f'; {remote}'}"
     yield Failure(path, sentence, _NOTHING_FOUND)
 
 
@@ -141,7 +142,8 @@ def _read(log: PartitionLog, path: str, query: ReadQuery) -> Iterator[Event]:
     if start_batch is None:
         if not start_offset <= query.offset <= log.end_offset:
             yield from log.findings
-            yield from _out_of_range(path, query, start_offset, log.end_offset)
+            remote = log.remote_words(query.offset)
+            yield from _out_of_range(path, query, start_offset, log.end_offset, remote)
         elif _is_raw(query):
             yield from _send(memoryview(b""), query)
         else:

@@ -24,7 +24,11 @@ def by_offset(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     offset = query.offset
     assert offset is not None
     if offset < log.start_offset:
-        yield not_found(f"offset {offset} is below the log start offset {log.start_offset}")
+        remote = log.remote_words(offset)
+        local = f"offset {offset} is below the log start offset {log.start_offset}"
+        if remote:
+            local = f"offset {offset} is below the local log, which starts at {log.start_offset}; {remote}"
+        yield not_found(local)
         return
     stop = last_stable_offset(log) if query.read_committed else None
     if stop is not None and stop <= offset < log.end_offset:

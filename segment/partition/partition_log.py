@@ -147,6 +147,17 @@ class PartitionLog(Notes):
             self._start_is_known = True
         return first if self._wished_start is None else max(first, self._wished_start)
 
+    def remote_words(self, offset: int) -> str:
+        """Where an offset below the local log may be, in words; empty if the log does not reach down to it. With tiered storage the checkpoint has
+        a log start below the first segment; another broker may have left such an entry when it died."""
+        start, wished = self.start_offset, self._wished_start
+        if wished is None or not wished <= offset < start:
+            return ""
+        return (
+            f"by its checkpoint the log starts at {wished}, so with tiered storage offset {offset} is in remote storage "
+            "(kseg list --remote)"
+        )
+
     def _traced_start(self) -> int | None:
         """The log start according to the leader epochs; None unless the checkpoint must have been written and is lost."""
         if self.log_dir is None or self.name is None or self.name.state is not PartitionState.LIVE:

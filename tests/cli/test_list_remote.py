@@ -168,3 +168,17 @@ def test_a_topic_that_was_deleted_segment_by_segment(
     write_remote_log(root / "__remote_log_metadata-7", [*uploads, *gone[:3]])
     (partition,) = [row for row in rows(capfd, root) if row["type"] == "remote_partition"]
     assert (partition["topic"], partition["segments"], partition["dangling"]) == ("fares", 1, 1)
+
+
+@pytest.mark.parametrize(("offset", "is_remote"), [(9, False), (10, True), (99, True)])
+def test_an_offset_below_the_local_log_may_be_there(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], offset: int, is_remote: bool
+) -> None:
+    words = (
+        f"by its checkpoint the log starts at 10, so with tiered storage offset {offset} is in remote storage"
+    )
+    local = str(log_dir(tmp_path) / "orders-0")
+    for command in ("lookup", "read"):
+        assert run([command, "--offset", str(offset), local]) == 1
+        captured = capfd.readouterr()
+        assert (words in captured.out + captured.err) is is_remote
