@@ -10,13 +10,17 @@ from collections.abc import Iterator
 from kseg.inspection.lookup.answer import Answer, not_found
 from kseg.inspection.query import LookupQuery
 from kseg.segment import layout as L
+from kseg.segment.findings import Finding
 from kseg.segment.partition.derived_state import epoch_history, last_stable_offset
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.sidecar.leader_epochs import UNDEFINED_EPOCH_OFFSET
 
 
 def earliest(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
-    """The log start offset."""
+    """The log start offset, of the local log."""
+    if log.remote_start is not None:
+        message = f"by its checkpoint the log starts at {log.remote_start}, which is its earliest offset with tiered storage"
+        log.report(Finding("checkpoint-below-log", log.directory, message))
     entries = epoch_history(log).entries
     epoch = entries[0].epoch if entries and entries[0].start_offset <= log.start_offset else None
     yield Answer(

@@ -147,14 +147,20 @@ class PartitionLog(Notes):
             self._start_is_known = True
         return first if self._wished_start is None else max(first, self._wished_start)
 
+    @property
+    def remote_start(self) -> int | None:
+        """The log start of the checkpoint if that is below the local log, as with tiered storage; another broker may have left such an entry when
+        it died."""
+        start = self.start_offset
+        return self._wished_start if self._wished_start is not None and self._wished_start < start else None
+
     def remote_words(self, offset: int) -> str:
-        """Where an offset below the local log may be, in words; empty if the log does not reach down to it. With tiered storage the checkpoint has
-        a log start below the first segment; another broker may have left such an entry when it died."""
-        start, wished = self.start_offset, self._wished_start
-        if wished is None or not wished <= offset < start:
+        """Where an offset below the local log may be, in words; empty if the log does not reach down to it."""
+        first = self.remote_start
+        if first is None or not first <= offset < self.start_offset:
             return ""
         return (
-            f"by its checkpoint the log starts at {wished}, so with tiered storage offset {offset} is in remote storage "
+            f"by its checkpoint the log starts at {first}, so with tiered storage offset {offset} is in remote storage "
             "(kseg list --remote)"
         )
 

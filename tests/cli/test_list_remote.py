@@ -182,3 +182,6 @@ def test_an_offset_below_the_local_log_may_be_there(
         assert run([command, "--offset", str(offset), local]) == 1
         captured = capfd.readouterr()
         assert (words in captured.out + captured.err) is is_remote
+    assert run(["lookup", "--earliest", local]) == 0
+    captured = capfd.readouterr()
+    assert "starts at 10, which is its earliest offset with tiered storage" in captured.out + captured.err
