@@ -44,7 +44,10 @@ KEPT = {  # by the rule of a segment that stays
     "active": "active",
     "free": "that --free does not need",
 }
-_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
+_SETTINGS = (
+    *("cleanup.policy", "retention.ms", "retention.bytes"),
+    *("remote.storage.enable", "local.retention.ms", "local.retention.bytes"),
+)
 
 
 def retain_words(values: Values) -> Iterator[str]:
