@@ -47,7 +47,7 @@ class NotWritable(Exception):
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Retention rules besides the map. upper_offset: after the last batch of the round, which must stay. new_horizon_ms:
-    for tombstones and markers that have none. protected: (last offset, producer) of batches that must stay."""
+    for tombstones and markers that have none, −1 for none at all. protected: (last offset, producer) of batches that must stay."""
 
     upper_offset: int
     new_horizon_ms: int

@@ -128,7 +128,7 @@ def with_cleaned(result: CompactResult, cleaned: Cleaned) -> CompactResult:
 
 def detail_rows(partition: str, cleaned: Cleaned, now_ms: int) -> Iterator[Row]:
     """When tombstones expire, and which keys had most old values."""
-    horizons = sorted(cleaned.horizons.items())
+    horizons = sorted(item for item in cleaned.horizons.items() if item[0] >= 0)
     for horizon_ms, tombstones in horizons[:_MOST_HORIZONS]:
         yield {
             "type": "horizon",

@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 
 from kseg.change.append.partition_writer import PartitionWriter
+from kseg.cli.main import run
 from kseg.compaction.cleaner.options import CleanSettings
+from kseg.segment import layout as L
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 from tests.kafka.cleaning import (
     Case,
     Ours,
@@ -97,6 +101,28 @@ def test_headers_are_written_anew(tmp_path: Path, oracle: Oracle) -> None:
     our_clean(directory, settings, None)
     assert_same(theirs.directory, directory)
     assert (directory / f"{0:020d}.log").stat().st_size > 9_000
+
+
+def test_tombstones_that_are_retained_for_ever(
+    tmp_path: Path, oracle: Oracle, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With the largest `delete.retention.ms` the sum with the clock overflows: neither a tombstone nor a marker gets a delete horizon."""
+    directory = tmp_path / "keyed-0"
+    marker = EndTransactionMarker(True, 0, T0)
+    with PartitionWriter(directory) as writer:
+        writer.append(
+            NewBatch(records=(Record(0, T0, b"a", None), Record(1, T0, b"a", None)), leader_epoch=0)
+        )
+        writer.append(end_transaction_batch(marker, 2, 5, 0, 0))
+        writer.roll(3)
+        writer.append(NewBatch(records=(Record(3, T0, b"b", b"v"),), leader_epoch=0))
+    settings = CleanSettings(now_ms=T0, delete_retention_ms=L.INT64_MAX)
+    theirs = real_clean(oracle, directory, settings, None)
+    words = ["--now", str(T0), "--delete-retention-ms", str(L.INT64_MAX), "--cleanup-policy", "compact"]
+    assert run(["compact", "--json", *words, str(directory)]) == 1
+    assert '"type":"horizon"' not in capfd.readouterr().out
+    our_clean(directory, settings, None)
+    assert_same(theirs.directory, directory)
 
 
 @pytest.mark.parametrize("seed", [2607])
