@@ -21,7 +21,9 @@ def duration_words(duration_ms: int) -> str:
     for unit, unit_ms in _DURATIONS:
         if duration_ms >= unit_ms and duration_ms % unit_ms == 0:
             return f"{duration_ms // unit_ms}{unit}"
-    return f"{duration_ms / 1000:g}s" if duration_ms >= 1000 else f"{duration_ms}ms"
+    if duration_ms < 1000:
+        return f"{duration_ms}ms"
+    return f"{duration_ms // 1000}.{duration_ms % 1000:03}".rstrip("0") + "s"
 
 
 def rough_duration_words(seconds: float) -> str:
