@@ -14,6 +14,7 @@ from kseg.inspection.disk_leftovers import LeftoverKind
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.segment.counted import shown_of
 from kseg.segment.findings import ERROR
+from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
 
 _LISTED = 5  # partitions with a step of their own
@@ -42,7 +43,7 @@ def make_writable(situation: Situation) -> Iterator[NextStep]:
         yield NextStep("Otherwise remount it read-write.", f"mount -o remount,rw {shell_quoted(point)}")
     shown = shown_of(len(situation.not_writable), _LISTED)
     for path in situation.not_writable[:shown]:
-        log_dir = os.path.dirname(os.path.abspath(path))
+        log_dir = os.path.dirname(places.abspath(path))
         yield NextStep(
             f"A broker that runs as the owner of the data directory cannot open the logs of {shown_path(path)} for writing: give it to that user.",
             f"chown -R --reference={shell_quoted(log_dir)} {shell_quoted(path)}",
