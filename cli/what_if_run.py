@@ -146,6 +146,7 @@ class WhatIfRun:
                 "sampled_bytes": now,
                 "places": len(places),
                 "is_all": topic.is_all,
+                "fixed": round(sum(place.fixed_bytes for place in places) / now, 4) if now else 0.0,
                 "codecs": {name: round(size / now, 4) for name, size in sorted(by_codec.items())},
             }
         )

@@ -12,6 +12,7 @@ from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.terminal import visible
 
 Values = Mapping[str, Any]
+_WORTH_TELLING = 0.005  # of the bytes of a topic
 
 _TOPICS_SHOWN = 5
 _WORTH_IT = 0.95  # fraction of the current bytes: saving less is no reason to change anything
@@ -95,6 +96,8 @@ def _about(topic: Values) -> str:
         else f"{size_words(topic['sampled_bytes'])} measured in {counted(topic['places'], 'place')}"
     )
     head = f"{topic['topic']}: {size_words(topic['bytes'])} in {counted(topic['partitions'], 'partition')}"
+    if topic["fixed"] >= _WORTH_TELLING:
+        sampled += f"; no setting changes {100 * topic['fixed']:.0f} % (message formats v0 and v1, control batches, damage)"
     return f"{head}, now {codecs}; {sampled}" if codecs else f"{head}; no batches"
 
 

@@ -45,9 +45,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPlace:
-    """size_bytes: of its batches now. by_codec: the same, by codec. candidates: in the order of the options."""
+    """size_bytes: of its batches now. fixed_bytes: of those that no setting changes. by_codec: of all, by codec. candidates: in the order of
+    the options."""
 
     size_bytes: int
+    fixed_bytes: int
     by_codec: Mapping[int, int]
     candidates: tuple[Measured, ...]
 
@@ -102,7 +104,8 @@ def measured_place(
             blocks = [(each.codec, each.content) for each in batches if not each.is_fixed]
             found = _compressed(blocks, candidate, fixed_bytes)
         measured.append(found)
-    return MeasuredPlace(sum(batch.size_bytes for batch in batches), by_codec, tuple(measured))
+    size_bytes = sum(batch.size_bytes for batch in batches)
+    return MeasuredPlace(size_bytes, fixed_bytes, by_codec, tuple(measured))
 
 
 def _rebatched(batches: Sequence[SampledBatch], candidate: TriedSetting, fixed_bytes: int) -> Measured:

@@ -139,3 +139,12 @@ def test_what_kafka_does_not_take_is_refused(
 ) -> None:
     assert run(["what-if", *words, str(capture_small / "data")]) == 2
     assert capfd.readouterr().out == ""
+
+
+def test_what_no_setting_changes_is_told(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Batches of message formats v0 and v1 stay as they are: "exact" is no measurement of a codec there."""
+    old = legacy_small / "data" / "0.9.0.1" / "2-compacted"
+    assert run(["what-if", "--topic", "hive.none", str(old)]) == 0
+    assert "no setting changes 100 % (message formats v0 and v1" in capfd.readouterr().out
+    reported = lines(capfd, "what-if", "--topic", "hive.none", old)
+    assert [line["fixed"] for line in reported if line["type"] == "topic"] == [1.0]
