@@ -23,14 +23,7 @@ def with_remote_epochs(
     targets: Sequence[Target], topics: Mapping[str, TopicSettings]
 ) -> Mapping[str, TopicSettings]:
     """The settings by path, with the epochs of the partitions that have lost them."""
-    wanted = [
-        target.path
-        for target in targets
-        if isinstance(target, PartitionTarget)
-        and target.path in topics
-        and topics[target.path].is_tiered
-        and not _has_epochs(target.path)
-    ]
+    wanted = [path for path in _tiered(targets, topics) if not _has_epochs(path)]
     if not wanted:
         return topics
     known = _remote_partitions(targets, wanted)
@@ -42,11 +35,7 @@ def with_remote_ends(
     targets: Sequence[Target], topics: Mapping[str, TopicSettings]
 ) -> Mapping[str, TopicSettings]:
     """The settings by path, with the end of what partitions with tiered storage have in remote storage."""
-    wanted = [
-        target.path
-        for target in targets
-        if isinstance(target, PartitionTarget) and target.path in topics and topics[target.path].is_tiered
-    ]
+    wanted = _tiered(targets, topics)
     if not wanted:
         return topics
     known = _remote_partitions(targets, wanted)
@@ -56,6 +45,12 @@ def with_remote_ends(
         if (end := _end_of(each, path)) is not None
     }
     return {**topics, **ends}
+
+
+def _tiered(targets: Sequence[Target], topics: Mapping[str, TopicSettings]) -> list[str]:
+    """The partition directories whose topic has tiered storage."""
+    paths = [target.path for target in targets if isinstance(target, PartitionTarget)]
+    return [path for path in paths if path in topics and topics[path].is_tiered]
 
 
 def _remote_partitions(targets: Sequence[Target], paths: Sequence[str]) -> "dict[str, RemotePartition]":
