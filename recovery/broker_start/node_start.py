@@ -22,6 +22,7 @@ from kseg.recovery.broker_start.log_dir_start import RUNTIME, LogDirStart, Throw
 from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.partition_start import Loading
 from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, ILLEGAL_STATE, IO, KAFKA, STORAGE
+from kseg.segment.java import uuids
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
@@ -301,6 +302,9 @@ def _contradictions(
             message = f"Stored node id {start.node_id} doesn't match previous node id {own} in {file}."
             yield Thrown(RUNTIME, message)
         if start.directory_id is not None:
+            if uuids.is_reserved(start.directory_id):
+                message = f"Invalid reserved directory ID {start.directory_id} found in {start.path}"
+                yield Thrown(RUNTIME, message)
             other = paths.setdefault(start.directory_id, start.path)
             if other != start.path:
                 message = (

@@ -47,8 +47,8 @@ class RequestedIdentity:
         """Raises UsageError for values that are not valid in a meta.properties."""
         if self.directory_id not in (None, NO_ID):
             try:
-                if uuids.canonical_uuid(str(self.directory_id)) == uuids.ZERO:
-                    raise FormatError("the zero UUID is not a directory ID")
+                if uuids.is_reserved(str(self.directory_id)):
+                    raise FormatError("it is reserved, and no directory may have it")
             except FormatError as error:
                 raise UsageError(f"--directory-id {self.directory_id}: {error}") from error
         if self.cluster_id is not None and (
@@ -95,9 +95,9 @@ def identity_repair(
     try:
         if is_there:
             data = read_small(path)
-            if decode_meta_properties(data).node_id is not None:
+            problem = decode_meta_properties(data).problem
+            if not problem:
                 return None
-            problem = "it has no node id; a broker does not start (node ID not found)"
     except UnreadableInput as error:
         finding = Finding("unreadable-file", path, str(error))
         return IdentityRepair(finding, doubt="has a meta.properties that cannot be read")
@@ -206,7 +206,8 @@ def _readable(data: bytes) -> MetaProperties:
     directory_id = None
     with suppress(FormatError):
         if "directory.id" in pairs:
-            directory_id = uuids.canonical_uuid(pairs["directory.id"])
+            found = uuids.canonical_uuid(pairs["directory.id"])
+            directory_id = None if uuids.is_reserved(found) else found
     node = pairs.get("node.id", pairs.get("broker.id"))
     node_id = None if node is None else parse_integer(node, INT_BITS)
     cluster_id = pairs.get("cluster.id")

@@ -24,8 +24,8 @@ from kseg.segment.sidecar.snapshot import decode_snapshot
 
 def _decode_identity(data: bytes) -> object:
     identity = decode_meta_properties(data)
-    if identity.node_id is None:
-        raise FormatError("it has no node id; a broker does not start (node ID not found)")
+    if identity.problem:
+        raise FormatError(identity.problem)
     return identity
 
 

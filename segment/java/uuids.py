@@ -33,6 +33,12 @@ def is_uuid(text: str) -> bool:
     return _TEXT.fullmatch(text) is not None
 
 
+def is_reserved(text: str) -> bool:
+    """Whether no directory may have it as its id, because Kafka gives it a meaning of its own, such as "lost" (Kafka: DirectoryId.reserved)."""
+    data = uuid_bytes(text)
+    return not any(data[:8]) and int.from_bytes(data[8:], "big", signed=True) < 100
+
+
 def canonical_uuid(text: str) -> str:
     """The text as Kafka would write it; raises FormatError if it is not a UUID."""
     return uuid_text(uuid_bytes(text))

@@ -77,6 +77,15 @@ class MetaProperties:
         """Whether a broker wrote it that kept its metadata in ZooKeeper (Kafka 3.9 and older): KRaft nodes write version 1."""
         return self.version == 0 and self.node_id is not None
 
+    @property
+    def problem(self) -> str:
+        """Why a broker does not start with these values; empty if it does."""
+        if self.node_id is None:
+            return "it has no node id; a broker does not start (node ID not found)"
+        if self.directory_id is not None and uuids.is_reserved(self.directory_id):
+            return f"its directory.id {self.directory_id} is reserved; a broker does not start (Invalid reserved directory ID)"
+        return ""
+
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
     """Raises FormatError for an unknown version, a required key that is missing, or a value of the wrong kind."""

@@ -20,6 +20,7 @@ from kseg.cli.main import run
 from kseg.internal_topics.metadata.metadata_image import LOST
 from kseg.internal_topics.metadata.metadata_log import read_metadata_log
 from kseg.segment.findings import CATALOGUE
+from kseg.segment.java.uuids import uuid_text
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
 from kseg.segment.sidecar.leader_epochs import EpochEntry
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
@@ -201,6 +202,23 @@ def test_verify_and_recover_agree(
     status, rows = output("verify", data, capfd=capfd)
     assert (status, doubts(rows)) == (0, set())
     assert output("recover", data, capfd=capfd)[0] == 0
+
+
+@pytest.mark.parametrize("number", [1, 99, 2**64 - 1])  # Java compares the last 64 bits as a signed number
+def test_a_reserved_directory_id_is_replaced(
+    number: int, stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker ends with it (`directory_id_reserved` in tests/kafka/start_cases.py)."""
+    data = copy_tree(stopped, tmp_path / "data")
+    reserved = uuid_text(number.to_bytes(16, "big"))
+    original = (data / META).read_text()
+    (data / META).write_text(original.replace(DIRECTORY_ID, reserved))
+    status, rows = output("verify", data, capfd=capfd)
+    (start,) = (row for row in rows if row["type"] == "broker-start")
+    assert status == 1 and f"Invalid reserved directory ID {reserved}" in start["message"]
+    assert output("recover", "--apply", "--directory-id", reserved, data, capfd=capfd)[0] == 2
+    assert output("recover", "--apply", data, capfd=capfd)[0] == 0
+    assert decode_meta_properties((data / META).read_bytes()) == decode_meta_properties(original.encode())
 
 
 def test_without_words_the_identity_is_not_invented(
