@@ -149,6 +149,9 @@ def log_dir_start(directory: LogDirectory, errors: Sequence[Finding]) -> LogDirS
         for role, fault in checkpoints.items()
         if fault is not None and fault.exception == STORAGE and role is not Role.HIGH_WATERMARKS
     ]
+    marker = os.path.join(path, NAME_BY_ROLE[Role.CLEAN_SHUTDOWN])
+    if places.isdir(marker) and places.listdir(marker):  # Kafka: CleanShutdownFileHandler.delete
+        offline.insert(0, Thrown("DirectoryNotEmptyException", marker))
     watermarks = checkpoints[Role.HIGH_WATERMARKS]
     is_unserved = watermarks is not None and watermarks.exception != STORAGE
     found = None if watermarks is None else (watermarks,)

@@ -52,6 +52,12 @@ def _nothing_registered(_log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...
     return {}
 
 
+def _clause(error: Finding) -> str:
+    """Why a broker does not start with it."""
+    is_of_bytes = error.position is not None
+    return f"{os.path.basename(error.path)}: {error.message}" if is_of_bytes else error.message
+
+
 class RecoverRun(RunLifecycle[RecoverOptions]):
     """One run of `recover` over many targets. over: runs the work on targets, used to plan ahead. registered: see `identity`."""
 
@@ -232,8 +238,8 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
 
             for directory in self._directories.get(log_dir, ()):
                 sync_files(directory)
-        identity, beside = self._between(log_dir) if self._is_whole(log_dir) else (None, ())
-        yield from beside
+        identity, left = self._own_state(log_dir) if self._is_whole(log_dir) else (None, ())
+        yield from left
         plan = own_files.closing_plan(
             log_dir,
             outcomes,
@@ -248,7 +254,8 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             },
         )
         needed = () if identity is None else identity.needed
-        errors = [finding.message for finding in beside if finding.severity == ERROR]
+        by_path = {each.path: _clause(each) for each in reversed(left) if each.severity == ERROR}
+        errors = reversed(by_path.values())  # the first one of each
         doubts = [*([identity.doubt] if identity is not None and identity.doubt else ()), *errors]
         reported = own_files.reported_plan(plan, outcomes, mark_clean=mark_clean, marker=marker)
         yield from plan.reasons
@@ -271,19 +278,20 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         if options.mark_clean:
             own_files.refuse_unless_clean(log_dir, outcomes)
 
-    def _between(self, log_dir: str) -> tuple[IdentityRepair | None, tuple[Finding, ...]]:
-        """The repair of meta.properties, and contradictions between the data directories of the run."""
+    def _own_state(self, log_dir: str) -> tuple[IdentityRepair | None, tuple[Finding, ...]]:
+        """The repair of meta.properties, and what no repair changes."""
+        from kseg.recovery.verify.log_dir_check import beyond_repair
+
         options = self.options
-        requested = options.identity or RequestedIdentity()
         identity = own_files.identity_in_run(
-            log_dir, self.log_dirs, requested, options.settings.now_ms, self._registered
+            log_dir,
+            self.log_dirs,
+            options.identity or RequestedIdentity(),
+            options.settings.now_ms,
+            self._registered,
         )
         before = self.log_dirs[: self.log_dirs.index(log_dir)]
-        if not before:
-            return identity, ()
-        from kseg.recovery.verify.side_by_side import against_others
-
-        return identity, tuple(against_others(log_dir, before, options))
+        return identity, tuple(beyond_repair(log_dir, before, options, options.settings.now_ms))
 
     def _is_whole(self, log_dir: str) -> bool:
         """Whether all partitions of a data directory were processed, rather than a selection."""

@@ -6,7 +6,7 @@ if that segment lacks an index, has preallocated ones, or does not end with a co
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kseg.jobs.events import Event
 from kseg.recovery.verify import names_check
@@ -22,6 +22,7 @@ from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, PartitionState, Role
 from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.partition.targets import LogDirTarget
+from kseg.segment.partition.topic_identity import WithIdentities
 from kseg.segment.terminal import shown_path
 
 _SHOWN_REASONS = 3
@@ -47,6 +48,26 @@ def verify_log_dir(target: LogDirTarget, options: VerifyOptions, totals: Totals)
     yield from within(directory.partitions, options)
     if target.before:
         yield from against_others(target.path, target.before, options)
+
+
+def beyond_repair(
+    log_dir: str, others: Sequence[str], options: WithIdentities, now_ms: int
+) -> Iterator[Finding]:
+    """What `verify_log_dir` finds that no repair changes, except what is found in partitions. others: the data directories of the run that
+    come before this one. Raises UnreadableInput."""
+    from kseg.recovery.verify.raft_check import snapshot_file
+    from kseg.recovery.verify.side_by_side import against_others, within
+
+    directory = list_log_directory(log_dir)
+    for child in directory.other_directories:
+        yield from names_check.sub_directory(child)
+    yield from names_check.nested_directories(directory)
+    bootstrap = directory.entry(Role.BOOTSTRAP_SNAPSHOT)
+    if bootstrap is not None and bootstrap.problem is None:
+        checked = snapshot_file(bootstrap.path, VerifyOptions(now_ms=now_ms), Totals())
+        yield from (event for event in readable(bootstrap.path, checked) if isinstance(event, Finding))
+    yield from within(directory.partitions, options)
+    yield from against_others(log_dir, others, options)
 
 
 def _files(directory: LogDirectory, options: VerifyOptions, totals: Totals) -> Iterator[Event]:

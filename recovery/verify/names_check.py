@@ -10,6 +10,7 @@ from kseg.segment.partition.directory import Entry, LogDirectory, PartitionDirec
 from kseg.segment.partition.names import (
     INDEX_ROLES,
     KSEG_DIRECTORY,
+    NAME_BY_ROLE,
     REMOTE_INDEX_CACHE,
     FileState,
     PartitionState,
@@ -105,7 +106,10 @@ def sub_directory(directory: SubDirectory) -> Iterator[Finding]:
         yield linked_directory(directory.path)
     partition = directory.partition
     if partition is None:
-        if directory.name not in (REMOTE_INDEX_CACHE, KSEG_DIRECTORY):
+        if directory.name == NAME_BY_ROLE[Role.CLEAN_SHUTDOWN] and not places.listdir(directory.path):
+            message = "it is an empty directory, which a broker takes for the marker all the same"
+            yield Finding("clean-shutdown-corrupt", directory.path, message)
+        elif directory.name not in (REMOTE_INDEX_CACHE, KSEG_DIRECTORY):
             yield Finding(
                 "bad-directory-name", directory.path, directory.problem or "this is not a partition"
             )

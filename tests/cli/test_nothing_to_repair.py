@@ -14,8 +14,17 @@ from fixtures import healthy
 from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from kseg.segment.crc import crc32c
+from tests.kafka.start_cases import CASES as CASES_OF_STARTS
 from tests.support.salvage_cases import log
+from tests.support.trees import copy_tree
 
+OWN_FILES = (
+    "lost_and_found",
+    "marker_is_a_directory_with_a_file",
+    "moving_within",
+    "number_with_a_zero",
+    "bootstrap.checkpoint-foreign",
+)
 CASES = int(os.environ.get("KSEG_NOTHING_TO_REPAIR", "40"))
 SEED = int(os.environ.get("KSEG_NOTHING_TO_REPAIR_SEED", "20261122"))
 
@@ -166,3 +175,12 @@ def test_a_last_offset_below_the_first_is_no_valid_batch(
     assert run(["verify", str(partition)]) == 1
     assert run(["recover", str(partition)]) == 1
     assert "policy salvage removes" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("case", OWN_FILES)
+def test_what_no_repair_changes_is_not_sound(case: str, tmp_path: Path, capture_small: Path) -> None:
+    """The data directory itself has the error, and a broker does not start with it."""
+    data = copy_tree(capture_small / "data", tmp_path / "data")
+    CASES_OF_STARTS[case](data)
+    for words in (["verify"], ["recover"], ["recover", "--apply"]):
+        assert run([*words, "--quiet", str(data)]) == 1

@@ -92,9 +92,21 @@ def no_meta_properties(data: Path) -> None:
 
 
 @case
+def directory_id_reserved(data: Path) -> None:
+    file = data / "meta.properties"
+    file.write_text(file.read_text().replace("UsCu_Qd6HlJL_AROE7wUxg", "AAAAAAAAAAAAAAAAAAAAAQ"))
+
+
+@case
 def marker_is_a_directory(data: Path) -> None:
     (data / MARKER).unlink()
     (data / MARKER).mkdir()
+
+
+@case
+def marker_is_a_directory_with_a_file(data: Path) -> None:
+    marker_is_a_directory(data)
+    (data / MARKER / "file").touch()
 
 
 @case
