@@ -16,7 +16,7 @@ from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.journal import Journal, JournalState, has_traces, last_change_ns
 from kseg.change.apply.journal_scan import journals_in, location_of
 from kseg.change.apply.lock import claimed_by_command, locked
-from kseg.change.apply.recorded_change import abandon, quarantine_open, undo_command
+from kseg.change.apply.recorded_change import abandon, quarantine_open
 from kseg.change.apply.undo_command import (
     COMMAND,
     UndoOptions,
@@ -149,12 +149,12 @@ def undo_paths(paths: Sequence[str], options: UndoOptions) -> Iterator[Event]:
             yield Failure(path, str(error), error.exit_status)
             return
     together = _together(run for runs in found.values() for run in runs)
-    meant = _meant(together)
+    meant = _meant(together, options)
     if meant is None:
         for path in folders:
             yield from undo_journal(path, options)
         return
-    yield from _undo_run(_with_log_dirs(folders, meant, options), options, _later(together, meant))
+    yield from _undo_run(_with_log_dirs(folders, meant, options), options)
 
 
 def undo_units(paths: Sequence[str]) -> int:
@@ -177,9 +177,13 @@ def _together(runs: Iterable[ChangeRun]) -> list[ChangeRun]:
     return sorted(joined, key=lambda run: (run.id[:_SECOND], run.changed_at_ns))
 
 
-def _meant(runs: Sequence[ChangeRun]) -> ChangeRun | None:
-    """The run to undo: an incomplete one, otherwise the newest."""
-    return next((run for run in reversed(runs) if run.is_half_done), runs[-1] if runs else None)
+def _meant(runs: Sequence[ChangeRun], options: UndoOptions) -> ChangeRun | None:
+    """The run to finish or to undo: an incomplete one, otherwise the newest. A later run that changed one of its directories again is undone
+    first: afterwards it could not be, because files that it found would have changed."""
+    run = next((run for run in reversed(runs) if run.is_half_done), runs[-1] if runs else None)
+    while run is not None and not options.go_on and (later := _later(runs, run)) is not None:
+        run = later
+    return run
 
 
 def _later(runs: Sequence[ChangeRun], run: ChangeRun) -> ChangeRun | None:
@@ -205,14 +209,13 @@ def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
         return
-    run = _meant(in_reach)
+    run = _meant(in_reach, options)
     assert run is not None
-    later = _later(in_reach, run)
     run = _with_log_dirs([given], run, options)
     if [given] == run.directories and len(runs) == 1:  # next to changes that did not commit
         yield from undo_journal(path, options)
         return
-    yield from _undo_run(run, options, later)
+    yield from _undo_run(run, options)
 
 
 def _with_log_dirs(given: Sequence[str], run: ChangeRun, options: UndoOptions) -> ChangeRun:
@@ -252,9 +255,9 @@ def _check_all(paths: Sequence[str], options: UndoOptions) -> None:
             covered |= check_journal(path, options)
 
 
-def _undo_run(run: ChangeRun, options: UndoOptions, later: ChangeRun | None) -> Iterator[Event]:
+def _undo_run(run: ChangeRun, options: UndoOptions) -> Iterator[Event]:
     """Undo all journals of a run, holding the locks of all its data directories. All are checked first; if one is refused later,
-    the result names those that were undone. later: a run that has changed some of it again."""
+    the result names those that were undone."""
     meant = [journal for journal in run.journals if journal.is_half_done or not options.go_on]
     paths = [journal.path for journal in meant]
     with ExitStack() as stack:
@@ -263,8 +266,6 @@ def _undo_run(run: ChangeRun, options: UndoOptions, later: ChangeRun | None) -> 
             _check_all(() if options.go_on else paths, options)
         except KsegError as error:
             nothing = "" if len(paths) == 1 else f"; nothing of this run ({run.id}) was taken back"
-            if later is not None:
-                nothing += f"; {later.command} changed it later: `{undo_command(later.journals[0].path)}` takes that back, and has to come first"
             yield Failure(paths[0], f"{error}{nothing}", error.exit_status)
             return
         try:
