@@ -3,6 +3,7 @@ package kseg.oracle;
 import kafka.Kafka;
 
 import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.server.util.ShutdownableThread;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.ThreadContext;
 import org.apache.logging.log4j.core.LogEvent;
@@ -29,8 +30,11 @@ import java.util.concurrent.ConcurrentHashMap;
  *
  * What a process has for itself, a node has by the context of its threads, which the threads that they start inherit: the log (with stdout
  * and stderr), the shutdown hooks, and its end. Exit.exit runs the hooks and then ends the log; Exit.halt ends the log at once. What the
- * node's threads still do then is seen by nobody, and its hooks close what it has open. Commands on stdin: `start NODE PROPERTIES LOG`
- * (separated by tabs), `stop NODE` (as SIGTERM does), `abandon NODE` (as a halt), `leave`. One line on stdout says that a node has ended: `NODE STATUS`.
+ * node's threads still do then is seen by nobody, and its hooks close what it has open. Those of a node that failed while it started close
+ * nothing: a cleaner or a move between log dirs would go on, and take a processor, until the process ends. They are told to end.
+ *
+ * Commands on stdin: `start NODE PROPERTIES LOG` (separated by tabs), `stop NODE` (as SIGTERM does), `abandon NODE` (as a halt), `leave`. One line on stdout says that a
+ * node has ended: `NODE STATUS`.
  */
 public final class Nodes {
     private static final String KEY = "node";
@@ -50,11 +54,14 @@ public final class Nodes {
     private static final class Node {
         private final String name;
         private final List<Runnable> hooks = new ArrayList<>();
+        private final ThreadGroup threads; // with those that they start
         private OutputStream log;
         private boolean isEnding;
+        private volatile boolean hasEnded;
 
         Node(String name, String file) throws IOException {
             this.name = name;
+            threads = new ThreadGroup("node-" + name);
             log = new FileOutputStream(file);
         }
 
@@ -97,11 +104,30 @@ public final class Nodes {
                 all = List.copyOf(hooks);
                 hooks.clear(); // they hold all that the node had in memory
             }
-            all.forEach(Runnable::run);
+            try {
+                all.forEach(Runnable::run);
+            } finally {
+                hasEnded = true;
+                endThreads();
+            }
+        }
+
+        /** Also later, since the thread that starts the node may have started others meanwhile. */
+        void endThreads() {
+            if (!hasEnded) {
+                return;
+            }
+            Thread[] alive = new Thread[2 * threads.activeCount() + 16];
+            int count = threads.enumerate(alive);
+            for (int i = 0; i < count; i++) {
+                if (alive[i] instanceof ShutdownableThread thread) {
+                    thread.initiateShutdown();
+                }
+            }
         }
 
         void inThread(Runnable work) {
-            Thread thread = new Thread(() -> {
+            Thread thread = new Thread(threads, () -> {
                 ThreadContext.put(KEY, name);
                 work.run();
             }, "node-" + name);
@@ -161,6 +187,7 @@ public final class Nodes {
     }
 
     private static void start(Node node, String properties) {
+        NODES.values().forEach(Node::endThreads);
         NODES.put(node.name, node);
         node.inThread(() -> Kafka.main(new String[] {properties}));
     }
