@@ -55,9 +55,8 @@ class SegmentCleaner:
         self._last_records = last_records
         self._legacy_horizon_ms = legacy_horizon_ms
         horizon_ms = settings.now_ms + settings.delete_retention_ms
-        if (
-            horizon_ms > L.INT64_MAX
-        ):  # Java's sum is negative, and such a batch is written without a horizon: it stays for ever
+        # Java's sum is negative then, and such a batch is written without a horizon: it stays for ever
+        if horizon_ms > L.INT64_MAX:
             horizon_ms = L.NO_TIMESTAMP
         self.rules = Rules(upper_offset, horizon_ms, last_records.data_offsets)
         self.buffers = Buffers(self.rules)

@@ -12,7 +12,7 @@ from kseg.segment.partition.names import (
     SHARE_GROUP_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
-from kseg.segment.partition.topic_settings import REMOTE_COPY_DISABLE, REMOTE_STORAGE
+from kseg.segment.partition.topic_settings import REMOTE_COPY_DISABLE, REMOTE_STORAGE, has_tiers
 from kseg.segment.values import dataclass
 
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
@@ -35,9 +35,8 @@ _HEEDED = (
     "log.segment.delete.delay.ms",
 )
 
-_AS_RETENTION = (
-    -2
-)  # value of local.retention.ms and local.retention.bytes: that of retention.ms and retention.bytes
+# local.retention.ms and local.retention.bytes with this value are those of retention.ms and retention.bytes
+_AS_RETENTION = -2
 _COMPACTED_BY_BROKER = frozenset((CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
 _KEPT_BY_BROKER = SHARE_GROUP_STATE_TOPIC  # retention.ms=-1
 
@@ -97,8 +96,8 @@ class RetainOptions(ChangeOptions):
     """One run of `retain`, which makes no copies.
 
     now_ms: the clock. log_start_offset: raise it to this first, as DeleteRecords does. high_watermark: None reads the data
-    directory. remote_end_offset: the offset after the last one in remote storage, None if unknown. is_policy_given: the policy of the limits applies to internal topics too. purge: delete files that were marked long
-    enough ago; purge_only: and mark no others. free_bytes: choose over all partitions of a run what to delete, so that each file
+    directory. remote_end_offset: the offset after the last one in remote storage, None if unknown. is_policy_given: the policy of the
+    limits applies to internal topics too. purge: delete files that were marked long enough ago; purge_only: and mark no others. free_bytes: choose over all partitions of a run what to delete, so that each file
     system gets this many bytes back. cuts: that choice, by partition directory the offset below which segments are deleted.
     unmark: restore marked segments instead. what_if: report what other limits would free.
     """
@@ -142,7 +141,7 @@ def configured_limits(config: TopicConfig) -> Limits:
     retention_ms = _retention_ms(config)
     words = next((words for name in POLICY_NAMES if (words := config.words(name)) is not None), None)
     policies = frozenset((RetentionPolicy.DELETE,)) if words is None else policies_of(words)
-    is_tiered = _is_set(config, REMOTE_STORAGE) and RetentionPolicy.COMPACT not in policies
+    is_tiered = has_tiers(_is_set(config, REMOTE_STORAGE), policies)
     is_copied = is_tiered and not _is_set(config, REMOTE_COPY_DISABLE)
     if is_copied:
         retention_ms = _local(config, "local.retention.ms", retention_ms)

@@ -25,7 +25,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionName
-from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY, TopicIdentity
+from kseg.segment.partition.topic_identity import BECOMES_STRAY, UNKNOWN_IDENTITY, TopicIdentity
 from kseg.segment.sidecar.metadata_files import (
     PartitionMetadata,
     decode_partition_metadata,
@@ -33,8 +33,7 @@ from kseg.segment.sidecar.metadata_files import (
 )
 
 _MISPLACED = {
-    "becomes-stray": "is renamed as stray by a broker on its next start",
-    "replica-unfinished": "is renamed as stray by a broker on its next start",
+    **dict.fromkeys(BECOMES_STRAY, "is renamed as stray by a broker on its next start"),
     "topic-id-conflict": "has the id of another topic",
 }
 _MISSING, _CORRUPT = "partition-metadata-missing", "partition-metadata-corrupt"

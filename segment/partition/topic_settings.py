@@ -3,7 +3,7 @@
 Settings have the names of topic properties (`retention.ms`), even if they were found under another name (`log.retention.hours`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from enum import StrEnum
 
@@ -12,6 +12,11 @@ from kseg.segment.values import dataclass
 CLEANUP_POLICY = "cleanup.policy"
 REMOTE_STORAGE = "remote.storage.enable"
 REMOTE_COPY_DISABLE = "remote.log.copy.disable"
+
+
+def has_tiers(is_enabled: bool, policies: Collection[str]) -> bool:
+    """Whether a broker moves segments to remote storage (Kafka: UnifiedLog.isRemoteLogEnabled). is_enabled: remote.storage.enable is true."""
+    return is_enabled and "compact" not in policies
 
 
 class Source(StrEnum):
@@ -59,8 +64,8 @@ class Setting:
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
     """settings: by the topic property's name, only known ones. unknown: why the cleanup.policy is unknown,
-        empty if it is known. settles: the options that would specify it. remote_epochs: of one partition, the leader epochs of its segments in
-        remote storage with their start offsets, if the partition itself has lost them. remote_end_offset: of one partition, the offset after the
+    empty if it is known. settles: the options that would specify it. remote_epochs: of one partition, the leader epochs of its segments in
+    remote storage with their start offsets, if the partition itself has lost them. remote_end_offset: of one partition, the offset after the
     last one in remote storage, None if that is unknown."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
@@ -78,9 +83,9 @@ class TopicSettings:
 
     @property
     def is_tiered(self) -> bool:
-        """Whether a broker moves the topic's segments to remote storage, as far as known (Kafka: UnifiedLog.isRemoteLogEnabled)."""
+        """Whether the topic has tiered storage, as far as known."""
         found = self.settings.get(REMOTE_STORAGE)
-        return found is not None and found.value.strip().lower() == "true" and "compact" not in self.policies
+        return has_tiers(found is not None and found.value.strip().lower() == "true", self.policies)
 
     def as_values(self) -> dict[str, dict[str, str]]:
         """The settings as a member of a JSON line."""
