@@ -51,10 +51,6 @@ class LoadSettings:
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
     topic: TopicSettings = TopicSettings()
 
-    def log_start(self, checkpointed: int, first_base_offset: int) -> int:
-        """The log start offset after a load: with tiered storage it may be below the first local segment (Kafka: LogLoader.load)."""
-        return checkpointed if self.topic.is_tiered else max(checkpointed, first_base_offset)
-
     def of_topic(self, topic: TopicSettings) -> Self:
         """The settings of the broker that loads a partition of a topic."""
         known = topic.settings

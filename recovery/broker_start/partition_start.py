@@ -237,8 +237,8 @@ def _checkpointed(name: PartitionName, around: LogDirState) -> _Checkpointed:
 
 def _log_start(checked: CheckedPartition, noted: _Checkpointed, options: VerifyOptions) -> int:
     """The log start offset of a log that is loaded as it is; with tiered storage it may be below the first local segment."""
-    is_tiered = options.topic_of(checked.directory.path).is_tiered
-    return noted.log_start_offset if is_tiered else max(noted.log_start_offset, checked.first_offset)
+    topic = options.topic_of(checked.directory.path)
+    return topic.log_start(noted.log_start_offset, checked.first_offset)
 
 
 def _bytes_to_scan(checked: CheckedPartition, noted: _Checkpointed) -> int:

@@ -135,7 +135,7 @@ class _Load:
             segments.last.offset_index.resize_to_full()
             segments.last.time_index.resize_to_full()
         self._epochs.truncate_from_end(self.log_end_offset)
-        self.log_start_offset = self._settings.log_start(
+        self.log_start_offset = self._settings.topic.log_start(
             broker_state.log_start_offset, segments.first.base_offset
         )
         self._epochs.truncate_from_start(broker_state.log_start_offset)

@@ -43,7 +43,9 @@ def _unchanged(
     working_image: WorkingImage, assessment: Assessment, broker_state: BrokerState, settings: LoadSettings
 ) -> Repair:
     end_offset = assessment.facts[-1].end_offset
-    log_start_offset = settings.log_start(broker_state.log_start_offset, assessment.facts[0].base_offset)
+    log_start_offset = settings.topic.log_start(
+        broker_state.log_start_offset, assessment.facts[0].base_offset
+    )
     log_start_offset = min(log_start_offset, end_offset)
     return Repair(
         image=working_image.image,

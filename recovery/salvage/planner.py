@@ -69,7 +69,7 @@ class Planner:
         log_start_offset = self._broker_state.log_start_offset
         if segments:
             log_start_offset = min(
-                self._settings.log_start(log_start_offset, segments[0].base_offset), end_offset
+                self._settings.topic.log_start(log_start_offset, segments[0].base_offset), end_offset
             )
         removed, tail = self._losses(order, kept, end_offset)
         side_files = SideFilePlan(

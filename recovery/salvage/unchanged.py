@@ -35,7 +35,9 @@ def unchanged_repair(
     end = extent.end_offset
     return Repair(
         image=found,
-        log_start_offset=min(settings.log_start(broker_state.log_start_offset, extent.first_offset), end),
+        log_start_offset=min(
+            settings.topic.log_start(broker_state.log_start_offset, extent.first_offset), end
+        ),
         log_end_offset=end,
         last_stable_offset=end,
         recovery_point=broker_state.safe_point(end),

@@ -87,6 +87,10 @@ class TopicSettings:
         found = self.settings.get(REMOTE_STORAGE)
         return has_tiers(found is not None and found.value.strip().lower() == "true", self.policies)
 
+    def log_start(self, checkpointed: int, first_base_offset: int) -> int:
+        """The log start offset after a load: with tiered storage it may be below the first local segment (Kafka: LogLoader.load)."""
+        return checkpointed if self.is_tiered else max(checkpointed, first_base_offset)
+
     def as_values(self) -> dict[str, dict[str, str]]:
         """The settings as a member of a JSON line."""
         return {
