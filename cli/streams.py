@@ -72,7 +72,12 @@ def _write(rest: memoryview) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise Refused(f"cannot write the standard output: {error.strerror}") from error
+        raise not_written(error) from error
+
+
+def not_written(error: OSError) -> Refused:
+    """The exception for a failed write to stdout."""
+    return Refused(f"cannot write the standard output: {error.strerror}")
 
 
 def terminal_columns() -> int | None:

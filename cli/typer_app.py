@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 from kseg.cli.help_page import show
 from kseg.cli.option_schema import Argument, Option, Parameter, Raw, bind, parameters, spelled_out
 from kseg.cli.registry import COMMANDS, function_of
+from kseg.cli.streams import not_written
 from kseg.segment.errors import UsageError
 
 HELP = """Offline forensic and maintenance toolkit for Apache Kafka's on-disk logs.
@@ -36,12 +37,17 @@ SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
 def run(words: Sequence[str], version: Callable[[], int]) -> int:
-    """Parse with typer and run the command; returns the exit status. Raises UsageError for a wrong command line."""
+    """Parse with typer and run the command; returns the exit status. Raises UsageError for a wrong command line, Refused for a help page
+    that cannot be written."""
     named = words[0] if words else ""
     names = [named] if named in COMMANDS else list(COMMANDS)
     app = build(names, version)
     try:
         result = app(args=_spelled_out(words), prog_name="kseg", standalone_mode=False)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) or not {"--help", "-h"} & {*words}:
+            raise
+        raise not_written(error) from None
     except Exception as error:  # noqa: BLE001  (typer's exceptions have no public base class)
         raise _as_usage_error(error, named if named in COMMANDS else "") from None
     return result if isinstance(result, int) else 0

@@ -19,7 +19,7 @@ from kseg.jobs.events import Event, Row
 from kseg.segment import layout as L
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import INTERNAL_TOPICS, PartitionState
-from kseg.segment.partition.targets import PartitionTarget, Target
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target, only_one_file
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
@@ -68,7 +68,9 @@ class WhatIfRun:
 
     @staticmethod
     def is_wanted(target: Target) -> bool:
-        """Whether brokers serve the partition."""
+        """Whether brokers serve the partition. Raises UsageError for a file."""
+        if isinstance(target, FileTarget):
+            raise only_one_file(target, "to estimate its size")
         if not isinstance(target, PartitionTarget):
             return False
         name = own_partition_name(target.path)

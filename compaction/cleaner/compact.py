@@ -47,7 +47,7 @@ from kseg.segment.errors import Refused, UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState, Role, parse_file_name
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, only_one_file
 from kseg.segment.partition.topic_settings import CLEANUP_POLICY, TopicSettings
 
 
@@ -73,7 +73,7 @@ def prepare(
     passes: runs the passes of the cleaning; None: this process, or several by `options.jobs`."""
     passes = passes or (ForkedPasses if options.jobs > 1 else LocalPasses)
     if isinstance(target, FileTarget):
-        raise UsageError(f"{target.path} is one file of a log; name its partition directory to compact it")
+        raise only_one_file(target, "to compact it")
     not_cleaned = _not_cleaned(target)
     if not_cleaned is not None:
         yield not_cleaned

@@ -44,12 +44,12 @@ from kseg.compaction.retention.verdicts import SegmentTimestamp, TimestampOf, Ve
 from kseg.jobs import events
 from kseg.jobs.events import Event
 from kseg.segment import layout as L
-from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.partition.largest_timestamp import record_of
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import Role, parse_file_name
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, only_one_file
 
 
 def retain(target: LogTarget, options: RetainOptions) -> Iterator[Event]:
@@ -71,9 +71,7 @@ def prepare(
 ) -> Generator[Event, None, Prepared[RetainResult] | None]:
     """Plan: yields verdicts with reasons; None for a directory that retention skips."""
     if isinstance(target, FileTarget):
-        raise UsageError(
-            f"{target.path} is one file of a log; name its partition directory to apply retention"
-        )
+        raise only_one_file(target, "to apply retention")
     exempt = exempted(target)
     if exempt is not None:
         yield exempt

@@ -21,7 +21,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from kseg.segment.errors import FormatError, Refused, UnreadableInput
+from kseg.segment.errors import FormatError, Refused, UnreadableInput, UsageError
 from kseg.segment.partition.directory import (
     Entry,
     LogDirectory,
@@ -78,6 +78,11 @@ class LogDirTarget:
 
 
 Target = FileTarget | PartitionTarget | LogDirTarget
+
+
+def only_one_file(target: FileTarget, purpose: str) -> UsageError:
+    """The exception for a file in the place of a partition. purpose: what needs the whole partition, as in "to compact it"."""
+    return UsageError(f"{target.path} is one file of a log; name its partition directory {purpose}")
 
 
 def directory_of(target: Target) -> str:

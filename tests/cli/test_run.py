@@ -319,10 +319,11 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def test_output_that_cannot_be_written_is_no_bug_in_kseg(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", ["list .", "--help", "list --help", "-h", ""])
+def test_output_that_cannot_be_written_is_no_bug_in_kseg(tmp_path: Path, asked: str) -> None:
     """`/dev/full` fails like a file on a full disk."""
     (tmp_path / "t-0").mkdir()
-    words = [sys.executable, "-m", "kseg", "list", str(tmp_path)]
+    words = [sys.executable, "-m", "kseg", *asked.replace(".", str(tmp_path)).split()]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False, cwd=ROOT, text=True)
     assert done.returncode == 4

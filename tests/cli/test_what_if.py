@@ -28,6 +28,14 @@ def settings(reported: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [line for line in reported if line["type"] == "setting" and line["kind"] == kind]
 
 
+def test_one_file_of_a_log_is_refused(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = next((capture_small / "data" / "stations-0").glob("*.log"))
+    assert run(["what-if", str(log), *ALONE]) == 2
+    assert capfd.readouterr().err == (
+        f"kseg: {log} is one file of a log; name its partition directory to estimate its size\n"
+    )
+
+
 def test_limits_keep_what_retain_leaves(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = capture_small / "data"
     for option, value in (("--retention-ms", "1d"), ("--retention-ms", "5d"), ("--retention-bytes", "4KiB")):

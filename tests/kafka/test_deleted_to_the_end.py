@@ -12,8 +12,8 @@ from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from tests.kafka.broker import Broker, delete_records, watermarks
 
 RECORDS = 50
-NO_CHECKPOINTS = {"log.initial.task.delay.ms": "600000"}
-"""The deleted records come back because the broker is killed before it wrote the log start: it must not write it in the meantime."""
+# the deleted records come back because the broker is killed before it wrote the log start: it must not write it in the meantime
+NO_CHECKPOINTS_MS = "600000"
 
 
 def epochs_in(data: Path) -> list[tuple[int, int]]:
@@ -23,7 +23,7 @@ def epochs_in(data: Path) -> list[tuple[int, int]]:
 
 @pytest.mark.evidence("epochs-empty")
 def test_the_epoch_of_deleted_records_that_come_back_is_forgotten(tmp_path: Path) -> None:
-    with Broker(tmp_path, **NO_CHECKPOINTS).apart() as broker:
+    with Broker(tmp_path, log_initial_task_delay_ms=NO_CHECKPOINTS_MS).apart() as broker:
         broker.create_topic("orders")
         producer = broker.producer()
         for number in range(RECORDS):
