@@ -193,7 +193,7 @@ def change(
     `over_targets`.
     """
     from kseg.change.run.pipeline import groups_of
-    from kseg.cli.run import over_targets
+    from kseg.cli.run import notice, over_targets
     from kseg.cli.shared_targets import Sharing
     from kseg.segment.partition.targets import Expansion
 
@@ -213,6 +213,7 @@ def change(
             request.paths,
             targets,
             look,
+            notice(style),
         ),
     )
 
@@ -223,8 +224,9 @@ def _held(
     paths: Sequence[str],
     targets: "Sequence[Target]",
     look: "Callable[[Sequence[Target]], None] | None",
+    say: "Callable[[str], None]",
 ) -> "Iterator[object]":
-    """Complete the run with what its targets tell, hold its locks, and yield the options of the work.
+    """Complete the run with what its targets tell, hold its locks, and yield the options of the work. say: prints a sentence.
 
     Raises Refused for links that may not be followed, and for an output directory inside the input.
     """
@@ -246,8 +248,24 @@ def _held(
     run.first_events = (*run.first_events, *_without_partitions(run.whole, logs))
     if run.options.output is not None:
         refuse_inside(run.options.output, targets)
+    if not run.options.apply:
+        _tell_of_brokers(targets, say)
     with run.held(logs) as options:
         yield options
+
+
+def _tell_of_brokers(targets: "Sequence[Target]", say: "Callable[[str], None]") -> None:
+    """Say on which data directories a broker runs: the plan is made of files that change."""
+    from kseg.change.apply.lock import lock_holder
+    from kseg.cli.topic_evidence import log_dirs_of
+
+    for log_dir in log_dirs_of(targets):
+        process_id = lock_holder(log_dir)
+        if process_id is not None:
+            number = f" (process {process_id})" if process_id else ""
+            say(
+                f"{log_dir} is in use, by a broker or another kseg{number}: its files change while they are read, and --apply is refused"
+            )
 
 
 def _without_partitions(whole: "Sequence[str]", logs: "Sequence[Target]") -> "Iterator[Finding]":

@@ -12,6 +12,7 @@ from kseg.change.apply.journal_probe import half_done_around
 from kseg.cli.options import default_jobs
 from kseg.cli.render import Style, show
 from kseg.cli.request import Request
+from kseg.cli.rereading import Rereading
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.shared_targets import Sharing, target_runs
 from kseg.cli.streams import complain
@@ -115,7 +116,8 @@ def over_targets(
             units = targets if grouped is None else grouped(targets, len(targets))
             events = over(work, units, options, finished=finished) if units else iter(())
         else:
-            events = _local(work, targets, options, jobs, sharing, grouped, finished)
+            own_work = Rereading(work) if hold is None else work  # a command with one writes files
+            events = _local(own_work, targets, options, jobs, sharing, grouped, finished)
         unfinished = half_done_around(targets) if hold is None else ()
         deleted = _marked_for_deletion(targets, passed_over, worked_on)
         events = _after((*archive_findings(), *failures, *first_events, *unfinished, *deleted), events)

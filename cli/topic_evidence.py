@@ -247,7 +247,10 @@ def identities_after_cut(
 
 
 def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "dict[str, tuple[Finding, ...]]":
-    """A finding for each replica that the metadata log assigns to a log dir among the targets and that is missing there, by log dir."""
+    """A finding for each replica that the metadata log assigns to a log dir among the targets and that is missing there, by log dir. A running
+    broker may be about to create those that never were there."""
+    from kseg.change.apply.lock import is_locked
+
     found = {}
     for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
         image = finder.image_for(log_dir)
@@ -255,7 +258,9 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
             from kseg.internal_topics.metadata.missing_replicas import missing_replicas
 
             others = partial(finder.others_of, log_dir)
-            found[log_dir] = tuple(missing_replicas(log_dir, finder.placed_node_of(log_dir), image, others))
+            missing = missing_replicas(log_dir, finder.placed_node_of(log_dir), image, others)
+            is_in_use = is_locked(log_dir)
+            found[log_dir] = tuple(each for each in missing if each.id != "replica-unmade" or not is_in_use)
     return found
 
 

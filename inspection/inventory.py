@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from kseg.inspection.log_summary import counted_summary, estimated_summary
 from kseg.inspection.query import ListOptions
 from kseg.inspection.quick_listing import quick_row
-from kseg.jobs.events import Event, Failure, Row
+from kseg.jobs.events import Event, Row
 from kseg.segment import layout as L
-from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
+from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.kafka07.log07 import Log07
@@ -75,17 +75,14 @@ _REQUIRED = (("offset_index", L.OFFSET_INDEX_SUFFIX), ("time_index", L.TIME_INDE
 
 
 def list_target(target: FileTarget | PartitionTarget | LogDirTarget, options: ListOptions) -> Iterator[Event]:
-    """The rows of one target; if it cannot be listed, a Failure."""
-    try:
-        match target:
-            case FileTarget():
-                yield _file_row(_single(target.path), None)
-            case PartitionTarget():
-                yield from _partition(target, options)
-            case LogDirTarget():
-                yield from _log_dir(target, options)
-    except KsegError as error:
-        yield Failure(target.path, str(error), error.exit_status)
+    """The rows of one target. Raises UnreadableInput if it cannot be listed."""
+    match target:
+        case FileTarget():
+            yield _file_row(_single(target.path), None)
+        case PartitionTarget():
+            yield from _partition(target, options)
+        case LogDirTarget():
+            yield from _log_dir(target, options)
 
 
 # --- files

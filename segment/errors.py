@@ -6,6 +6,7 @@ command that it ends (design, command contract):
     KsegError
     ├── UsageError          2   the request makes no sense
     ├── UnreadableInput     3   an input cannot be opened or read
+    │   └── VanishedInput   3   … because it does not exist
     ├── OutOfResources      3   this process has no descriptors, memory or disk space left; it says nothing about an input
     ├── OutOfReach          3   an object store does not answer, or rejects the request; it says nothing about an input either
     ├── Refused             4   the request is possible but unsafe
@@ -35,6 +36,10 @@ class UnreadableInput(KsegError):
     """An input cannot be opened or read; the sentence names the path."""
 
     exit_status = 3
+
+
+class VanishedInput(UnreadableInput):
+    """An input does not exist: it never did, or it was deleted after it was listed."""
 
 
 class OutOfResources(KsegError):
@@ -83,5 +88,7 @@ def cannot_read(path: str, error: OSError) -> KsegError:
         kind = OutOfResources
     elif error.errno == OUT_OF_REACH:
         kind = OutOfReach
+    elif error.errno == errno.ENOENT:
+        kind = VanishedInput
     reason = "not a regular file" if error.errno == errno.ESPIPE else error.strerror
     return kind(f"cannot read {shown_path(path)}: {reason}")

@@ -70,6 +70,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("future-timestamp", WARNING, "a timestamp is in the future; retention by time stops there", _DUMP),
     ("mixed-magic", INFO, "the segment contains batches in several message formats", _DUMP),
     ("unreadable-file", ERROR, "the file cannot be read", _LIST),
+    ("changed-while-read", INFO, "a running broker changed or deleted files while they were read", _LIST_DIR),
     ("archive-cut-off", ERROR, "a tar archive ends before its time, or cannot be read beyond a position", _LIST),
     ("unreadable", ERROR, "bytes of the file cannot be read: the disk or the file system reports an error", _UNREADABLE),
     ("unreadable-batch", ERROR, "batches contain bytes that cannot be read", _UNREADABLE),

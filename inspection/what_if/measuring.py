@@ -6,15 +6,16 @@ a broker or producer spends more around it.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from kseg.inspection.what_if.candidates import TriedSetting
 from kseg.inspection.what_if.log_places import Sample, Stretch, stretches
 from kseg.inspection.what_if.rebatching import RatioEstimator, SampledBatch, joined
-from kseg.jobs.events import Event, Failure, Row
+from kseg.jobs.events import Event, Row
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import MAX_BODY_BYTES, compress, decompress
-from kseg.segment.errors import CodecError, KsegError
+from kseg.segment.errors import CodecError, VanishedInput
 from kseg.segment.model import Record
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
@@ -68,10 +69,10 @@ def measure(target: PartitionTarget, options: MeasureOptions) -> Iterator[Event]
     sample = options.samples.get(target.path, Sample((), True))
     wants_records = any(candidate.is_rebatched for candidate in options.candidates)
     found = []
-    try:
-        with PartitionLog(target):  # samples pass over a log without bytes, as a pipe in its place has none
-            pass
-        for place in sample.places:
+    with PartitionLog(target):  # samples pass over a log without bytes, as a pipe in its place has none
+        pass
+    for place in sample.places:
+        with suppress(VanishedInput):  # a running broker deletes old segments
             batches = [
                 batch
                 for stretch in stretches(place, sample.is_all)
@@ -79,9 +80,6 @@ def measure(target: PartitionTarget, options: MeasureOptions) -> Iterator[Event]
             ]
             if batches:
                 found.append(measured_place(batches, options.candidates, is_cut=not sample.is_all))
-    except KsegError as error:
-        yield Failure(target.path, str(error), error.exit_status)
-        return
     yield Row({}, MeasuredPartition(target.path, sample.is_all, tuple(found)))
 
 

@@ -13,8 +13,10 @@ from kseg.recovery.broker_start.log_dir_start import LogDirStart, Thrown, file_i
 from kseg.recovery.broker_start.metadata_start import with_quorum_files
 from kseg.recovery.broker_start.partition_start import PartitionStart, marked_start, partition_start
 from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.repeated_reading import is_in_use
 from kseg.recovery.verify.totals import Totals
 from kseg.recovery.verify.verify import KINDS, Verify
+from kseg.segment.errors import VanishedInput
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.log_shape import LogShape
@@ -54,7 +56,12 @@ class VerifyForStart(Verify):
             totals.admit(locked_out)
             yield locked_out
         row = totals.row(target.path, KINDS[type(target)])
-        start = _start(target, totals, kinds, errors, options)
+        start = None
+        try:
+            start = _start(target, totals, kinds, errors, options)
+        except VanishedInput:
+            if not is_in_use(target):
+                raise  # while a broker runs no other one starts
         yield (
             Row(row.values, totals.shape)
             if start is None

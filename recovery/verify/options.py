@@ -14,7 +14,8 @@ LEVELS = ("quick", "default", "deep")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions(WithIdentities):
     """level: one of LEVELS. now_ms: the wall clock for rules that need one. jobs: how many processes may share one log. claims: spans that
-    other processes have validated, which need no second check. shapes: also return the shape of each log, for pictures."""
+    other processes have validated, which need no second check. shapes: also return the shape of each log, for pictures. is_in_use: a broker
+    is running on the data directory."""
 
     level: str = "default"
     now_ms: int
@@ -22,3 +23,4 @@ class VerifyOptions(WithIdentities):
     jobs: int = 1
     claims: "tuple[ValidatedSpans, ...]" = ()
     shapes: bool = False
+    is_in_use: bool = False

@@ -23,7 +23,7 @@ from kseg.recovery.verify.index_check import IndexContext, OffsetIndexCheck, Tim
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.producer_check import ProducerReplay
 from kseg.recovery.verify.records_check import RecordsCheck
-from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts
+from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts, SegmentShaper
 from kseg.recovery.verify.snapshot_check import SnapshotCheck
 from kseg.recovery.verify.totals import CheckedPartition, Totals
 from kseg.recovery.verify.txn_check import TxnIndexCheck
@@ -33,7 +33,6 @@ from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.findings import Finding
-from kseg.segment.header_tables import Columns
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.log_shape import ShapeTaker
@@ -169,14 +168,15 @@ class PartitionCheck:
             yield from self._join(segment)
         yield from self._presence(segment, is_last)
         with ExitStack() as stack:
+            indexes = yield from self._indexes(stack, segment, is_last)
             file = yield from self._open(stack, segment.log)
             if file is None:
                 return
             view = file.view
             consumers: list[Consumer] = []
             if self._wants_side_files:
-                yield from self._side_files(stack, segment, view, is_last, consumers)
-            offset_indexes = (found for found in consumers if isinstance(found, OffsetIndexCheck))
+                yield from self._side_files(stack, segment, view, indexes, consumers)
+            offset_indexes = (found for found in indexes if isinstance(found, OffsetIndexCheck))
             indexed = next((found.offset_for for found in offset_indexes), no_index)
             context = HeaderContext(
                 segment.log.path,
@@ -199,7 +199,7 @@ class PartitionCheck:
             if self._collector_of is not None:
                 consumers.append(self._collector_of(segment))
             if self.shape_taker is not None:
-                consumers.append(_SegmentShaper(self.shape_taker, segment.base_offset, view))
+                consumers.append(SegmentShaper(self.shape_taker, segment.base_offset, view))
             blocks = Scanner.blocks if self._scan is None else partial(self._scan.blocks, at)
             check = SegmentCheck(file, context, self._options, self._totals, consumers, skippable, blocks)
             yield from check.events()
@@ -245,18 +245,13 @@ class PartitionCheck:
                 if entry is not None:
                     yield from names_check.index_size(entry, None if is_last else segment.log.size_bytes)
 
-    def _side_files(
-        self,
-        stack: ExitStack,
-        segment: SegmentFiles,
-        view: memoryview,
-        is_last: bool,
-        consumers: list[Consumer],
-    ) -> Iterator[Finding]:
-        if self._epochs is not None:
-            consumers.append(self._epochs)
-        self.replay.begin(segment.log.path, view)
-        consumers.append(self.replay)
+    def _indexes(
+        self, stack: ExitStack, segment: SegmentFiles, is_last: bool
+    ) -> Generator[Finding, None, list[Consumer]]:
+        """The checks of the entries that the indexes have now, before the log is opened: a running broker writes a batch before its entry."""
+        checks: list[Consumer] = []
+        if not self._wants_side_files:
+            return checks
         is_running = is_last and self._may_be_in_use()
         for entry in (segment.offset_index, segment.time_index):
             if entry is None:
@@ -266,7 +261,21 @@ class PartitionCheck:
                 continue
             context = IndexContext(entry.path, segment.base_offset, is_running, is_running, opened.unreadable)
             checker = OffsetIndexCheck if entry is segment.offset_index else TimeIndexCheck
-            consumers.append(checker(context, opened.view, self._totals, opened.data_end))
+            checks.append(checker(context, opened.view, self._totals, opened.data_end))
+        return checks
+
+    def _side_files(
+        self,
+        stack: ExitStack,
+        segment: SegmentFiles,
+        view: memoryview,
+        indexes: list[Consumer],
+        consumers: list[Consumer],
+    ) -> Iterator[Finding]:
+        if self._epochs is not None:
+            consumers.append(self._epochs)
+        self.replay.begin(segment.log.path, view)
+        consumers += [self.replay, *indexes]
         opened = None
         if segment.txn_index is not None:
             opened = yield from self._open(stack, segment.txn_index)
@@ -326,7 +335,8 @@ class PartitionCheck:
                 if self._options.topic_of(self._directory.path).is_tiered:
                     path = self._epoch_entry_path()
                     yield from partition_files.remote_epochs(path, self.epochs, self._log_start, first)
-                yield from partition_files.log_start(self._directory, self._log_dir_state)
+                if not self._options.is_in_use:  # a running broker writes the checkpoint once a minute
+                    yield from partition_files.log_start(self._directory, self._log_dir_state)
 
     def _may_be_in_use(self) -> bool:
         """Whether the indexes of the last segment may be preallocated, as those of a running broker are. Kafka 4.4 leaves those of the
@@ -362,23 +372,6 @@ class PartitionCheck:
                 f"{offsets_words(first, last)} before this segment {'is' if first == last else 'are'} missing"
             )
             yield Finding(kind, path, message, first_offset=first, last_offset=last)
-
-
-class _SegmentShaper:
-    """A `Consumer` that passes the batches of one segment on to the collector of the log's shape."""
-
-    def __init__(self, taker: ShapeTaker, base_offset: int, view: memoryview) -> None:
-        self._taker = taker
-        self._view = view
-        taker.begin(base_offset)
-
-    def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
-        self._taker.take(table, first, stop)
-        return iter(())
-
-    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
-        self._taker.end(facts.size_bytes, self._view)
-        return iter(())
 
 
 def verify_partition(target: PartitionTarget, options: VerifyOptions, totals: Totals) -> Iterator[Event]:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import header_tables as C
+from kseg.segment import layout as L
 from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
@@ -55,7 +56,8 @@ class ProducerReplay:
     """A `Consumer` for all segments of a partition; call `begin` before each segment.
 
     aborted: transactions that markers of this segment ended. markers: offset → (producer id, whether it aborts) of the markers
-    in this segment. is_exact, log_start_offset: see the module.
+    in this segment. without_data: offsets of markers that end a transaction without data in this log. is_exact, log_start_offset: see the
+    module.
     """
 
     def __init__(self, start: ProducerState | None, is_exact: bool, log_start_offset: int = 0) -> None:
@@ -65,6 +67,8 @@ class ProducerReplay:
         self.aborted: list[AbortedTxn] = []
         self.markers: dict[int, tuple[int, bool]] = {}
         self._last_marker: dict[int, int] = {}
+        self._inherited = {each.producer_id for each in self.state.open_transactions}
+        self.without_data: set[int] = set()
         self._is_excused = False
         self._view = memoryview(b"")
         self._path = ""
@@ -79,6 +83,8 @@ class ProducerReplay:
         self._gaps, self._repeats = _Breaks(), _Breaks()
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        if self._inherited:
+            self._settle_inherited(table, first, stop)
         row = first
         while True:
             row, markers = self.state.follow_transactions(self._view, table, row, stop)
@@ -102,6 +108,15 @@ class ProducerReplay:
         self.state.end_offset = max(self.state.end_offset, facts.end_offset)
         self._is_excused |= bool(facts.damage)
         yield from self._break_findings()
+
+    def _settle_inherited(self, table: Columns, first: int, stop: int) -> None:
+        """Determine whether the transactions that began below the log have data in it: a control batch comes first if not."""
+        producers = table.column(C.PRODUCER_ID)[first:stop].tolist()
+        for producer_id in sorted(self._inherited & {*producers}):
+            self._inherited.discard(producer_id)
+            row = first + producers.index(producer_id)
+            if table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT:
+                self.without_data.add(table.at(C.LAST_OFFSET, row))
 
     # --- batches
 

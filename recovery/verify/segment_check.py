@@ -29,6 +29,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.moments import moment
+from kseg.segment.partition.log_shape import ShapeTaker
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
@@ -244,3 +245,20 @@ class SegmentCheck:
         if facts.size_bytes > L.MAX_SEGMENT_BYTES:
             message = f"the segment has {counted(facts.size_bytes, 'byte')}; a broker opens at most {L.MAX_SEGMENT_BYTES}"
             yield Finding("oversized-segment", path, message, numbers={"bytes": facts.size_bytes})
+
+
+class SegmentShaper:
+    """A `Consumer` that passes the batches of one segment on to the collector of the log's shape."""
+
+    def __init__(self, taker: ShapeTaker, base_offset: int, view: memoryview) -> None:
+        self._taker = taker
+        self._view = view
+        taker.begin(base_offset)
+
+    def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
+        self._taker.take(table, first, stop)
+        return iter(())
+
+    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
+        self._taker.end(facts.size_bytes, self._view)
+        return iter(())

@@ -1,7 +1,7 @@
 """The totals of one target, and a limit on how often one finding is shown."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -60,6 +60,11 @@ class Totals:
         damaged = max(damaged, lost)
         self.bytes_damaged += min(damaged, size_bytes)
         self.bytes_padding += min(padding, size_bytes - min(damaged, size_bytes))
+
+    def become(self, other: "Totals") -> None:
+        """Take over all values of another reading of the same target."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
 
     def admit(self, finding: Finding) -> bool:
         """Count a finding; return whether to show it."""

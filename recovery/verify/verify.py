@@ -6,10 +6,12 @@ padding always equal the bytes read.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kseg.jobs.events import Event
 from kseg.recovery.verify.options import LEVELS, VerifyOptions
+from kseg.recovery.verify.repeated_reading import confirmed, is_in_use
 from kseg.recovery.verify.totals import Totals
 from kseg.segment import unreadable
 from kseg.segment.errors import UsageError
@@ -37,7 +39,17 @@ class Verify:
     def findings(
         self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, totals: Totals
     ) -> Iterator[Event]:
-        """Like `__call__`, without the row of totals, which are in `totals` afterwards."""
+        """Like `__call__`, without the row of totals, which are in `totals` afterwards. Of a running broker's data, what several readings
+        agree on."""
+        if is_in_use(target):
+            read = partial(self._findings, target, replace(options, is_in_use=True))
+            yield from confirmed(target, read, totals)
+        else:
+            yield from self._findings(target, options, totals)
+
+    def _findings(
+        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, totals: Totals
+    ) -> Iterator[Event]:
         unreadable.begin()  # this process may have read other targets before
         for event in _work(target, options, totals):
             if not isinstance(event, Finding) or totals.admit(event):

@@ -1,5 +1,6 @@
-"""Groups, transactions and the metadata log read while a real broker writes them: no run ends in a bug, none calls an ordinary transaction hanging
-or a partition missing that was there before, and when the broker has stopped the answers are those of a copy that lies still."""
+"""Read while a real broker writes. Groups, transactions and the metadata log: no run ends in a bug, none calls an ordinary transaction hanging
+or a partition missing that was there before, and when the broker has stopped the answers are those of a copy that lies still. Logs that the
+broker rolls, cleans and deletes meanwhile: none is damaged."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
@@ -126,3 +128,64 @@ def test_reading_while_a_broker_writes(tmp_path: Path, capfd: pytest.CaptureFixt
         else:
             names = {row["topic"] for row in rows if row["type"] == "topic"}
             assert {f"more-{number}" for number in range(0, writing.rounds, 20)} <= names
+
+
+DELETED = {"retention_bytes": "20000", "file_delete_delay_ms": "200"}
+CLEANED = {"min_cleanable_dirty_ratio": "0.01", "segment_ms": "1000", "file_delete_delay_ms": "200"}
+
+
+class Rolling(Writing):
+    """A transactional producer of the logs, and topics that are deleted as soon as they have records."""
+
+    def _write(self) -> None:
+        try:
+            producer = self._broker.producer(transactional_id="rolling", linger_ms=0)
+            producer.init_transactions(CLIENT_LIMIT_S)
+            admin = AdminClient({"bootstrap.servers": self._broker.bootstrap, "log_level": 0})
+            while not self._ends.is_set():
+                producer.begin_transaction()
+                for number in range(12):
+                    topic = ("deleted", "cleaned", "both")[number % 3]
+                    producer.produce(topic, b"v" * 300, key=b"%d" % (self.rounds % 7), partition=number % 2)
+                if self.rounds % 3:
+                    producer.commit_transaction(CLIENT_LIMIT_S)
+                else:
+                    producer.flush(CLIENT_LIMIT_S)
+                    producer.abort_transaction(CLIENT_LIMIT_S)
+                if self.rounds % 10 == 0:
+                    self._broker.create_topic(f"short-lived-{self.rounds}")
+                elif self.rounds % 10 == 5:
+                    for future in admin.delete_topics([f"short-lived-{self.rounds - 5}"]).values():
+                        future.result(CLIENT_LIMIT_S)
+                self.rounds += 1
+        except BaseException as error:  # noqa: BLE001  (told by the test)
+            self.error = error
+
+
+def test_what_a_broker_changes_is_not_damage(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    require_kafka()
+    broker = Broker(
+        tmp_path / "broker",
+        log_segment_delete_delay_ms="300",
+        log_retention_check_interval_ms="200",
+        log_cleaner_backoff_ms="50",
+        log_initial_task_delay_ms="100",
+    )
+    with broker:
+        broker.create_topic("deleted", 2, **DELETED)
+        broker.create_topic("cleaned", 2, cleanup_policy="compact", **CLEANED)
+        broker.create_topic("both", 2, cleanup_policy="compact,delete", **{**DELETED, **CLEANED})
+        with Rolling(broker) as rolling:
+            for number in range(1, 5):
+                enough = 30 * number  # so that segments are deleted and cleaned
+                broker.wait_for("records", lambda: rolling.rounds > enough or rolling.error is not None)  # noqa: B023
+                for level in ([], ["--deep"], ["--quick"], ["--jobs", "2"]):
+                    status, rows = _rows(capfd, ["verify", *level], broker.data)
+                    told = [
+                        row
+                        for row in rows
+                        if row["type"] == "error" or row.get("severity") in ("error", "warning")
+                    ]
+                    assert (status, told) == (0, []), level
+        assert rolling.error is None
+    assert not [*(broker.data / "deleted-0").glob(f"{0:020d}.log")], "nothing was deleted meanwhile"

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
+from tests.support.compact_helpers import Topic, clean
 
 LOG, SNAPSHOT = f"{0:020d}.log", f"{6:020d}.snapshot"
 NOW_MS = 1_700_000_000_000
@@ -92,3 +94,49 @@ def test_the_load_of_a_log_that_was_emptied_and_not_flushed_leaves_nothing_that_
     assert "1 warning" in capfd.readouterr().out
     assert run(["recover", "--apply", str(partition)]) == 0
     assert (partition / "leader-epoch-checkpoint").read_text() == "0\n1\n2 0\n"
+
+
+def _half_deleted(root: Path, has_data: bool) -> Path:
+    """Retention has deleted the records of an aborted transaction, all or only those of the first segment; the marker is there."""
+    topic = Topic(root)
+    topic.send(("a", 1), producer=7, transactional=True)
+    topic.roll()
+    if has_data:
+        topic.send(("b", 1), producer=7, transactional=True)
+    topic.send(("a", 2))
+    topic.end(7, abort=True)
+    topic.send(("a", 3))
+    topic.roll()
+    topic.send(("c", 4))
+    directory = topic.close()
+    for path in directory.glob(f"{0:020d}.*"):
+        path.unlink()
+    return directory
+
+
+def test_the_cleaner_drops_the_entry_of_a_transaction_whose_records_were_deleted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    directory = _half_deleted(tmp_path, has_data=False)
+    index = directory / f"{1:020d}.txnindex"
+    assert index.exists()
+    clean(directory)
+    assert not index.exists()
+    assert run(["verify", str(directory)]) == 0
+
+
+@pytest.mark.parametrize("is_cleaned", [False, True])
+def test_the_entry_of_a_transaction_with_records_must_exist(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], is_cleaned: bool
+) -> None:
+    """Whether the segment was cleaned or not: consumers find the records and need to know that they are aborted."""
+    directory = _half_deleted(tmp_path, has_data=True)
+    if is_cleaned:
+        log = directory / f"{1:020d}.log"
+        (first, _), (second, size), *_ = batch_spans(log)
+        content = log.read_bytes()
+        log.write_bytes(content[first:second] + content[second + size :])  # a superseded record leaves a gap
+    (directory / f"{1:020d}.txnindex").unlink()
+    run(["verify", "--json", str(directory)])
+    kinds = [json.loads(line).get("id") for line in capfd.readouterr().out.splitlines()]
+    assert "txn-index-missing-entry" in kinds

@@ -1,0 +1,96 @@
+"""Verify the data of a running broker: report what two readings agree on.
+
+A broker appends, rolls, cleans and deletes while its files are read. So one reading meets states that no disk ever had: an index entry
+whose batch came after the log was mapped, a segment that was deleted after the directory was listed. Damage stays where it is:
+
+1. A reading without errors and warnings is the result.
+2. After any other one, the target is listed and read again. A finding is confirmed if an earlier reading had it too, at the same place.
+3. The first reading with only confirmed findings is the result. After `READINGS` of them it is the last one, without the findings that no
+   other reading had; `changed-while-read` (info) gives their number.
+4. A directory that is gone was deleted or renamed by the broker: that is `changed-while-read` too.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+
+from kseg.jobs.events import Advance, Event
+from kseg.recovery.verify.totals import Totals
+from kseg.segment.counted import counted
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.findings import INFO, Finding
+from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
+from kseg.segment.storage import places
+
+READINGS = 4
+_PAUSE_S = 0.05
+_CHANGED = "changed-while-read"
+
+_Place = tuple[str, str, int | None, int | None, int | None]
+
+
+def is_in_use(target: FileTarget | PartitionTarget | LogDirTarget) -> bool:
+    """Whether a broker runs on the data directory of the target."""
+    from kseg.change.apply.lock import is_locked
+
+    match target:
+        case LogDirTarget():
+            return is_locked(target.path)
+        case PartitionTarget():
+            return target.log_dir is not None and is_locked(target.log_dir)
+        case FileTarget():
+            return is_locked(os.path.join(os.path.dirname(target.path), os.pardir))
+
+
+def was_deleted(target: FileTarget | PartitionTarget | LogDirTarget) -> Finding | None:
+    """The finding for a target that does not exist any more; None for any other one."""
+    if places.lexists(target.path):
+        return None
+    return Finding(_CHANGED, target.path, "the broker deleted or renamed this after it was listed")
+
+
+def confirmed(
+    target: FileTarget | PartitionTarget | LogDirTarget,
+    read: Callable[[Totals], Iterator[Event]],
+    totals: Totals,
+) -> Iterator[Event]:
+    """The events of the reading that is the result. read: reads the target once. totals: of that reading afterwards."""
+    seen: set[_Place] = set()
+    for number in range(1, READINGS + 1):
+        own, events, problem = Totals(), [], None
+        try:
+            for event in read(own):
+                if isinstance(event, Advance):
+                    yield event
+                else:
+                    events.append(event)
+        except UnreadableInput as error:
+            gone = was_deleted(target)
+            if gone is not None:
+                events, problem = [gone], None
+                own.admit(gone)
+                break
+            problem = error
+        doubted = [event for event in events if isinstance(event, Finding) and event.severity != INFO]
+        unconfirmed = [finding for finding in doubted if _place(finding) not in seen]
+        if problem is None and not unconfirmed:
+            break
+        if number < READINGS:
+            seen.update(map(_place, doubted))
+            time.sleep(_PAUSE_S * number)
+        elif problem is not None:
+            raise problem
+        else:
+            for finding in unconfirmed:
+                own.severities[finding.severity] -= 1
+            events = [event for event in events if event not in unconfirmed]
+            only = counted(len(unconfirmed), "finding") + f" of only one of {READINGS} readings"
+            note = Finding(_CHANGED, target.path, f"the broker changes these files: left out are {only}")
+            own.admit(note)
+            events.append(note)
+    yield from events
+    totals.become(own)
+
+
+def _place(finding: Finding) -> _Place:
+    return finding.id, finding.path, finding.position, finding.first_offset, finding.last_offset

@@ -1,0 +1,126 @@
+"""Reading commands beside a running broker, for which a process that holds its lock stands: files go while they are read. Without the lock a
+file that is missing is an error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures import healthy
+from kseg.cli import rereading
+from kseg.cli.main import run
+from kseg.cli.rereading import Rereading
+from kseg.jobs.events import Event, Row
+from kseg.segment.errors import UnreadableInput, VanishedInput
+from kseg.segment.findings import Finding
+from kseg.segment.partition.targets import PartitionTarget
+from tests.support.lock_holders import child
+from tests.support.lock_holders import run as holding
+
+DONE = Row({"type": "done"})
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartitionTarget:
+    monkeypatch.setattr(rereading, "_PAUSE_S", 0)
+    (tmp_path / "data" / "orders-0").mkdir(parents=True)
+    return PartitionTarget(str(tmp_path / "data" / "orders-0"), str(tmp_path / "data"))
+
+
+@pytest.fixture
+def broker(target: PartitionTarget) -> Iterator[None]:
+    with child(holding(Path(str(target.log_dir)))) as process:
+        assert process.output() == "in"
+        yield
+
+
+class Work:
+    """Meets a deleted file in its first readings. shown: what it yields before that."""
+
+    def __init__(self, vanishing: int, *shown: Event) -> None:
+        self.left = vanishing
+        self.shown = shown
+
+    def __call__(self, target: PartitionTarget, options: object) -> Iterator[Event]:
+        yield from self.shown
+        if self.left:
+            self.left -= 1
+            raise VanishedInput("cannot read 0.log: No such file or directory")
+        yield DONE
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_deleted_file_makes_it_list_the_target_again(target: PartitionTarget) -> None:
+    assert [*Rereading(Work(2))(target, None)] == [DONE]
+
+
+@pytest.mark.usefixtures("broker")
+def test_what_was_shown_is_not_shown_twice(target: PartitionTarget) -> None:
+    events = Rereading(Work(1, Row({"type": "first"})))(target, None)
+    assert next(events) == Row({"type": "first"})
+    with pytest.raises(VanishedInput):
+        next(events)
+
+
+@pytest.mark.usefixtures("broker")
+def test_it_ends(target: PartitionTarget) -> None:
+    with pytest.raises(VanishedInput):
+        [*Rereading(Work(1000))(target, None)]
+
+
+def test_without_a_broker_a_missing_file_is_an_error_at_once(target: PartitionTarget) -> None:
+    work = Work(1)
+    with pytest.raises(UnreadableInput):
+        [*Rereading(work)(target, None)]
+    assert work.left == 0
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_partition_that_goes_is_a_note(target: PartitionTarget) -> None:
+    def work(target: PartitionTarget, options: object) -> Iterator[Event]:
+        shutil.rmtree(target.path)
+        raise VanishedInput("cannot read it")
+        yield
+
+    (note,) = Rereading(work)(target, None)
+    assert isinstance(note, Finding) and note.id == "changed-while-read"
+
+
+@pytest.mark.usefixtures("broker")
+@pytest.mark.parametrize("words", [["recover"], ["retain"], ["compact", "--cleanup-policy", "compact"]])
+def test_a_plan_says_that_its_files_are_in_use(
+    target: PartitionTarget, capfd: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    run([*words, str(target.log_dir)])
+    assert f"{target.log_dir} is in use, by a broker or another kseg (process " in capfd.readouterr().err
+
+
+def test_a_plan_on_files_that_lie_still_says_nothing(
+    target: PartitionTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(["recover", str(target.log_dir)])
+    assert "in use" not in capfd.readouterr().err
+
+
+def _kinds(capfd: pytest.CaptureFixture[str], target: PartitionTarget) -> set[Any]:
+    run(["verify", "--json", str(target.log_dir)])
+    return {json.loads(line).get("id") for line in capfd.readouterr().out.splitlines()}
+
+
+@pytest.mark.usefixtures("broker")
+def test_damage_is_found_beside_a_broker_too(
+    target: PartitionTarget, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path(target.path).rmdir()
+    healthy.partition(Path(target.path))
+    assert "bad-crc" not in _kinds(capfd, target)
+    log = max(Path(target.path).glob("*.log"), key=lambda path: path.stat().st_size)
+    content = bytearray(log.read_bytes())
+    content[70] ^= 1
+    log.write_bytes(content)
+    assert "bad-crc" in _kinds(capfd, target)
