@@ -221,21 +221,18 @@ def identities_after_cut(
     lost records."""
     from kseg.internal_topics.metadata.metadata_finder import node_of
     from kseg.internal_topics.metadata.metadata_log import MetadataReading, read_metadata_log
+    from kseg.internal_topics.metadata.quorum_voters import voters_of
     from kseg.segment.errors import KsegError
-    from kseg.segment.files import read_small
     from kseg.segment.partition.directory import own_partition_name
-    from kseg.segment.partition.names import NAME_BY_ROLE, Role
-    from kseg.segment.sidecar.metadata_files import decode_quorum_state
 
     node = node_of(os.path.dirname(metadata_log))
     try:
-        quorum = decode_quorum_state(read_small(os.path.join(metadata_log, NAME_BY_ROLE[Role.QUORUM_STATE])))
         image = read_metadata_log(metadata_log, MetadataReading(end_offset=end_offset))
     except KsegError:
         return None
     if end_offset is None:
         image = replace(image, doubts=())
-    if not image.is_certain or quorum.current_voters != (node.node_id,):
+    if not image.is_certain or voters_of(image, [os.path.dirname(metadata_log)]) != {node.node_id}:
         return None
     names = {path: own_partition_name(path) for path in paths}
     nodes = {log_dir: node_of(log_dir) for log_dir in {os.path.dirname(path) for path in paths}}

@@ -1,7 +1,7 @@
 """The steps for a metadata log that a broker cannot load, and for one that is in none of the given data directories.
 
-A node loads the newest snapshot of `__cluster_metadata-0`. If that is damaged it fails; it does not try an older one (Kafka:
-KafkaRaftClient, observed with 4.3.1). With the damaged snapshot moved away, it starts from the previous one or from the log, provided
+A node loads the newest snapshot of `__cluster_metadata-0`. If that is damaged it fails, or starts with less than it had; it does not try an older
+one (Kafka: KafkaRaftClient, observed with 4.3.1). With the damaged snapshot moved away, it starts from the previous one or from the log, provided
 these reach back far enough; otherwise the log has to come from another node. If a KRaft node's data directories contain no metadata log,
 either it is in another directory of the node, or it is lost.
 """
@@ -36,13 +36,13 @@ def snapshot_steps(damaged: Sequence[str], move: Callable[[str], str]) -> Iterat
         if _reaches_back(directory, here):
             for path in here:
                 yield NextStep(
-                    f"A broker fails on the damaged snapshot {shown_path(os.path.basename(path))} of the metadata log, and no repair can restore it. The log "
+                    f"A broker tries no other snapshot of the metadata log than {shown_path(os.path.basename(path))}, which is damaged, and no repair can restore it. The log "
                     "reaches back far enough without it: with the broker stopped, move it out of the data directory.",
                     move(path),
                 )
         else:
             yield NextStep(
-                "A broker fails on the damaged snapshot of the metadata log, and without it the log does not reach back far enough. With the broker stopped, "
+                "A broker tries no other snapshot of the metadata log than the newest one, which is damaged, and without it the log does not reach back far enough. With the broker stopped, "
                 "either replace __cluster_metadata-0 by that of another controller or broker, or, only if a majority of the other controllers is "
                 "running, move it out of the data directory so that this node fetches it.",
                 move(directory),

@@ -55,8 +55,8 @@ METADATA_LOG_ROLES = (Role.METADATA_SNAPSHOT, Role.LOG, Role.BOOTSTRAP_SNAPSHOT)
 class MetadataReading:
     """What to read.
 
-    end_offset: treat the log as if it ended there, as after a truncation by a broker; data after it then raises no doubt. as_of:
-    an earlier state. everything: also controllers, producer ids and access. watch: receives each record that counts, from the
+    end_offset: the state with which a broker starts that has truncated the log there; data after it then raises no doubt, and the newest
+    snapshot counts even if it is damaged. as_of: an earlier state. everything: also controllers, producer ids and access. watch: receives each record that counts, from the
     earliest one in the files on.
     """
 
@@ -139,7 +139,8 @@ class _LogReader:
         as_of = self._reading.as_of
         if as_of is not None:
             self._place = find_place(self._segments, as_of)
-        choice = SnapshotChoice(self._files, as_of, self._place, self._reading.everything)
+        is_forecast = self._reading.end_offset is not None
+        choice = SnapshotChoice(self._files, as_of, self._place, self._reading.everything, is_forecast)
         snapshot = choice.first() if self._reading.watch is not None else choice.newest()
         self._is_cut = choice.is_cut
         self._lost_reach = max((each.end_offset for each in choice.passed_over), default=0)

@@ -13,13 +13,16 @@ from kseg.segment.errors import UnreadableInput
 
 
 class SnapshotChoice:
-    """The snapshots of a metadata log. place: where `as_of` ends in the log. everything: as in `MetadataReading`.
+    """The snapshots of a metadata log. place: where `as_of` ends in the log. everything: as in `MetadataReading`. is_forecast: the newest
+    one counts as far as it can be read, since a node tries no other.
 
     After `newest`: passed_over, the newer snapshots that are damaged or incomplete; is_cut, whether one contains more than
     the requested state.
     """
 
-    def __init__(self, files: LogFiles, as_of: AsOf | None, place: PlaceInLog, everything: bool) -> None:
+    def __init__(
+        self, files: LogFiles, as_of: AsOf | None, place: PlaceInLog, everything: bool, is_forecast: bool
+    ) -> None:
         self.passed_over: list[ReadSnapshot] = []
         self.is_cut = False
         self._snapshots = files.snapshots
@@ -27,6 +30,7 @@ class SnapshotChoice:
         self._as_of = as_of
         self._place = place
         self._everything = everything
+        self._is_forecast = is_forecast
 
     def newest(self) -> ReadSnapshot | None:
         """The newest usable snapshot; for an earlier state the newest that contains nothing later; None if there is none."""
@@ -35,7 +39,7 @@ class SnapshotChoice:
                 self.is_cut = True
                 continue
             snapshot = self._read(file)
-            if snapshot.problem:
+            if snapshot.problem and not self._is_forecast:
                 self.passed_over.append(snapshot)
             elif self._is_beyond(file.end_offset, snapshot.timestamp_ms):
                 self.is_cut = True

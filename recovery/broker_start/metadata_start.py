@@ -4,6 +4,9 @@ The node replays its own metadata log before it loads any other log, and any fau
 quorum-state. A batch of an unknown magic, an unreadable quorum-state, a newest snapshot with a damaged batch (older ones are not tried), or
 a log that begins after the end of its snapshots ends the process (Kafka: FileQuorumStateStore, RecordsSnapshotReader, KafkaRaftLog). A log
 that ends below the newest snapshot, for example after a truncation, is emptied and continues at the end of the snapshot.
+
+A newest snapshot that breaks off ends the process only because the log after it refers to what is lost. Without such a log, as after a crash
+right after the snapshot was written, the node starts with what the snapshot still contains, and most partitions become stray.
 """
 
 from collections.abc import Sequence
@@ -38,7 +41,12 @@ def with_quorum_files(
         if fault.exception in (CORRUPT, NULL_POINTER):
             return of_snapshot
     end = -1 if snapshot is None else snapshot.name.base_offset or 0
-    read = range(end, start.log_end_offset or 0)
+    log_start, log_end = start.log_start_offset or 0, start.log_end_offset or 0
+    loses_state = of_snapshot is not None and of_snapshot.exception == ILLEGAL_STATE and log_end <= end
+    if loses_state:
+        of_snapshot = None
+        start = replace(start, outcome=Loading.TRUNCATED, records_lost=None)
+    read = range(end, log_end)
     for error in errors:
         # a load takes it for a batch of magic 2, whose checksum does not cover that byte
         if error.id == "bad-magic" and error.first_offset in read and of_snapshot is None:
@@ -46,7 +54,6 @@ def with_quorum_files(
     of_quorum = _quorum_fault(start, directory)
     if of_quorum is not None or of_snapshot is not None:
         return of_quorum or of_snapshot or start
-    log_start, log_end = start.log_start_offset or 0, start.log_end_offset or 0
     if log_start > 0 and end < log_start:
         message = (
             "Inconsistent snapshot state: there must be a snapshot at an offset larger then the current log start offset "

@@ -264,6 +264,18 @@ def metadata_snapshot_and_quorum_state_foreign(data: Path) -> None:
 
 
 @case
+def metadata_snapshot_torn_at_the_log_end(data: Path) -> None:
+    """No record of the log refers to what is lost: the node starts, and knows no topic."""
+    (snapshot,), log = (data / METADATA).glob("*.checkpoint"), _metadata_log(data)
+    content, position = log.read_bytes(), 0
+    while int.from_bytes(content[position : position + 8], "big") < int(snapshot.name[:20]):
+        position += 12 + int.from_bytes(content[position + 8 : position + 12], "big")
+    os.truncate(log, position)
+    snapshot.chmod(0o644)
+    os.truncate(snapshot, snapshot.stat().st_size // 2)
+
+
+@case
 def moving_within(data: Path) -> None:
     """A move that somebody finished by hand with a copy."""
     shutil.copytree(data / "fares-0", data / f"fares-0.{SUFFIX}-future")

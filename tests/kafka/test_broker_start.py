@@ -37,6 +37,7 @@ IN_THE_GATE = (
     "meta.properties-of-tomorrow",
     "set_aside_and_marked",
     "partition_emptied",
+    "metadata_snapshot_torn_at_the_log_end",
 )
 PARTITIONS = 64
 
