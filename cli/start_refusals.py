@@ -1,10 +1,14 @@
-"""Why a 4.3.1 node refuses to start with its metadata log: feature levels, topic configurations, and records that contradict earlier ones."""
+"""Why a 4.3.1 node refuses to start with its metadata log: feature levels, topic configurations, and records that contradict earlier ones;
+or with its bootstrap.checkpoint."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kseg.recovery.broker_start.log_dir_start import Thrown
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.targets import Target
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -54,3 +58,14 @@ def refusals_of(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str
                 image.contradictions,
             )
     return found
+
+
+def bootstrap_refusal(log_dir: str) -> Thrown | None:
+    """The exception that the bootstrap.checkpoint of a log dir causes at the start."""
+    path = os.path.join(log_dir, NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT])
+    if not places.isfile(path):
+        return None
+    from kseg.internal_topics.metadata.bootstrap_metadata import bootstrap_fault
+
+    fault = bootstrap_fault(path)
+    return None if fault is None else Thrown(*fault)

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from kseg.cli.coordinator_loads import coordinator_findings
-from kseg.cli.start_refusals import Refusals, refusals_of
+from kseg.cli.start_refusals import Refusals, bootstrap_refusal, refusals_of
 from kseg.cli.topic_evidence import (
     finder_for,
     identities_after_cut,
@@ -64,6 +64,9 @@ class Verification:
         self._forecast.add_metadata(identities, [finding.path for finding in missing])
         self.refusals = refusals_of(targets, finder)
         for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
+            bootstrap = bootstrap_refusal(log_dir)
+            if bootstrap is not None:
+                self._forecast.add_bootstrap_fault(log_dir, bootstrap)
             if log_dir in self.refusals:
                 refused = self.refusals[log_dir]
                 self._forecast.add_refused(log_dir, refused.thrown(), refused.contradiction())

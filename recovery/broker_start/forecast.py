@@ -60,6 +60,10 @@ class StartForecast:
         directory.refused.extend(thrown)
         directory.contradiction = contradiction
 
+    def add_bootstrap_fault(self, log_dir: str, thrown: Thrown) -> None:
+        """Add the exception that a start ends with because of bootstrap.checkpoint."""
+        self._directory(log_dir).bootstrap_fault = thrown
+
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass the events on, followed by one row per node."""
         for event in events:
@@ -97,7 +101,9 @@ class StartForecast:
     def _metadata(self, node: Sequence[LoadedDirectory]) -> str:
         """What is known of the metadata log at log loading. Stores what the truncated metadata log says of the partitions."""
         asked = [each for each in node if each.start is not None and each.is_loaded]
-        is_cut = any(each.metadata_log is not None and each.metadata_log.outcome is Loading.TRUNCATED for each in node)
+        is_cut = any(
+            each.metadata_log is not None and each.metadata_log.outcome is Loading.TRUNCATED for each in node
+        )
         if not is_cut and all(each.path in self._certain or not each.partitions for each in asked):
             return WHOLE
         for each in node:

@@ -29,7 +29,7 @@ class LoadedDirectory:
 
     live: those that are served from it: names of directories, with the partition that a broker takes each for. noteworthy: those that a load changes. missing: those that the metadata log
     places here and that do not exist. obstructed: those whose name is taken by a file. refused: what a broker ends with because of features and topic
-    configurations in the metadata log that it does not allow. is_checked: whether its partitions are known. contradiction: likewise, because of the record at this offset of the log.
+    configurations in the metadata log that it does not allow. bootstrap_fault: what it ends with because of bootstrap.checkpoint. is_checked: whether its partitions are known. contradiction: likewise, because of the record at this offset of the log.
     """
 
     path: str
@@ -41,6 +41,7 @@ class LoadedDirectory:
     unread: list[str] = field(default_factory=list)
     is_checked: bool = True
     refused: list[Thrown] = field(default_factory=list)
+    bootstrap_fault: Thrown | None = None
     contradiction: tuple[int, Thrown] | None = None
     partitions: int = 0
     logs_to_scan: int = 0

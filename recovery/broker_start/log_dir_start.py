@@ -4,7 +4,7 @@ In the order in which a broker checks them (Kafka: KafkaRaftServer.initializeLog
 
 1. meta.properties. If it cannot be parsed the directory goes offline, or, if it contains the metadata log, the process exits; if it is
    missing or incomplete, the process exits.
-2. bootstrap.checkpoint, the lock, the names of subdirectories: each of them can end the process.
+2. The lock, the names of subdirectories: each of them can end the process.
 3. The offset checkpoints. A file that is not a CheckpointFile takes the directory offline; a number that cannot be parsed raises another
    exception, and recovery points and log starts count as 0. High watermarks are read when the first partition of the directory is served.
 
@@ -13,13 +13,12 @@ the process. Otherwise the directory goes offline (observed with 4.3.1).
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KAFKA, NUMBER_FORMAT, STORAGE
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
-from kseg.segment.findings import Finding
 from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
 from kseg.segment.partition.directory import LogDirectory, SubDirectory
 from kseg.segment.partition.names import (
@@ -36,9 +35,6 @@ from kseg.segment.sidecar.metadata_files import decode_meta_properties
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
-RUNTIME = "RuntimeException"
-
-_BOOTSTRAP = NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]
 _KNOWN_DIRECTORIES = (
     REMOTE_INDEX_CACHE,
     NAME_BY_ROLE[Role.CLEAN_SHUTDOWN],
@@ -134,11 +130,8 @@ def unformatted(path: str) -> LogDirStart:
     return LogDirStart(path=path, has_identity=False)
 
 
-def log_dir_start(directory: LogDirectory, errors: Sequence[Finding]) -> LogDirStart | None:
-    """How a data directory affects a broker's start; None for a plain collection of partitions.
-
-    errors: the errors that the check reported for its files.
-    """
+def log_dir_start(directory: LogDirectory) -> LogDirStart | None:
+    """How a data directory affects a broker's start; None for a plain collection of partitions."""
     if not any(is_of_log_directory(entry.name.name) for entry in directory.entries):
         return None
     path = directory.path
@@ -160,7 +153,7 @@ def log_dir_start(directory: LogDirectory, errors: Sequence[Finding]) -> LogDirS
         **_identity(directory),
         metadata_log=has_metadata_log,
         is_clean=directory.entry(Role.CLEAN_SHUTDOWN) is not None,
-        prevents=tuple(_prevents(directory, errors)),
+        prevents=tuple(_prevents(directory)),
         bad_names=tuple(_bad_names(directory)),
         swallowed=tuple(child.name for child in directory.nested if child.partition is not None),
         removed=tuple(child.name for child in directory.partitions if _is_marked(child)),
@@ -189,15 +182,7 @@ def _identity(directory: LogDirectory) -> dict[str, Any]:
     }
 
 
-def _prevents(directory: LogDirectory, errors: Sequence[Finding]) -> Iterator[Thrown]:
-    for error in errors:
-        # a broker reads this file without verifying checksums, but it needs a first batch
-        if os.path.basename(error.path) == _BOOTSTRAP and error.position == 0 and error.id != "bad-crc":
-            message = (
-                "No FeatureLevelRecord for metadata.version was found in the bootstrap metadata from the binary bootstrap "
-                f"metadata file: {error.path}"
-            )
-            yield Thrown(RUNTIME, message)
+def _prevents(directory: LogDirectory) -> Iterator[Thrown]:
     from kseg.change.apply.lock import is_locked
 
     if is_locked(directory.path):

@@ -73,6 +73,6 @@ def _unchecked(path: str) -> LogDirStart:
     if not places.lexists(os.path.join(path, NAME_BY_ROLE[Role.META_PROPERTIES])):
         return unformatted(path)
     try:
-        return log_dir_start(list_log_directory(path), ()) or unformatted(path)
+        return log_dir_start(list_log_directory(path)) or unformatted(path)
     except UnreadableInput as error:
         return replace(unformatted(path), has_identity=True, identity_problem=str(error))

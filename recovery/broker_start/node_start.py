@@ -2,7 +2,7 @@
 
 What ends a start, in the order in which a broker reaches it (Kafka 4.3: KafkaRaftServer, SharedServer, LogManager, ReplicaManager):
 
-1. meta.properties of all data directories, and a metadata log outside the metadata log dir;
+1. meta.properties of all data directories, a metadata log outside the metadata log dir, and bootstrap.checkpoint;
 2. the metadata log, space for it to grow, the locks, records of the metadata log that contradict those before them, features and
    configurations of topics in it;
 3. during log loading: a directory that is not a partition, a load that fails with anything but an IOException, a partition twice;
@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kseg.recovery.broker_start.loaded_directory import SCAN_BYTES_PER_S, LoadedDirectory
-from kseg.recovery.broker_start.log_dir_start import RUNTIME, LogDirStart, Thrown
+from kseg.recovery.broker_start.log_dir_start import LogDirStart, Thrown
 from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.partition_start import Loading
-from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, ILLEGAL_STATE, IO, KAFKA, STORAGE
+from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, ILLEGAL_STATE, IO, KAFKA, RUNTIME, STORAGE
 from kseg.segment.java import uuids
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.storage import places
@@ -219,6 +219,11 @@ def _before_loading(dirs: Sequence[LoadedDirectory], properties: NodeProperties 
     starts = [each.start for each in dirs if each.start is not None]
     if starts:
         yield from _identities(starts, properties)
+    has_log = any(start.metadata_log for start in starts)
+    for each in dirs:
+        is_read = not has_log or (each.start is not None and each.start.metadata_log)
+        if each.bootstrap_fault is not None and is_read:
+            yield each.bootstrap_fault
     for each in dirs:
         metadata_log = each.metadata_log
         if metadata_log is not None and metadata_log.exception is not None:

@@ -91,7 +91,7 @@ def _start(
         is_strange = file.role is Role.UNKNOWN and file.is_live
         return file_in_place(target.path) if is_strange else None
     if totals.listed is not None:
-        found = log_dir_start(totals.listed, errors)
+        found = log_dir_start(totals.listed)
         return found if found is None or not found.removed else _with_marked(found, options)
     checked = totals.checked
     if checked is None:

@@ -25,6 +25,7 @@ FILE_SYSTEM = "FileSystemException"
 ACCESS_DENIED = "AccessDeniedException"
 FILE_NOT_FOUND = "FileNotFoundException"
 MALFORMED_INPUT = "MalformedInputException"
+RUNTIME = "RuntimeException"
 
 
 class BrokerException(Exception):

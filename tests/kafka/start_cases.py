@@ -264,6 +264,17 @@ def metadata_snapshot_and_quorum_state_foreign(data: Path) -> None:
 
 
 @case
+def bootstrap_without_its_footer(data: Path) -> None:
+    os.truncate(data / "bootstrap.checkpoint", (data / "bootstrap.checkpoint").stat().st_size - 70)
+
+
+@case
+def bootstrap_record_altered(data: Path) -> None:
+    path = data / "bootstrap.checkpoint"
+    path.write_bytes(path.read_bytes().replace(b"metadata.version", b"metadata.versiom"))
+
+
+@case
 def metadata_snapshot_torn_at_the_log_end(data: Path) -> None:
     """No record of the log refers to what is lost: the node starts, and knows no topic."""
     (snapshot,), log = (data / METADATA).glob("*.checkpoint"), _metadata_log(data)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kseg.internal_topics.metadata.bootstrap_metadata import bootstrap_fault
 from kseg.recovery.broker_start.snapshot_start import snapshot_fault
 
 
@@ -62,3 +63,45 @@ def test_what_a_node_does_not_look_at(snapshot: Path) -> None:
         assert exception_of(snapshot, bytes(altered)) is None, at
     for behind in (bytes(5), b"\x01" * 100):
         assert exception_of(snapshot, data + behind) is None
+
+
+@pytest.fixture
+def bootstrap(capture_small: Path, tmp_path: Path) -> Path:
+    """A header, one batch of features, and a footer."""
+    copy = tmp_path / "bootstrap.checkpoint"
+    copy.write_bytes((capture_small / "data" / copy.name).read_bytes())
+    return copy
+
+
+def fault_of(bootstrap: Path, data: bytes) -> str | None:
+    bootstrap.write_bytes(data)
+    fault = bootstrap_fault(str(bootstrap))
+    return None if fault is None else fault[0]
+
+
+@pytest.mark.evidence("bootstrap-metadata")
+def test_bootstrap_metadata_that_breaks_off(bootstrap: Path) -> None:
+    data = bootstrap.read_bytes()
+    _, records, footer, _ = bounds(data)
+    for cut in (0, 10, 60, records, records + 1, footer - 1):
+        assert fault_of(bootstrap, data[:cut]) == "RuntimeException", cut
+    for cut in (footer, footer + 4, len(data)):
+        assert fault_of(bootstrap, data[:cut]) is None, cut
+
+
+@pytest.mark.evidence("bootstrap-metadata")
+def test_bootstrap_metadata_with_altered_bytes(bootstrap: Path) -> None:
+    data = bootstrap.read_bytes()
+    _, records, footer, _ = bounds(data)
+    name = data.index(b"metadata.version")
+    for at, new, exception in (
+        (18, b"\x07", None),  # checksums
+        (records + 18, b"\x07", None),
+        (records + 16, b"\x07", None),  # a magic
+        (0, bytes(footer), "CorruptRecordException"),
+        (records, bytes(50), "CorruptRecordException"),
+        (name, b"M", "RuntimeException"),
+        (name - 3, bytes([76]), "RuntimeException"),  # the type of a record
+    ):
+        altered = data[:at] + new + data[at + len(new) :]
+        assert fault_of(bootstrap, altered) == exception, at

@@ -1,0 +1,59 @@
+"""Why a node does not start with a bootstrap.checkpoint (Kafka: BatchFileReader, BootstrapMetadata; observed with 4.3.1).
+
+A node reads the file at every start, even when the metadata log has its records: batch after batch up to a partial one, without verifying
+checksums. It must be able to decode all records, and one of them must set metadata.version.
+"""
+
+from kseg.internal_topics.metadata.metadata_replay import MetadataReplay
+from kseg.internal_topics.metadata.refused_features import METADATA_VERSION
+from kseg.segment import layout as L
+from kseg.segment.crc import crc32c
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.files import read_small
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.decode import Decoder, record_at
+from kseg.segment.scanning.scan import Scanner
+
+
+def bootstrap_fault(path: str) -> tuple[str, str] | None:
+    """The simple name of the Java exception that ends the start, and the reason; None if nodes start."""
+    try:
+        data = bytearray(read_small(path))
+    except UnreadableInput as error:
+        return "IOException", str(error)
+    end = 0
+    while len(data) - end > L.HEADER_TO_MAGIC:
+        begin, size = end, int.from_bytes(data[end + 8 : end + 12], "big", signed=True)
+        if size < L.MIN_LEGACY_SIZE_FIELD:
+            return "CorruptRecordException", f"{path}: the batch at position {begin} declares {size} bytes"
+        if begin + L.ENTRY_OVERHEAD + size > len(data):
+            break
+        end = begin + L.ENTRY_OVERHEAD + size
+        _seal(data, begin, end)
+    return _fault_of_batches(path, memoryview(data)[:end])
+
+
+def _seal(data: bytearray, begin: int, end: int) -> None:
+    """Make the checksum of a batch right, and an unknown magic the newest one, which a node takes it for."""
+    data[begin + L.MAGIC_POSITION] = min(data[begin + L.MAGIC_POSITION], L.MAGIC_V2)
+    checksum = crc32c(data[begin + L.CRC_POSITION + 4 : end])
+    data[begin + L.CRC_POSITION : begin + L.CRC_POSITION + 4] = checksum.to_bytes(4, "big")
+
+
+def _fault_of_batches(path: str, whole: memoryview) -> tuple[str, str] | None:
+    replay, decoder = MetadataReplay(everything=True), Decoder(whole)
+    for block in Scanner(whole, 0).blocks():
+        if isinstance(block, Damage):
+            return "CorruptRecordException", f"{path}: no valid batch at position {block.position}"
+        for chunk in decoder.chunks(block):
+            if chunk.problem is not None:
+                return "InvalidRecordException", f"{path}: {chunk.problem.sentence}"
+            for at in range(0 if chunk.control else chunk.records.count):
+                record = record_at(chunk, at)
+                replay.take(record.offset, record.value, record.timestamp_ms)
+    for offset, words in replay.problems:
+        return "RuntimeException", f"unable to deserialize record at offset {offset} of {path}: {words}"
+    if METADATA_VERSION in replay.features:
+        return None
+    source = f"the bootstrap metadata from the binary bootstrap metadata file: {path}"
+    return "RuntimeException", f"No FeatureLevelRecord for {METADATA_VERSION} was found in {source}"
