@@ -8,7 +8,7 @@ from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import Thrown, is_empty_directory, unformatted
 from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.node_start import node_start
-from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
+from kseg.recovery.broker_start.partition_start import PartitionStart
 from kseg.recovery.broker_start.start_check import TargetStart
 from kseg.segment.diagnosis import PartitionTwice
 from kseg.segment.findings import Finding
@@ -101,10 +101,10 @@ class StartForecast:
     def _metadata(self, node: Sequence[LoadedDirectory]) -> str:
         """What is known of the metadata log at log loading. Stores what the truncated metadata log says of the partitions."""
         asked = [each for each in node if each.start is not None and each.is_loaded]
-        is_cut = any(
-            each.metadata_log is not None and each.metadata_log.outcome is Loading.TRUNCATED for each in node
+        is_torn = any(
+            each.metadata_log is not None and each.metadata_log.is_of_torn_snapshot for each in node
         )
-        if not is_cut and all(each.path in self._certain or not each.partitions for each in asked):
+        if not is_torn and all(each.path in self._certain or not each.partitions for each in asked):
             return WHOLE
         for each in node:
             path = os.path.join(each.path, METADATA_DIRECTORY)

@@ -42,10 +42,9 @@ def with_quorum_files(
             return of_snapshot
     end = -1 if snapshot is None else snapshot.name.base_offset or 0
     log_start, log_end = start.log_start_offset or 0, start.log_end_offset or 0
-    loses_state = of_snapshot is not None and of_snapshot.exception == ILLEGAL_STATE and log_end <= end
-    if loses_state:
+    if of_snapshot is not None and of_snapshot.exception == ILLEGAL_STATE and log_end <= end:
         of_snapshot = None
-        start = replace(start, outcome=Loading.TRUNCATED, records_lost=None)
+        start = replace(start, outcome=Loading.TRUNCATED, records_lost=None, is_of_torn_snapshot=True)
     read = range(end, log_end)
     for error in errors:
         # a load takes it for a batch of magic 2, whose checksum does not cover that byte
