@@ -100,6 +100,9 @@ def test_bootstrap_metadata_with_altered_bytes(bootstrap: Path) -> None:
         (records + 16, b"\x07", None),  # a magic
         (0, bytes(footer), "CorruptRecordException"),
         (records, bytes(50), "CorruptRecordException"),
+        (records + 57, bytes(4), "IllegalArgumentException"),  # the number of records
+        (footer + 57, bytes(4), "IllegalArgumentException"),
+        (footer + 69, b"\x09", "RuntimeException"),  # the type of the footer
         (name, b"M", "RuntimeException"),
         (name - 3, bytes([76]), "RuntimeException"),  # the type of a record
     ):
