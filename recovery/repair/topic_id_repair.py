@@ -3,7 +3,7 @@
 A KRaft broker (3.7 and later) renames a log without a topic id as stray, and fails on an unreadable file
 (Kafka: PartitionMetadataFile). The log itself does not have the id: it is in the metadata log of the cluster and, if they
 are here, in the other partitions of the topic. If the metadata log has exactly one topic of that name, now and before, its
-id is used. Otherwise the user specifies it, and it is checked: it must be an id, neither the partition nor the topic's other
+id is used. That of `__cluster_metadata` is fixed, and always restored. Otherwise the user specifies it, and it is checked: it must be an id, neither the partition nor the topic's other
 partitions may have a different one, and no other topic of this data directory may have it.
 """
 
@@ -27,6 +27,7 @@ from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionName
 from kseg.segment.partition.topic_identity import BECOMES_STRAY, UNKNOWN_IDENTITY, TopicIdentity
 from kseg.segment.sidecar.metadata_files import (
+    METADATA_TOPIC_ID,
     PartitionMetadata,
     decode_partition_metadata,
     encode_partition_metadata,
@@ -57,6 +58,9 @@ def with_topic_id(
     """
     if topic_id is None and METADATA_FILE not in repair.image and not list_partition(directory).segments:
         return repair  # a directory that was created and never filled: a broker creates it again
+    name = own_partition_name(directory)
+    if topic_id is None and METADATA_FILE in repair.image and name is not None and name.is_metadata_log:
+        topic_id, identity = METADATA_TOPIC_ID, TopicIdentity(named_id=METADATA_TOPIC_ID)
     others = tuple(finding for finding in repair.findings if finding.id not in (_MISSING, _CORRUPT))
     if topic_id is None and identity.topic_id is not None and not _has_topic_id(repair.image, directory):
         return _from_metadata_log(repair, directory, identity, others)
@@ -78,7 +82,6 @@ def with_topic_id(
     image = repair.image.copy()
     is_named = identity.named_id == topic_id  # the metadata log takes precedence over other files
     why = partition_metadata_step(image, topic_id, found, replaces=is_named)
-    name = own_partition_name(directory)
     if log_dir is not None and name is not None and not is_named:
         refuse_foreign_topic_id(log_dir, name, topic_id)
     if why is None:

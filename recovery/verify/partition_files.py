@@ -20,7 +20,7 @@ from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, PartitionS
 from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY, TopicIdentity
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
-from kseg.segment.sidecar.metadata_files import decode_partition_metadata
+from kseg.segment.sidecar.metadata_files import check_topic_id, decode_partition_metadata
 from kseg.segment.values import dataclass
 
 # Number of entries at the end of an index that count as evidence of where the last batch ends.
@@ -85,7 +85,9 @@ def metadata_files(
         yield Finding("unreadable-file", entry.path, str(error))
         return
     try:
-        decode_partition_metadata(data)
+        metadata = decode_partition_metadata(data)
+        name = directory.name
+        check_topic_id(metadata, is_metadata_log=name is not None and name.is_metadata_log)
     except FormatError as error:
         totals.account(entry.path, len(data), len(data))
         yield Finding("partition-metadata-corrupt", entry.path, str(error), 0, len(data))

@@ -19,6 +19,10 @@ from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read
 from kseg.segment.java.properties import decode_properties, encode_properties
 from kseg.segment.values import dataclass
 
+METADATA_TOPIC_ID = (
+    "AAAAAAAAAAAAAAAAAAAAAQ"  # of __cluster_metadata in every cluster (Kafka: Uuid.METADATA_TOPIC_ID)
+)
+
 _COLON = re.compile(":[ \t\n\x0b\f\r]+")
 
 
@@ -47,6 +51,14 @@ def decode_partition_metadata(data: bytes) -> PartitionMetadata:
     if topic_id == uuids.ZERO:
         raise FormatError("line 2 contains the zero uuid, which is not a valid topic id")
     return PartitionMetadata(topic_id, version)
+
+
+def check_topic_id(metadata: PartitionMetadata, *, is_metadata_log: bool) -> None:
+    """Raises FormatError for an id of the metadata log that is not the fixed one: a node does not start with it."""
+    if is_metadata_log and metadata.topic_id != METADATA_TOPIC_ID:
+        raise FormatError(
+            f"topic_id is {metadata.topic_id}; __cluster_metadata has always {METADATA_TOPIC_ID}"
+        )
 
 
 def split_named(line: str) -> list[str]:

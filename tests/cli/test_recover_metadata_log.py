@@ -132,3 +132,24 @@ def test_a_torn_end_is_no_gap(data: Path, capfd: pytest.CaptureFixture[str]) -> 
     log.write_bytes(log.read_bytes()[:-5])
     status, result = reported(capfd, "recover", "--apply", log.parent)
     assert (status, result["doubt"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "exception"),
+    [
+        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAACAAQ", "InconsistentTopicIdException"),
+        ("version: 0", "NullPointerException"),
+    ],
+)
+def test_its_topic_id_is_always_the_same(
+    content: str, exception: str, data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = data / METADATA / "partition.metadata"
+    whole = path.read_bytes()
+    path.write_text(content)
+    assert run(["verify", "--json", str(data)]) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["id"] for row in rows if row.get("severity") == "error"] == ["partition-metadata-corrupt"]
+    assert [row["exception"] for row in rows if row["type"] == "broker-start"] == [exception]
+    status, result = reported(capfd, "recover", "--apply", data)
+    assert (status, result["doubt"]) == (0, None) and path.read_bytes() == whole

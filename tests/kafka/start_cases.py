@@ -264,6 +264,12 @@ def metadata_snapshot_and_quorum_state_foreign(data: Path) -> None:
 
 
 @case
+def metadata_topic_id_altered(data: Path) -> None:
+    path = data / METADATA / "partition.metadata"
+    path.write_text(path.read_text().replace("AAQ", "CAQ"))
+
+
+@case
 def bootstrap_without_its_footer(data: Path) -> None:
     os.truncate(data / "bootstrap.checkpoint", (data / "bootstrap.checkpoint").stat().st_size - 70)
 
