@@ -176,6 +176,9 @@ class SideFilePlan:
             roles |= {
                 role for role, kind in _ABSENCES.items() if self._assessment.has_finding(log_path, kind)
             }
+            # an empty active segment needs none, but a clean stop creates it
+            if roles and file_of(segment, Role.OFFSET_INDEX) not in self._working_image.image:
+                roles.add(Role.OFFSET_INDEX)
             if roles:
                 yield number, frozenset(roles)
 

@@ -213,10 +213,13 @@ class PartitionCheck:
     def _after(self, segment: SegmentFiles, facts: SegmentFacts) -> Iterator[Finding]:
         self.facts.append(facts)
         has_times = facts.magics & ~1 or any(s.time_index for s in self._directory.segments)
-        if segment.time_index is None and has_times:
-            yield Finding(
-                "time-index-missing", segment.log.path, f"{segment.log.name.stem} has no .timeindex"
-            )
+        if segment.time_index is None and has_times and self._needs_indexes(segment):
+            message = f"{segment.log.name.stem} has no .timeindex"
+            yield Finding("time-index-missing", segment.log.path, message)
+
+    def _needs_indexes(self, segment: SegmentFiles) -> bool:
+        """A broker creates those of a new active segment with the first batch (Kafka: LazyIndex)."""
+        return segment.log.size_bytes > 0 or segment is not self._directory.segments[-1]
 
     def _open(self, stack: ExitStack, entry: Entry) -> Generator[Finding, None, OpenFile | None]:
         """Open a file until `stack` closes; None if it cannot be read."""
@@ -227,9 +230,8 @@ class PartitionCheck:
         except UnreadableInput as error:
             yield Finding("unreadable-file", entry.path, str(error))
             return None
-        stack.callback(
-            self._note_unreadable, entry.path, opened
-        )  # after all checks, before the file is closed
+        # after all checks, before the file is closed
+        stack.callback(self._note_unreadable, entry.path, opened)
         return opened
 
     def _note_unreadable(self, path: str, opened: OpenFile) -> None:
@@ -237,7 +239,7 @@ class PartitionCheck:
             self.unreadable_paths.add(path)
 
     def _presence(self, segment: SegmentFiles, is_last: bool) -> Iterator[Finding]:
-        if segment.offset_index is None:
+        if segment.offset_index is None and self._needs_indexes(segment):
             message = f"{segment.log.name.stem} has no .index"
             yield Finding("index-missing", segment.log.path, message, first_offset=segment.base_offset)
         if not self._wants_side_files:

@@ -3,7 +3,8 @@
 The replay (`segment.state.producer`) sees every batch with a producer id. The kernel passes those with which a known
 producer simply continues; the others are applied one by one. Checked against it:
 
-    sequences       gaps are reported once per segment (legal at rest: compaction, followers); repetitions are suspicious
+    sequences       gaps are reported once per segment (legal at rest: compaction, followers); repetitions are suspicious. In
+                    `__consumer_offsets` a coordinator writes each commit of a transaction with the sequence 0
     snapshots       at each base offset and at the log end (`compare`)
     transactions    those that are open at the end of the log
 
@@ -15,6 +16,7 @@ A broker that loads the log reads it from the log start on, which may be within 
 ProducerStateManager.truncateAndReload). So what a snapshot lacks of batches below the log start is no difference.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 
 from kseg.recovery.verify.segment_check import SegmentFacts
@@ -26,6 +28,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.model import Batch
 from kseg.segment.moments import moment
+from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
@@ -70,6 +73,7 @@ class ProducerReplay:
         self._inherited = {each.producer_id for each in self.state.open_transactions}
         self.without_data: set[int] = set()
         self._is_excused = False
+        self._has_restarts = False
         self._view = memoryview(b"")
         self._path = ""
         self._decoder: Decoder | None = None
@@ -78,6 +82,7 @@ class ProducerReplay:
 
     def begin(self, path: str, view: memoryview) -> None:
         self._path, self._view = path, view
+        self._has_restarts = CONSUMER_OFFSETS_TOPIC in os.path.basename(os.path.dirname(path))
         self._decoder = None
         self.aborted, self.markers = [], {}
         self._gaps, self._repeats = _Breaks(), _Breaks()
@@ -158,6 +163,8 @@ class ProducerReplay:
                 if event.index_entry is not None:
                     self.aborted.append(event.index_entry)
             case SequenceBreak():
+                if event.found == 0 and self._has_restarts:
+                    return
                 # clients of 1.1 to 2.4 restarted at 0 when the broker had expired the producer
                 is_repeat = event.kind == DUPLICATE and event.found != 0
                 breaks = self._repeats if is_repeat else self._gaps

@@ -11,7 +11,9 @@ import pytest
 if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
-from tests.kafka.broker import Broker, delete_records
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, delete_records, watermarks
 from tests.kafka.conftest import require_kafka
 from tests.support.verify_helpers import judge
 
@@ -85,3 +87,38 @@ def test_a_broker_that_is_killed_after_it_has_deleted_segments(tmp_path: Path) -
     verdict = judge(broker.data)
     assert verdict.ids("error", "warning") == set()
     assert {"checkpoint-below-log", "snapshot-leftover"} <= verdict.ids()
+
+
+@pytest.mark.evidence("index-missing")
+def test_a_topic_whose_records_have_expired(tmp_path: Path) -> None:
+    """The indexes of a new active segment do not exist before their first use, or a clean stop."""
+    require_kafka()
+    with Broker(tmp_path / "broker") as broker:
+        broker.create_topic("fares", retention_ms="1")
+        producer = broker.producer()
+        producer.produce("fares", b"expired", timestamp=1)
+        producer.flush()
+        broker.wait_for("the expiry", lambda: watermarks(broker.bootstrap, "fares", 0) == (1, 1))
+        running = broker.copy_data(tmp_path / "running")
+    suffixes = {file.suffix for file in (running / "fares-0").glob("*1.*")}
+    assert suffixes - {".timeindex"} == {".log", ".snapshot"}
+    assert judge(running).ids("error", "warning") == set()
+    assert (broker.data / "fares-0" / f"{1:020d}.index").exists()
+
+
+@pytest.mark.evidence("sequence-gap")
+def test_offsets_that_are_committed_in_transactions(tmp_path: Path) -> None:
+    """The coordinator writes each commit with the sequence 0."""
+    require_kafka()
+    with Broker(tmp_path / "broker") as broker:
+        broker.create_topic("fares")
+        group = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "board", "log_level": 0})
+        producer = broker.producer(transactional_id="till")
+        producer.init_transactions(CLIENT_LIMIT_S)
+        for offset in range(3):
+            producer.begin_transaction()
+            places = [TopicPartition("fares", 0, offset)]
+            producer.send_offsets_to_transaction(places, group.consumer_group_metadata(), CLIENT_LIMIT_S)
+            producer.commit_transaction(CLIENT_LIMIT_S)
+        group.close()
+    assert judge(broker.data / "__consumer_offsets-0").ids() == set()

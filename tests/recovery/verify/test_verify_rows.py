@@ -180,6 +180,13 @@ def test_data_at_rest_may_break_the_rules_of_an_append(tmp_path: Path) -> None:
     assert verdict.ids("error", "warning") == set()
 
 
+def test_each_commit_of_a_transaction_starts_at_sequence_0(tmp_path: Path) -> None:
+    """As coordinators of all versions write TxnOffsetCommit to `__consumer_offsets`; in another topic it is a gap."""
+    batches = [in_transaction(0, 7), in_transaction(2, 7), marker(4, 7, is_abort=False)]
+    assert judge(build_log(tmp_path / "__consumer_offsets-0", batches)).ids() == set()
+    assert judge(build_log(tmp_path / "orders-0", batches)).ids() == {"sequence-gap"}
+
+
 @pytest.mark.behaviour("V14")
 def test_a_wrapper_may_hold_messages_of_another_magic(tmp_path: Path) -> None:
     """Inner messages of magic 0 in a wrapper of magic 1 (KAFKA-4298)."""
