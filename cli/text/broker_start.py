@@ -10,7 +10,7 @@ from kseg.segment.terminal import shown_path, visible
 Values = Mapping[str, Any]
 
 _SHOWN = 3
-_VERSION = "4.3.1"
+VERSION = "4.3.1"
 _WORTH_SAYING_S = 10.0
 
 
@@ -24,6 +24,8 @@ def broker_start_words(values: Values) -> Iterator[str]:
         yield from (f"  {words}" for words in broker_start_words(values["once_writable"]))
         return
     if values["outcome"] == "does-not-start":
+        if values["from_zookeeper"]:
+            yield "  the last broker here used ZooKeeper, which Kafka 4 does not support; this forecast is not for a broker of the version that ran here"
         return
     offline = values["log_dirs_offline"]
     shown = shown_of(len(offline), _SHOWN)
@@ -60,8 +62,8 @@ def _directories(values: Values) -> Iterator[str]:
 def _verdict(values: Values) -> str:
     whose = "" if values["node_id"] is None else f" on node {values['node_id']}"
     if values["outcome"] is None:
-        return f"at its next start a {_VERSION} broker loads these partitions:"
-    head = f"a {_VERSION} broker{whose}"
+        return f"at its next start a {VERSION} broker loads these partitions:"
+    head = f"a {VERSION} broker{whose}"
     if values["outcome"] == "does-not-start":
         return visible(f"{head} does not start: {values['exception']}: {values['message']}")
     if values["outcome"] == "starts-with-offline-log-dirs":

@@ -10,7 +10,7 @@ from kseg.change.apply.room import FEW_INODES
 from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
-from kseg.cli.text.broker_start import broker_start_words
+from kseg.cli.text.broker_start import VERSION, broker_start_words
 from kseg.cli.text.recover import doubt_words, is_costly, short_cost_words
 from kseg.cli.text.verify import looked_at_words
 from kseg.segment.counted import counted, listed, shown_of
@@ -26,7 +26,7 @@ _FINDINGS_ROOM = 26  # infos are not shown
 _STARTS = {
     "starts": "a broker starts",
     "starts-with-offline-log-dirs": "a broker starts without some of its data directories",
-    "does-not-start": "a broker does not start",
+    "does-not-start": f"a {VERSION} broker does not start",
 }
 
 
@@ -127,9 +127,10 @@ class DoctorReport(Report):
                 WARNING,
             )
         elif log_dirs:
-            unclean = [str(each["log_dir"]) for each in log_dirs if not each["clean_shutdown"]]
+            unclean = [str(each["log_dir"]) for each in log_dirs if each["clean_shutdown"] is False]
             how = "clean" if not unclean else f"not clean ({visible(_listed(unclean))})"
-            yield Line(f"no broker is running; the last shutdown was {how}")
+            is_known = any(each["clean_shutdown"] is not None for each in log_dirs)
+            yield Line(f"no broker is running{f'; the last shutdown was {how}' if is_known else ''}")
 
     def _disks(self) -> Iterator[Line]:
         log_dirs = self._rows.get("log_dir", ())

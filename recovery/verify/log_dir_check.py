@@ -19,7 +19,13 @@ from kseg.recovery.verify.totals import Totals
 from kseg.segment.findings import Finding, no_partitions
 from kseg.segment.partition.directory import LogDirectory
 from kseg.segment.partition.log_dir_state import read_log_dir_state
-from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, PartitionState, Role
+from kseg.segment.partition.names import (
+    METADATA_DIRECTORY,
+    NAME_BY_ROLE,
+    OFFSET_CHECKPOINT_ROLES,
+    PartitionState,
+    Role,
+)
 from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.partition.targets import LogDirTarget
 from kseg.segment.partition.topic_identity import WithIdentities
@@ -149,9 +155,9 @@ def _topic_ids(directory: LogDirectory, options: VerifyOptions) -> Iterator[Find
 def _shutdown(directory: LogDirectory) -> Iterator[Finding]:
     marker = directory.entry(Role.CLEAN_SHUTDOWN)
     if marker is None:
-        if any(
-            directory.entry(role) is not None for role in (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
-        ):
+        # a controller writes neither a marker nor offset checkpoints; a broker creates these when it starts
+        has_checkpoints = any(directory.entry(role) is not None for role in OFFSET_CHECKPOINT_ROLES)
+        if has_checkpoints or any(child.name != METADATA_DIRECTORY for child in directory.partitions):
             message = "there is no clean-shutdown marker: the broker is running or crashed, or the directory was copied while it ran"
             yield Finding("unclean-shutdown", directory.path, message)
         return

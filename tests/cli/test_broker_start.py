@@ -187,6 +187,17 @@ def test_a_directory_of_a_broker_with_zookeeper(made: Make, capfd: pytest.Captur
     )
 
 
+def test_a_directory_of_2_1_has_no_cluster_id(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    """That keeps a 4.3.1 broker from starting, but not one of 2.1."""
+    (data,) = made("metadata_log_gone")
+    (data / "meta.properties").write_text("broker.id=1\nversion=0\n")
+    verdict, note = forecast_lines(capfd, data)
+    assert verdict.startswith(
+        "a 4.3.1 broker on node 1 does not start: RuntimeException: Error: cluster ID not found in "
+    )
+    assert note.startswith("  the last broker here used ZooKeeper, which Kafka 4 does not support; ")
+
+
 @pytest.mark.parametrize("options", [[], ["--quick"], ["--deep"], ["--jobs", "2"]])
 def test_a_cut_is_reported_with_its_price(
     made: Make, capfd: pytest.CaptureFixture[str], options: list[str]

@@ -17,6 +17,7 @@ from kseg.change.apply.lock import locked
 from kseg.cli.main import run
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.java.uuids import uuid_text
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
 from tests.internal_topics import metadata_logs as metadata
 from tests.internal_topics.coordinator_logs import batch, data_batch, write_segment
@@ -27,6 +28,7 @@ from tests.support.doctor_helpers import NOW, beside, commands, doctor, of_type,
 from tests.support.group_dirs import broker, commit
 from tests.support.lock_holders import child
 from tests.support.transaction_dirs import LATER, PID, STATE, transaction, write_state
+from tests.support.verify_helpers import judge
 
 FIRST, ACTIVE = f"{0:020d}.log", f"{297:020d}.log"
 PAGE = 60
@@ -48,6 +50,24 @@ def test_of_a_sound_directory_nothing_is_to_be_done(
     assert rows[0]["mount_point"] and os.path.ismount(rows[0]["mount_point"])
     assert rows[1]["cluster_id"] == metadata.CLUSTER and rows[1]["node_id"] == 1
     assert not of_type(rows, "step") and not of_type(rows, "damage")
+
+
+def test_a_controller_leaves_no_clean_shutdown_marker(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Observed: 3.9.1 and 4.3.1 with process.roles=controller leave these files after a clean stop."""
+    data = tmp_path / "data"
+    shutil.copytree(capture_small / "data" / METADATA_DIRECTORY, data / METADATA_DIRECTORY)
+    properties = (capture_small / "data" / "meta.properties").read_text()
+    (data / "meta.properties").write_text(properties.replace("node.id=1", "node.id=3000"))
+    (row, *_) = doctor(capfd, data, status=0)
+    assert row["clean_shutdown"] is None
+    assert "  no broker is running" in text_of(capfd, data)
+    assert judge(data).of("unclean-shutdown") == []
+    # a broker creates the file when it starts
+    (data / "replication-offset-checkpoint").touch()
+    assert doctor(capfd, data, status=0)[0]["clean_shutdown"] is False
+    assert judge(data).of("unclean-shutdown") != []
 
 
 def _damaged(data: Path) -> None:
@@ -244,7 +264,7 @@ def test_the_values_of_a_lost_identity_are_asked_for(
     assert all(step["due"] for step in of_type(rows, "step"))
     plan, repair, again = commands(rows)
     assert text_of(capfd, data)[0].startswith("DAMAGED: " if is_there else "SOUND FILES in ")
-    assert text_of(capfd, data)[0].endswith("; a broker does not start")
+    assert text_of(capfd, data)[0].endswith("; a 4.3.1 broker does not start")
     assert (plan, again) == (f"kseg recover {data}", f"kseg doctor {data}")
     values = {"N": before["node.id"], "ID": before["cluster.id"], "UUID": before["directory.id"]}
     words = [values.get(word, word) for word in shlex.split(repair)]
