@@ -367,7 +367,12 @@ def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
     for repair in situation.values_needed.values():
         paths = situation.request.paths if len(situation.hosts) == 1 else repair.together
         wanted = {**given, **{name: OPTION_VALUES[name] for name in repair.needed}}
+        instead = (
+            " A broker with ZooKeeper (3.9 or older) starts without it, and writes it."
+            if repair.may_be_of_zookeeper
+            else ""
+        )
         yield NextStep(
-            f"{how} with {_SOURCES_OF_VALUES}; `kseg undo` reverts it.",
+            f"{how} with {_SOURCES_OF_VALUES}; `kseg undo` reverts it.{instead}",
             command_line("recover", wanted, replace(situation.request, paths=paths)),
         )

@@ -7,13 +7,21 @@ directories of the run, if all of them belong to one node.
 The directory.id matters as much: the controller treats a data directory with a new id as new and empty, and partitions that
 were there have no leader any more (observed with 4.3.1). The metadata log of the cluster has the ids that a node
 registered; if exactly one of them belongs to no other data directory of the run, it is this one's.
+
+A broker with ZooKeeper ends if the file has version 1, and needs neither of the other two ids ("Zk-based brokers only support version 0"). So
+the version is that of the old file or of the other data directories, and 0 where the partitions show that no KRaft node was here.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from kseg.recovery.verify.identity_evidence import identity_missing, why_identity_is_missing
+from kseg.recovery.verify.identity_evidence import (
+    has_metadata_log,
+    identity_missing,
+    is_without_kraft,
+    why_identity_is_missing,
+)
 from kseg.segment.errors import FormatError, UnreadableInput, UsageError
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -27,7 +35,7 @@ from kseg.segment.values import dataclass
 
 META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 NO_ID = "none"  # of a cluster before 3.7
-_VERSION = 1
+_KRAFT, _ZOOKEEPER = 1, 0  # versions of the file
 
 # the directory ids that each node has registered, by node id, from the metadata log in one of these data directories
 Registered = Callable[[Sequence[str]], Mapping[int, tuple[str, ...]]]
@@ -70,6 +78,11 @@ class IdentityRepair:
     needed: tuple[str, ...] = ()
     together: tuple[str, ...] = ()
 
+    @property
+    def may_be_of_zookeeper(self) -> bool:
+        """Whether the last broker may have kept its metadata in ZooKeeper; it starts without the file, and writes it."""
+        return not has_metadata_log(self.together)
+
 
 def identity_repair(
     log_dir: str,
@@ -86,9 +99,10 @@ def identity_repair(
     """
     path = os.path.join(log_dir, META_PROPERTIES)
     is_there = os.path.lexists(path)
+    is_old = is_without_kraft([log_dir, *others], partitions)
     if not is_there and requested == RequestedIdentity() and not set(_identities_of(others)):
         why = why_identity_is_missing(log_dir, partitions)
-        needed = _needed(b"", log_dir, others, requested, registered) if why else ()
+        needed = _needed(b"", log_dir, others, requested, registered, is_old=is_old) if why else ()
         found = IdentityRepair(identity_missing(log_dir, why), needed=needed, together=(log_dir,))
         return found if why else None
     data, problem = b"", "there is no meta.properties"
@@ -105,7 +119,7 @@ def identity_repair(
         problem = str(error)
     kind, place = ("meta-properties-corrupt", path) if is_there else ("meta-properties-missing", log_dir)
     finding = Finding(kind, place, problem)
-    needed = _needed(data, log_dir, others, requested, registered)
+    needed = _needed(data, log_dir, others, requested, registered, is_old=is_old)
     if needed:
         options = " ".join(f"{name} {OPTION_VALUES[name]}" for name in needed)
         together = (log_dir, *(other for other in others if _identity(other).node_id is not None))
@@ -116,8 +130,9 @@ def identity_repair(
         return IdentityRepair(finding, doubt=doubt, needed=needed, together=together)
     node_id, cluster_id, sources = _known(data, others, requested)
     directory_id, _ = _directory_id(data, [log_dir, *others], node_id, requested, registered)
-    identity = MetaProperties(_VERSION, node_id, cluster_id, directory_id)
-    why = f"node {node_id} of cluster {cluster_id}, as {sources} says; directory.id {directory_id or 'not known'}"
+    identity = MetaProperties(_version(data, others, is_old=is_old), node_id, cluster_id, directory_id)
+    cluster = "an unknown cluster" if cluster_id is None else f"cluster {cluster_id}"
+    why = f"node {node_id} of {cluster}, as {sources} says; directory.id {directory_id or 'not known'}"
     return IdentityRepair(finding, encode_meta_properties(identity, now_ms), why)
 
 
@@ -127,12 +142,29 @@ def _needed(
     others: Sequence[str],
     requested: RequestedIdentity,
     registered: Registered,
+    *,
+    is_old: bool,
 ) -> tuple[str, ...]:
     """The options for the values that neither the old file nor another data directory provides."""
     node_id, cluster_id, _ = _known(data, others, requested)
+    if is_old or _has_no_directory_ids(others):
+        return () if node_id is not None else ("--node-id",)
     _, is_directory_id_known = _directory_id(data, [log_dir, *others], node_id, requested, registered)
     is_known = (node_id is not None, cluster_id is not None, is_directory_id_known)
     return tuple(name for name, known in zip(OPTION_VALUES, is_known, strict=True) if not known)
+
+
+def _version(data: bytes, others: Sequence[str], *, is_old: bool) -> int:
+    """is_old: no KRaft node was here."""
+    if _readable(data).is_from_zookeeper or any(_identity(other).is_from_zookeeper for other in others):
+        return _ZOOKEEPER
+    return _ZOOKEEPER if is_old else _KRAFT
+
+
+def _has_no_directory_ids(others: Sequence[str]) -> bool:
+    """Whether the other data directories are those of a broker with ZooKeeper before 3.7, or that was never about to migrate."""
+    identities = [_identity(other) for other in others]
+    return bool(identities) and all(each.is_from_zookeeper and not each.directory_id for each in identities)
 
 
 def _directory_id(
@@ -164,7 +196,7 @@ def _identity(log_dir: str) -> MetaProperties:
     try:
         return decode_meta_properties(read_small(os.path.join(log_dir, META_PROPERTIES)))
     except (FormatError, UnreadableInput):
-        return MetaProperties(_VERSION)
+        return MetaProperties(_KRAFT)
 
 
 def _known(
@@ -194,7 +226,10 @@ def _identities_of(others: Sequence[str]) -> Iterator[tuple[int | None, str | No
     for other in others:
         with suppress(FormatError, UnreadableInput):
             identity = decode_meta_properties(read_small(os.path.join(other, META_PROPERTIES)))
-            if identity.node_id is not None and identity.cluster_id is not None:
+            # 2.1 wrote no cluster.id
+            if identity.is_from_zookeeper or (
+                identity.node_id is not None and identity.cluster_id is not None
+            ):
                 yield identity.node_id, identity.cluster_id
 
 
@@ -211,4 +246,5 @@ def _readable(data: bytes) -> MetaProperties:
     node = pairs.get("node.id", pairs.get("broker.id"))
     node_id = None if node is None else parse_integer(node, INT_BITS)
     cluster_id = pairs.get("cluster.id")
-    return MetaProperties(_VERSION, node_id, cluster_id or None, directory_id)
+    version = _ZOOKEEPER if "broker.id" in pairs and "node.id" not in pairs else _KRAFT
+    return MetaProperties(version, node_id, cluster_id or None, directory_id)

@@ -7,7 +7,7 @@ brokers did not have (magic 1 came with 0.10).
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from kseg.segment.errors import KsegError
@@ -35,7 +35,7 @@ def why_identity_is_missing(log_dir: str, partitions: Iterable[str]) -> str:
     """The evidence that a broker that writes meta.properties has used the directory, as a clause; empty if there is none. partitions: the
     paths of its partition directories."""
     paths = list(partitions)
-    if places.isdir(os.path.join(log_dir, METADATA_DIRECTORY)):
+    if has_metadata_log([log_dir]):
         return "a KRaft node keeps its metadata log here"
     for path in paths:
         for name in _WRITTEN_SINCE:
@@ -50,6 +50,19 @@ def why_identity_is_missing(log_dir: str, partitions: Iterable[str]) -> str:
         if magic in _YOUNGER_MAGICS:
             return f"{shown_path(os.path.basename(path))} has batches of magic {magic}"
     return ""
+
+
+def has_metadata_log(log_dirs: Iterable[str]) -> bool:
+    """Whether a KRaft node keeps its metadata log in one of these data directories; without one, the broker may have used ZooKeeper."""
+    return any(places.isdir(os.path.join(log_dir, METADATA_DIRECTORY)) for log_dir in log_dirs)
+
+
+def is_without_kraft(log_dirs: Iterable[str], partitions: Sequence[str]) -> bool:
+    """Whether no KRaft node has used these data directories: none has a metadata log, and no partition a partition.metadata, which a KRaft
+    node writes for each. partitions: as above."""
+    name = NAME_BY_ROLE[Role.PARTITION_METADATA]
+    is_old = bool(partitions) and not any(places.lexists(os.path.join(path, name)) for path in partitions)
+    return is_old and not has_metadata_log(log_dirs)
 
 
 def identity_missing(log_dir: str, why: str) -> Finding:

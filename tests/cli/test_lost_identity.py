@@ -93,3 +93,60 @@ def test_logs_of_old_brokers_say_nothing(bare: Path, capfd: pytest.CaptureFixtur
     data[16] = 0
     log.write_bytes(data)
     assert messages(capfd, bare) == []
+
+
+@pytest.fixture
+def zookeeper_dirs(bare: Path, capture_small: Path) -> tuple[Path, Path]:
+    """Two data directories of 2.1; the first has lost its meta.properties."""
+    shutil.copy2(capture_small / "data" / "metro-none-0" / "leader-epoch-checkpoint", bare / "metro-none-0")
+    other = bare.parent / "b"
+    shutil.copytree(bare / "metro-none-0", other / "metro-none-1")
+    (other / META).write_text("version=0\nbroker.id=7\n")
+    return bare, other
+
+
+def written(data: Path) -> set[str]:
+    return {line for line in (data / META).read_text().splitlines() if not line.startswith("#")}
+
+
+def test_a_broker_with_zookeeper_needs_its_id_only(
+    zookeeper_dirs: tuple[Path, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Observed: 2.1.1 and 2.8.2 end if the file has version 1."""
+    lost, _ = zookeeper_dirs
+    (row,) = [row for row in output(capfd, "recover", lost) if row.get("options_needed")]
+    assert row["options_needed"] == ["--node-id"]
+    steps = [row["why"] for row in output(capfd, "doctor", lost) if row["type"] == "step"]
+    assert any(
+        why.endswith("A broker with ZooKeeper (3.9 or older) starts without it, and writes it.")
+        for why in steps
+    )
+    assert run(["recover", "--apply", "--node-id", "7", str(lost)]) == 0
+    assert written(lost) == {"version=0", "broker.id=7"}
+
+
+def test_the_other_directory_of_a_broker_with_zookeeper_has_the_version(
+    zookeeper_dirs: tuple[Path, Path],
+) -> None:
+    assert run(["recover", "--apply", *map(str, zookeeper_dirs)]) == 0
+    assert written(zookeeper_dirs[0]) == {"version=0", "broker.id=7"}
+
+
+@pytest.mark.parametrize(
+    ("directory_id", "is_kept"), [("", True), ("directory.id=KdMgDmNLKTX_ayOHHD3_qw", False)]
+)
+def test_the_directory_id_of_a_broker_that_may_have_migrated(
+    zookeeper_dirs: tuple[Path, Path],
+    capture_small: Path,
+    directory_id: str,
+    is_kept: bool,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A node that was migrated from ZooKeeper keeps version 0, and has directory ids, which nothing here tells."""
+    lost, other = zookeeper_dirs
+    for partition in (lost / "metro-none-0", other / "metro-none-1"):
+        shutil.copy2(capture_small / "data" / "metro-none-0" / "partition.metadata", partition)
+    (other / META).write_text(f"version=0\nbroker.id=7\ncluster.id=c\n{directory_id}\n")
+    rows = output(capfd, "recover", lost, other)
+    needed = [row["options_needed"] for row in rows if "options_needed" in row]
+    assert (["--directory-id"] not in needed) is is_kept
