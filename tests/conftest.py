@@ -201,6 +201,12 @@ def legacy_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
+def older_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Data directories of Kafka 2.8 (see fixtures/README.md). Shared: copy before writing."""
+    yield from _unpacked("older-small", tmp_path_factory.mktemp("older"))
+
+
+@pytest.fixture(scope="session")
 def ancient_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A 0.7 log written by Jafka (see fixtures/README.md). Shared: copy before writing."""
     yield from _unpacked("ancient-small", tmp_path_factory.mktemp("ancient"))
