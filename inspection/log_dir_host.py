@@ -7,7 +7,7 @@ Read-only: the lock is queried, not taken, and the directory's own files are loo
 import os
 from dataclasses import replace
 
-from kseg.change.apply.lock import lock_holder
+from kseg.change.apply.lock import KSEG, lock_holder
 from kseg.change.apply.room import FEW_INODES
 from kseg.segment.mounts import Mount, mount_around
 from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
@@ -44,9 +44,10 @@ class LogDirHost:
 
 def log_dir_host(path: str) -> LogDirHost:
     """The information about one data directory. Raises nothing: whatever cannot be queried is None."""
+    holder = lock_holder(path)
     host = LogDirHost(
         path=path,
-        broker_process_id=lock_holder(path),
+        broker_process_id=None if holder == KSEG else holder,
         is_clean=_is_clean(path),
         mount=mount_around(path),
     )

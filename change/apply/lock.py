@@ -1,9 +1,13 @@
 """Mutual exclusion: the broker's lock on a data directory, and kseg's own lock on a directory that it changes.
 
 A broker takes `.lock` of each of its data directories (Kafka: FileLock; Java's FileChannel.tryLock is the POSIX record lock over the whole
-file). `locked` takes the same lock, so that it refuses while a broker runs and a broker refuses to start meanwhile. A `.lock` that did not
-exist is removed again. POSIX record locks belong to the process: children do not inherit them (the parent of worker processes holds them),
-and they are released as soon as the process closes *any* descriptor of the file, so no other module of kseg opens a `.lock`.
+file). `locked` takes a lock that excludes that one, so that it refuses while a broker runs and a broker refuses to start meanwhile. A
+`.lock` that did not exist is removed again.
+
+A POSIX record lock would end with the process that took it, while a worker that it forked is still in the middle of a change: a broker
+could start then, and write to a log that the worker replaces. So the lock belongs to the open file (fcntl(2): open file description
+lock), which workers inherit: it ends with the last of them. Systems without such locks get the POSIX lock, which is released as soon as
+the process closes *any* descriptor of the file, so no other module of kseg opens a `.lock`.
 
 A KRaft node with its metadata log in a data directory opens and writes `__cluster_metadata-0` before it takes the lock of
 that directory (observed with 4.3.1): a node that is started while kseg works there refuses to start, but has appended to
@@ -29,11 +33,15 @@ from kseg.segment.errors import Refused
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.recognition import is_partition_directory
+from kseg.segment.terminal import shell_quoted
 
 _READ_ONLY = "; nothing was changed: the file system is mounted read-only, as a kernel does after an I/O error (`kseg doctor` says what to do)"
 TAKEN = (errno.EAGAIN, errno.EACCES)
 
 _FLOCK = struct.Struct("hhqqi4x")  # of Linux: type, whence, start, length, process
+KSEG = (
+    -1
+)  # how the system names the holder of a lock that belongs to an open file; no broker takes such a lock
 
 _Key = tuple[int, int]  # device and inode
 
@@ -90,7 +98,7 @@ def _locked(path: str, part_for: str) -> Iterator[None]:
     _held.add(key)
     try:
         if part_for:
-            fcntl.lockf(descriptor, fcntl.LOCK_UN, PART_BYTES, part_of(part_for))
+            _set_lock(descriptor, fcntl.LOCK_UN, part_of(part_for), PART_BYTES)
         yield
     finally:
         _held.discard(key)
@@ -121,8 +129,9 @@ def is_locked(log_dir: str) -> bool:
 
 
 def lock_holder(log_dir: str) -> int | None:
-    """The process that holds the broker's lock on a data directory now, 0 if it is not visible from here (in another container); None
-    if no process does, or that cannot be determined. Only queries (F_GETLK), so that a broker that starts meanwhile is not disturbed."""
+    """The process that holds the broker's lock on a data directory now, 0 if it is not visible from here (in another container), KSEG for
+    any kseg; None if no process does, or that cannot be determined. Only queries (F_GETLK), so that a broker that starts meanwhile is not
+    disturbed."""
     path = lock_path(log_dir)
     if sys.platform != "linux" or is_held(
         path
@@ -135,7 +144,7 @@ def lock_holder(log_dir: str) -> int | None:
     try:
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, process_id = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-        return None if kind == fcntl.F_UNLCK else max(0, process_id)
+        return None if kind == fcntl.F_UNLCK else int(process_id)
     except OSError:
         return None
     finally:
@@ -181,13 +190,30 @@ def _taken(path: str, log_dir: str) -> tuple[int, _Key, bool]:
 def _lock(descriptor: int, log_dir: str) -> None:
     """Raises Refused if another process has the lock, OSError if it cannot be taken at all."""
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _set_lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno not in TAKEN:
             raise
         process = lock_holder(log_dir)
+        if process == KSEG:
+            shown = f"`fuser -v {shell_quoted(lock_path(log_dir))}` names the process"
+            raise Refused(f"{log_dir} is in use: another kseg is running on it; {shown}") from None
         which = f" (process {process})" if process else ""
         raise Refused(f"{log_dir} is in use: a broker is running on it, or another kseg{which}") from None
+
+
+def _set_lock(descriptor: int, how: int, start: int = 0, length: int = 0) -> None:
+    """Take (LOCK_EX | LOCK_NB) or release (LOCK_UN) the lock of a range of bytes; length 0: to the end. Raises OSError."""
+    kind = fcntl.F_UNLCK if how == fcntl.LOCK_UN else fcntl.F_WRLCK
+    if sys.platform == "linux":
+        try:
+            wanted = _FLOCK.pack(kind, os.SEEK_SET, start, length, 0)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+            return
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+    fcntl.lockf(descriptor, how, length, start)
 
 
 def _opened(path: str) -> tuple[int, bool]:

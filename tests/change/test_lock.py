@@ -1,16 +1,19 @@
-"""The locks of a change where the system fails: who holds a lock is said only of one that is held."""
+"""The locks of a change: how long they last, and, where the system fails, that who holds a lock is said only of one that is held."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kseg.change.apply.lock import claimed, locked
+from kseg.change.apply.lock import KSEG, claimed, lock_holder, locked
 from kseg.segment.errors import Refused
+from tests.support.lock_holders import child, running_broker
 
 
 @pytest.mark.parametrize("call", ["lstat", "fstat"])
@@ -34,12 +37,66 @@ def test_a_lock_file_that_cannot_be_examined_is_not_in_use(
 def test_a_file_system_without_locks_is_not_another_kseg(
     number: int, is_busy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_descriptor: int, _operation: int) -> None:
+    def refused(*_arguments: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(fcntl, "flock", refused)
-    monkeypatch.setattr(fcntl, "lockf", refused)
+    for call in ("flock", "fcntl", "lockf"):
+        monkeypatch.setattr(fcntl, call, refused)
     with pytest.raises(Refused, match="another kseg" if is_busy else "cannot change"), claimed(str(tmp_path)):
         pass
     with pytest.raises(Refused, match="is in use" if is_busy else "cannot lock"), locked([str(tmp_path)]):
         pass
+
+
+def test_a_worker_that_outlives_its_run_keeps_a_broker_out(tmp_path: Path) -> None:
+    """The run is killed while its worker is still replacing files, as on a disk that hangs."""
+    (tmp_path / ".lock").touch()
+    reads, writes = os.pipe()
+
+    def run_with_a_worker(say: Callable[[str], None]) -> None:
+        with locked([str(tmp_path)]):
+            worker = os.fork()
+            if not worker:
+                signal.pause()
+            os.write(writes, b"%d\n" % worker)
+            say("in")
+
+    with child(run_with_a_worker) as run:
+        assert run.output() == "in"
+    worker = int(os.read(reads, 20))
+    try:
+        with child(running_broker(tmp_path)) as late:
+            assert late.output() == "refused"
+        assert lock_holder(str(tmp_path)) == KSEG
+        with (
+            pytest.raises(Refused, match="another kseg is running on it; `fuser -v "),
+            locked([str(tmp_path)]),
+        ):
+            pass
+    finally:
+        os.kill(worker, signal.SIGKILL)
+        os.close(reads)
+        os.close(writes)
+    while lock_holder(str(tmp_path)) is not None:  # its end is another process's to notice
+        os.sched_yield()
+    with child(running_broker(tmp_path)) as next_one:
+        assert next_one.output() == "in"
+
+
+def test_where_a_lock_cannot_belong_to_an_open_file_it_belongs_to_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".lock").touch()
+    real = fcntl.fcntl
+
+    def old_kernel(descriptor: int, command: int, argument: bytes) -> bytes | int:
+        if command == fcntl.F_OFD_SETLK:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return real(descriptor, command, argument)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "fcntl", old_kernel)
+        with locked([str(tmp_path)]), child(running_broker(tmp_path)) as late:
+            assert late.output() == "refused"
+    with child(running_broker(tmp_path)) as next_one:
+        assert next_one.output() == "in"

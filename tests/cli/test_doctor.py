@@ -7,13 +7,11 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fixtures.diseases import bad_crc, torn_tail
-from kseg.change.apply.lock import locked
 from kseg.cli.main import run
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.java.uuids import uuid_text
@@ -26,7 +24,8 @@ from tests.support import trees
 from tests.support.broker_dirs import broker_dir
 from tests.support.doctor_helpers import NOW, beside, commands, doctor, of_type, rows_of, text_of
 from tests.support.group_dirs import broker, commit
-from tests.support.lock_holders import child
+from tests.support.lock_holders import child, running_broker
+from tests.support.lock_holders import run as run_of
 from tests.support.transaction_dirs import LATER, PID, STATE, transaction, write_state
 from tests.support.verify_helpers import judge
 
@@ -112,11 +111,7 @@ def test_while_a_broker_runs_it_is_to_be_stopped_first(
     data = broker_dir(tmp_path / "data", 1, 2)
     bad_crc(data / "orders.00-1" / FIRST)
 
-    def hold(say: Callable[[str], None]) -> None:
-        with locked([str(data)]):
-            say("in")
-
-    with child(hold) as other:
+    with child(running_broker(data)) as other:
         process_id = other.pid
         assert other.output() == "in"
         rows = doctor(capfd, data, status=1)
@@ -124,7 +119,12 @@ def test_while_a_broker_runs_it_is_to_be_stopped_first(
     assert rows[0]["broker_running"] is True and rows[0]["broker_process_id"] == process_id
     assert f"A BROKER IS RUNNING here (process {process_id})" in text
     assert commands(rows)[0] == "kafka-server-stop.sh --node-id 1"
-    assert commands(doctor(capfd, data, status=1))[0].startswith("kseg recover")
+    with child(run_of(data)) as other:  # kseg, which is not to be stopped by kafka-server-stop.sh
+        assert other.output() == "in"
+        rows = doctor(capfd, data, status=1)
+    assert rows[0]["broker_running"] is False
+    assert commands(rows) == commands(doctor(capfd, data, status=1))
+    assert commands(rows)[0].startswith("kseg recover")
 
 
 def test_a_half_done_change_comes_before_everything_else(

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kseg.change.apply.lock import locked
 from tests.kafka.start_cases import CASES
 from tests.kafka.start_directories import SUFFIX
 from tests.support import trees
 from tests.support.doctor_helpers import commands, doctor, of_type
-from tests.support.lock_holders import child
+from tests.support.lock_holders import child, running_broker
 
 MOVED = {
     "bootstrap.checkpoint-foreign": "bootstrap.checkpoint",
@@ -65,11 +64,7 @@ def test_nothing_is_moved_while_a_broker_runs(
 ) -> None:
     damage(data)
 
-    def hold(say: Callable[[str], None]) -> None:
-        with locked([str(data)]):
-            say("in")
-
-    with child(hold) as other:
+    with child(running_broker(data)) as other:
         assert other.output() == "in"
         first, *rest = commands(doctor(capfd, data, status=1))
     assert first == "kafka-server-stop.sh --node-id 1"
@@ -79,11 +74,7 @@ def test_nothing_is_moved_while_a_broker_runs(
 def test_steps_that_only_look_need_no_stopped_broker(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(data / "fares-0")
 
-    def hold(say: Callable[[str], None]) -> None:
-        with locked([str(data)]):
-            say("in")
-
-    with child(hold) as other:
+    with child(running_broker(data)) as other:
         assert other.output() == "in"
         first, *_ = commands(doctor(capfd, data, status=1))
     assert first.startswith("find / ")

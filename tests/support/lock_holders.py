@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
@@ -70,6 +71,21 @@ def child(action: Callable[[Callable[[str], None]], None]) -> Iterator[Child]:
         yield made
     finally:
         made.kill()
+
+
+def running_broker(log_dir: Path) -> Callable[[Callable[[str], None]], None]:
+    """Holds the lock that Java's FileChannel.tryLock takes."""
+
+    def action(say: Callable[[str], None]) -> None:
+        with (log_dir / ".lock").open("a") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("refused")
+            else:
+                say("in")
+
+    return action
 
 
 def attempt(
