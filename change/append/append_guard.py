@@ -12,6 +12,7 @@ from typing import Self
 
 from kseg.change.append.multi_partition_guard import LogDirProtection, guard_of
 from kseg.change.apply.append_journal import Guard
+from kseg.change.apply.journal_scan import id_after
 from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.change.apply.unfinished import refuse_half_done
 from kseg.segment.files import is_directory
@@ -38,7 +39,7 @@ class Protection:
         keeping: Keeping = BESIDE,
     ) -> None:
         self.target = target
-        self._id = run_id
+        self._id = id_after(run_id, filter(None, (target.path, target.log_dir)))
         self._follow_links = follow_links
         self._keeping = keeping
         self._stack = ExitStack()
@@ -46,7 +47,7 @@ class Protection:
         self._log_dir = (
             None
             if target.log_dir is None
-            else LogDirProtection(target.log_dir, COMMAND, run_id, follow_links, keeping)
+            else LogDirProtection(target.log_dir, COMMAND, self._id, follow_links, keeping)
         )
 
     def __enter__(self) -> Self:

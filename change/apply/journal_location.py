@@ -26,13 +26,22 @@ from kseg.segment.values import dataclass
 
 JOURNAL_FILE = elsewhere.JOURNAL
 SUFFIX = ".jsonl"
+ID_TIME = len("20260101T120000Z")  # the part of a run's id by which ids sort
+_TIME = "%Y%m%dT%H%M%SZ"
 _KEPT = ".kept"  # a broker does not treat a file of this name as part of a log
 
 
 def new_run_id(now_ms: int) -> str:
-    """A unique id that sorts by time: one for all directories that a run changes."""
-    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_ms // 1000))
+    """A unique id that sorts by time: one for all directories that a run changes (see `journal_scan.id_after`)."""
+    moment = time.strftime(_TIME, time.gmtime(now_ms // 1000))
     return f"{moment}-{os.urandom(4).hex()}"
+
+
+def next_id_time(before: str) -> str:
+    """The time of an id one second after that of another. Raises ValueError for what is no such time."""
+    from calendar import timegm  # needed only where the clock has been set back
+
+    return time.strftime(_TIME, time.gmtime(timegm(time.strptime(before, _TIME)) + 1))
 
 
 @dataclass(frozen=True, slots=True)

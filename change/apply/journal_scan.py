@@ -3,14 +3,24 @@ given path."""
 
 import os
 import stat
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.elsewhere import DONE, PREFIX, read_pointer
 from kseg.change.apply.journal import NOT_OURS, Journal, JournalState, read_journal, whole_lines
 from kseg.change.apply.journal_lines import decoded, is_id
-from kseg.change.apply.journal_location import JOURNAL_FILE, SUFFIX, JournalLocation, as_pointed, location_for
-from kseg.segment.errors import Refused, cannot_read
+from kseg.change.apply.journal_location import (
+    ID_TIME,
+    JOURNAL_FILE,
+    SUFFIX,
+    JournalLocation,
+    as_pointed,
+    location_for,
+    next_id_time,
+)
+from kseg.segment.errors import KsegError, Refused, cannot_read
 from kseg.segment.partition.names import KSEG_DIRECTORY
 
 _LAST_LINE_BYTES = 4096
@@ -19,6 +29,26 @@ _LAST_LINE_BYTES = 4096
 def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
     """All journals in a directory, oldest first. Raises UnreadableInput if one cannot be read."""
     return [read_journal(location, disk) for location in locations_in(directory, disk)]
+
+
+def id_after(run_id: str, directories: Iterable[str], disk: Disk = DISK) -> str:
+    """The id for a run that changes `directories`: `run_id`, or, if the clock has been set back since the newest run there, one that follows
+    it. Runs are undone in the order of their ids. What cannot be listed is left to the change itself to report."""
+    newest = ""
+    for directory in filter(_may_have_journals, directories):
+        with suppress(KsegError):
+            newest = max((newest, *(each.id[:ID_TIME] for each in locations_in(directory, disk))))
+    try:
+        return run_id if newest < run_id[:ID_TIME] else f"{next_id_time(newest)}{run_id[ID_TIME:]}"
+    except ValueError:  # no id of kseg's
+        return run_id
+
+
+def _may_have_journals(directory: str) -> bool:
+    """By its names alone: most directories of most runs have none."""
+    with suppress(OSError):
+        return any(name == KSEG_DIRECTORY or name.startswith(PREFIX) for name in os.listdir(directory))
+    return False
 
 
 def unfinished_in(directory: str, disk: Disk = DISK) -> list[Journal]:

@@ -16,7 +16,7 @@ from kseg.change.apply.journal import (
     read_journal,
 )
 from kseg.change.apply.journal_lines import COPY
-from kseg.change.apply.journal_location import JournalLocation
+from kseg.change.apply.journal_location import ID_TIME, JournalLocation
 from kseg.change.apply.journal_scan import journals_in, location_of, locations_in
 from kseg.change.apply.lock import claimed_by_command, lock_path, locked
 from kseg.change.apply.recorded_change import abandon, half_done_sentence
@@ -29,7 +29,6 @@ from kseg.segment.values import dataclass
 
 COMMAND = "undo"
 _MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
-_SECOND = len("20260101T120000Z")  # of a run's id
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +190,7 @@ def _refuse_below_a_marker(location: JournalLocation, log_dir: str) -> None:
         return
     command = read_journal(location).command
     for journal in journals_in(log_dir):
-        is_since = journal.location.id[:_SECOND] >= location.id[:_SECOND]
+        is_since = journal.location.id[:ID_TIME] >= location.id[:ID_TIME]
         is_new = former_location(journal) is None
         if is_since and is_new and journal.command == command and _has_written(journal, _MARKER):
             raise Refused(

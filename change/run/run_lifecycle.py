@@ -89,10 +89,13 @@ class RunLifecycle(ABC, Generic[O]):
         with self._copies(), self._locks(targets):
             if self.options.apply:
                 # imported only for a change: a plan need not wait for the executor
+                from kseg.change.apply.journal_scan import id_after
                 from kseg.change.apply.unfinished import complete_unfinished
 
                 for log_dir in self.log_dirs:
                     complete_unfinished(log_dir, self.command)
+                changed = dict.fromkeys((*self.log_dirs, *map(directory_of, targets)))
+                self._set(run_id=id_after(self.options.run_id, changed))
             self.begin(targets)
             yield self.options_for_work()
 
@@ -112,6 +115,9 @@ class RunLifecycle(ABC, Generic[O]):
                 yield
         finally:
             end_copies(location, self._is_complete)
+
+    def _set(self, **fields: object) -> None:
+        self.options = cast("O", replace(cast("Any", self.options), **fields))
 
     def options_for_work(self) -> O:
         """The options with which partitions are processed."""
@@ -166,9 +172,7 @@ class RunLifecycle(ABC, Generic[O]):
             there = frozenset(copy for copy in copies if copy is not None and os.path.lexists(copy))
         except OSError as error:
             raise Refused(f"cannot write {output}: {error.strerror}; no copy was written") from error
-        self.options = cast(
-            "O", replace(cast("Any", self.options), shared=replace(shared, there_before=there))
-        )
+        self._set(shared=replace(shared, there_before=there))
         with locked_files([shared.lock_of_copies(output)], part_for=shared.id):
             yield
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.journal import Journal, JournalState, has_traces, last_change_ns
+from kseg.change.apply.journal_location import ID_TIME
 from kseg.change.apply.journal_scan import journals_in, location_of
 from kseg.change.apply.lock import claimed_by_command, locked
 from kseg.change.apply.recorded_change import abandon, quarantine_open
@@ -31,7 +32,6 @@ from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.partition.recognition import is_log_directory, list_directory
 from kseg.segment.values import dataclass
 
-_SECOND = len("20260101T120000Z")  # of a run's id
 END_SUFFIX = "-end"  # of the second journal that a run leaves in a data directory
 
 
@@ -96,7 +96,7 @@ def runs_below(path: str) -> list[ChangeRun]:
         if not found or not all(_is_known_without(directory, journals) for journals in found.values()):
             raise why
     runs = [ChangeRun(each, tuple(sorted(journals, key=_rank))) for each, journals in found.items()]
-    return sorted(runs, key=lambda run: (run.id[:_SECOND], run.changed_at_ns))
+    return sorted(runs, key=lambda run: (run.id[:ID_TIME], run.changed_at_ns))
 
 
 def _is_known_without(directory: str, journals: Sequence[Journal]) -> bool:
@@ -174,7 +174,7 @@ def _together(runs: Iterable[ChangeRun]) -> list[ChangeRun]:
     for run in runs:
         found.setdefault(run.id, {}).update({journal.path: journal for journal in run.journals})
     joined = [ChangeRun(each, tuple(sorted(of.values(), key=_rank))) for each, of in found.items()]
-    return sorted(joined, key=lambda run: (run.id[:_SECOND], run.changed_at_ns))
+    return sorted(joined, key=lambda run: (run.id[:ID_TIME], run.changed_at_ns))
 
 
 def _meant(runs: Sequence[ChangeRun], options: UndoOptions) -> ChangeRun | None:

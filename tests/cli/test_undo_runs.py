@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import kseg.cli.run
 from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
+from kseg.cli.run import clock_ms
 from tests.support.command_lines import Say
 from tests.support.trees import Entry, tree_state
 
@@ -177,6 +179,48 @@ def test_of_several_runs_the_newest_is_meant(data: Path, say: Say) -> None:
         assert say("undo", data)[0] == 0
         assert without_journals(tree_state(data)) == without_journals(state)
     assert say("undo", "--list", data)[1][-1]["runs"] == 0
+
+
+def set_back(monkeypatch: pytest.MonkeyPatch, now_ms: int) -> None:
+    monkeypatch.setattr(kseg.cli.run, "clock_ms", lambda given=None: now_ms if given is None else given)
+
+
+def test_after_the_clock_was_set_back_the_newest_is_still_meant(
+    data: Path, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine starts with the time of its hardware clock, and NTP corrects it between two runs, by hours or by years."""
+    now_ms = clock_ms()
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"value":"a"}\n')
+    several(data)
+    limits = ("--retention-ms", "1", "--cleanup-policy", "delete", "--topic", "metro-*")
+    runs: tuple[tuple[str | Path, ...], ...] = (
+        ("recover", "--apply", data),
+        ("append", "--apply", "--from", lines, data / "gates-append-0"),
+        ("retain", "--apply", *limits, "--now", str(now_ms), data),
+    )
+    states = []
+    for number, words in enumerate(runs):
+        states.append(tree_state(data))
+        set_back(monkeypatch, now_ms - number * 10**11)
+        assert say(*words)[0] == 0
+    listed = [row.get("changed_by") for row in say("undo", "--list", data)[1]]
+    assert listed == ["retain", "append", "recover", None]
+    for state in reversed(states):
+        assert say("undo", data)[0] == 0
+        assert without_journals(tree_state(data)) == without_journals(state)
+
+
+def test_a_marker_vouches_for_a_repair_with_a_later_date(
+    data: Path, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock was set back between the repair and the run that wrote the marker."""
+    without_marker(data)
+    now_ms = clock_ms()
+    assert say("recover", "--apply", data / "fares-0")[0] == 0
+    set_back(monkeypatch, now_ms - 10**10)
+    assert say("recover", "--apply", "--mark-clean", data)[0] == 0
+    assert say("undo", data / "fares-0")[0] == 4
 
 
 def test_of_a_partition_its_own_part(data: Path, say: Say) -> None:
