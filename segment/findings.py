@@ -196,6 +196,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("official-tool-stops", INFO, "Kafka's own dump tool stops here with an exception", _VERIFY),
     ("half-done-journal", ERROR, "a change was interrupted here", "kseg undo {path}"),
     ("journal-missing", ERROR, "the journal of a change is missing: the change can be neither undone nor finished", _DOCTOR),
+    ("journal-overtaken", ERROR, "files changed since a change was interrupted: it can be neither undone nor finished", _DOCTOR),
 )
 # fmt: on
 

@@ -35,6 +35,7 @@ from kseg.change.apply.recorded_change import (
     clear_the_way,
     half_done_sentence,
     header_of,
+    overtaken_by,
     undo_command,
 )
 from kseg.change.apply.room import Room, out_of_room, refuse_without, rooms_of
@@ -198,9 +199,11 @@ def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
     done = change.progress.steps_done(_looked(change, disk), change.staged.files)
     if done is None:
         path = journal.path
+        if overtaken_by(journal):
+            raise Refused(half_done_sentence(journal))
         raise Refused(
-            f"{journal.location.directory} changed since {journal.command} was interrupted; cannot continue with {path} "
-            f"(removed files are in {_quarantine(change) or path})"
+            f"{journal.location.directory} changed since {journal.command} was interrupted; cannot continue with {path}, "
+            f"but `{undo_command(path)}` undoes it"
         )
     try:
         with change.quarantine_elsewhere():

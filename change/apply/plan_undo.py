@@ -11,12 +11,9 @@ from kseg.change.apply.journal import (
     JournalState,
 )
 from kseg.change.apply.proof import check_removable, has_other_names, is_copy, may_grow
-from kseg.change.apply.recorded_change import (
-    change_of,
-    give_back_time,
-)
+from kseg.change.apply.recorded_change import change_of, give_back_time, half_done_sentence
 from kseg.change.apply.staging import Staged, look, tail_path
-from kseg.change.apply.step_progress import ObservedFile, Tail, Token, is_alike
+from kseg.change.apply.step_progress import Tail, is_alike
 from kseg.change.apply.undo_quarantine import UndoQuarantine
 from kseg.segment.errors import Refused
 
@@ -49,40 +46,19 @@ class PlanUndo:
 
     def check(self) -> None:
         actual = look(self._location.directory, self._disk)
-        if self._change.journal.state is JournalState.DONE:
-            expected = self._course.end_state(self._staged.files)
-            wrong = [
-                name for name in {*actual, *expected} if not is_alike(actual.get(name), expected.get(name))
-            ]
-        else:
-            wrong = self._off_the_way(actual)
+        journal = self._change.journal
+        if journal.state is not JournalState.DONE:
+            if self._change.off_the_way(actual):
+                raise Refused(half_done_sentence(journal))
+            return
+        expected = self._course.end_state(self._staged.files)
+        wrong = [name for name in {*actual, *expected} if not is_alike(actual.get(name), expected.get(name))]
         if wrong:
             more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             raise Refused(
-                f"{self._location.target(min(wrong))}{more} changed since {self._change.journal.command} was here; "
+                f"{self._location.target(min(wrong))}{more} changed since {journal.command} was here; "
                 f"undoing {self._location.journal} would discard that"
             )
-
-    def _off_the_way(self, actual: Mapping[str, ObservedFile]) -> list[str]:
-        """Names with content that neither the change nor its undo wrote."""
-        may = self._course.tokens()
-        return [
-            name
-            for name in {*may, *actual}
-            if not any(self._can_be(actual.get(name), token) for token in may.get(name, {None}))
-        ]
-
-    def _can_be(self, seen: ObservedFile | None, token: Token | None) -> bool:
-        if seen is None or token is None:
-            return seen is None and token is None
-        if isinstance(token, int):
-            return is_alike(seen, self._staged.files.get(token))
-        found = self._course.inputs[token]
-        if token not in self._tails:
-            return (seen.size_bytes, seen.mtime_ns) == (found.size_bytes, found.mtime_ns)
-        sizes = self._course.sizes(token)
-        is_growing = self._change.journal.state is JournalState.UNDOING
-        return min(sizes) <= seen.size_bytes <= max(sizes) if is_growing else seen.size_bytes in sizes
 
     def hold(self) -> dict[str, int]:
         with self._change.quarantine_elsewhere():

@@ -14,8 +14,8 @@ from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_scan import unfinished_in
 from kseg.change.apply.journal_writer import discard
 from kseg.change.apply.proof import check_copies, check_disposable
-from kseg.change.apply.staging import Staged, tail_path
-from kseg.change.apply.step_progress import StepProgress, written
+from kseg.change.apply.staging import Staged, look, tail_path
+from kseg.change.apply.step_progress import ObservedFile, StepProgress, Token, is_alike, written
 from kseg.change.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row
 from kseg.segment.counted import listed
 from kseg.segment.errors import FormatError, Refused
@@ -50,6 +50,28 @@ class Change:
     def quarantine_elsewhere(self) -> AbstractContextManager[bool]:
         """Open the quarantine elsewhere without following links; yields whether there is one. Raises Refused."""
         return quarantine_open(self.journal, self.elsewhere)
+
+    def off_the_way(self, actual: Mapping[str, ObservedFile]) -> list[str]:
+        """Names with content that neither the change nor its undo wrote, sorted."""
+        may = self.progress.tokens()
+        return sorted(
+            name
+            for name in {*may, *actual}
+            if not any(self._can_be(actual.get(name), token) for token in may.get(name, {None}))
+        )
+
+    def _can_be(self, seen: ObservedFile | None, token: Token | None) -> bool:
+        assert self.staged is not None
+        if seen is None or token is None:
+            return seen is None and token is None
+        if isinstance(token, int):
+            return is_alike(seen, self.staged.files.get(token))
+        found = self.progress.inputs[token]
+        if not any(tail.name == token and tail.length for tail in self.progress.tails):
+            return (seen.size_bytes, seen.mtime_ns) == (found.size_bytes, found.mtime_ns)
+        sizes = self.progress.sizes(token)
+        is_growing = self.journal.state is JournalState.UNDOING
+        return min(sizes) <= seen.size_bytes <= max(sizes) if is_growing else seen.size_bytes in sizes
 
     def clear(self, disk: Disk) -> None:
         """Remove journal, staging and quarantine. Only if the directory is as found: the removed bytes must exist there
@@ -187,7 +209,18 @@ def remains_of(journal: Journal) -> list[str]:
     location = journal.location
     if not location.is_flat:
         return [os.path.dirname(location.journal)]
-    return [*location.files(DISK)] or [location.journal]
+    pointer = location.pointer(DISK)
+    return [*location.files(DISK), *([] if pointer is None else [pointer])] or [location.journal]
+
+
+def overtaken_by(journal: Journal) -> list[str]:
+    """The files that something else has changed since the change, or its undo, was interrupted, so that it can be neither finished nor undone.
+    Empty if there are none, or that is unknown."""
+    if journal.kind == PLAN and journal.state in (JournalState.APPLYING, JournalState.UNDOING):
+        with suppress(Refused, OSError):
+            names = change_of(journal, DISK).off_the_way(look(journal.location.directory, DISK))
+            return [*map(journal.location.target, names)]
+    return []
 
 
 def half_done_sentence(journal: Journal) -> str:
@@ -214,8 +247,16 @@ def half_done_sentence(journal: Journal) -> str:
             f"{path} is missing, and without it kseg can neither undo nor finish that change{around}. What it removed is kept in {remains}: "
             "put back by hand what is wanted, and move the rest away"
         )
+    what = journal.command if journal.state is JournalState.APPLYING else f"an undo of {journal.command}"
+    changed = overtaken_by(journal)
+    if changed:
+        return (
+            f"{path}: {what} was interrupted, and {listed(changed, 1)} changed since, as when a broker is started: it can be neither "
+            f"finished nor undone. What it removed is kept in {listed(remains_of(journal), _NAMED)}: put back by hand what is wanted, and "
+            "move the rest away"
+        )
     if journal.state in (JournalState.UNDOING, JournalState.UNDONE):
-        return f"{path}: an undo of {journal.command} was interrupted; `{undo_command(path)}` finishes it"
+        return f"{path}: {what} was interrupted; `{undo_command(path)}` finishes it"
     if journal.kind == COPY:
         return (
             f"{path}: {journal.command} --output is unfinished; the same command makes the copies that are missing, "

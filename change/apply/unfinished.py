@@ -8,7 +8,7 @@ from kseg.change.apply.journal import Journal, JournalState, is_there
 from kseg.change.apply.journal_lines import PLAN
 from kseg.change.apply.journal_scan import unfinished_in
 from kseg.change.apply.lock import claimed_by_command, is_claimed
-from kseg.change.apply.recorded_change import abandon, half_done_sentence, remains_of
+from kseg.change.apply.recorded_change import abandon, half_done_sentence, overtaken_by, remains_of
 from kseg.segment.errors import Refused
 from kseg.segment.findings import Finding
 
@@ -54,9 +54,12 @@ def half_done_findings(directory: str, disk: Disk = DISK) -> Iterator[Finding]:
         if is_claimed(directory):
             sentence = AT_WORK.format(directory)
         is_missing = journal.state is JournalState.UNREADABLE and not is_there(journal.location, disk)
-        for path in remains_of(journal) if is_missing else [journal.path]:
+        finding_id = "journal-missing" if is_missing else "half-done-journal"
+        if overtaken_by(journal) and not is_claimed(directory):
+            finding_id = "journal-overtaken"
+        for path in [journal.path] if finding_id == "half-done-journal" else remains_of(journal):
             yield Finding(
-                "journal-missing" if is_missing else "half-done-journal",
+                finding_id,
                 path,
                 sentence,
                 numbers={"journal": journal.path, "command": journal.command, "state": str(journal.state)},

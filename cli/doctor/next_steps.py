@@ -54,7 +54,7 @@ from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.log_dir_state import read_log_dir_state
-from kseg.segment.partition.names import NAME_BY_ROLE, Role, contains_partition_name
+from kseg.segment.partition.names import KSEG_DIRECTORY, NAME_BY_ROLE, Role, contains_partition_name
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
@@ -323,8 +323,10 @@ def _set_aside(partition: str) -> NextStep:
 
 def _move(path: str) -> str:
     """The command that moves a path out of the data directory, to a place beside it: a broker fails on a directory inside that is not
-    a partition. path: a directory in it, or a file in a partition."""
+    a partition. path: a directory in it, a file in a partition, or the journal of one."""
     log_dir, name = os.path.split(os.path.normpath(path))
+    if os.path.basename(log_dir) == KSEG_DIRECTORY:
+        log_dir = os.path.dirname(log_dir)
     if own_partition_name(log_dir) is not None:
         log_dir, partition = os.path.split(log_dir)
         name = f"{partition}-{name}"

@@ -24,7 +24,10 @@ _BOOTSTRAP = NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]
 _BY_ID = {
     "quorum-state-corrupt": "a broker fails on it; without it, it asks the other voters and writes a new one (a voter thereby forgets its vote of this epoch, so let the "
     "others elect a leader first)",
-    "journal-missing": "kseg can neither undo nor finish that change, and changes nothing here before it is gone. Copy back first what you want of it",
+    **dict.fromkeys(
+        ("journal-missing", "journal-overtaken"),
+        "kseg can neither undo nor finish that change, and changes nothing here before it is gone. Copy back first what you want of it",
+    ),
     "nested-log-dir": "a broker takes it for a partition: it does not start, or sets it aside as stray with everything in it",
 }
 

@@ -1,8 +1,11 @@
-"""The journal of a run over a data directory is gone: what can still be undone, and what is said of the rest."""
+"""The journal of a run over a data directory is gone, or something else has changed its files since: what can still be undone, and what is
+said of the rest."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -10,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
+from tests.support.trees import tree_state
 
 
 @pytest.fixture
@@ -63,3 +68,65 @@ def test_the_steps_of_doctor_lead_on(repaired: Path, capfd: pytest.CaptureFixtur
     assert not kept_marker(repaired)
     assert run(["recover", "--apply", str(repaired)]) == 0
     assert run(["verify", str(repaired)]) == 0
+
+
+@pytest.fixture
+def overtaken(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory with a repair that was interrupted, and a log to which a broker has appended since."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    log = max((data / "metro-none-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1])
+    rename = Disk.rename
+
+    def failed(disk: Disk, path: str, new_path: str) -> None:
+        if new_path.startswith(f"{data}/metro-none-0/0"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        rename(disk, path, new_path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Disk, "rename", failed)
+        assert run(["recover", "--apply", "--quiet", str(data)]) == 5
+    with log.open("ab") as file:
+        file.write(bytes(7))
+    return data
+
+
+@pytest.mark.evidence("kseg-journal")
+def test_what_can_be_neither_finished_nor_undone_leads_on(
+    overtaken: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (journal,) = (overtaken / "metro-none-0").glob(".kseg/*/journal.jsonl")
+    capfd.readouterr()
+    before = tree_state(overtaken)
+    for words in (["undo"], ["undo", "--finish"], ["undo", "--forget"], ["recover", "--apply"]):
+        assert run([*words, str(overtaken / "metro-none-0")]) == 4
+        sentence = capfd.readouterr().err
+        assert "can be neither finished nor undone" in sentence and f"kept in {journal.parent}" in sentence
+        assert max((overtaken / "metro-none-0").glob("*.log")).name in sentence
+    assert tree_state(overtaken) == before
+    assert run(["verify", "--json", str(overtaken)]) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["path"] for row in rows if row.get("id") == "journal-overtaken"] == [str(journal.parent)]
+    assert not [row for row in rows if row.get("id") == "half-done-journal"]
+
+
+def test_doctor_moves_it_out_of_the_way(overtaken: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    kept = {path.read_bytes() for path in (overtaken / "metro-none-0").glob(".kseg/*/old/*")}
+    assert kept
+    for _ in range(4):
+        status = run(["doctor", "--json", str(overtaken)])
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        step = next((row["command"] for row in rows if row["type"] == "step"), "")
+        if status == 0 or not step:
+            break
+        assert not step.startswith("kseg undo")
+        if step.startswith("mv "):
+            subprocess.run(shlex.split(step), check=True)
+        else:
+            run([*shlex.split(step)[1:], "--apply", "--quiet"])
+            capfd.readouterr()
+    assert status == 0
+    assert kept <= {
+        path.read_bytes() for path in overtaken.parent.glob("data-metro-none-0-*/**/*") if path.is_file()
+    }

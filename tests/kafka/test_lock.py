@@ -122,7 +122,7 @@ def test_a_broker_stays_out_while_an_attempt_of_a_run_is_at_work(broker: Broker)
 
 
 @pytest.mark.evidence("kseg-journal")
-def test_a_broker_opens_what_was_left_half_done(broker: Broker) -> None:
+def test_a_broker_opens_what_was_left_half_done(broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
     partition = broker.data / f"{TOPIC}-0"
     steps = plan(partition, Remove(INDEX, "anew"), Remove(TIMES, "anew"), Write(INDEX, (), "anew"))
 
@@ -137,7 +137,12 @@ def test_a_broker_opens_what_was_left_half_done(broker: Broker) -> None:
     assert not (partition / INDEX).exists()
     with broker:
         assert values(broker) == [b"train %d" % number for number in range(RECORDS)]
-    assert run(["undo", "--finish", journal.path]) == 4, "the broker rebuilt the indexes meanwhile"
+    for words in (["undo"], ["undo", "--finish"]):
+        assert run([*words, journal.path]) == 4
+        output = capfd.readouterr().err
+        assert "can be neither finished nor undone" in output, "the broker rebuilt the indexes meanwhile"
+    os.rename(os.path.dirname(journal.path), broker.root / "moved away")
+    assert run(["recover", str(partition)]) == 0
 
 
 def test_a_broker_deletes_a_topic_with_all_that_is_ours_in_it(broker: Broker) -> None:
