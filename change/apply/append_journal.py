@@ -32,7 +32,7 @@ from kseg.change.apply.recorded_change import (
     half_done_sentence,
 )
 from kseg.change.apply.room import out_of_room
-from kseg.change.apply.staging import look
+from kseg.change.apply.staging import look, refuse_flags
 from kseg.segment.errors import KsegError, Refused
 
 
@@ -116,6 +116,7 @@ class Guard:
                     f"{location.target(name)} has a second name elsewhere (a hard link), which would grow too; "
                     "nothing was changed"
                 )
+        refuse_flags(location.directory, (*self._grows, *self._replaces), disk)
         header = {
             "id": location.id,
             "kind": GUARD,

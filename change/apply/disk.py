@@ -146,8 +146,18 @@ class Disk:
         with parent_of(path) as (folder, name):
             os.chown(name, owner, group, dir_fd=folder, follow_symlinks=False)
 
+    def open_for_attributes(self, path: str) -> int:
+        """A descriptor of a file or directory."""
+        try:
+            return open_file(path, os.O_RDONLY)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+        with _directory(path) as descriptor:
+            return os.dup(descriptor)
+
     def change_mode(self, path: str, mode: int) -> None:
-        descriptor = _opened_to_change(path)
+        descriptor = self.open_for_attributes(path)
         try:
             os.fchmod(descriptor, mode)
         finally:
@@ -243,14 +253,3 @@ def kept_open(paths: Sequence[str]) -> Iterator[None]:
                 descriptor = open_directories.enter_context(_directory(path))
                 open_directories.enter_context(anchored(path, descriptor))
         yield
-
-
-def _opened_to_change(path: str) -> int:
-    """A descriptor of a file or directory whose attributes change."""
-    try:
-        return open_file(path, os.O_RDONLY)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-    with _directory(path) as descriptor:
-        return os.dup(descriptor)

@@ -40,7 +40,7 @@ from kseg.change.apply.recorded_change import (
 )
 from kseg.change.apply.room import Room, out_of_room, refuse_without, rooms_of
 from kseg.change.apply.signals import deferring_signals
-from kseg.change.apply.staging import Staged, Staging, check_inputs, look, unshared
+from kseg.change.apply.staging import Staged, Staging, check_inputs, look, refuse_flags, unshared
 from kseg.change.apply.step_progress import ObservedFile, StepProgress
 from kseg.change.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
 from kseg.segment.errors import Refused
@@ -119,6 +119,7 @@ def _decided(
     try:
         steps = unshared(plan.directory, plan.steps, disk)
         progress = StepProgress(inputs, steps)
+        refuse_flags(plan.directory, progress.touched, disk)
         rooms = rooms_of(plan, keeping, steps)
         refuse_without(rooms, plan.directory, keeping)
         if disk.status(location.journal) is not None:

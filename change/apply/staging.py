@@ -15,7 +15,7 @@ import fcntl
 import os
 import stat
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from typing import Self
@@ -38,10 +38,11 @@ from kseg.change.plan.steps import FileIdentity, Rename, Step, Truncate, Write
 from kseg.segment import unreadable
 from kseg.segment.errors import Refused
 from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
 _GET_FLAGS, _FLAGS = 0x80086601, struct.Struct("=L4x")  # FS_IOC_GETFLAGS, ioctl_iflags(2)
-_IMMUTABLE_OR_APPENDED = 0x10 | 0x20
+_IMMUTABLE, _APPEND_ONLY = 0x10, 0x20
 OURS = (Role.LOCK, Role.KSEG_JOURNAL)
 _SYNCED_TOGETHER = 32  # for each writer of a process, whose open files are limited
 
@@ -141,16 +142,20 @@ def _cannot_be_kept(status: os.stat_result, position: int) -> bool:
     return bool(unreadable.areas(unreadable.identity_of(status), position))
 
 
-def _is_immutable(path: str, disk: Disk) -> bool:
-    """Whether the file cannot be renamed, removed or truncated (`chattr +i`, `+a`); False if the file system has no such flags."""
-    with suppress(OSError):
-        descriptor = disk.open_to_read(path)
-        try:
-            (flags,) = _FLAGS.unpack_from(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(_FLAGS.size)))
-        finally:
-            disk.close(descriptor)
-        return bool(flags & _IMMUTABLE_OR_APPENDED)
-    return False
+def refuse_flags(directory: str, names: Iterable[str], disk: Disk) -> None:
+    """Raises Refused if the directory, or one of the files in it that change, is immutable or append-only (`chattr +i`, `+a`): otherwise the
+    change would stop half way, even for root. A file system without such flags has none."""
+    for path in (directory, *(os.path.join(directory, name) for name in names)):
+        with suppress(OSError):
+            descriptor = disk.open_for_attributes(path)
+            try:
+                (flags,) = _FLAGS.unpack_from(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(_FLAGS.size)))
+            finally:
+                disk.close(descriptor)
+            for flag, letter, what in ((_IMMUTABLE, "i", "immutable"), (_APPEND_ONLY, "a", "append-only")):
+                if flags & flag:
+                    lift = f"`chattr -{letter} {shell_quoted(path)}` lifts that"
+                    raise Refused(f"{path} is {what} ({lift}, `lsattr` shows more); nothing was changed")
 
 
 class Staging:
@@ -172,7 +177,6 @@ class Staging:
     def make(self) -> Staged:
         disk, staged = self._disk, Staged()
         self._check_names()
-        self._check_flags()
         if self._elsewhere is not None:
             make_directories(self._elsewhere, disk)
         try:
@@ -213,15 +217,6 @@ class Staging:
                 path = self._location.target(name)
                 if name not in self._course.inputs and self._disk.status(path) is not None:
                     raise Refused(f"{path} is in the way: it is not a regular file; nothing was done")
-
-    def _check_flags(self) -> None:
-        """Raises Refused if a file that changes is immutable: otherwise the change would stop half way, even for root."""
-        for name in self._course.touched:
-            path = self._location.target(name)
-            if _is_immutable(path, self._disk):
-                raise Refused(
-                    f"{path} is immutable (`chattr -i` lifts that, `lsattr` shows more); nothing was changed"
-                )
 
     def _write(self, number: int, step: Write, staged: Staged) -> None:
         disk, path = self._disk, self._location.new(number)

@@ -344,13 +344,14 @@ def disk_of_flags(data: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files immutable")
-@pytest.mark.parametrize("flag", ["i", "a"])
+@pytest.mark.parametrize(("flag", "what"), [("i", "immutable"), ("a", "append-only")])
+@pytest.mark.parametrize("of_directory", [False, True], ids=["log", "directory"])
 def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
-    data: Path, say: Say, flag: str, disk_of_flags: None
+    data: Path, say: Say, flag: str, what: str, of_directory: bool, disk_of_flags: None
 ) -> None:
-    """Staging copies what it cannot link, and the change ended half way."""
+    """Staging copies what it cannot link, and the change ended half way; names can be added to an append-only directory, but not removed."""
     several(data)
-    log = max((data / "fares-0").glob("*.log"))
+    log = data / "fares-0" if of_directory else max((data / "fares-0").glob("*.log"))
     assert subprocess.run(["chattr", f"+{flag}", str(log)], check=False).returncode == 0
     try:
         before = tree_state(data / "fares-0")
@@ -358,7 +359,7 @@ def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
         (error,) = [row for row in rows if row["type"] == "error"]
         assert (
             status == 5
-            and f"{log} is immutable" in error["message"]
+            and f"{log} is {what} (`chattr -{flag} {log}` lifts that" in error["message"]
             and "nothing was changed" in error["message"]
         )
         assert tree_state(data / "fares-0") == before
