@@ -256,15 +256,16 @@ def _held(
 
 def _tell_of_brokers(targets: "Sequence[Target]", say: "Callable[[str], None]") -> None:
     """Say on which data directories a broker runs: the plan is made of files that change."""
-    from kseg.change.apply.lock import lock_holder
+    from kseg.change.apply.lock import KSEG, lock_holder
     from kseg.cli.topic_evidence import log_dirs_of
 
     for log_dir in log_dirs_of(targets):
         process_id = lock_holder(log_dir)
         if process_id is not None:
             number = f" (process {process_id})" if process_id else ""
+            user = "another kseg" if process_id == KSEG else f"a broker or another kseg{number}"
             say(
-                f"{log_dir} is in use, by a broker or another kseg{number}: its files change while they are read, and --apply is refused"
+                f"{log_dir} is in use, by {user}: its files change while they are read, and --apply is refused"
             )
 
 

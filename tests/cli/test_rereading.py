@@ -19,8 +19,7 @@ from kseg.jobs.events import Event, Row
 from kseg.segment.errors import UnreadableInput, VanishedInput
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import PartitionTarget
-from tests.support.lock_holders import child
-from tests.support.lock_holders import run as holding
+from tests.support.lock_holders import child, running_broker
 
 DONE = Row({"type": "done"})
 
@@ -34,7 +33,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartitionTarget:
 
 @pytest.fixture
 def broker(target: PartitionTarget) -> Iterator[None]:
-    with child(holding(Path(str(target.log_dir)))) as process:
+    with child(running_broker(Path(str(target.log_dir)))) as process:
         assert process.output() == "in"
         yield
 
