@@ -157,7 +157,8 @@ def _shutdown(directory: LogDirectory) -> Iterator[Finding]:
     if marker is None:
         # a controller writes neither a marker nor offset checkpoints; a broker creates these when it starts
         has_checkpoints = any(directory.entry(role) is not None for role in OFFSET_CHECKPOINT_ROLES)
-        if has_checkpoints or any(child.name != METADATA_DIRECTORY for child in directory.partitions):
+        has_logs = any(child.name != METADATA_DIRECTORY for child in directory.partitions)
+        if has_checkpoints or (has_logs and directory.entry(Role.META_PROPERTIES) is not None):
             message = "there is no clean-shutdown marker: the broker is running or crashed, or the directory was copied while it ran"
             yield Finding("unclean-shutdown", directory.path, message)
         return

@@ -106,7 +106,6 @@ def test_a_topic_whose_records_have_expired(tmp_path: Path) -> None:
     assert (broker.data / "fares-0" / f"{1:020d}.index").exists()
 
 
-@pytest.mark.evidence("sequence-gap")
 def test_offsets_that_are_committed_in_transactions(tmp_path: Path) -> None:
     """The coordinator writes each commit with the sequence 0."""
     require_kafka()
