@@ -39,9 +39,8 @@ _READ_ONLY = "; nothing was changed: the file system is mounted read-only, as a 
 TAKEN = (errno.EAGAIN, errno.EACCES)
 
 _FLOCK = struct.Struct("hhqqi4x")  # of Linux: type, whence, start, length, process
-KSEG = (
-    -1
-)  # how the system names the holder of a lock that belongs to an open file; no broker takes such a lock
+# how the system names the holder of a lock that belongs to an open file; no broker takes such a lock
+KSEG = -1
 
 _Key = tuple[int, int]  # device and inode
 
