@@ -135,6 +135,16 @@ def _close(events: Iterator[Event]) -> None:
         close()
 
 
+def _headed(report: "Report", tally: RunSummary) -> Iterator[Line]:
+    """The opening lines of a report; of an interrupted run, the verdict says that it is about a part of the targets."""
+    lines = iter(report.opening(tally))
+    first = next(lines, None)
+    if first is not None and tally.interrupted:
+        done = f"INTERRUPTED after {tally.finished:,} of {counted(tally.targets, 'target')}"
+        first = Line(f"{done}; of these: {first.text}", first.tone if first.tone == ERROR else WARNING)
+    yield from () if first is None else (first, *lines)
+
+
 class _Screen:
     """The destination of each kind of event in one run."""
 
@@ -197,7 +207,7 @@ class _Screen:
         if tally.interrupted:
             complain(f"kseg {style.command}: interrupted: {tally.progress_words()}")
         if style.report is not None and self._is_collected:
-            self._lines(style.report.opening(tally))
+            self._lines(_headed(style.report, tally))
         if not style.quiet:
             self._closing_words()
         self._out.flush()
@@ -220,7 +230,7 @@ class _Screen:
         if style.page is None or style.request is None:
             return
         report = style.report
-        lines = [] if report is None else [*report.opening(tally), *report.closing(tally)]
+        lines = [] if report is None else [*_headed(report, tally), *report.closing(tally)]
         style.page.finish(tally, style.request, lines, self._advice())
         style.page.say(style.quiet)
 

@@ -8,14 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fixtures import healthy
+from kseg.cli.main import run
 from kseg.cli.text.common import damage_words
 from kseg.cli.text.verify import looked_at_words
 from kseg.jobs.events import Event
+from kseg.recovery.verify import partition_check
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.totals import Totals
 from kseg.segment.errors import UnreadableInput, UsageError
+from kseg.segment.partition.targets import PartitionTarget
 from tests.support.paths import ROOT
 from tests.support.stub_commands import Finding, Row, Script, Style, Text, perform, toy_files
 
@@ -328,3 +335,22 @@ def test_output_that_cannot_be_written_is_no_bug_in_kseg(tmp_path: Path, asked: 
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False, cwd=ROOT, text=True)
     assert done.returncode == 4
     assert done.stderr == "kseg: cannot write the standard output: No space left on device\n"
+
+
+def test_the_verdict_of_an_interrupted_run_is_about_a_part(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("metro-0", "metro-1", "metro-2"):
+        healthy.partition(tmp_path / name)
+    check = partition_check.verify_partition
+
+    def interrupted(target: PartitionTarget, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
+        if target.path.endswith("metro-1"):
+            raise KeyboardInterrupt
+        return check(target, options, totals)
+
+    monkeypatch.setattr(partition_check, "verify_partition", interrupted)
+    assert run(["verify", "--jobs", "1", str(tmp_path)]) == 130
+    out, err = capfd.readouterr()
+    assert out.startswith("INTERRUPTED after 2 of 4 targets; of these: SOUND: no errors, 1 warning\n")
+    assert "kseg verify: interrupted: 2 targets of 4 done" in err
