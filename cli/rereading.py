@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from kseg.jobs.events import Advance, Event, Work
+from kseg.jobs.events import Advance, Event, Failure, Work
 from kseg.recovery.verify.repeated_reading import READINGS, is_in_use, was_deleted
-from kseg.segment.errors import UnreadableInput, VanishedInput
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.partition.targets import Target
 from kseg.segment.values import dataclass
 
@@ -21,20 +21,24 @@ class Rereading:
     work: Work[Any, Any]
 
     def __call__(self, target: Target, options: Any) -> Iterator[Event]:
-        is_shown = False
         for number in range(1, READINGS + 1):
-            try:
-                for event in self.work(target, options):
-                    is_shown = is_shown or not isinstance(event, Advance)
-                    yield event
+            is_shown = False
+            for event in self._events(target, options):
+                if not is_shown and isinstance(event, Failure) and is_in_use(target):
+                    gone = was_deleted(target)
+                    if gone is not None:
+                        yield gone
+                        return
+                    if event.is_vanished and number < READINGS:
+                        break
+                is_shown = is_shown or not isinstance(event, Advance)
+                yield event
+            else:
                 return
-            except UnreadableInput as error:
-                if is_shown or not is_in_use(target):
-                    raise
-                gone = was_deleted(target)
-                if gone is not None:
-                    yield gone
-                    return
-                if number == READINGS or not isinstance(error, VanishedInput):
-                    raise
             time.sleep(_PAUSE_S * number)
+
+    def _events(self, target: Target, options: Any) -> Iterator[Event]:
+        try:
+            yield from self.work(target, options)
+        except UnreadableInput as error:
+            yield Failure.of(target.path, error)

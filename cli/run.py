@@ -240,5 +240,5 @@ def _resolve(
         try:
             targets += resolve([path])
         except KsegError as error:
-            failures.append(Failure(path, str(error), error.exit_status))
+            failures.append(Failure.of(path, error))
     return targets, failures

@@ -68,7 +68,7 @@ def read(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Eve
         with PartitionLog(target, use_index=query.use_index) as log:
             yield from _read_kafka07(target, query) if log.is_kafka07 else _read(log, target.path, query)
     except KsegError as error:
-        yield Failure(target.path, str(error), error.exit_status)
+        yield Failure.of(target.path, error)
 
 
 def _is_raw(query: ReadQuery) -> bool:

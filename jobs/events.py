@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Protocol, TypeVar
 
+from kseg.segment.errors import KsegError, VanishedInput
 from kseg.segment.findings import Finding
 from kseg.segment.values import dataclass
 
@@ -35,7 +36,8 @@ class Row:
 class Failure:
     """An input that could not be processed; `sentence` contains the path, `exit_status` is that of the contract.
 
-    trace: the traceback, only for a bug; shown on request. paths: all inputs concerned, if there are others than `path`.
+    trace: the traceback, only for a bug; shown on request. paths: all inputs concerned, if there are others than `path`. is_vanished:
+    something that was listed does not exist.
     """
 
     path: str
@@ -43,6 +45,12 @@ class Failure:
     exit_status: int
     trace: str = ""
     paths: tuple[str, ...] = ()
+    is_vanished: bool = False
+
+    @classmethod
+    def of(cls, path: str, error: KsegError) -> "Failure":
+        """The failure that an exception means for the target `path`."""
+        return cls(path, str(error), error.exit_status, is_vanished=isinstance(error, VanishedInput))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def guarded(work: Work[T, O], target: T, options: O) -> Iterator[Event]:
     try:
         yield from work(target, options)
     except KsegError as error:
-        yield Failure(target.path, str(error), error.exit_status)
+        yield Failure.of(target.path, error)
     except OSError as error:
         reason = error.strerror or str(error)
         yield Failure(target.path, f"cannot read {target.path}: {reason}", UnreadableInput.exit_status)

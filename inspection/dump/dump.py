@@ -78,7 +78,7 @@ class Dump:
             for event in _file(path, name, options, self._open_logs):
                 yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
         except KsegError as error:
-            yield Failure(path, str(error), error.exit_status)
+            yield Failure.of(path, error)
         finally:
             if options.drop_cache:
                 self._open_logs.clear()

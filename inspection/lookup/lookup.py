@@ -43,7 +43,7 @@ def lookup(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator
                 return
             yield from _answers(log, query)
     except KsegError as error:
-        yield Failure(target.path, str(error), error.exit_status)
+        yield Failure.of(target.path, error)
 
 
 def _check(query: LookupQuery) -> None:

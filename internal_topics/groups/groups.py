@@ -81,7 +81,7 @@ def list_groups(target: PartitionTarget | FileTarget, options: GroupsOptions) ->
         else:
             yield from _groups(target, name, options)
     except KsegError as error:
-        yield Failure(target.path, str(error), error.exit_status)
+        yield Failure.of(target.path, error)
 
 
 def _groups(

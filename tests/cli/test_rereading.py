@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,15 @@ from fixtures import healthy
 from kseg.cli import rereading
 from kseg.cli.main import run
 from kseg.cli.rereading import Rereading
-from kseg.jobs.events import Event, Row
-from kseg.segment.errors import UnreadableInput, VanishedInput
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.errors import VanishedInput
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import PartitionTarget
 from tests.support.lock_holders import child, running_broker
 
 DONE = Row({"type": "done"})
+GONE = VanishedInput("cannot read 0.log: No such file or directory")
+FAILED = Failure("orders-0", str(GONE), 3, is_vanished=True)
 
 
 @pytest.fixture
@@ -39,44 +41,47 @@ def broker(target: PartitionTarget) -> Iterator[None]:
 
 
 class Work:
-    """Meets a deleted file in its first readings. shown: what it yields before that."""
+    """Meets a deleted file in its first readings. shown: what it yields before that. is_raised: whether it raises, or yields the failure."""
 
-    def __init__(self, vanishing: int, *shown: Event) -> None:
+    def __init__(self, vanishing: int, *shown: Event, is_raised: bool = True) -> None:
         self.left = vanishing
         self.shown = shown
+        self.is_raised = is_raised
 
     def __call__(self, target: PartitionTarget, options: object) -> Iterator[Event]:
         yield from self.shown
         if self.left:
             self.left -= 1
-            raise VanishedInput("cannot read 0.log: No such file or directory")
+            if self.is_raised:
+                raise GONE
+            yield FAILED
         yield DONE
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_deleted_file_makes_it_list_the_target_again(target: PartitionTarget) -> None:
-    assert [*Rereading(Work(2))(target, None)] == [DONE]
+@pytest.mark.parametrize("is_raised", [True, False])
+def test_a_deleted_file_makes_it_list_the_target_again(target: PartitionTarget, is_raised: bool) -> None:
+    assert [*Rereading(Work(2, is_raised=is_raised))(target, None)] == [DONE]
+
+
+def _failures(events: Iterable[Event]) -> list[str]:
+    return [event.sentence for event in events if isinstance(event, Failure)]
 
 
 @pytest.mark.usefixtures("broker")
 def test_what_was_shown_is_not_shown_twice(target: PartitionTarget) -> None:
-    events = Rereading(Work(1, Row({"type": "first"})))(target, None)
-    assert next(events) == Row({"type": "first"})
-    with pytest.raises(VanishedInput):
-        next(events)
+    events = [*Rereading(Work(1, first := Row({"type": "first"})))(target, None)]
+    assert (events[0], _failures(events), len(events)) == (first, [str(GONE)], 2)
 
 
 @pytest.mark.usefixtures("broker")
 def test_it_ends(target: PartitionTarget) -> None:
-    with pytest.raises(VanishedInput):
-        [*Rereading(Work(1000))(target, None)]
+    assert _failures(Rereading(Work(1000))(target, None)) == [str(GONE)]
 
 
 def test_without_a_broker_a_missing_file_is_an_error_at_once(target: PartitionTarget) -> None:
     work = Work(1)
-    with pytest.raises(UnreadableInput):
-        [*Rereading(work)(target, None)]
-    assert work.left == 0
+    assert (_failures(Rereading(work)(target, None)), work.left) == ([str(GONE)], 0)
 
 
 @pytest.mark.usefixtures("broker")
