@@ -101,13 +101,18 @@ def commit_offsets(consumer: Consumer, offsets: Sequence[TopicPartition] | None 
 
 def watermarks(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
     """Log start offset and high watermark, as soon as the broker leads the partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "log_level": 0})
-    try:
-        place = TopicPartition(topic, partition)
-        low, high = _until_ready(lambda: consumer.get_watermark_offsets(place, CLIENT_LIMIT_S), _LEADER_SOON)
-        return int(low), int(high)
-    finally:
-        consumer.close()
+    place = TopicPartition(topic, partition)
+
+    def ask() -> tuple[int, int]:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "log_level": 0})
+        try:
+            low, high = consumer.get_watermark_offsets(place, CLIENT_LIMIT_S / CONSUMERS)
+            return int(low), int(high)
+        finally:
+            consumer.close()
+
+    low, high = _until_ready(ask, _LEADER_SOON)
+    return low, high
 
 
 def delete_records(bootstrap: str, topic: str, partition: int, before_offset: int) -> None:
