@@ -50,12 +50,12 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
     at_ms: use the topics that existed at this time; None for the end of the log. Raises UsageError, UnreadableInput and Refused for
     a metadata log that the user named.
     """
-    from kseg.cli.topic_evidence import finder_for, log_dir_of, told_of
+    from kseg.cli.topic_evidence import finder_for, told_of
     from kseg.internal_topics.broker_directories import farthest, find_broker_directories
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
     from kseg.internal_topics.groups.groups import GROUP_TOPICS
     from kseg.segment.errors import KsegError
-    from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+    from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of, log_dir_of
     from kseg.segment.storage import places
 
     given = {path.rstrip("/") or path for path in paths}

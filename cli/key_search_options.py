@@ -71,9 +71,9 @@ class KeySearch(NamedTuple):
         return replace(options, partition_counts=self._counts(targets)), ()
 
     def _counts(self, targets: "Sequence[Target]") -> dict[str, int]:
-        from kseg.cli.topic_evidence import finder_for, log_dir_of
+        from kseg.cli.topic_evidence import finder_for
         from kseg.segment.partition.directory import own_partition_name
-        from kseg.segment.partition.targets import PartitionTarget, directory_of
+        from kseg.segment.partition.targets import PartitionTarget, directory_of, log_dir_of
 
         finder = finder_for(targets, None)
         counts: dict[str, int] = {}

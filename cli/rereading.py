@@ -4,14 +4,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from kseg.change.apply.running_broker import PAUSE_S, READINGS, is_in_use, was_deleted
 from kseg.jobs.events import Advance, Event, Failure, Work
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import Target
 from kseg.segment.values import dataclass
-
-READINGS = 4
-_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +22,8 @@ class Rereading:
         for number in range(1, READINGS + 1):
             is_shown = False
             for event in self._events(target, options):
-                if not is_shown and isinstance(event, Failure) and _is_in_use(target):
-                    gone = _note_if_gone(target)
+                if not is_shown and isinstance(event, Failure) and is_in_use(target):
+                    gone = was_deleted(target)
                     if gone is not None:
                         yield gone
                         return
@@ -36,23 +33,10 @@ class Rereading:
                 yield event
             else:
                 return
-            time.sleep(_PAUSE_S * number)
+            time.sleep(PAUSE_S * number)
 
     def _events(self, target: Target, options: Any) -> Iterator[Event]:
         try:
             yield from self.work(target, options)
         except UnreadableInput as error:
             yield Failure.of(target.path, error)
-
-
-# needed only after a failure, and large for the start of a program
-def _is_in_use(target: Target) -> bool:
-    from kseg.recovery.verify.repeated_reading import is_in_use
-
-    return is_in_use(target)
-
-
-def _note_if_gone(target: Target) -> Finding | None:
-    from kseg.recovery.verify.repeated_reading import was_deleted
-
-    return was_deleted(target)

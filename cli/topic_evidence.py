@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.option_schema import Option
-from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
+from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target, log_dir_of
 from kseg.segment.partition.topic_settings import Source, TopicSettings
 from kseg.segment.storage import places
 from kseg.segment.terminal import shown_path
@@ -140,11 +140,6 @@ def finder_for(
     places = [(server or {}).get(name, "") for name in ("metadata.log.dir", "log.dirs", "log.dir")]
     named = [place.strip() for text in places for place in text.split(",") if place.strip()]
     return MetadataFinder(log_dirs_of(targets), metadata, named, left_out)
-
-
-def log_dir_of(target: PartitionTarget) -> str:
-    """The log dir around a partition directory, even if only the partition was named."""
-    return target.log_dir or os.path.dirname(places.abspath(target.path))
 
 
 def log_dirs_of(targets: Sequence[Target]) -> list[str]:

@@ -32,7 +32,7 @@ from kseg.cli.doctor.obstacle_steps import linked_files
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.remote_evidence import with_remote_epochs
 from kseg.cli.request import Request
-from kseg.cli.topic_evidence import Asked, log_dir_of, topic_settings
+from kseg.cli.topic_evidence import Asked, topic_settings
 from kseg.cli.verify_work import Verification
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
 from kseg.inspection.log_dir_host import log_dir_host
@@ -43,7 +43,7 @@ from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState, parse_partition_directory
-from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
+from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target, log_dir_of
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 

@@ -18,7 +18,7 @@ from kseg.internal_topics.registry.schema_files import read_schemas
 from kseg.internal_topics.registry.schema_store import SchemaStore
 from kseg.internal_topics.registry.schema_topic import SCHEMAS_DIRECTORY, read_schema_topic
 from kseg.segment.errors import UnreadableInput, UsageError
-from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kseg.segment.partition.targets import Target, log_dir_of
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
@@ -73,7 +73,7 @@ class DecoderChoice:
 
 def _places(targets: Sequence[Target]) -> Iterator[str]:
     """The log dirs of the targets, then the directories beside them, each once."""
-    own = list(dict.fromkeys(map(_log_dir_of, targets)))
+    own = list(dict.fromkeys(map(log_dir_of, targets)))
     yield from own
     seen = {places.realpath(path) for path in own}
     for parent in dict.fromkeys(os.path.dirname(places.abspath(path)) for path in own):
@@ -85,13 +85,3 @@ def _places(targets: Sequence[Target]) -> Iterator[str]:
             path = os.path.join(parent, name)
             if places.realpath(path) not in seen:
                 yield path
-
-
-def _log_dir_of(target: Target) -> str:
-    match target:
-        case LogDirTarget():
-            return target.path
-        case PartitionTarget():
-            return target.log_dir or os.path.dirname(places.abspath(target.path))
-        case FileTarget():
-            return os.path.dirname(os.path.dirname(places.abspath(target.path)))

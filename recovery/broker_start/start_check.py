@@ -8,12 +8,12 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from kseg.change.apply.running_broker import is_in_use
 from kseg.jobs.events import Event, Row
 from kseg.recovery.broker_start.log_dir_start import LogDirStart, Thrown, file_in_place, log_dir_start
 from kseg.recovery.broker_start.metadata_start import with_quorum_files
 from kseg.recovery.broker_start.partition_start import PartitionStart, marked_start, partition_start
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.recovery.verify.repeated_reading import is_in_use
 from kseg.recovery.verify.totals import Totals
 from kseg.recovery.verify.verify import KINDS, Verify
 from kseg.segment.errors import VanishedInput

@@ -28,6 +28,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.model import Batch
 from kseg.segment.moments import moment
+from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.decode import Decoder, record_at
@@ -82,7 +83,8 @@ class ProducerReplay:
 
     def begin(self, path: str, view: memoryview) -> None:
         self._path, self._view = path, view
-        self._has_restarts = CONSUMER_OFFSETS_TOPIC in os.path.basename(os.path.dirname(path))
+        name = own_partition_name(os.path.dirname(path))
+        self._has_restarts = name is not None and name.topic == CONSUMER_OFFSETS_TOPIC
         self._decoder = None
         self.aborted, self.markers = [], {}
         self._gaps, self._repeats = _Breaks(), _Breaks()

@@ -10,47 +10,22 @@ whose batch came after the log was mapped, a segment that was deleted after the 
 4. A directory that is gone was deleted or renamed by the broker: that is `changed-while-read` too.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator
 
+from kseg.change.apply.running_broker import CHANGED, PAUSE_S, READINGS, was_deleted
 from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify.totals import Totals
 from kseg.segment.counted import counted
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import INFO, Finding
-from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
-from kseg.segment.storage import places
-
-READINGS = 4
-_PAUSE_S = 0.05
-_CHANGED = "changed-while-read"
+from kseg.segment.partition.targets import Target
 
 _Place = tuple[str, str, int | None, int | None, int | None]
 
 
-def is_in_use(target: FileTarget | PartitionTarget | LogDirTarget) -> bool:
-    """Whether a broker runs on the data directory of the target."""
-    from kseg.change.apply.lock import is_locked
-
-    match target:
-        case LogDirTarget():
-            return is_locked(target.path)
-        case PartitionTarget():
-            return target.log_dir is not None and is_locked(target.log_dir)
-        case FileTarget():
-            return is_locked(os.path.join(os.path.dirname(target.path), os.pardir))
-
-
-def was_deleted(target: FileTarget | PartitionTarget | LogDirTarget) -> Finding | None:
-    """The finding for a target that does not exist any more; None for any other one."""
-    if places.lexists(target.path):
-        return None
-    return Finding(_CHANGED, target.path, "the broker deleted or renamed this after it was listed")
-
-
 def confirmed(
-    target: FileTarget | PartitionTarget | LogDirTarget,
+    target: Target,
     read: Callable[[Totals], Iterator[Event]],
     totals: Totals,
 ) -> Iterator[Event]:
@@ -77,7 +52,7 @@ def confirmed(
             break
         if number < READINGS:
             seen.update(map(_place, doubted))
-            time.sleep(_PAUSE_S * number)
+            time.sleep(PAUSE_S * number)
         elif problem is not None:
             raise problem
         else:
@@ -85,7 +60,7 @@ def confirmed(
                 own.severities[finding.severity] -= 1
             events = [event for event in events if event not in unconfirmed]
             only = counted(len(unconfirmed), "finding") + f" of only one of {READINGS} readings"
-            note = Finding(_CHANGED, target.path, f"the broker changes these files: left out are {only}")
+            note = Finding(CHANGED, target.path, f"the broker changes these files: left out are {only}")
             own.admit(note)
             events.append(note)
     yield from events

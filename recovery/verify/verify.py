@@ -9,9 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kseg.change.apply.running_broker import is_in_use
 from kseg.jobs.events import Event
 from kseg.recovery.verify.options import LEVELS, VerifyOptions
-from kseg.recovery.verify.repeated_reading import confirmed, is_in_use
+from kseg.recovery.verify.repeated_reading import confirmed
 from kseg.recovery.verify.totals import Totals
 from kseg.segment import unreadable
 from kseg.segment.errors import UsageError

@@ -85,6 +85,17 @@ def only_one_file(target: FileTarget, purpose: str) -> UsageError:
     return UsageError(f"{target.path} is one file of a log; name its partition directory {purpose}")
 
 
+def log_dir_of(target: Target) -> str:
+    """The log dir around a target, even if only a partition or a file in one was named; a log dir is its own."""
+    match target:
+        case LogDirTarget():
+            return target.path
+        case PartitionTarget():
+            return target.log_dir or os.path.dirname(places.abspath(target.path))
+        case FileTarget():
+            return os.path.dirname(os.path.dirname(places.abspath(target.path)))
+
+
 def directory_of(target: Target) -> str:
     """The directory of a target, or the target itself if it is one."""
     return target.path if not isinstance(target, FileTarget) else os.path.dirname(target.path) or os.curdir
@@ -256,13 +267,13 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
     if wish.expansion is not Expansion.FILES and is_surely_partition(path):
         # recognised by names alone: the work on the partition lists it anyway
         if wish.accepts(own_partition_name(path)):
-            yield PartitionTarget(path, _log_dir_of(path))
+            yield PartitionTarget(path, _recognized_log_dir(path))
         return
     directory = list_directory(path)
     match directory:
         case PartitionDirectory():
             if wish.accepts(directory.name):
-                yield from _of_partition(directory, wish, _log_dir_of(path))
+                yield from _of_partition(directory, wish, _recognized_log_dir(path))
         case LogDirectory():
             yield from _of_log_directory(directory, wish)
         case ParentDirectory():
@@ -282,7 +293,7 @@ def _directory_name(path: str) -> PartitionName | None:
         return None
 
 
-def _log_dir_of(partition_path: str) -> str | None:
+def _recognized_log_dir(partition_path: str) -> str | None:
     """The data directory around a partition directory that was given alone, None if its parent is not one."""
     head, tail = os.path.split(partition_path)
     parent = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import shlex
 import shutil
 import subprocess
@@ -13,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
+from tests.support.failing_renames import failing_renames
 from tests.support.trees import tree_state
 
 
@@ -76,15 +75,7 @@ def overtaken(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     log = max((data / "metro-none-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-1])
-    rename = Disk.rename
-
-    def failed(disk: Disk, path: str, new_path: str) -> None:
-        if new_path.startswith(f"{data}/metro-none-0/0"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-        rename(disk, path, new_path)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Disk, "rename", failed)
+    with failing_renames(monkeypatch, errno.EIO, lambda _, new: new.startswith(f"{data}/metro-none-0/0")):
         assert run(["recover", "--apply", "--quiet", str(data)]) == 5
     with log.open("ab") as file:
         file.write(bytes(7))

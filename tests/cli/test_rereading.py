@@ -28,7 +28,7 @@ FAILED = Failure("orders-0", str(GONE), 3, is_vanished=True)
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartitionTarget:
-    monkeypatch.setattr(rereading, "_PAUSE_S", 0)
+    monkeypatch.setattr(rereading, "PAUSE_S", 0)
     (tmp_path / "data" / "orders-0").mkdir(parents=True)
     return PartitionTarget(str(tmp_path / "data" / "orders-0"), str(tmp_path / "data"))
 

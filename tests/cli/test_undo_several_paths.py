@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kseg.change.apply.disk import Disk
 from kseg.change.apply.lock import locked
 from tests.cli.test_undo_runs import several, torn_over_two, without_journals
 from tests.support.command_lines import Say
+from tests.support.failing_renames import failing_renames
 from tests.support.lock_holders import child
 from tests.support.trees import tree_state
 
@@ -95,15 +95,7 @@ def test_a_disk_that_fails_in_the_middle(
         limits = ("--retention-ms", "1", "--cleanup-policy", "delete")
         say("retain", "--apply", *limits, "--topic", "metro-*", "--topic", "gates-*", *both)
     place = f"{both[failing]}/"
-    rename = Disk.rename
-
-    def failed(disk: Disk, path: str, new_path: str) -> None:
-        if path.startswith(place):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-        rename(disk, path, new_path)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Disk, "rename", failed)
+    with failing_renames(monkeypatch, errno.EIO, lambda path, _: path.startswith(place)):
         code, rows = say("undo", *given(both, form))
     assert code == 4
     done = {row["directory"] for row in rows if row["type"] == "result"}
@@ -133,15 +125,7 @@ def test_a_run_after_a_half_done_one_is_undone_first(
     """It found the files as the half-done run had left them."""
     several(data)
     before = tree_state(data)
-    rename = Disk.rename
-
-    def failed(disk: Disk, path: str, new_path: str) -> None:
-        if new_path.startswith(f"{data}/fares-0/0"):
-            raise OSError(errno.EPERM, os.strerror(errno.EPERM), path)
-        rename(disk, path, new_path)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Disk, "rename", failed)
+    with failing_renames(monkeypatch, errno.EPERM, lambda _, new: new.startswith(f"{data}/fares-0/0")):
         assert say("recover", "--apply", data)[0] == 5
     limits = ("--retention-ms", "1", "--cleanup-policy", "delete", "--topic", "metro-*")
     assert say("retain", "--apply", *limits, data)[0] == 0

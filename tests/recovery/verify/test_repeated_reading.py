@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kseg.change.apply.running_broker import READINGS
 from kseg.jobs.events import Event
 from kseg.recovery.verify import repeated_reading
-from kseg.recovery.verify.repeated_reading import READINGS, confirmed
+from kseg.recovery.verify.repeated_reading import confirmed
 from kseg.recovery.verify.totals import Totals
 from kseg.segment.errors import UnreadableInput, VanishedInput
 from kseg.segment.findings import ERROR, INFO, Finding
@@ -27,7 +28,7 @@ def _passing(number: int) -> Finding:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_reading, "_PAUSE_S", 0)
+    monkeypatch.setattr(repeated_reading, "PAUSE_S", 0)
 
 
 @pytest.fixture

@@ -1,0 +1,24 @@
+"""What a reader asks about the data of a running broker: whether a broker runs on it, and whether a target was deleted meanwhile."""
+
+from kseg.segment.findings import Finding
+from kseg.segment.partition.targets import Target, log_dir_of
+from kseg.segment.storage import places
+
+CHANGED = "changed-while-read"
+# How often a target is read whose files change, and the pause after the first reading; the next ones are multiples of it.
+READINGS = 4
+PAUSE_S = 0.05
+
+
+def is_in_use(target: Target) -> bool:
+    """Whether a broker, or another kseg, holds the lock of the data directory of the target."""
+    from kseg.change.apply.lock import is_locked
+
+    return is_locked(log_dir_of(target))
+
+
+def was_deleted(target: Target) -> Finding | None:
+    """The finding for a target that does not exist any more; None for any other one."""
+    if places.lexists(target.path):
+        return None
+    return Finding(CHANGED, target.path, "the broker deleted or renamed this after it was listed")
