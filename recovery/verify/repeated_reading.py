@@ -60,7 +60,9 @@ def confirmed(
                 own.severities[finding.severity] -= 1
             events = [event for event in events if event not in unconfirmed]
             only = counted(len(unconfirmed), "finding") + f" of only one of {READINGS} readings"
-            note = Finding(CHANGED, target.path, f"the broker changes these files: left out are {only}")
+            note = Finding(
+                CHANGED, target.path, f"the broker changed these files meanwhile; left out: {only}"
+            )
             own.admit(note)
             events.append(note)
     yield from events

@@ -184,7 +184,8 @@ def test_each_commit_of_a_transaction_starts_at_sequence_0(tmp_path: Path) -> No
     """As coordinators of all versions write TxnOffsetCommit to `__consumer_offsets`; in another topic it is a gap."""
     batches = [in_transaction(0, 7), in_transaction(2, 7), marker(4, 7, is_abort=False)]
     assert judge(build_log(tmp_path / "__consumer_offsets-0", batches)).ids() == set()
-    assert judge(build_log(tmp_path / "orders-0", batches)).ids() == {"sequence-gap"}
+    for name in ("orders-0", "mirrored.__consumer_offsets-0"):
+        assert judge(build_log(tmp_path / name, batches)).ids() == {"sequence-gap"}
 
 
 @pytest.mark.behaviour("V14")
