@@ -19,7 +19,7 @@ a given buffer, which saves two copies of each batch of a run.
 """
 
 import struct
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import lz4.block
 
@@ -66,8 +66,7 @@ def filler() -> Filler | None:
         import cramjam
     except ImportError:
         return None
-    fill = partial(cramjam.lz4.decompress_block_into, output_len=_WRITTEN_BLOCK)
-    return Filler(fill, cramjam.DecompressionError, _WRITTEN_BLOCK)
+    return Filler(cramjam.lz4.decompress_block_into, cramjam.DecompressionError, _WRITTEN_BLOCK)
 
 
 def _decompress_any(data: memoryview, magic: int, limit_bytes: int) -> memoryview:

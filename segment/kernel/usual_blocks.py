@@ -83,7 +83,7 @@ def fill_bodies(
     stop: int,
     cells: Readable,
     capacity: int,
-    fill: Callable[[memoryview, memoryview], int],
+    fill: Callable[..., int],
     unreadable: type[Exception],
     room_bytes: int,
     room: memoryview,
@@ -114,7 +114,10 @@ def fill_bodies(
         if end == 0:
             break
         try:
-            size = fill(view[start + begin : end], room[filled:])
+            if codec == 3:
+                size = fill(view[start + begin : end], room[filled:], room_bytes)
+            else:
+                size = fill(view[start + begin : end], room[filled:])
         except unreadable:
             break
         if size < 0 or size > room_bytes:
