@@ -3,7 +3,7 @@
 1. Complete an unfinished journal of `recover` (--apply); without --apply it is an error.
 2. Collect the files, and what the data directory says about the partition (`broker_state`).
 3. The policy computes the repaired directory (`loading`, `salvage`, `kafka07`), the difference is the plan.
-4. Compute the cost of the other policy, unless nothing is wrong.
+4. Compute the cost of the other policy, unless nothing is wrong but what each crash leaves.
 5. --apply passes the plan to the executor, --output writes the copy; otherwise the plan is the result.
 
 Yields the findings that led to the plan, one row for each step, and one result. The caller holds the lock of the data
@@ -39,11 +39,13 @@ from kseg.recovery.salvage.unchanged import unchanged_repair
 from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import ERROR, INFO, Finding
+from kseg.segment.partition.names import INDEX_ROLES, Role, parse_file_name
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
 from kseg.segment.partition.topic_identity import BECOMES_STRAY
 
 COMMAND = "recover"
 
+_WRITTEN_BY_LOAD = frozenset((*INDEX_ROLES, Role.PRODUCER_SNAPSHOT, Role.LEADER_EPOCHS))
 # Findings that do not affect what a broker's load does to the logs.
 _IGNORED_BY_LOAD = frozenset(("partition-metadata-missing", *BECOMES_STRAY, "topic-id-conflict"))
 
@@ -246,10 +248,13 @@ def _costs(
     """The result of policy salvage, and the cost of either policy. Salvage reads every byte: if it reports nothing, no broker
     loses anything. A clean load alone proves nothing, since a broker that loads after a clean shutdown reads next to nothing."""
     if options.policy is Policy.SALVAGE:
-        doubts = [f for f in repair.findings if f.severity != INFO and f.id not in _IGNORED_BY_LOAD]
-        needs_nothing = plan.is_empty and not doubts
         salvaged = repair
-        loaded = repair if needs_nothing else _repair(recovery_target, Policy.KAFKA, broker_state, options)
+        loads_whole = not any(f.severity != INFO and f.id not in _IGNORED_BY_LOAD for f in repair.findings)
+        if loads_whole and not plan.is_empty and _is_written_by_load(plan, broker_state):
+            cost = rows.cost_row(salvaged)
+            return salvaged, {Policy.SALVAGE.value: cost, Policy.KAFKA.value: cost | {"expired_segments": 0}}
+        loads_whole = loads_whole and plan.is_empty
+        loaded = repair if loads_whole else _repair(recovery_target, Policy.KAFKA, broker_state, options)
     else:
         loaded = repair
         salvaged = repair
@@ -283,6 +288,12 @@ def _costs(
         both[0]: rows.cost_row(salvaged, lost=by_salvage),
         both[1]: rows.cost_row(loaded, salvaged.removed, by_kafka) | {"expired_segments": len(expired)},
     }
+
+
+def _is_written_by_load(plan: Plan, broker_state: BrokerState) -> bool:
+    """Whether the plan changes only what a broker's load writes anew after a crash."""
+    names = (parse_file_name(step.name) for step in plan.steps)
+    return not broker_state.is_clean and all(name.role in _WRITTEN_BY_LOAD and name.is_live for name in names)
 
 
 def _remaining(

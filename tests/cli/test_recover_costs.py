@@ -96,6 +96,20 @@ def test_offsets_of_a_torn_tail_under_a_clean_marker(
     assert found["kafka"] == {**both, "bytes": 0, "damaged_bytes_left": size - 10, "expired_segments": 0}
 
 
+def test_what_each_crash_leaves_costs_nothing_whichever_policy_counts_it(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Policy kafka runs the load and compares the records; policy salvage knows without it."""
+    for suffix in (".index", ".timeindex"):
+        index = log(partition, LAST).with_suffix(suffix)
+        put(index, index.stat().st_size, bytes(480))
+    max(partition.glob("*.snapshot")).unlink()
+    counted = costs(capfd, partition, "--policy", "kafka", *UNCLEAN)
+    known = costs(capfd, partition, "--policy", "salvage", *UNCLEAN)
+    assert known == {"salvage": counted["salvage"], "kafka": {**counted["kafka"], "expired_segments": 0}}
+    assert not any(counted["salvage"].values()) and not any(counted["kafka"].values())
+
+
 def test_a_copy_that_a_broker_leaves_is_no_damage_to_consumers(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from tests import transcripts
 from tests.transcript_incidents import INCIDENTS, Incident
 from tests.transcripts import FOLDER
 
-SLOW = {"running-1050-partitions"}  # makes and reads a thousand partitions, 10 s of processor time
+SLOW = {"running-1050-partitions"}  # makes and reads a thousand partitions many times
 CASES = [
     pytest.param(incident, id=incident.name, marks=[pytest.mark.slow] * (incident.name in SLOW))
     for incident in INCIDENTS

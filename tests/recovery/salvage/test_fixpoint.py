@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from fixtures.diseases import batch_spans, put
 from kseg.change.plan.content import Fresh, Piece, Span
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.inputs import inputs_of
+from kseg.recovery.policy import BrokerState, Repair
 from kseg.recovery.salvage import fixpoint, image_reader
 from kseg.recovery.salvage.image_reader import ImageReader
+from kseg.recovery.salvage.one_pass import salvage_once
 from kseg.segment.errors import Refused, UnreadableInput
 from tests.support.salvage_cases import CASES, LAST, MIDDLE, log
-from tests.support.salvage_helpers import needs_no_repair, plan, write_repaired
+from tests.support.salvage_helpers import SETTINGS, needs_no_repair, plan, write_repaired
 
 
 @pytest.fixture
@@ -88,6 +91,33 @@ def test_a_second_look_is_part_of_the_plan(
     assert {f.name: f.read_bytes() for f in source.iterdir()} == {
         f.name: f.read_bytes() for f in at_once.iterdir()
     }
+
+
+@pytest.mark.parametrize(("position", "looks"), [(None, 0), (4, 1)])
+def test_an_index_that_agreed_with_the_log_needs_no_second_look(
+    partition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int | None, looks: int
+) -> None:
+    """A crash leaves the indexes of the active segment preallocated. position: of a number in the index that is altered as well."""
+    crashed = Path(shutil.copytree(partition, tmp_path / "metro-0"))
+    for suffix in (".index", ".timeindex"):
+        index = log(crashed, LAST).with_suffix(suffix)
+        put(index, index.stat().st_size, bytes(480))
+        if position is not None and suffix == ".index":
+            put(index, position + 3, bytes((index.read_bytes()[position + 3] ^ 1,)))
+    max(crashed.glob("*.snapshot")).unlink()  # only a clean stop writes it
+    second_looks = []
+
+    def counted(*words: object, **options: object) -> Repair:
+        second_looks.append(words)
+        return salvage_once(*words, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fixpoint, "salvage_once", counted)
+    settings = replace(SETTINGS, index_interval_bytes=500)  # so that a rebuilt index has entries
+    repair = plan(crashed, broker_state=BrokerState(), settings=settings)
+    assert len(second_looks) == looks
+    result = write_repaired(repair, crashed, tmp_path / "result" / "metro-0")
+    assert needs_no_repair(result, plan(result))
+    assert not needs_no_repair(crashed, repair)
 
 
 def test_contents_are_traced_back_to_the_files_as_found(damaged: Path) -> None:
