@@ -1,8 +1,9 @@
 """Rewrite a lost or unreadable meta.properties: the identity of the data directory.
 
 A broker does not start without it (node id, cluster id; MetaPropertiesEnsemble), and no other file in the data directory
-contains the cluster id. So the values come from, in this order: the user; what is still readable in the file; the other data
-directories of the run, if all of them belong to one node.
+contains the cluster id. So the values come from, in this order: the user; a complete meta.properties.tmp, which Kafka writes and syncs
+before it renames it, and never reads; what is still readable in the file; the other data directories of the run, if all of them belong
+to one node.
 
 The directory.id matters as much: the controller treats a data directory with a new id as new and empty, and partitions that
 were there have no leader any more (observed with 4.3.1). The metadata log of the cluster has the ids that a node
@@ -34,6 +35,8 @@ from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
 META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
+_UNFINISHED = f"{META_PROPERTIES}.tmp"
+_OLD_FILE = "the old file"
 NO_ID = "none"  # of a cluster before 3.7
 _KRAFT, _ZOOKEEPER = 1, 0  # versions of the file
 
@@ -98,27 +101,28 @@ def identity_repair(
     registered: reads the metadata log in one of some data directories.
     """
     path = os.path.join(log_dir, META_PROPERTIES)
-    is_there = os.path.lexists(path)
     is_old = is_without_kraft([log_dir, *others], partitions)
-    if not is_there and requested == RequestedIdentity() and not set(_identities_of(others)):
-        why = why_identity_is_missing(log_dir, partitions)
-        needed = _needed(b"", log_dir, others, requested, registered, is_old=is_old) if why else ()
-        found = IdentityRepair(identity_missing(log_dir, why), needed=needed, together=(log_dir,))
-        return found if why else None
-    data, problem = b"", "there is no meta.properties"
-    try:
-        if is_there:
+    unfinished = _unfinished(log_dir)
+    data = b""
+    if os.path.lexists(path):
+        try:
             data = read_small(path)
             problem = decode_meta_properties(data).problem
-            if not problem:
-                return None
-    except UnreadableInput as error:
-        finding = Finding("unreadable-file", path, str(error))
-        return IdentityRepair(finding, doubt="has a meta.properties that cannot be read")
-    except FormatError as error:
-        problem = str(error)
-    kind, place = ("meta-properties-corrupt", path) if is_there else ("meta-properties-missing", log_dir)
-    finding = Finding(kind, place, problem)
+        except UnreadableInput as error:
+            finding = Finding("unreadable-file", path, str(error))
+            return IdentityRepair(finding, doubt="has a meta.properties that cannot be read")
+        except FormatError as error:
+            problem = str(error)
+        if not problem:
+            return None
+        finding = Finding("meta-properties-corrupt", path, problem)
+    else:
+        why = why_identity_is_missing(log_dir, partitions)
+        is_given = requested != RequestedIdentity() or any(_identities_of(others))
+        if not (why or is_given):
+            return None
+        finding = identity_missing(log_dir, why)
+    data = unfinished or data
     needed = _needed(data, log_dir, others, requested, registered, is_old=is_old)
     if needed:
         options = " ".join(f"{name} {OPTION_VALUES[name]}" for name in needed)
@@ -128,7 +132,7 @@ def identity_repair(
             f"kseg recover --apply {options} {' '.join(map(shell_quoted, together))}"
         )
         return IdentityRepair(finding, doubt=doubt, needed=needed, together=together)
-    node_id, cluster_id, sources = _known(data, others, requested)
+    node_id, cluster_id, sources = _known(data, others, requested, _UNFINISHED if unfinished else _OLD_FILE)
     directory_id, _ = _directory_id(data, [log_dir, *others], node_id, requested, registered)
     identity = MetaProperties(_version(data, others, is_old=is_old), node_id, cluster_id, directory_id)
     cluster = "an unknown cluster" if cluster_id is None else f"cluster {cluster_id}"
@@ -192,6 +196,15 @@ def _directory_id(
     return (left[0], True) if len(left) == 1 else (None, False)
 
 
+def _unfinished(log_dir: str) -> bytes:
+    """The temporary file, if it is complete: a cut one may lack an id, or contain the beginning of one."""
+    with suppress(FormatError, UnreadableInput):
+        data = read_small(os.path.join(log_dir, _UNFINISHED))
+        if data.endswith(b"\n") and not decode_meta_properties(data).problem:
+            return data
+    return b""
+
+
 def _identity(log_dir: str) -> MetaProperties:
     try:
         return decode_meta_properties(read_small(os.path.join(log_dir, META_PROPERTIES)))
@@ -200,20 +213,20 @@ def _identity(log_dir: str) -> MetaProperties:
 
 
 def _known(
-    data: bytes, others: Sequence[str], requested: RequestedIdentity
+    data: bytes, others: Sequence[str], requested: RequestedIdentity, name: str = _OLD_FILE
 ) -> tuple[int | None, str | None, str]:
-    """(node id, cluster id, their source)."""
+    """(node id, cluster id, their source). name: of the source that data is."""
     found = _readable(data)
     beside = set(_identities_of(others))
     near = next(iter(beside)) if len(beside) == 1 else (None, None)
     node_ids = {
         "the user": requested.node_id,
-        "the old file": found.node_id,
+        name: found.node_id,
         others[0] if others else "": near[0],
     }
     cluster_ids = {
         "the user": requested.cluster_id,
-        "the old file": found.cluster_id,
+        name: found.cluster_id,
         others[0] if others else "": near[1],
     }
     node_source = next((who for who, value in node_ids.items() if value is not None), "")

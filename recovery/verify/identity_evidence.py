@@ -66,8 +66,9 @@ def is_without_kraft(log_dirs: Iterable[str], partitions: Sequence[str]) -> bool
 
 
 def identity_missing(log_dir: str, why: str) -> Finding:
-    """The finding for a data directory that has lost its meta.properties."""
-    return Finding("meta-properties-missing", log_dir, f"there is no meta.properties, and {why}")
+    """The finding for a data directory that has lost its meta.properties. why: the evidence, empty if only the user says so."""
+    words = "there is no meta.properties"
+    return Finding("meta-properties-missing", log_dir, f"{words}, and {why}" if why else words)
 
 
 def _siblings(log_dir: str) -> Iterator[str]:

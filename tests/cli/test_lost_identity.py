@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from kseg.segment.sidecar.metadata_files import decode_meta_properties
 
 KIND = "meta-properties-missing"
 POINTS = "recovery-point-offset-checkpoint"
@@ -150,3 +151,45 @@ def test_the_directory_id_of_a_broker_that_may_have_migrated(
     rows = output(capfd, "recover", lost, other)
     needed = [row["options_needed"] for row in rows if "options_needed" in row]
     assert (["--directory-id"] not in needed) is is_kept
+
+
+def test_a_broker_does_not_start_after_a_run_that_does_not_know_the_values(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The status used to be 0, and the verdict SOUND, although a broker would not start."""
+    bare = tmp_path / "data"
+    shutil.copytree(capture_small / "data", bare)
+    (bare / META).unlink()
+    for words in ((), ("--apply",)):
+        assert run(["recover", *words, str(bare)]) == 1
+        verdict, *_, following = capfd.readouterr().out.splitlines()
+        assert verdict.startswith("NOT SOUND: ")
+        assert following.endswith(
+            f"kseg recover --apply --node-id N --cluster-id ID --directory-id UUID {bare}"
+        )
+
+
+@pytest.fixture
+def unfinished(capture_small: Path, tmp_path: Path) -> Path:
+    """A data directory of which a meta.properties was written and not renamed."""
+    data = tmp_path / "data"
+    shutil.copytree(capture_small / "data", data)
+    return (data / META).rename(data / f"{META}.tmp")
+
+
+@pytest.mark.parametrize("has_old_file", [False, True])
+def test_a_complete_temporary_file_has_the_values(unfinished: Path, has_old_file: bool) -> None:
+    """It used to be removed, and the values asked for."""
+    before = {line for line in unfinished.read_text().splitlines() if not line.startswith("#")}
+    if has_old_file:
+        (unfinished.parent / META).write_text("version=1\n")
+    assert run(["recover", "--apply", str(unfinished.parent)]) == 0
+    assert written(unfinished.parent) == before
+    assert not unfinished.exists()
+
+
+def test_a_cut_temporary_file_has_none(unfinished: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    unfinished.write_bytes(unfinished.read_bytes()[:-4])
+    assert decode_meta_properties(unfinished.read_bytes()).cluster_id == "Mz9XvQe1R0mU7bTq2Lk"
+    (row,) = [row for row in output(capfd, "recover", unfinished.parent) if row.get("options_needed")]
+    assert row["options_needed"] == ["--node-id", "--cluster-id", "--directory-id"]

@@ -92,6 +92,12 @@ def no_meta_properties(data: Path) -> None:
 
 
 @case
+def meta_properties_not_renamed(data: Path) -> None:
+    """A broker does not read the temporary file."""
+    (data / "meta.properties").rename(data / "meta.properties.tmp")
+
+
+@case
 def directory_id_reserved(data: Path) -> None:
     file = data / "meta.properties"
     file.write_text(file.read_text().replace("UsCu_Qd6HlJL_AROE7wUxg", "AAAAAAAAAAAAAAAAAAAAAQ"))

@@ -100,6 +100,7 @@ IN_THE_GATE = (
     "renamed-by-hand",
     "renamed-to-no-name",
     "partition_emptied_and_no_meta_properties",
+    "meta_properties_not_renamed",
     "node-of-another",
     "flipped-and-torn",
     "partition_twice",
