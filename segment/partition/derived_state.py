@@ -33,6 +33,8 @@ from kseg.segment.storage import places
 
 def epoch_history(log: PartitionLog) -> EpochHistory:
     """The leader epochs that a broker has after loading the log."""
+    if log.is_emptied:
+        return EpochHistory()
     history = _checkpointed_epochs(log)
     if history is None:
         history = epochs_of_batches(log.segments, log.last_batch)

@@ -6,8 +6,9 @@ counts every byte that was read, `findings` collects the problems found, and `pa
     log start offset   the caller's, else that of log-start-offset-checkpoint of the log dir, else, if that file is lost,
                        its trace (`log_start_trace`); at least the first base offset (Kafka: LogLoader)
     log end offset     from the batches between the last entry of the last segment's offset index and the end of the file
-                       (Kafka: LogSegment.readNextOffset); a zero tail of the index is not an entry
-    high watermark     replication-offset-checkpoint of the log dir, else the log end
+                       (Kafka: LogSegment.readNextOffset); a zero tail of the index is not an entry. A log that ends below its
+                       start is empty: a broker deletes its segments (Kafka: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd)
+    high watermark     replication-offset-checkpoint of the log dir within the log, else the log end
 """
 
 import os
@@ -179,6 +180,15 @@ class PartitionLog(Notes):
     @property
     def end_offset(self) -> int:
         """The log end offset."""
+        return max(self._end_of_batches, self.start_offset)
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether the log ends below its start, so that a broker keeps nothing of it at its next start."""
+        return self._end_of_batches < self.start_offset
+
+    @property
+    def _end_of_batches(self) -> int:
         if self._end is None:
             self._end = self._find_end()
         return self._end
@@ -189,9 +199,9 @@ class PartitionLog(Notes):
 
     @property
     def high_watermark(self) -> int:
-        """The checkpointed value, at most the log end; the log end if there is none."""
+        """The checkpointed value, but within the log; the log end if there is none."""
         known = self._checkpointed(Role.HIGH_WATERMARKS)
-        return self.end_offset if known is None else min(known, self.end_offset)
+        return self.end_offset if known is None else max(self.start_offset, min(known, self.end_offset))
 
     @property
     def last_batch(self) -> Batch | None:

@@ -146,6 +146,19 @@ def test_a_log_with_everything_in_it(build_log: Any, start: int, oracle: Oracle,
     assert found == []
 
 
+@pytest.mark.evidence("log-start")
+@pytest.mark.parametrize("name", ["metro-zstd-0", "stations-0", "fares-0", "gates-append-0"])
+@pytest.mark.parametrize("beyond", [1, 700])
+def test_a_log_that_ends_below_its_start(name: str, beyond: int, oracle: Oracle, capture_small: Path) -> None:
+    """A broker deletes all of it, and begins an empty log at the start. Its end and epochs used to be those of the batches."""
+    directory = capture_small / "data" / name
+    start = max(record["offset"] for record in records_of(oracle, directory)) + 1 + beyond
+    assert list(differences(oracle, directory, 1, start, log_start_offset=start)) == []
+    loaded = oracle.partition(directory, clean=True, now=0, log_start_offset=start).loaded
+    (latest,) = ask(directory, "latest", log_start_offset=start, read_committed=True).rows
+    assert latest["offset"] == loaded["last_stable_offset"] == loaded["log_end_offset"] == start
+
+
 def random_batches(chance: random.Random) -> Iterator[NewBatch]:
     offset = 0
     for _ in range(chance.randrange(1, 60)):
