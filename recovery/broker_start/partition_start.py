@@ -63,6 +63,9 @@ _IGNORED_BY_LOAD = frozenset(
     )
 )
 
+# Causes of bytes that a load removes without a loss: zeros, and a segment that a finished cleaning or split replaces.
+_NO_LOSS = frozenset((PREALLOCATED, "leftover-swap"))
+
 
 class Loading(StrEnum):
     """What a load does with a partition directory."""
@@ -292,7 +295,7 @@ def _simulated_load(
     if offline and (repair.is_read or outcome is Loading.BECOMES_STRAY):
         message = f"The log dir {offline} is already offline due to a previous IO exception."
         return PartitionStart(partition=name.text, outcome=Loading.FAILS, exception=STORAGE, message=message)
-    lost = [removed for removed in repair.removed if removed.cause != PREALLOCATED]
+    lost = [removed for removed in repair.removed if removed.cause not in _NO_LOSS]
     if outcome is None:
         changed = Loading.RECOVERED if repair.bytes_scanned else Loading.UNCHANGED
         outcome = Loading.TRUNCATED if lost else changed

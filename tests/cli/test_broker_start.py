@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fixtures.diseases import bad_crc
+from fixtures.side_diseases import leftover_swap
 from kseg.cli.main import run
 from kseg.cli.text.broker_start import broker_start_words
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
@@ -220,6 +221,17 @@ def test_a_cut_is_reported_with_its_price(
     assert f"  it truncates metro-none-0 at offset 72 (88 records, {lost:,} bytes)" in forecast_lines(
         capfd, data
     )
+
+
+@pytest.mark.parametrize("stop", ["clean", "unclean_from_the_start"])
+def test_a_segment_that_is_swapped_in_is_no_loss(
+    made: Make, capfd: pytest.CaptureFixture[str], stop: str
+) -> None:
+    """The segment that it replaces used to be counted as lost. The real log keeps the replacement (test_recover_differential.py)."""
+    (data,) = made(stop)
+    leftover_swap(data / "metro-none-0" / f"{72:020d}.log")
+    (row,) = starts(capfd, data)
+    assert row["outcome"] == "starts" and not row["partitions_truncated"]
 
 
 def test_after_a_clean_stop_the_same_damage_is_not_met(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
