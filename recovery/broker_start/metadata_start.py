@@ -3,23 +3,28 @@
 The node replays its own metadata log before it loads any other log, and any fault there is fatal; it meets a damaged batch before it reads
 quorum-state. A batch of an unknown magic, an unreadable quorum-state, a newest snapshot with a damaged batch (older ones are not tried), or
 a log that begins after the end of its snapshots ends the process (Kafka: FileQuorumStateStore, RecordsSnapshotReader, KafkaRaftLog). A log
-that ends below the newest snapshot, for example after a truncation, is emptied and continues at the end of the snapshot.
+that is older than the newest snapshot, for example after a truncation, is emptied (`loading.metadata_snapshot`).
 
 A newest snapshot that breaks off ends the process only because the log after it refers to what is lost. Without such a log, as after a crash
 right after the snapshot was written, the node starts with what the snapshot still contains, and most partitions become stray.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
 from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
 from kseg.recovery.broker_start.snapshot_start import snapshot_fault
 from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_STATE, NULL_POINTER
+from kseg.recovery.loading.metadata_snapshot import empties_log, newest_snapshot
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.directory import Entry, PartitionDirectory
+from kseg.segment.partition.derived_state import epoch_history
+from kseg.segment.partition.directory import PartitionDirectory
 from kseg.segment.partition.names import Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.metadata_files import QuorumStateFault, decode_quorum_state
 
 UNCHECKED_IO = "UncheckedIOException"
@@ -31,16 +36,16 @@ def with_quorum_files(
     """The start of the metadata log, including the files beside it. errors: those of the log and of these files."""
     if start.exception is not None:
         return start
-    snapshot = newest_snapshot(directory)
-    damaged = {error.path for error in errors}
-    fault = snapshot_fault(snapshot.path) if snapshot is not None and snapshot.path in damaged else None
+    snapshot = newest_snapshot(entry.name for entry in directory.entries)
+    path = os.path.join(directory.path, "" if snapshot is None else snapshot.name)
+    fault = snapshot_fault(path) if path in {error.path for error in errors} else None
     of_snapshot = None
     if snapshot is not None and fault is not None:
-        message = f"{snapshot.path} is damaged, and no older snapshot is tried: {fault.why}"
+        message = f"{path} is damaged, and no older snapshot is tried: {fault.why}"
         of_snapshot = _failed(start, fault.exception, message)
         if fault.exception in (CORRUPT, NULL_POINTER):
             return of_snapshot
-    end = -1 if snapshot is None else snapshot.name.base_offset or 0
+    end = -1 if snapshot is None else snapshot.base_offset or 0
     log_start, log_end = start.log_start_offset or 0, start.log_end_offset or 0
     if of_snapshot is not None and of_snapshot.exception == ILLEGAL_STATE and log_end <= end:
         of_snapshot = None
@@ -56,10 +61,10 @@ def with_quorum_files(
     if log_start > 0 and end < log_start:
         message = (
             "Inconsistent snapshot state: there must be a snapshot at an offset larger then the current log start offset "
-            f"{log_start}, but the latest snapshot is {'missing' if snapshot is None else snapshot.name.name}"
+            f"{log_start}, but the latest snapshot is {'missing' if snapshot is None else snapshot.name}"
         )
         return _failed(start, ILLEGAL_STATE, message)
-    if end > log_end:
+    if snapshot is not None and empties_log(snapshot, _latest_epoch(directory, log_end), log_end):
         return replace(start, outcome=Loading.TRUNCATED, log_start_offset=end, log_end_offset=end)
     return start
 
@@ -77,14 +82,11 @@ def _quorum_fault(start: PartitionStart, directory: PartitionDirectory) -> Parti
     return None
 
 
-def newest_snapshot(directory: PartitionDirectory) -> Entry | None:
-    """The snapshot with the greatest epoch, and among those with the greatest end offset."""
-    found = [
-        entry
-        for entry in directory.entries
-        if entry.name.role is Role.METADATA_SNAPSHOT and entry.name.is_live and entry.name.is_well_formed
-    ]
-    return max(found, key=lambda entry: (entry.name.epoch or 0, entry.name.base_offset or 0), default=None)
+def _latest_epoch(directory: PartitionDirectory, end_offset: int) -> int:
+    """The latest leader epoch of a log that is loaded up to end_offset; -1 if there is none."""
+    with PartitionLog(PartitionTarget(directory.path, None)) as log:
+        entries = epoch_history(log).entries
+    return max((entry.epoch for entry in entries if entry.start_offset < end_offset), default=-1)
 
 
 def _failed(start: PartitionStart, exception: str, message: str) -> PartitionStart:

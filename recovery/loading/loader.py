@@ -12,7 +12,8 @@ which snapshot is loaded when, whether an index is trusted, whether a file is cr
 5. Delete a log that ends below its log start; a log without segments gets an empty one.
 6. Truncate the leader epochs to the ends of the log.
 7. Delete stray snapshots; rebuild the producer state to the log end.
-8. Close the log: trim indexes to their entries.
+8. Empty a metadata log that is older than its newest snapshot (`metadata_snapshot`).
+9. Close the log: trim indexes to their entries.
 
 Steps 3 and 4 start again whenever a segment overflows, which is split (`overflow`). An exception that a broker does not catch ends the
 load: the result is then the directory as found, and the exception.
@@ -29,6 +30,7 @@ from kseg.recovery.loading.epoch_cache import LoadedEpochs
 from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, OUT_OF_ORDER, OVERFLOW, BrokerException
 from kseg.recovery.loading.load_state import LoadState, numbered, offset_in_name
 from kseg.recovery.loading.loss_report import kept_ranges, report_removed_log, report_truncation, without_kept
+from kseg.recovery.loading.metadata_snapshot import empties_log, newest_snapshot
 from kseg.recovery.loading.overflow import split_overflowed
 from kseg.recovery.loading.partition_metadata_check import check_partition_metadata
 from kseg.recovery.loading.producer_snapshots import LoadedProducers
@@ -38,7 +40,8 @@ from kseg.recovery.loading.swap_files import resolve_leftovers
 from kseg.recovery.policy import BrokerState, LoadFailure, LoadSettings, Removed, Repair
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
-from kseg.segment.partition.names import PartitionState
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import PartitionState, parse_file_name
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
 from kseg.segment.state.producer import last_stable_offset
 
@@ -146,6 +149,7 @@ class _Load:
         self.recovery_point = max(self.recovery_point, self.log_start_offset, segments.first.base_offset)
         self.last_stable_offset = self._last_stable_offset()
         check_partition_metadata(self._load_state)
+        self._truncate_to_newest_snapshot()
         self._close()
 
     def is_in_order(self) -> bool:
@@ -300,6 +304,23 @@ class _Load:
             self._delete(segment, "log-start-beyond-end", why)
         self._epochs.clear()
         self._producers.truncate_fully_and_start_at(start)
+
+    def _truncate_to_newest_snapshot(self) -> None:
+        """Its bytes do not count as lost: the snapshot contains what they say."""
+        name = own_partition_name(self._load_state.directory)
+        if name is None or not name.is_metadata_log:
+            return
+        snapshot = newest_snapshot(map(parse_file_name, self._load_state.listing()))
+        if snapshot is None or not empties_log(snapshot, self._epochs.latest_epoch, self.log_end_offset):
+            return
+        start = snapshot.base_offset or 0
+        for segment in list(self._segments):
+            self._segments.remove(segment.base_offset)
+            segment.delete(f"{snapshot.name} is newer than the log, which continues at its end")
+        self._epochs.clear()
+        self._producers.truncate_fully_and_start_at(start)
+        self._segments.add(self._new_segment(start))
+        self.log_start_offset = self.log_end_offset = self.last_stable_offset = self.recovery_point = start
 
     def _delete(self, segment: LoadedSegment, cause: str, why: str) -> None:
         report_removed_log(self._load_state, segment.log_name, segment.base_offset, cause)

@@ -249,6 +249,13 @@ def metadata_zeros_near_the_start(data: Path) -> None:
 
 
 @case
+def metadata_snapshot_of_a_newer_epoch(data: Path) -> None:
+    """It ends below the log, which the node empties all the same. What the log has above that is lost."""
+    (snapshot,) = (data / METADATA).glob("*.checkpoint")
+    snapshot.rename(snapshot.with_name(f"{snapshot.name[:20]}-{99:010d}.checkpoint"))
+
+
+@case
 def metadata_cut_without_snapshot(data: Path) -> None:
     """Everything after the cut is lost: the topics that were created there."""
     for snapshot in (data / METADATA).glob("*.checkpoint"):

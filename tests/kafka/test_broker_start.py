@@ -38,6 +38,7 @@ IN_THE_GATE = (
     "set_aside_and_marked",
     "partition_emptied",
     "metadata_snapshot_torn_at_the_log_end",
+    "metadata_snapshot_of_a_newer_epoch",
 )
 PARTITIONS = 64
 

@@ -18,6 +18,7 @@ from kseg.segment.model import NewBatch, Record
 from tests.cli.test_recover_metadata_log import LOG, METADATA, PARTITION_CHANGES, TOPIC, flip, without
 from tests.internal_topics.metadata_logs import record, topic_id
 from tests.kafka.conftest import require_kafka
+from tests.kafka.start_cases import CASES
 from tests.kafka.starting import assert_as_foretold, foretold, observed, observed_apart
 from tests.support.trees import copy_tree
 
@@ -40,6 +41,24 @@ def test_it_is_left_as_by_a_node(capture_small: Path, tmp_path: Path) -> None:
         assert entries and (real / LOG).with_suffix(suffix).read_bytes().startswith(entries)
     snapshots = {path.name: path.read_bytes() for path in ours.glob("*.snapshot")}
     assert snapshots == {path.name: path.read_bytes() for path in real.glob("*.snapshot")}
+
+
+@pytest.mark.evidence("metadata-log")
+def test_a_log_that_is_older_than_its_newest_snapshot(capture_small: Path, tmp_path: Path) -> None:
+    """A node empties it, also when the snapshot ends below its end. Policy kafka used to leave it as it was."""
+    require_kafka()
+    data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+    CASES["metadata_snapshot_of_a_newer_epoch"](data)
+    repaired = copy_tree(data, tmp_path / "repaired")
+    assert run(["recover", "--policy", "kafka", "--apply", "--quiet", str(repaired)]) == 0
+
+    assert observed_apart(tmp_path, [data]).outcome == "starts"
+
+    ours, real = repaired / METADATA, data / METADATA
+    (log,) = ours.glob("*.log")
+    assert (log.name, log.read_bytes()) == (f"{69:020d}.log", b"")
+    assert [path.name for path in real.glob("*.log")] == [log.name]
+    assert (ours / "leader-epoch-checkpoint").read_text() == "0\n0\n"
 
 
 @pytest.mark.evidence("metadata-log")
