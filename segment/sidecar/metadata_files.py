@@ -182,6 +182,10 @@ class QuorumState:
     current_voters: tuple[int, ...] | None = None
 
 
+_NOBODY = -1
+_ILLEGAL_ARGUMENT = "IllegalArgumentException"
+
+
 class QuorumStateFault(FormatError):
     """A quorum-state on which a node fails. kafka_exception: the exception that it throws."""
 
@@ -214,12 +218,13 @@ def decode_quorum_state(data: bytes) -> QuorumState:
     leader_id, leader_epoch, voted_id = (
         _quorum_number(content, key, INT_BITS) for key in ("leaderId", "leaderEpoch", "votedId")
     )
+    _check_replicas(leader_id, voted_id)
     if data_version == 1:
         directory_id = _quorum_text(content, "votedDirectoryId")
         try:
             directory_id = uuids.canonical_uuid(directory_id)
         except FormatError as error:
-            raise QuorumStateFault(str(error), "IllegalArgumentException") from error
+            raise QuorumStateFault(str(error), _ILLEGAL_ARGUMENT) from error
         return QuorumState(1, leader_id, leader_epoch, voted_id, voted_directory_id=directory_id)
     return QuorumState(
         0,
@@ -261,8 +266,20 @@ def _quorum_text(content: dict[str, object], key: str) -> str:
     return value
 
 
+def _check_replicas(leader_id: int, voted_id: int) -> None:
+    """The id of a leader, or without one that of the voted replica, becomes the state of the node (Kafka: QuorumState.initialize); if the log
+    has a later epoch, neither does."""
+    for kind, replica_id in (("leader", leader_id), ("voted", voted_id)):
+        if replica_id < _NOBODY:
+            raise QuorumStateFault(f"Illegal {kind} Id {replica_id}: must be non-negative", _ILLEGAL_ARGUMENT)
+        if replica_id != _NOBODY:
+            return
+
+
 def _quorum_voters(content: dict[str, object]) -> tuple[int, ...]:
     voters = content.get("currentVoters")
+    if "currentVoters" in content and voters is None:
+        raise QuorumStateFault("currentVoters of quorum-state is null", "NullPointerException")
     if not isinstance(voters, list) or not all(isinstance(voter, dict) for voter in voters):
         raise QuorumStateFault(
             "currentVoters of quorum-state is missing or not a list of voters", "RuntimeException"

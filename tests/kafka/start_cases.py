@@ -81,6 +81,14 @@ _with_content("meta.properties", b"version=1\nnode.id=1\n", "without-cluster")
 _with_content("meta.properties", b"version=7\nnode.id=1\n", "of-tomorrow")
 _with_content("bootstrap.checkpoint", b"garbage" * 20, "foreign")
 _with_content(f"{METADATA}/quorum-state", b"garbage", "foreign")
+_QUORUM_STATE = b'{"clusterId":"","leaderId":%d,"leaderEpoch":2,"votedId":%d,"appliedOffset":0,"currentVoters":%s,"data_version":0}'
+for _leader, _voted, _voters, _word in (
+    (1, -1, b"null", "null-voters"),
+    (-7, -1, b"[]", "leader-below-none"),
+    (-1, -7, b"[]", "vote-below-none"),
+    (7, -7, b"[]", "leader-and-vote-below-none"),
+):
+    _with_content(f"{METADATA}/quorum-state", _QUORUM_STATE % (_leader, _voted, _voters), _word)
 for _name in ("recovery-point", "log-start", "replication", "cleaner"):
     _with_content(f"{_name}-offset-checkpoint", b"\xff\xfegarbage", "foreign")
     _with_content(f"{_name}-offset-checkpoint", b"0\n1\nfares 0 x\n", "odd-number")

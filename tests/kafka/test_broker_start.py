@@ -39,6 +39,8 @@ IN_THE_GATE = (
     "partition_emptied",
     "metadata_snapshot_torn_at_the_log_end",
     "metadata_snapshot_of_a_newer_epoch",
+    "quorum-state-null-voters",
+    "quorum-state-vote-below-none",
 )
 PARTITIONS = 64
 

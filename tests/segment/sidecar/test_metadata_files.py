@@ -242,7 +242,10 @@ def test_quorum_state() -> None:
     assert decode_quorum_state(V0[:-1] + b',"extra":1}') == v0
 
 
-@given(INT32, INT32, INT32, INT64, st.text(max_size=5), st.lists(INT32, max_size=4))
+REPLICA = st.integers(-1, 2**31 - 1)
+
+
+@given(REPLICA, INT32, REPLICA, INT64, st.text(max_size=5), st.lists(INT32, max_size=4))
 def test_quorum_state_round_trip(a: int, b: int, c: int, d: int, cluster: str, voters: list[int]) -> None:
     state = QuorumState(0, a, b, c, None, cluster, d, tuple(voters))
     assert decode_quorum_state(encode_quorum_state(state)) == state
@@ -266,6 +269,14 @@ IO, RUNTIME, NUMBER = "UncheckedIOException", "RuntimeException", "NumberFormatE
         (V0.replace(b'"appliedOffset":0,', b""), RUNTIME),
         (V0.replace(b'[{"voterId":1}]', b"7"), RUNTIME),
         (V0.replace(b'[{"voterId":1}]', b"[1]"), RUNTIME),
+        (V0.replace(b'[{"voterId":1}]', b"null"), "NullPointerException"),
+        (V0.replace(b'"leaderId":1', b'"leaderId":-7'), "IllegalArgumentException"),
+        (
+            V1.replace(
+                b'"leaderId":1,"leaderEpoch":2,"votedId":-1', b'"leaderId":-1,"leaderEpoch":2,"votedId":-7'
+            ),
+            "IllegalArgumentException",
+        ),
         (V0.replace(b'"leaderId":1', b'"leaderId":1.0'), NUMBER),
         (V0.replace(b'"leaderId":1', b'"leaderId":"1"'), NUMBER),
         (V0.replace(b'"leaderId":1', b'"leaderId":4294967297'), NUMBER),
@@ -282,6 +293,11 @@ def test_quorum_state_that_kafka_refuses(data: bytes, kafka_exception: str) -> N
     with pytest.raises(QuorumStateFault) as raised:
         decode_quorum_state(data)
     assert raised.value.kafka_exception == kafka_exception
+
+
+def test_a_vote_beside_a_leader_is_not_read() -> None:
+    """A real 4.3.1 node starts with it."""
+    assert decode_quorum_state(V0.replace(b'"votedId":-1', b'"votedId":-7')).voted_id == -7
 
 
 @pytest.mark.parametrize("version", [b'"x"', b"null", b"true", b"0.9", b"65536"])
