@@ -265,6 +265,7 @@ def _log_dir(target: LogDirTarget, options: ListOptions) -> Iterator[Event]:
 
 
 def _log_dir_values(directory: LogDirectory, *, is_brief: bool) -> dict[str, object]:
+    partitions = _each_once(directory.partitions)
     values: dict[str, object] = {
         "type": "log-dir",
         "directory": directory.path,
@@ -275,11 +276,13 @@ def _log_dir_values(directory: LogDirectory, *, is_brief: bool) -> dict[str, obj
         "clean_shutdown": None
         if is_tiered(directory.path)
         else directory.entry(Role.CLEAN_SHUTDOWN) is not None,
-        "partitions": len(directory.partitions),
-        "topics": len({child.partition.topic for child in directory.partitions if child.partition}),
+        "partitions": len(partitions),
+        "topics": len({child.partition.topic for child in partitions if child.partition}),
         "bytes": None
         if is_brief
-        else sum(entry.size_bytes for entry in directory.entries) + _bytes_of(directory),
+        # errors are reported where the partition is listed
+        else sum(entry.size_bytes for entry in directory.entries)
+        + sum(bytes_in(child.path) for child in partitions),
         "missing": [],
         "checkpoints": _checkpoints(directory),
         "unknown_files": [e.name.name for e in directory.entries if e.name.role is Role.UNKNOWN],
@@ -299,9 +302,14 @@ def _log_dir_values(directory: LogDirectory, *, is_brief: bool) -> dict[str, obj
     }
 
 
-def _bytes_of(directory: LogDirectory) -> int:
-    """Size of the files of its partitions; errors are reported where the partition is listed."""
-    return sum(bytes_in(child.path) for child in directory.partitions)
+def _each_once(partitions: Sequence[SubDirectory]) -> Sequence[SubDirectory]:
+    """Without links to another one of them, which have no row of their own (`resolve_targets`)."""
+    if not any(child.is_link for child in partitions):
+        return partitions
+    by_place: dict[str, SubDirectory] = {}
+    for child in sorted(partitions, key=lambda child: child.is_link):
+        by_place.setdefault(places.realpath(child.path), child)
+    return tuple(by_place.values())
 
 
 def _checkpoints(directory: LogDirectory) -> dict[str, int | None]:

@@ -148,6 +148,17 @@ def test_a_data_directory_in_disorder(data_directory: Path, tmp_path: Path) -> N
     assert (Path(directory["file"]).name, directory["problem"] is not None) == ("holidays", True)
 
 
+def test_a_link_beside_its_partition_is_not_counted(capture_small: Path, tmp_path: Path) -> None:
+    """The heading used to count it, and its bytes twice; it has no row of its own."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    before = listed(LogDirTarget(str(data))).of_type("log-dir")
+    (data / "metro-none-7").symlink_to("metro-none-0")
+    assert listed(LogDirTarget(str(data))).of_type("log-dir") == before
+    (data / "gates-append-1").rename(tmp_path / "elsewhere")
+    (data / "gates-append-1").symlink_to(tmp_path / "elsewhere")
+    assert listed(LogDirTarget(str(data))).of_type("log-dir") == before
+
+
 def test_single_files_and_what_is_not_there(data_directory: Path) -> None:
     log = min((data_directory / "metro-0").glob("*.log"))
     (row,) = listed(FileTarget(str(log))).rows
