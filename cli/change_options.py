@@ -11,6 +11,7 @@ from kseg.segment.errors import UsageError
 
 if TYPE_CHECKING:
     from kseg.change.apply.keeping import Keeping
+    from kseg.change.run.options import ChangeOptions
     from kseg.change.run.run_lifecycle import RunLifecycle
     from kseg.cli.html.html_page import HtmlPage
     from kseg.cli.options import Shown
@@ -182,6 +183,7 @@ def change(
     run: "RunLifecycle[Any]",
     style: "Style",
     request: "Request",
+    plan: "Mapping[str, object]",
     *,
     jobs: int | None,
     look: "Callable[[Sequence[Target]], None] | None" = None,
@@ -189,7 +191,7 @@ def change(
 ) -> int:
     """Run `work` on the requested partitions with the lifecycle of the run around it; returns the exit status.
 
-    look: determines what else is needed about the targets, and adds it to the run before it begins. sharing: as in
+    plan: as returned by `plan_options`. look: determines what else is needed about the targets, and adds it to the run before it begins. sharing: as in
     `over_targets`.
     """
     from kseg.change.run.pipeline import groups_of
@@ -200,7 +202,7 @@ def change(
     return over_targets(
         work,
         run.options,
-        style,
+        _resumable(style, run.options, request, plan),
         expand=Expansion.VERIFY,
         request=request,
         jobs=jobs,
@@ -215,6 +217,25 @@ def change(
             look,
             notice(style),
         ),
+    )
+
+
+def _resumable(
+    style: "Style", options: "ChangeOptions", request: "Request", plan: "Mapping[str, object]"
+) -> "Style":
+    """The style of a run that writes, whose interruption ends with the commands that go on and that go back."""
+    if not options.apply and options.output is None:
+        return style
+    from kseg.cli.next_command import command_line
+
+    written = request.paths if options.output is None else (options.output,)
+    place = {"--apply": options.apply, "--output": options.output, "--hard-link": options.hard_link}
+    going_on = command_line(style.command, {**place, **plan}, request)
+    advice = style.advice or (lambda _tally: None)
+    return replace(
+        style,
+        advice=lambda tally: going_on if tally.interrupted else advice(tally),
+        going_back=command_line("undo", {}, replace(request, paths=written, topics=(), partition=None)),
     )
 
 

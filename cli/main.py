@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from kseg.cli import lean_start  # noqa: F401  (before the imports that it is about)
 from kseg.cli.registry import COMMANDS, function_of
 from kseg.cli.streams import Output, complain, silence
+from kseg.cli.termination import end_by_received_signal, handle_termination, interrupted_words
 from kseg.segment.errors import KsegError
 
 BUG = 70
@@ -24,7 +25,9 @@ COMPLETING = "_KSEG_COMPLETE"  # set by the shell's completion script
 def main() -> None:
     """Run the program and exit."""
     gc.set_threshold(MANY_OBJECTS)  # imports create thousands of objects that all stay alive
+    handle_termination()
     status = run(sys.argv[1:])
+    end_by_received_signal()
     gc.freeze()  # otherwise the interpreter examines every object once more at exit
     sys.exit(status)
 
@@ -39,8 +42,8 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         silence()
         return 0
-    except KeyboardInterrupt:
-        complain("kseg: interrupted")
+    except KeyboardInterrupt as interrupt:
+        complain(f"kseg: {interrupted_words(interrupt)}")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  (the last line of defence: a bug ends in a report line)
         return _report_bug(error)

@@ -32,6 +32,7 @@ from kseg.cli.report import (
 from kseg.cli.request import Request
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import Output, complain, silence, terminal_columns
+from kseg.cli.termination import interrupted_words
 from kseg.jobs.events import Advance, Event, Failure, Row, Text
 from kseg.segment.counted import counted
 from kseg.segment.errors import KsegError
@@ -64,8 +65,9 @@ class Style:
     severity INFO are shown. summary: the text for the summed `summary` rows; None shows no summary line. missed: whether a row says
     that nothing was found. remains: whether a row says that something still has to be done; with it, findings alone do not
     determine the exit status, unless `errors_settle`. advice: the suggested next command, None for the hint of the most severe
-    finding. raw: `Text` events are bytes to be written unchanged. request: set by `run`. report: printed instead of each row and
-    finding, with `verbose` in addition to them. page: a report that is also written to a file.
+    finding. going_back: the command that undoes what an interrupted run has changed; empty if it changes nothing. raw: `Text`
+    events are bytes to be written unchanged. request: set by `run`. report: printed instead of each row and finding, with `verbose` in
+    addition to them. page: a report that is also written to a file.
     """
 
     command: str
@@ -81,6 +83,7 @@ class Style:
     remains: Callable[[Values], bool] | None = None
     errors_settle: bool = False
     advice: Callable[[RunSummary], str | None] | None = None
+    going_back: str = ""
     raw: bool = False
     request: Request | None = None
     report: Report | None = None
@@ -114,8 +117,8 @@ def show(
                 if screen.is_silent:
                     progress.tick()
         screen.finish()
-    except KeyboardInterrupt:
-        tally.interrupted = True
+    except KeyboardInterrupt as interrupt:
+        tally.interrupted = interrupted_words(interrupt)
         _close(events)
         screen.finish()
     except KsegError:  # what was found before the run failed is shown
@@ -141,7 +144,9 @@ def _headed(report: "Report", tally: RunSummary) -> Iterator[Line]:
     first = next(lines, None)
     if first is not None and tally.interrupted:
         done = f"INTERRUPTED after {tally.finished:,} of {counted(tally.targets, 'target')}"
-        first = Line(f"{done}; of these: {first.text}", first.tone if first.tone == ERROR else WARNING)
+        if tally.finished:
+            done = f"{done}; of these: {first.text}"
+        first = Line(done, first.tone if first.tone == ERROR else WARNING)
     yield from () if first is None else (first, *lines)
 
 
@@ -205,7 +210,10 @@ class _Screen:
         self._progress.hide()
         self._tell_folded_failures()
         if tally.interrupted:
-            complain(f"kseg {style.command}: interrupted: {tally.progress_words()}")
+            back = (
+                f"; what was changed until then is undone by: {style.going_back}" if style.going_back else ""
+            )
+            complain(f"kseg {style.command}: {tally.interrupted}: {tally.progress_words()}{back}")
         if style.report is not None and self._is_collected:
             self._lines(_headed(style.report, tally))
         if not style.quiet:

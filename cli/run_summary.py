@@ -39,22 +39,32 @@ class RunSummary:
         self.targets = targets
         self.errors_settle = errors_settle
         self.remaining = 0
-        self.finished = 0
+        self._finished = 0
+        self._results = 0
         self.severities = {ERROR: 0, WARNING: 0, INFO: 0}
         self.unreadable: list[Finding] = []
         self.metadata_gaps: list[Finding] = []
         self.failures: list[Failure] = []
         self.sums: dict[str, int] = {}
-        self.interrupted = False
+        self.interrupted = ""  # what ended the run before its end, in words
         self._answers: list[bool] = []
         self.planned_changes = self.planned_bytes = 0
         self.lacks_room = False
 
+    @property
+    def finished(self) -> int:
+        """The number of finished targets, including those with a result in a group that is not finished."""
+        return self._finished + self._results
+
     def finish_target(self, _target: object) -> None:
-        self.finished += 1
+        self._finish(1)
 
     def finish_group(self, group: "Group") -> None:
-        self.finished += len(group.targets)
+        self._finish(len(group.targets))
+
+    def _finish(self, targets: int) -> None:
+        self._finished += targets
+        self._results = 0
 
     def count(self, finding: Finding) -> None:
         self.severities[finding.severity] += 1
@@ -75,7 +85,8 @@ class RunSummary:
         self.remaining += 1
 
     def note_result(self, result: Mapping[str, object]) -> None:
-        """Add the space that a plan needs; results of changes that were carried out are ignored."""
+        """Count the result of a partition, and add the space that a plan needs: none for a change that was carried out."""
+        self._results += "partition" in result
         rooms = result.get("room")
         if result.get("applied") or not isinstance(rooms, Sequence) or not rooms:
             return
@@ -135,7 +146,7 @@ class RunSummary:
             "targets": self.targets,
             "targets_done": self.finished,
             "targets_failed": self.targets_failed,
-            "interrupted": self.interrupted,
+            "interrupted": bool(self.interrupted),
         }
 
     @property

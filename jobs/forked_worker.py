@@ -3,7 +3,7 @@
 A fork takes less than a millisecond and copies only what changes, in particular no mapped files. So it pays off also for a share of one
 large file, where a new process (`spawned_worker`) or a thread (the interpreter runs one at a time) would not.
 
-- SIGINT stays blocked in the worker: the parent handles Ctrl-C.
+- SIGINT and SIGHUP, which a terminal sends to all its processes, stay blocked in the worker: the parent handles them. SIGTERM ends it.
 - A worker that ends for any reason closes its pipe, which is how the parent notices. A worker whose parent is gone ends at its next
   read or write.
 - A worker frees nothing that it inherits: closing the client of a broker, say, would wait for threads that a fork does not copy.
@@ -64,7 +64,7 @@ class ForkedWorker:
         except OSError:
             _close(self.reads, child_writes)
             raise
-        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGTERM})
         collects = gc.isenabled()
         gc.disable()  # until the worker has frozen what it inherits
         try:
@@ -77,6 +77,8 @@ class ForkedWorker:
                 _close(*(end for worker in (self, *others) for end in (worker.reads, worker.writes)))
                 _close(*signs_of_life)
                 signs_of_life.clear()
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
                 _run_child(main, child_reads, child_writes)
         except OSError:
             _close(self.reads, self.writes)

@@ -24,7 +24,7 @@ class SpawnedWorker:
         child_reads, self._to_child = context.Pipe(duplex=False)
         self.reads, self.writes = self._from_child.fileno(), self._to_child.fileno()
         self._process = context.Process(target=_run, args=(main, child_reads, child_writes), daemon=True)
-        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
         try:
             self._process.start()
         except OSError:

@@ -32,6 +32,7 @@ _MOST_IN_A_GROUP = 64
 O = TypeVar("O", bound=ChangeOptions)
 R = TypeVar("R", bound=ChangeResult)
 
+_Waiting = tuple[list[Event], "Future[list[Event]]"]  # the events of the first half, and those of the second
 Plan = Callable[[LogTarget, O], Generator[Event, None, Prepared[R] | None]]
 Write = Callable[[Prepared[R] | None, O], Iterator[Event]]
 
@@ -81,15 +82,21 @@ def _overlapped(
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(_WRITERS) as writers:
-        waiting: deque[tuple[list[Event], Future[list[Event]]]] = deque()
-        for target in group.targets:
-            halves = _halves(plan, write, kind, options)
-            planned = list(guarded(halves.plan, target, options))
-            waiting.append((planned, writers.submit(_written, halves, target, options)))
-            while waiting and (len(waiting) > _WRITERS or waiting[0][1].done()):
-                yield from _events(waiting.popleft())
-        while waiting:
-            yield from _events(waiting.popleft())
+        waiting: deque[_Waiting] = deque()
+        try:
+            for target in group.targets:
+                halves = _halves(plan, write, kind, options)
+                planned = list(guarded(halves.plan, target, options))
+                waiting.append((planned, writers.submit(_written, halves, target, options)))
+                while waiting and (len(waiting) > _WRITERS or waiting[0][1].done()):
+                    yield from _next_events(waiting)
+            while waiting:
+                yield from _next_events(waiting)
+        except KeyboardInterrupt:  # no further change begins, and what was done is told
+            begun = deque(each for each in waiting if not each[1].cancel())
+            while begun:
+                yield from _next_events(begun)
+            raise
 
 
 class _Halves(Generic[O, R]):
@@ -161,7 +168,10 @@ def _written(halves: _Halves[O, R], target: LogTarget, options: O) -> list[Event
         halves.release()
 
 
-def _events(work: tuple[list[Event], "Future[list[Event]]"]) -> Iterator[Event]:
-    planned, written = work
+def _next_events(waiting: "deque[_Waiting]") -> Iterator[Event]:
+    """The events of the first target, which stays there until it is done."""
+    planned, future = waiting[0]
+    written = future.result()
+    waiting.popleft()
     yield from planned
-    yield from written.result()
+    yield from written

@@ -295,6 +295,7 @@ def command(
         run,
         style,
         request,
+        plan,
         jobs=common.jobs,
         look=look_at_settings(run, partial(topic_settings, asked=asked)),
         sharing=Sharing.LARGE,

@@ -279,7 +279,7 @@ def command(
         advice=advice,
         after_failure=after_failure,
     )
-    return change(recover_group, run, style, request, jobs=common.jobs, look=look)
+    return change(recover_group, run, style, request, plan, jobs=common.jobs, look=look)
 
 
 def _registered(log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...]]:

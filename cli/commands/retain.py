@@ -276,6 +276,7 @@ def command(
         run,
         style,
         request,
+        plan,
         jobs=common.jobs,
         look=look_at_settings(run, settings),
     )

@@ -265,7 +265,7 @@ def command():
     return over_targets(work, None, style, expand=Expansion.FILES, request=Request(tuple(sys.argv[2:])), jobs=int(sys.argv[1]))
 
 main._dispatch = lambda words: command()
-sys.exit(main.run([]))
+main.main()
 """
 
 
@@ -286,7 +286,18 @@ def test_a_worker_that_is_killed_fails_its_target_alone(
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_leaves_a_summary_of_what_was_done(tmp_path: Path, jobs: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGHUP, "interrupted by SIGHUP"),
+        (signal.SIGTERM, "interrupted by SIGTERM"),
+    ],
+)
+def test_a_signal_leaves_a_summary_of_what_was_done(
+    tmp_path: Path, jobs: str, number: signal.Signals, words: str
+) -> None:
+    """A terminal sends its signals to all processes."""
     paths = toy_files(tmp_path, 3)
     arguments = [sys.executable, "-c", HANGING, jobs, *paths]
     with subprocess.Popen(
@@ -298,12 +309,28 @@ def test_ctrl_c_leaves_a_summary_of_what_was_done(tmp_path: Path, jobs: str) -> 
             and any(path.with_suffix(".log.hangs").exists() for path in others)
         ):
             time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGINT)
+        if number == signal.SIGTERM:
+            process.send_signal(number)
+        else:
+            os.killpg(process.pid, number)
         out, err = process.communicate(timeout=300)
 
-    assert process.returncode == 130
-    assert "interrupted: 1 target of 3 done" in err
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert f"kseg verify: {words}: 1 target of 3 done" in err
     assert "a.log: error: toy (bad-crc)" in out and "Traceback" not in err
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    script = (
+        "import os, signal\n"
+        "from kseg.cli.termination import handle_termination\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "handle_termination()\n"
+        "os.kill(os.getpid(), signal.SIGHUP)\n"
+        "print('lives')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "lives\n"
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:

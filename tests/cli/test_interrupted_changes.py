@@ -1,0 +1,83 @@
+"""A change that Ctrl-C ends tells what was done, and the commands that go on and that go back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.change.run import pipeline
+from kseg.change.run.options import ChangeOptions
+from kseg.cli.main import run
+from kseg.jobs.events import Event, Work
+from kseg.jobs.guarded import guarded as real
+from kseg.segment.partition.targets import PartitionTarget
+from tests.cli.test_undo_runs import several
+from tests.support.command_lines import default_jobs
+from tests.support.trees import tree_state
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(capture_small / "data", tmp_path / "data")
+
+
+def interrupted(words: list[str], at: str) -> int:
+    """The status of a command that Ctrl-C ends when this partition is to be planned, while others are being written."""
+
+    def guarded(
+        work: Work[PartitionTarget, ChangeOptions], target: PartitionTarget, options: ChangeOptions
+    ) -> Iterator[Event]:
+        if target.path.endswith(at):
+            raise KeyboardInterrupt
+        return real(work, target, options)
+
+    with pytest.MonkeyPatch.context() as patch, default_jobs(1):
+        patch.setattr(pipeline, "guarded", guarded)
+        return run(words)
+
+
+def test_what_was_changed_is_told_and_both_commands_work(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    several(data)
+    before = tree_state(data)
+    assert (
+        interrupted(["recover", "--apply", "--index-interval-bytes", "4096", str(data)], "metro-zstd-0")
+        == 130
+    )
+    out, err = capfd.readouterr()
+    changed = sorted(path.parent.name for path in data.glob("*/.kseg"))
+    assert changed == ["fares-0", "metro-none-0"]
+    assert out.startswith("INTERRUPTED after 10 of 12 targets; of these: ")
+    assert all(f"{name}: repaired in " in out for name in changed)
+    assert out.endswith(f"next: kseg recover --apply --index-interval-bytes 4096 {data}\n")
+    assert f"what was changed until then is undone by: kseg undo {data}\n" in err
+
+    assert run(["undo", str(data)]) == 0
+    assert tree_state(data) == before
+
+    assert interrupted(["recover", "--apply", str(data)], "metro-zstd-0") == 130
+    assert run(["recover", "--apply", str(data)]) == 0
+    assert run(["undo", str(data)]) == 0
+    assert tree_state(data) == before
+
+
+def test_copies_are_gone_on_with(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "copy"
+    words = ["compact", "--output", str(copy), "--cleanup-policy", "compact", str(data)]
+    assert interrupted(words, "metro-zstd-0") == 130
+    out, err = capfd.readouterr()
+    assert out.endswith(f"next: kseg compact --output {copy} --cleanup-policy compact {data}\n")
+    assert err.endswith(f"is undone by: kseg undo {copy}\n")
+    assert run(words) == 0
+    assert (copy / "metro-zstd-0").is_dir()
+
+
+def test_an_interrupt_before_the_first_target_gives_no_verdict(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert interrupted(["recover", "--apply", str(data)], "__cluster_metadata-0") == 130
+    assert capfd.readouterr().out.splitlines()[0] == "INTERRUPTED after 0 of 12 targets"
