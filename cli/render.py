@@ -229,6 +229,8 @@ class _Screen:
             self._human(style.summary(tally))
         if tally.unreadable:
             self._human(tally.rescue_words())
+        if tally.failures and tally.changed == {False}:
+            self._human(f"what was changed is undone by: {style.going_back}")
         advice = self._advice()
         if advice:
             self._human(f"next: {advice}")

@@ -47,6 +47,9 @@ class RunSummary:
         self.failures: list[Failure] = []
         self.sums: dict[str, int] = {}
         self.interrupted = ""  # what ended the run before its end, in words
+        self.changed: set[bool] = (
+            set()
+        )  # of changes with a journal: whether one is of a data directory, which undoes the whole run
         self._answers: list[bool] = []
         self.planned_changes = self.planned_bytes = 0
         self.lacks_room = False
@@ -85,8 +88,10 @@ class RunSummary:
         self.remaining += 1
 
     def note_result(self, result: Mapping[str, object]) -> None:
-        """Count the result of a partition, and add the space that a plan needs: none for a change that was carried out."""
+        """Count the result of a partition, note changes, and add the space that a plan needs: none for a change that was carried out."""
         self._results += "partition" in result
+        if result.get("journal"):
+            self.changed.add("log_dir" in result)
         rooms = result.get("room")
         if result.get("applied") or not isinstance(rooms, Sequence) or not rooms:
             return

@@ -92,3 +92,10 @@ def cannot_read(path: str, error: OSError) -> KsegError:
         kind = VanishedInput
     reason = "not a regular file" if error.errno == errno.ESPIPE else error.strerror
     return kind(f"cannot read {shown_path(path)}: {reason}")
+
+
+def read_only_words(error: OSError) -> str:
+    """A clause for the end of a sentence about a failed change, if it failed because the file system is read-only; else empty."""
+    if error.errno != errno.EROFS:
+        return ""
+    return "; the file system is mounted read-only, as a kernel does after an I/O error (`kseg doctor` says what to do)"

@@ -43,7 +43,7 @@ from kseg.change.apply.signals import deferring_signals
 from kseg.change.apply.staging import Staged, Staging, check_inputs, look, refuse_flags, unshared
 from kseg.change.apply.step_progress import ObservedFile, StepProgress
 from kseg.change.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
-from kseg.segment.errors import Refused
+from kseg.segment.errors import Refused, read_only_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ def _roll_back(location: JournalLocation, disk: Disk) -> None:
 
 def _nothing_changed(directory: str, error: OSError, more: str = "") -> Refused:
     return Refused(
-        f"cannot change {_location_of(error, directory)}: {error.strerror}; nothing was changed{more}"
+        f"cannot change {_location_of(error, directory)}: {error.strerror}; nothing was changed{more}{read_only_words(error)}"
     )
 
 
@@ -249,7 +249,7 @@ def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
         raise Refused(
             f"cannot change {_location_of(error, change.journal.location.directory)}: {error.strerror}; the change is half "
             f"done and nothing is lost: `{undo_command(path, finish=True)}` finishes it, `{undo_command(path)}` undoes it"
-            f"{out_of_room(error, (), Keeping())}"
+            f"{out_of_room(error, (), Keeping())}{read_only_words(error)}"
         ) from error
     return _applied(change, change.staged)
 

@@ -29,13 +29,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 from kseg.change.apply.anchors import anchored, open_directory, open_file, refused_link
-from kseg.segment.errors import Refused
+from kseg.segment.errors import Refused, read_only_words
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.recognition import is_partition_directory
 from kseg.segment.terminal import shell_quoted
 
-_READ_ONLY = "; nothing was changed: the file system is mounted read-only, as a kernel does after an I/O error (`kseg doctor` says what to do)"
 TAKEN = (errno.EAGAIN, errno.EACCES)
 
 _FLOCK = struct.Struct("hhqqi4x")  # of Linux: type, whence, start, length, process
@@ -169,9 +168,9 @@ def _taken(path: str, log_dir: str) -> tuple[int, _Key, bool]:
                 raise Refused(f"cannot lock {log_dir}: No such file or directory") from None
             continue
         except OSError as error:
-            raise Refused(
-                f"cannot lock {log_dir}: {path}: {error.strerror}{_READ_ONLY if error.errno == errno.EROFS else ''}"
-            ) from error
+            read_only = read_only_words(error)
+            nothing = "; nothing was changed" if read_only else ""
+            raise Refused(f"cannot lock {log_dir}: {path}: {error.strerror}{nothing}{read_only}") from error
         try:
             _lock(descriptor, log_dir)
             status = os.fstat(descriptor)

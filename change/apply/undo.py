@@ -40,7 +40,7 @@ from kseg.change.apply.recorded_change import (
     undo_command,
 )
 from kseg.change.apply.signals import deferring_signals
-from kseg.segment.errors import Refused
+from kseg.segment.errors import Refused, read_only_words
 from kseg.segment.values import dataclass
 
 _AT_A_TIME = 256  # partitions that are restored before their journals are removed
@@ -270,6 +270,7 @@ def _guarded(
         stands = "the undo is half done and nothing is lost" if is_decided else "nothing was changed"
         sentence = (
             f"cannot undo: {where}: {error.strerror}; {stands}: `{undo_command(location.journal)}` continues"
+            f"{read_only_words(error)}"
         )
         raise Refused(sentence) from error
 

@@ -26,12 +26,14 @@ from kseg.change.apply.undo_command import (
     undo_journal,
 )
 from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.counted import listed
 from kseg.segment.errors import FormatError, KsegError, Refused, UnreadableInput, cannot_read
 from kseg.segment.partition.directory import LogDirectory, ParentDirectory
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.partition.recognition import is_log_directory, list_directory
 from kseg.segment.values import dataclass
 
+_DIRECTORIES_NAMED = 8
 END_SUFFIX = "-end"  # of the second journal that a run leaves in a data directory
 
 
@@ -298,8 +300,8 @@ def _so_far(run: ChangeRun) -> str:
     done = [directory for directory in run.directories if directory not in left]
     if not done:
         return "; nothing else of this run was taken back"
-    waiting = ", ".join(dict.fromkeys(left))
-    return f"; taken back: {', '.join(done)}; not taken back: {waiting}; repeat the command to continue"
+    taken, waiting = listed(done, _DIRECTORIES_NAMED), listed([*dict.fromkeys(left)], _DIRECTORIES_NAMED)
+    return f"; taken back: {taken}; not taken back: {waiting}; repeat the command to continue"
 
 
 def _is_out_of_reach(run: ChangeRun) -> bool:

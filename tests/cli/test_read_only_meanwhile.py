@@ -1,0 +1,62 @@
+"""A file system that the kernel makes read-only in the middle of a change, or of its undo."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from tests.support.failing_renames import failing_renames
+from tests.support.trees import tree_state
+
+READ_ONLY = "; the file system is mounted read-only, as a kernel does after an I/O error (`kseg doctor` says what to do)"
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    """A data directory with damage in the middle of logs, and checkpoints that change as well."""
+    data = shutil.copytree(capture_small / "data", tmp_path / "data")
+    for directory in data.glob("metro-*"):
+        with min(directory.glob("*.log")).open("r+b") as log:
+            log.seek(800)
+            log.write(b"X")
+    (data / "recovery-point-offset-checkpoint").write_text("0\n1\nmetro-none-0 1\n")
+    return data
+
+
+def test_what_was_changed_until_then_can_be_undone(
+    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree_state(data)
+    late = (f"{data}/metro-zstd-0/0", f"{data}/re")
+    with failing_renames(monkeypatch, errno.EROFS, lambda _, new: new.startswith(late)):
+        assert run(["recover", "--apply", "--jobs", "1", str(data)]) == 5
+    out, err = capfd.readouterr()
+    first = err.splitlines()[0]
+    assert first.startswith(f"kseg: cannot change {data}/metro-zstd-0/")
+    assert "the change is half done and nothing is lost" in first and first.endswith(READ_ONLY)
+    assert f"\nwhat was changed is undone by: kseg undo {data}\n" in out
+    assert run(["undo", str(data)]) == 0
+    assert tree_state(data) == before
+
+
+def test_an_undo_names_some_of_many_directories(
+    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        shutil.copytree(data / "metro-none-0", data / f"more-{number}")
+    before = tree_state(data)
+    run(["recover", "--apply", "--quiet", str(data)])
+    capfd.readouterr()
+    with failing_renames(monkeypatch, errno.EROFS, lambda _, new: "/more-" in new):
+        assert run(["undo", "--json", str(data)]) == 4
+    (error,) = [row for row in map(json.loads, capfd.readouterr().out.splitlines()) if row["type"] == "error"]
+    assert READ_ONLY in error["message"]
+    _, _, left = error["message"].partition("; not taken back: ")
+    assert "more; repeat the command to continue" in left and left.count(str(data)) == 8
+    assert run(["undo", str(data)]) == 0
+    assert tree_state(data) == before
