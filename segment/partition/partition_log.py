@@ -209,6 +209,11 @@ class PartitionLog(Notes):
         return self._last_of(self.segments[-1]) if self.segments else None
 
     @property
+    def newest_batch(self) -> Batch | None:
+        """The last batch of the log, whichever segment has it; None in a log without batches."""
+        return next((batch for segment in reversed(self.segments) if (batch := self._last_of(segment))), None)
+
+    @property
     def unwritten_bytes(self) -> int:
         """The bytes that a broker preallocated after the last batch. They are not part of the size of a log: a broker that recovers the log
         truncates them, and a running one does not count them (Kafka: FileRecords.sizeInBytes)."""

@@ -1,0 +1,33 @@
+"""Which message format can the brokers that use a log be trusted to read? They write their version nowhere; their files tell it.
+
+Kafka 0.11 and later, which read v2, create a log-start-offset-checkpoint with the other checkpoints of a data directory. Where only a partition
+is known, its producer snapshots and leader-epoch-checkpoint tell them; in a whole data directory these may also be from a repair. An
+older broker reads the format of the last batch of the log: 0.8 and 0.9 know v0 only, and one of 0.10 may be configured to write it.
+"""
+
+import os
+
+from kseg.segment import layout as L
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.storage import places
+
+
+def newest_readable_magic(log: PartitionLog) -> int:
+    """The newest message format that a log may get; 2 for a log without batches, about which nothing is known.
+
+    Reads the headers of one segment at most. Raises UnreadableInput."""
+    last = log.newest_batch
+    return L.MAGIC_V2 if last is None or _has_trace_of_v2(log) else last.magic
+
+
+def _has_trace_of_v2(log: PartitionLog) -> bool:
+    if places.lexists(log.side_file_path(Role.PARTITION_METADATA)):
+        return True
+    if log.log_dir is not None and _is_beside(log.log_dir, Role.RECOVERY_POINTS):
+        return _is_beside(log.log_dir, Role.LOG_START_OFFSETS)
+    return bool(log.snapshots) or places.lexists(log.side_file_path(Role.LEADER_EPOCHS))
+
+
+def _is_beside(log_dir: str, role: Role) -> bool:
+    return places.lexists(os.path.join(log_dir, NAME_BY_ROLE[role]))
