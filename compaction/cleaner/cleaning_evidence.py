@@ -91,7 +91,7 @@ def gather(
     _refuse_unfinished_swap(log.directory, inputs)
     by_name = {file.name: file for file in inputs}
     segments = [_segment(log, segment, by_name, dir_state, options) for segment in log.segments]
-    end = log.end_offset
+    end = log.end_of_batches
     if log.start_offset > end:
         raise Refused(
             f"{log.directory} starts at {log.start_offset} and ends at {end}: a broker discards the whole log "

@@ -87,7 +87,7 @@ def gather(
     _take_quick_end(log, by_name)
     recovered_from = _recovered_from(log, dir_state)
     segments = tuple(_aged(log, segment, by_name, dir_state, recovered_from) for segment in log.segments)
-    end = log.end_offset
+    end = log.end_of_batches
     previous_start = _start_offset(log, dir_state, options)
     if previous_start > end:
         raise Refused(

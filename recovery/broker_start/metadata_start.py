@@ -3,7 +3,7 @@
 The node replays its own metadata log before it loads any other log, and any fault there is fatal; it meets a damaged batch before it reads
 quorum-state. A batch of an unknown magic, an unreadable quorum-state, a newest snapshot with a damaged batch (older ones are not tried), or
 a log that begins after the end of its snapshots ends the process (Kafka: FileQuorumStateStore, RecordsSnapshotReader, KafkaRaftLog). A log
-that is older than the newest snapshot, for example after a truncation, is emptied (`loading.metadata_snapshot`).
+that is older than the newest snapshot, for example after a truncation, is emptied (`loading.latest_snapshot`).
 
 A newest snapshot that breaks off ends the process only because the log after it refers to what is lost. Without such a log, as after a crash
 right after the snapshot was written, the node starts with what the snapshot still contains, and most partitions become stray.
@@ -16,11 +16,10 @@ from dataclasses import replace
 from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
 from kseg.recovery.broker_start.snapshot_start import snapshot_fault
 from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_STATE, NULL_POINTER
-from kseg.recovery.loading.metadata_snapshot import empties_log, newest_snapshot
+from kseg.recovery.loading.latest_snapshot import empties_log, newest_snapshot
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.derived_state import epoch_history
 from kseg.segment.partition.directory import PartitionDirectory
 from kseg.segment.partition.names import Role
 from kseg.segment.partition.partition_log import PartitionLog
@@ -84,6 +83,8 @@ def _quorum_fault(start: PartitionStart, directory: PartitionDirectory) -> Parti
 
 def _latest_epoch(directory: PartitionDirectory, end_offset: int) -> int:
     """The latest leader epoch of a log that is loaded up to end_offset; -1 if there is none."""
+    from kseg.segment.partition.derived_state import epoch_history  # most data directories have no snapshot
+
     with PartitionLog(PartitionTarget(directory.path, None)) as log:
         entries = epoch_history(log).entries
     return max((entry.epoch for entry in entries if entry.start_offset < end_offset), default=-1)

@@ -103,7 +103,7 @@ def identity_repair(
     path = os.path.join(log_dir, META_PROPERTIES)
     is_old = is_without_kraft([log_dir, *others], partitions)
     unfinished = _unfinished(log_dir)
-    data = b""
+    data, may_start = b"", False
     if os.path.lexists(path):
         try:
             data = read_small(path)
@@ -122,6 +122,8 @@ def identity_repair(
         if not (why or is_given):
             return None
         finding = identity_missing(log_dir, why)
+        # a broker of ZooKeeper starts without the file, and a directory of copied partitions has no broker
+        may_start = not (is_given or has_metadata_log([log_dir]))
     data = unfinished or data
     needed = _needed(data, log_dir, others, requested, registered, is_old=is_old)
     if needed:
@@ -131,7 +133,7 @@ def identity_repair(
             "has no readable meta.properties, and its values cannot all be derived: "
             f"kseg recover --apply {options} {' '.join(map(shell_quoted, together))}"
         )
-        return IdentityRepair(finding, doubt=doubt, needed=needed, together=together)
+        return IdentityRepair(finding, doubt="" if may_start else doubt, needed=needed, together=together)
     node_id, cluster_id, sources = _known(data, others, requested, _UNFINISHED if unfinished else _OLD_FILE)
     directory_id, _ = _directory_id(data, [log_dir, *others], node_id, requested, registered)
     identity = MetaProperties(_version(data, others, is_old=is_old), node_id, cluster_id, directory_id)

@@ -180,15 +180,16 @@ class PartitionLog(Notes):
     @property
     def end_offset(self) -> int:
         """The log end offset."""
-        return max(self._end_of_batches, self.start_offset)
+        return max(self.end_of_batches, self.start_offset)
 
     @property
     def is_emptied(self) -> bool:
         """Whether the log ends below its start, so that a broker keeps nothing of it at its next start."""
-        return self._end_of_batches < self.start_offset
+        return self.end_of_batches < self.start_offset
 
     @property
-    def _end_of_batches(self) -> int:
+    def end_of_batches(self) -> int:
+        """The offset after the last batch, which a broker ignores if it is below the start."""
         if self._end is None:
             self._end = self._find_end()
         return self._end
