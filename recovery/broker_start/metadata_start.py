@@ -3,7 +3,7 @@
 The node replays its own metadata log before it loads any other log, and any fault there is fatal; it meets a damaged batch before it reads
 quorum-state. A batch of an unknown magic, an unreadable quorum-state, a newest snapshot with a damaged batch (older ones are not tried), or
 a log that begins after the end of its snapshots ends the process (Kafka: FileQuorumStateStore, RecordsSnapshotReader, KafkaRaftLog). A log
-that is older than the newest snapshot, for example after a truncation, is emptied (`loading.latest_snapshot`).
+that is older than the newest snapshot, for example after a truncation, is emptied (`loading.newest_snapshot`).
 
 A newest snapshot that breaks off ends the process only because the log after it refers to what is lost. Without such a log, as after a crash
 right after the snapshot was written, the node starts with what the snapshot still contains, and most partitions become stray.
@@ -16,7 +16,7 @@ from dataclasses import replace
 from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
 from kseg.recovery.broker_start.snapshot_start import snapshot_fault
 from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_STATE, NULL_POINTER
-from kseg.recovery.loading.latest_snapshot import empties_log, newest_snapshot
+from kseg.recovery.loading.newest_snapshot import empties_log, newest_snapshot
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding

@@ -12,7 +12,7 @@ which snapshot is loaded when, whether an index is trusted, whether a file is cr
 5. Delete a log that ends below its log start; a log without segments gets an empty one.
 6. Truncate the leader epochs to the ends of the log.
 7. Delete stray snapshots; rebuild the producer state to the log end.
-8. Empty a metadata log that is older than its newest snapshot (`latest_snapshot`).
+8. Empty a metadata log that is older than its newest snapshot (`newest_snapshot`).
 9. Close the log: trim indexes to their entries.
 
 Steps 3 and 4 start again whenever a segment overflows, which is split (`overflow`). An exception that a broker does not catch ends the
@@ -28,9 +28,9 @@ from kseg.change.plan.steps import FileIdentity
 from kseg.recovery.loading.epoch_cache import FILE_NAME as EPOCHS_FILE
 from kseg.recovery.loading.epoch_cache import LoadedEpochs
 from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, OUT_OF_ORDER, OVERFLOW, BrokerException
-from kseg.recovery.loading.latest_snapshot import empties_log, newest_snapshot
 from kseg.recovery.loading.load_state import LoadState, numbered, offset_in_name
 from kseg.recovery.loading.loss_report import kept_ranges, report_removed_log, report_truncation, without_kept
+from kseg.recovery.loading.newest_snapshot import empties_log, newest_snapshot
 from kseg.recovery.loading.overflow import split_overflowed
 from kseg.recovery.loading.partition_metadata_check import check_partition_metadata
 from kseg.recovery.loading.producer_snapshots import LoadedProducers
