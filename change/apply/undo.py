@@ -17,7 +17,7 @@ changed. It can name an earlier journal of its run, which is undone after it. It
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.journal import (
@@ -43,6 +43,9 @@ from kseg.change.apply.signals import deferring_signals
 from kseg.segment.errors import Refused, read_only_words
 from kseg.segment.values import dataclass
 
+if TYPE_CHECKING:
+    from threading import Thread
+
 _AT_A_TIME = 256  # partitions that are restored before their journals are removed
 
 # called for the directories that are checked or restored: what was done, how many of them, of how many
@@ -53,6 +56,7 @@ R = TypeVar("R")
 I = TypeVar("I")
 
 _THREADS = 16
+_OTHER_OPEN_FILES = 256  # besides one of each directory: those of the threads, locks and journals
 _FEW = 8  # up to this number, directories are undone one after the other
 
 
@@ -157,7 +161,9 @@ def _checked_undos(
 ) -> "list[tuple[Journal, DirectoryUndo | None]]":
     """The undos of the journal at `location` and of others, all of which can be carried out; `stack` holds the claims on their
     directories."""
-    for directory in dict.fromkeys(each.directory for each in locations):
+    directories = dict.fromkeys(each.directory for each in locations)
+    _allow_open_files(len(directories))
+    for directory in directories:
         stack.enter_context(claimed_by_command(directory, disk.follow_links))
     undos: list[tuple[Journal, DirectoryUndo | None]] = []
     for each in locations:
@@ -168,6 +174,23 @@ def _checked_undos(
             _guarded(location, False, undo_of.check)
         watch("directories checked", number, len(undos))
     return undos
+
+
+def _allow_open_files(number: int) -> None:
+    """Raise the limit of open files of this process, by default 1,024, if that is too low for the claims on so many directories. Raises
+    Refused if the system does not allow as many."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = number + _OTHER_OPEN_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise Refused(
+            f"cannot undo: {number:,} directories are undone together, which needs {needed:,} open files, and the limit is {hard:,}; "
+            f"nothing was changed: repeat the command in a shell with a higher limit (`ulimit -n {needed}`)"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _all_back(
@@ -278,15 +301,36 @@ def _guarded(
 def _side_by_side(work: Callable[[I], R], items: Sequence[I]) -> list[R]:
     """The result of `work` for each item, in order, with many items in threads: nearly all the time is spent waiting for the disk, and a
     file system commits the syncs of several threads together. An exception is raised once the items that have begun are done; no further
-    item begins after it."""
+    item begins after it. This thread takes part, so a system that allows no more threads only makes it slower."""
     if len(items) <= _FEW:
         return list(map(work, items))
-    from concurrent.futures import ThreadPoolExecutor
+    import threading
 
-    with ThreadPoolExecutor(_THREADS) as threads:
-        futures = [threads.submit(work, item) for item in items]
+    results: dict[int, R] = {}
+    errors: list[BaseException] = []
+    numbers = iter(range(len(items)))  # a step of it cannot be interrupted by another thread
+
+    def take_part() -> None:
         try:
-            return [future.result() for future in futures]
-        finally:
-            for future in futures:
-                future.cancel()
+            while not errors and (number := next(numbers, None)) is not None:
+                results[number] = work(items[number])
+        except BaseException as error:  # noqa: BLE001  (raised below, in the caller's thread)
+            errors.append(error)
+
+    threads = [threading.Thread(target=take_part) for _ in range(_THREADS - 1)]
+    started = [thread for thread in threads if _starts(thread)]
+    take_part()
+    for thread in started:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return [results[number] for number in range(len(items))]
+
+
+def _starts(thread: "Thread") -> bool:
+    """Start a thread; False if the system allows no more of them."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    return True

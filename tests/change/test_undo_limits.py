@@ -1,0 +1,73 @@
+"""The undo of a run over many directories, where the system allows few open files, or no threads."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from tests.support.trees import tree_state
+
+DIRECTORIES = 80
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    """A data directory with so many partitions, each with a torn log."""
+    data = tmp_path / "data"
+    for number in range(DIRECTORIES):
+        shutil.copytree(capture_small / "data" / "metro-none-0", data / f"metro-{number}")
+        with max((data / f"metro-{number}").glob("*.log")).open("ab") as log:
+            log.write(b"torn")
+    return data
+
+
+@pytest.fixture
+def limits() -> Iterator[None]:
+    """Those of open files are restored afterwards."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("limits")
+def test_a_low_limit_of_open_files_is_raised(data: Path) -> None:
+    """A shell has 1,024 by default, and a broker thousands of partitions."""
+    before = tree_state(data)
+    assert run(["recover", "--apply", "--quiet", str(data)]) in (0, 1)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    assert run(["undo", "--quiet", str(data)]) == 0
+    assert tree_state(data) == before
+
+
+def test_a_limit_that_cannot_be_raised_is_named(
+    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["recover", "--apply", "--quiet", str(data)]) in (0, 1)
+    changed = tree_state(data)
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (64, 128))
+    capfd.readouterr()
+    assert run(["undo", str(data)]) == 4
+    sentence = capfd.readouterr().err
+    assert f"{DIRECTORIES + 1} directories are undone together" in sentence and "the limit is 128" in sentence
+    assert (
+        "nothing was changed: repeat the command in a shell with a higher limit (`ulimit -n 337`)" in sentence
+    )
+    assert tree_state(data) == changed
+
+
+def test_a_system_that_allows_no_threads(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = tree_state(data)
+    assert run(["recover", "--apply", "--quiet", str(data)]) in (0, 1)
+
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert run(["undo", "--quiet", str(data)]) == 0
+    assert tree_state(data) == before
