@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from kseg.cli import lean_start  # noqa: F401  (before the imports that it is about)
 from kseg.cli.registry import COMMANDS, function_of
-from kseg.cli.streams import Output, complain, silence
+from kseg.cli.streams import Output, complain, reserve_standard_streams, silence
 from kseg.cli.termination import end_by_received_signal, handle_termination, interrupted_words
 from kseg.segment.errors import KsegError
 
@@ -25,6 +25,7 @@ COMPLETING = "_KSEG_COMPLETE"  # set by the shell's completion script
 def main() -> None:
     """Run the program and exit."""
     gc.set_threshold(MANY_OBJECTS)  # imports create thousands of objects that all stay alive
+    reserve_standard_streams()
     handle_termination()
     status = run(sys.argv[1:])
     end_by_received_signal()

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 
 from kseg.segment.errors import Refused
 from kseg.segment.terminal import for_terminal, visible
@@ -9,6 +10,17 @@ from kseg.segment.terminal import for_terminal, visible
 STDOUT = 1
 _COLOURS = {"error": b"1;31", "warning": b"33", "info": b"36", "good": b"32"}
 WRITE_BYTES = 1 << 17
+
+
+def reserve_standard_streams() -> None:
+    """Occupy the descriptors of standard streams that the caller has closed: otherwise the next file that is opened, a journal or a
+    log, would get the number of stdout, and the output. Reading stdin and writing to stdout still fail."""
+    for descriptor in range(3):
+        with suppress(OSError):
+            try:
+                os.fstat(descriptor)
+            except OSError:
+                os.open(os.devnull, os.O_RDONLY if descriptor == STDOUT else os.O_WRONLY)
 
 
 class Output:

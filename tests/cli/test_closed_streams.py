@@ -1,0 +1,58 @@
+"""Commands whose standard streams are closed, or cannot be written, as in a script with `>&-` or on a full disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_undo_runs import several
+from tests.support.paths import ROOT
+from tests.support.trees import tree_state
+
+KSEG = (sys.executable, "-m", "kseg")
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    data = shutil.copytree(capture_small / "data", tmp_path / "data")
+    several(data)
+    return data
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+def test_no_file_gets_the_number_of_a_closed_stream(data: Path, closed: tuple[int, ...]) -> None:
+    """The output went into the file that was opened next."""
+
+    def close() -> None:
+        for descriptor in closed:
+            os.close(descriptor)
+
+    before = tree_state(data)
+    status = 4 if 1 in closed else 0
+    for words in ("recover --apply --verbose", "undo"):
+        done = subprocess.run(
+            [*KSEG, *words.split(), str(data)],
+            preexec_fn=close,
+            check=False,
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+        )
+        assert done.returncode == status
+        assert done.stderr == b"" or done.stderr.endswith(b"the standard output: Bad file descriptor\n")
+    assert tree_state(data) == before
+
+
+def test_a_change_whose_report_is_lost_names_its_undo(data: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [*KSEG, "recover", "--apply", str(data)]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False, cwd=ROOT, text=True)
+    assert done.returncode == 4
+    assert done.stderr.splitlines() == [
+        f"kseg recover: what was changed is undone by: kseg undo {data}",
+        "kseg: cannot write the standard output: No space left on device",
+    ]
