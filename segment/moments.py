@@ -2,9 +2,11 @@
 
 
 def moment(timestamp_ms: int) -> str:
-    """`2024-05-01T12:00:00.000Z`, in UTC; a time outside the calendar stays a number."""
+    """`2024-05-01T12:00:00.000Z`, in UTC; `no timestamp` for -1, which stands for that; a time outside the calendar stays a number."""
     import datetime
 
+    if timestamp_ms == -1:
+        return "no timestamp"
     try:
         second = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=timestamp_ms)
     except OverflowError:

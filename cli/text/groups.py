@@ -329,7 +329,7 @@ def groups_words(values: Values) -> Iterator[str]:
             yield f"  {name} {place}: offset {values['offset']:,} in an open transaction of producer {values['producer_id']}"
         case "tombstone":
             what = "group" if values["topic"] is None else place
-            yield f"  {name}: {what} deleted {moment(values['timestamp'])}"
+            yield f"  {name}: {what} deleted ({moment(values['timestamp'])})"
         case "share_topic":
             yield f"  {name}: {visible(str(values['topic']))} {values['status']} ({counted(len(values['partitions']), 'partition')})"
         case "unknown_offset":

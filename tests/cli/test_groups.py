@@ -66,6 +66,16 @@ def test_old_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> N
         assert not of_type(rows, "finding")
 
 
+def test_a_group_deleted_by_a_broker_before_0_10(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Messages of v0 have no timestamps, and the tombstone of a group is one."""
+    gone = (key(CONSUMER_OFFSETS, 2, group="gone"), None)
+    log_dir = broker(tmp_path, batch(0, commit(4)), batch(1, gone, at_ms=-1, leader_epoch=-1, magic=0))
+    assert run(["groups", "--verbose", str(log_dir)]) == 0
+    out = capfd.readouterr().out
+    assert "gone: group deleted (no timestamp)" in out
+    assert "1969" not in out
+
+
 def test_every_field_of_the_contract_is_there(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log_dir = broker(
         tmp_path,
