@@ -14,7 +14,7 @@ from kseg.segment.values import dataclass
 @dataclass(frozen=True, slots=True)
 class Rereading:
     """The work of a reading command. As long as it has shown nothing of a target, a file that is gone makes it list the target again. A
-    target that is gone itself is `changed-while-read`."""
+    target that is gone itself is `changed-while-read`, whether or not something of it was shown."""
 
     work: Work[Any, Any]
 
@@ -22,12 +22,12 @@ class Rereading:
         for number in range(1, READINGS + 1):
             is_shown = False
             for event in self._events(target, options):
-                if not is_shown and isinstance(event, Failure) and is_in_use(target):
+                if isinstance(event, Failure) and is_in_use(target):
                     gone = was_deleted(target)
                     if gone is not None:
                         yield gone
                         return
-                    if event.is_vanished and number < READINGS:
+                    if event.is_vanished and not is_shown and number < READINGS:
                         break
                 is_shown = is_shown or not isinstance(event, Advance)
                 yield event

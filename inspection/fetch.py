@@ -20,7 +20,7 @@ from kseg.inspection.query import FRAMINGS, ReadQuery
 from kseg.jobs.events import Event, Failure, Row, Text
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.errors import FormatError, KsegError, Refused, UsageError
+from kseg.segment.errors import FormatError, Refused, UsageError
 from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
 from kseg.segment.json_rows import LogRowDecoder, batch_row, record_row
@@ -58,17 +58,14 @@ def read(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Eve
     """Text events with the bytes (raw, or framed), or a `read` row followed by `batch` and `record` rows.
 
     Framing "multi" yields the answer for this one target; `multi_message_set_send` joins several. An offset out of range and a
-    message that does not fit are Failures with exit status 1.
+    message that does not fit are Failures with exit status 1. Raises UnreadableInput, and UsageError for an invalid query.
     """
-    try:
-        if query.framing not in FRAMINGS:
-            raise UsageError(f"unknown framing: {query.framing}")
-        if query.offset < 0 or not 0 <= query.max_bytes <= L.INT32_MAX:
-            raise UsageError(f"invalid fetch of {query.max_bytes} bytes from offset {query.offset}")
-        with PartitionLog(target, use_index=query.use_index) as log:
-            yield from _read_kafka07(target, query) if log.is_kafka07 else _read(log, target.path, query)
-    except KsegError as error:
-        yield Failure.of(target.path, error)
+    if query.framing not in FRAMINGS:
+        raise UsageError(f"unknown framing: {query.framing}")
+    if query.offset < 0 or not 0 <= query.max_bytes <= L.INT32_MAX:
+        raise UsageError(f"invalid fetch of {query.max_bytes} bytes from offset {query.offset}")
+    with PartitionLog(target, use_index=query.use_index) as log:
+        yield from _read_kafka07(target, query) if log.is_kafka07 else _read(log, target.path, query)
 
 
 def _is_raw(query: ReadQuery) -> bool:

@@ -143,6 +143,7 @@ SYSTEM_LOOKS = {
     "cli/html/html_page.py": "the report is on a disk",
     "cli/version.py": "kseg's own files",
     "inspection/export/output_folder.py": "the output is on a disk",
+    "inspection/export/writers.py": "the output is on a disk",
     "inspection/export/run.py": "the output is on a disk",
 }
 

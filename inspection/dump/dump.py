@@ -12,7 +12,7 @@ from kseg.inspection.dump.batch_filter import BatchFilter
 from kseg.inspection.dump.formats import as_java_shows, as_json, dumper, heading
 from kseg.inspection.dump.open_log import OpenLogCache, scanner_of
 from kseg.inspection.dump.options import DumpOptions
-from kseg.jobs.events import Event, Failure, Row, Text
+from kseg.jobs.events import Event, Row, Text
 from kseg.segment.counted import counted
 from kseg.segment.errors import KsegError
 from kseg.segment.files import MappedFile
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def dump(target: FileTarget, options: DumpOptions) -> Iterator[Event]:
     """The content of one file. Yields Text (format kafka or json) or Row (table), and findings.
 
-    An unreadable file is a Failure with its exit status, after the line `Dumping …`.
+    Raises UnreadableInput, after the line `Dumping …`.
     """
     return Dump()(target, options)
 
@@ -77,8 +77,6 @@ class Dump:
                 return
             for event in _file(path, name, options, self._open_logs):
                 yield as_json(event) if options.format == "json" and isinstance(event, Row) else event
-        except KsegError as error:
-            yield Failure.of(path, error)
         finally:
             if options.drop_cache:
                 self._open_logs.clear()

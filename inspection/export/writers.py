@@ -82,13 +82,16 @@ class Writers:
 
     def _begin(self, directory: str) -> _OpenFile:
         options = self._options
-        number = self._begun.get(directory, 0)
-        self._begun[directory] = number + 1
-        name = f"{self._stem}.c{number:03d}{suffix_of(options.form, options.compression)}"
         folder = options.folder
         for step in directory.split("/") if directory else ():
             folder = os.path.join(folder, step)
             ensure_directory(folder)
+        suffix = suffix_of(options.form, options.compression)
+        number = self._begun.get(directory, 0)
+        # a reading of the partition that was given up has left files, which are not published
+        while os.path.lexists(os.path.join(folder, name := f"{self._stem}.c{number:03d}{suffix}")):
+            number += 1
+        self._begun[directory] = number + 1
         file = NewFile(os.path.join(folder, name), 0o666)
         relative = f"{directory}/{name}" if directory else name
         stream = Stream(file)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 
 from kseg.inspection.lookup.answer import Answer, AnsweredAt, answer_row, lookup_row, not_found
 from kseg.inspection.query import LOOKUP_KINDS, LookupQuery
-from kseg.jobs.events import Event, Failure, Row
+from kseg.jobs.events import Event, Row
 from kseg.segment.encoding.partitioner import partition_for_key
-from kseg.segment.errors import KsegError, UsageError
+from kseg.segment.errors import UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.partition_log import PartitionLog
@@ -25,25 +25,22 @@ Finder = Callable[[PartitionLog, LookupQuery], Iterator[Answer]]
 
 
 def lookup(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator[Event]:
-    """Findings and `lookup` rows; a target that cannot be read, or does not support this lookup, is a Failure.
+    """Findings and `lookup` rows. Damage that does not affect the answer is not searched for.
 
-    Damage that does not affect the answer is not searched for.
+    Raises UnreadableInput for a target that cannot be read, and UsageError if it does not support this lookup.
     """
-    try:
-        _check(query)
-        elsewhere = _other_partition(target, query)
-        if elsewhere is not None:
-            yield elsewhere
-            return
-        with PartitionLog(target, log_start_offset=query.log_start_offset, use_index=query.use_index) as log:
-            if log.is_kafka07:
-                from kseg.inspection.lookup.lookup07 import kafka07_answers
+    _check(query)
+    elsewhere = _other_partition(target, query)
+    if elsewhere is not None:
+        yield elsewhere
+        return
+    with PartitionLog(target, log_start_offset=query.log_start_offset, use_index=query.use_index) as log:
+        if log.is_kafka07:
+            from kseg.inspection.lookup.lookup07 import kafka07_answers
 
-                yield from kafka07_answers(target, query)
-                return
-            yield from _answers(log, query)
-    except KsegError as error:
-        yield Failure.of(target.path, error)
+            yield from kafka07_answers(target, query)
+            return
+        yield from _answers(log, query)
 
 
 def _check(query: LookupQuery) -> None:

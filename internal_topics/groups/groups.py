@@ -17,9 +17,8 @@ from kseg.internal_topics.groups.group_rows import TopicNames
 from kseg.internal_topics.groups.group_states import ModernGroup
 from kseg.internal_topics.groups.partition_ends import PartitionEnds, Replicas
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, LoadedShareState, load_share_state
-from kseg.jobs.events import Event, Failure, Row, Text
+from kseg.jobs.events import Event, Row, Text
 from kseg.segment.counted import counted
-from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.log_dir_state import read_log_dir_state
@@ -73,15 +72,12 @@ def is_group_topic(target: object) -> bool:
 
 
 def list_groups(target: PartitionTarget | FileTarget, options: GroupsOptions) -> Iterator[Event]:
-    """The rows of one partition, and findings about records that its coordinator fails to load; a Failure when it cannot be read."""
+    """The rows of one partition, and findings about records that its coordinator fails to load. Raises UnreadableInput."""
     name = own_partition_name(directory_of(target))
-    try:
-        if name is not None and name.topic == SHARE_GROUP_STATE:
-            yield from _share_groups(target, options)
-        else:
-            yield from _groups(target, name, options)
-    except KsegError as error:
-        yield Failure.of(target.path, error)
+    if name is not None and name.topic == SHARE_GROUP_STATE:
+        yield from _share_groups(target, options)
+    else:
+        yield from _groups(target, name, options)
 
 
 def _groups(

@@ -15,6 +15,9 @@ from fixtures import healthy
 from kseg.cli import rereading
 from kseg.cli.main import run
 from kseg.cli.rereading import Rereading
+from kseg.inspection.arrow import record_batches
+from kseg.inspection.arrow.log_ranges import LogPiece
+from kseg.inspection.export import export
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import VanishedInput
 from kseg.segment.findings import Finding
@@ -93,6 +96,43 @@ def test_a_partition_that_goes_is_a_note(target: PartitionTarget) -> None:
 
     (note,) = Rereading(work)(target, None)
     assert isinstance(note, Finding) and note.id == "changed-while-read"
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_file_that_goes_while_it_is_shown_is_a_note(target: PartitionTarget) -> None:
+    """`dump` shows a log batch by batch, and used to end with an error."""
+
+    def work(target: PartitionTarget, options: object) -> Iterator[Event]:
+        yield DONE
+        shutil.rmtree(target.path)
+        raise VanishedInput("cannot read it")
+
+    first, note = Rereading(work)(target, None)
+    assert first == DONE and isinstance(note, Finding) and note.id == "changed-while-read"
+
+
+@pytest.mark.usefixtures("broker")
+def test_an_export_lists_a_partition_again(
+    target: PartitionTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first reading has written is abandoned."""
+    Path(target.path).rmdir()
+    healthy.partition(Path(target.path))
+    left = [GONE]
+
+    def vanishing(piece: LogPiece, *words: Any) -> Iterator[Any]:
+        yield from record_batches.read_piece(piece, *words)
+        if left:
+            raise left.pop()
+
+    monkeypatch.setattr(export, "read_piece", vanishing)
+    for output in (tmp_path / "again", tmp_path / "whole"):
+        assert run(["export", "--jobs", "1", "--to", "csv", "--output", str(output), target.path]) == 0
+    again, whole = (
+        [path.read_bytes() for path in output.glob("part-*")]
+        for output in (tmp_path / "again", tmp_path / "whole")
+    )
+    assert again == whole != []
 
 
 @pytest.mark.usefixtures("broker")

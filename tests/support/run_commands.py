@@ -13,6 +13,7 @@ from kseg.inspection.inventory import list_target
 from kseg.inspection.lookup import lookup
 from kseg.inspection.query import ListOptions, LookupQuery, ReadQuery
 from kseg.jobs.events import Event, Failure, Row, Text
+from kseg.jobs.guarded import guarded
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
 
@@ -56,7 +57,7 @@ def target_of(path: Path, log_dir: Path | None = None) -> PartitionTarget | File
 
 
 def ask(path: Path, kind: str, *, log_dir: Path | None = None, **fields: Any) -> Heard:
-    return heard(lookup(target_of(path, log_dir), LookupQuery(kind=kind, **fields)))
+    return heard(guarded(lookup, target_of(path, log_dir), LookupQuery(kind=kind, **fields)))
 
 
 def answer(path: Path, kind: str, **fields: Any) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def answer(path: Path, kind: str, **fields: Any) -> dict[str, Any]:
 
 
 def fetch(path: Path, offset: int, max_bytes: int, **fields: Any) -> Heard:
-    return heard(read(target_of(path), ReadQuery(offset=offset, max_bytes=max_bytes, **fields)))
+    return heard(guarded(read, target_of(path), ReadQuery(offset=offset, max_bytes=max_bytes, **fields)))
 
 
 def listed(target: PartitionTarget | FileTarget | LogDirTarget, now_ms: int = 4_000_000_000_000) -> Heard:
