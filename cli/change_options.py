@@ -277,17 +277,14 @@ def _held(
 
 def _tell_of_brokers(targets: "Sequence[Target]", say: "Callable[[str], None]") -> None:
     """Say on which data directories a broker runs: the plan is made of files that change."""
-    from kseg.change.apply.lock import KSEG, lock_holder
+    from kseg.change.apply.lock import in_use_words, lock_holder
     from kseg.cli.topic_evidence import log_dirs_of
 
     for log_dir in log_dirs_of(targets):
         process_id = lock_holder(log_dir)
         if process_id is not None:
-            number = f" (process {process_id})" if process_id else ""
-            user = "another kseg" if process_id == KSEG else f"a broker or another kseg{number}"
-            say(
-                f"{log_dir} is in use, by {user}: its files change while they are read, and --apply is refused"
-            )
+            used = in_use_words(log_dir, process_id)
+            say(f"{used}: its files change while they are read, and --apply is refused")
 
 
 def _without_partitions(whole: "Sequence[str]", logs: "Sequence[Target]") -> "Iterator[Finding]":

@@ -200,8 +200,8 @@ def finish_claimed(journal: Journal, disk: Disk) -> Applied | None:
     done = change.progress.steps_done(_looked(change, disk), change.staged.files)
     if done is None:
         path = journal.path
-        if overtaken_by(journal):
-            raise Refused(half_done_sentence(journal))
+        if overtaken := overtaken_by(journal):
+            raise Refused(half_done_sentence(journal, overtaken))
         raise Refused(
             f"{journal.location.directory} changed since {journal.command} was interrupted; cannot continue with {path}, "
             f"but `{undo_command(path)}` undoes it"

@@ -149,6 +149,15 @@ def lock_holder(log_dir: str) -> int | None:
         os.close(descriptor)
 
 
+def in_use_words(log_dir: str, process_id: int | None) -> str:
+    """What holds the lock of a data directory, as a clause. process_id: as `lock_holder` returns it; None if it has ended meanwhile."""
+    if process_id == KSEG:
+        return f"{log_dir} is in use by another kseg (`fuser -v {shell_quoted(lock_path(log_dir))}` names the process)"
+    return (
+        f"{log_dir} is in use by a broker or another kseg{f' (process {process_id})' if process_id else ''}"
+    )
+
+
 def is_held(path: str) -> bool:
     """Whether this process holds the lock."""
     try:
@@ -192,12 +201,7 @@ def _lock(descriptor: int, log_dir: str) -> None:
     except OSError as error:
         if error.errno not in TAKEN:
             raise
-        process = lock_holder(log_dir)
-        if process == KSEG:
-            shown = f"`fuser -v {shell_quoted(lock_path(log_dir))}` names the process"
-            raise Refused(f"{log_dir} is in use: another kseg is running on it; {shown}") from None
-        which = f" (process {process})" if process else ""
-        raise Refused(f"{log_dir} is in use: a broker is running on it, or another kseg{which}") from None
+        raise Refused(in_use_words(log_dir, lock_holder(log_dir))) from None
 
 
 def _set_lock(descriptor: int, how: int, start: int = 0, length: int = 0) -> None:

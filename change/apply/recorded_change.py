@@ -223,8 +223,9 @@ def overtaken_by(journal: Journal) -> list[str]:
     return []
 
 
-def half_done_sentence(journal: Journal) -> str:
-    """The sentence about an incomplete change, with the commands that finish and undo it."""
+def half_done_sentence(journal: Journal, overtaken: Sequence[str] | None = None) -> str:
+    """The sentence about an incomplete change, with the commands that finish and undo it. overtaken: see `overtaken_by`, which is asked if
+    it is None."""
     path = journal.path
     if journal.state is JournalState.OUT_OF_REACH:
         directory, pointer = journal.location.directory, journal.location.pointer(DISK) or path
@@ -248,7 +249,7 @@ def half_done_sentence(journal: Journal) -> str:
             "put back by hand what is wanted, and move the rest away"
         )
     what = journal.command if journal.state is JournalState.APPLYING else f"an undo of {journal.command}"
-    changed = overtaken_by(journal)
+    changed = overtaken_by(journal) if overtaken is None else overtaken
     if changed:
         return (
             f"{path}: {what} was interrupted, and {listed(changed, 1)} changed since, as when a broker is started: it can be neither "

@@ -50,12 +50,14 @@ def half_done(directory: str, disk: Disk = DISK) -> list[Journal]:
 def half_done_findings(directory: str, disk: Disk = DISK) -> Iterator[Finding]:
     """The same as findings, for commands that only read."""
     for journal in half_done(directory, disk):
-        sentence = half_done_sentence(journal).removeprefix(f"{journal.path}: ")
-        if is_claimed(directory):
+        is_at_work = is_claimed(directory)
+        overtaken = [] if is_at_work else overtaken_by(journal)
+        sentence = half_done_sentence(journal, overtaken).removeprefix(f"{journal.path}: ")
+        if is_at_work:
             sentence = AT_WORK.format(directory)
         is_missing = journal.state is JournalState.UNREADABLE and not is_there(journal.location, disk)
         finding_id = "journal-missing" if is_missing else "half-done-journal"
-        if overtaken_by(journal) and not is_claimed(directory):
+        if overtaken:
             finding_id = "journal-overtaken"
         for path in [journal.path] if finding_id == "half-done-journal" else remains_of(journal):
             yield Finding(

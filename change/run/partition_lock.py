@@ -26,7 +26,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from kseg.change.apply.lock import PART_BYTES, TAKEN, is_held, part_of
+from kseg.change.apply.lock import PART_BYTES, TAKEN, in_use_words, is_held, part_of
 from kseg.segment.errors import Refused
 
 _LOCK_BYTES = (
@@ -106,7 +106,7 @@ def _is_free(descriptor: int | None, folder: str, part: int, lock_byte: int) -> 
         return True
     is_ours = _lock(descriptor, fcntl.LOCK_EX, lock_byte)
     if not is_ours and _is_taken(descriptor, part + _LOCK_BYTES):
-        raise Refused(f"{folder} is in use by a broker or another kseg: the run this belongs to is over")
+        raise Refused(f"{in_use_words(folder, None)}: the run this belongs to is over")
     if not _is_taken(descriptor, 0):
         if is_ours:
             fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, lock_byte)

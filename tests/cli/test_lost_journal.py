@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from kseg.change.apply import staging
+from kseg.change.apply.disk import Disk
+from kseg.change.apply.step_progress import ObservedFile
+from kseg.change.apply.unfinished import half_done_findings
 from kseg.cli.main import run
 from tests.support.failing_renames import failing_renames
 from tests.support.trees import tree_state
@@ -99,6 +103,20 @@ def test_what_can_be_neither_finished_nor_undone_leads_on(
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [row["path"] for row in rows if row.get("id") == "journal-overtaken"] == [str(journal.parent)]
     assert not [row for row in rows if row.get("id") == "half-done-journal"]
+
+
+def test_it_is_looked_at_once(overtaken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence used to look at all files again."""
+    looked = list[str]()
+
+    def counting(directory: str, disk: Disk) -> dict[str, ObservedFile]:
+        looked.append(directory)
+        return staging.look(directory, disk)
+
+    monkeypatch.setattr("kseg.change.apply.recorded_change.look", counting)
+    directory = str(overtaken / "metro-none-0")
+    assert [finding.id for finding in half_done_findings(directory)] == ["journal-overtaken"]
+    assert looked == [directory]
 
 
 def test_doctor_moves_it_out_of_the_way(overtaken: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -141,7 +141,7 @@ def test_a_plan_says_that_its_files_are_in_use(
     target: PartitionTarget, capfd: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     run([*words, str(target.log_dir)])
-    assert f"{target.log_dir} is in use, by a broker or another kseg (process " in capfd.readouterr().err
+    assert f"{target.log_dir} is in use by a broker or another kseg (process " in capfd.readouterr().err
 
 
 def test_a_plan_on_files_that_lie_still_says_nothing(

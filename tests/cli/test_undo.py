@@ -166,7 +166,7 @@ def test_undo_is_refused_while_somebody_holds_the_lock(data: Path, capfd: pytest
         now = state(data)
         assert run(["undo", journal]) == 4
         assert state(data) == now
-    assert f"{data} is in use: a broker is running on it" in capfd.readouterr().err
+    assert f"{data} is in use by a broker or another kseg (process " in capfd.readouterr().err
     assert run(["undo", "--quiet", journal]) == 0
     assert (data / ".lock").exists(), "a lock file that was there stays"
 

@@ -91,8 +91,8 @@ def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.Cap
         assert run(["recover", "--apply", partition]) == 4
         assert run(["recover", "--apply", str(broker.data)]) == 4
         output = capfd.readouterr().err
-        assert output.count("a broker is running on it") == 6
-        with pytest.raises(Refused, match="a broker is running"), locked([str(broker.data)]):
+        assert output.count("in use by a broker or another kseg") == 6
+        with pytest.raises(Refused, match="in use by a broker"), locked([str(broker.data)]):
             pass
         assert Path(first.journal).exists() and Path(second.journal).exists()
     assert "kseg" not in log, "the broker says nothing of files that are not its own"
@@ -116,7 +116,7 @@ def test_a_broker_stays_out_while_an_attempt_of_a_run_is_at_work(broker: Broker)
             at_work.leave()
             assert at_work.output() == "out"
     with broker, child(run_of(broker.data)) as refused:
-        assert "a broker is running on it" in refused.output()
+        assert "in use by a broker or another kseg" in refused.output()
         with child(attempt(broker.data)) as late:
             assert "in use by a broker or another kseg" in late.output()
 
