@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from kseg.change.append.partition_writer import RollRules
-from kseg.change.apply.journal_scan import location_of
+from kseg.change.apply.disk import DISK
+from kseg.change.apply.journal_scan import location_of, locations_in
 from kseg.change.apply.lock import locked
 from kseg.change.apply.undo import undo
 from kseg.change.apply.unfinished import half_done
@@ -95,6 +96,19 @@ def test_a_second_delivery_goes_on_with_the_active_segment(tmp_path: Path) -> No
         b"life%d-%d" % (life, n) for life in range(2) for n in range(5)
     ]
     assert opens(log_dir / "orders-0") == 10
+
+
+def test_a_delivery_after_the_clock_was_set_back_is_the_newest_run(tmp_path: Path) -> None:
+    """It used to be undone after the one before it."""
+    log_dir = tmp_path / "data"
+    for day in (2, 1):
+        runs = staged(log_dir, [(("orders", 0), record) for record in values(5, f"of day {day}")])
+        deliver(
+            runs, Delivery(log_dir=str(log_dir), run_id=f"2026010{day}T000000Z-aaaaaaa{day}", now_ms=NOW_MS)
+        )
+    for directory in (log_dir, log_dir / "orders-0"):
+        ids = [location.id for location in locations_in(str(directory), DISK)]
+        assert ids == ["20260102T000000Z-aaaaaaa2", "20260102T000001Z-aaaaaaa1"]
 
 
 def test_offsets_of_the_records_stay_with_their_gaps(tmp_path: Path) -> None:

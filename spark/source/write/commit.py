@@ -26,7 +26,7 @@ from kseg.change.apply.disk import DISK
 from kseg.change.apply.file_operations import give_owner, remove_if_empty, remove_quietly
 from kseg.change.apply.journal import Journal, partition_locations
 from kseg.change.apply.journal_location import JournalLocation
-from kseg.change.apply.journal_scan import location_of
+from kseg.change.apply.journal_scan import id_after, location_of
 from kseg.change.apply.journal_writer import discard
 from kseg.change.apply.lock import locked
 from kseg.change.apply.signals import deferring_signals
@@ -60,7 +60,7 @@ _FORGOTTEN_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """log_dir: the target. run_id: names the journals and the files of the tasks. now_ms: the wall clock.
+    """log_dir: the target. run_id: names the journals, unless a later run has changed something there. now_ms: the wall clock.
 
     replaces: whether the partitions of the written topics are overwritten instead of appended to. partitions: the minimum number of
     partitions by topic (those without records are created empty). topic_ids: for new partitions. leader_epoch: of all batches; None
@@ -202,6 +202,8 @@ class _Course:
         self._delivery = delivery
         self._there = partitions_in(delivery.log_dir)
         self._items = list(self._items_of(joined))
+        changed = (os.path.join(delivery.log_dir, item.name) for item in self._items if item.former)
+        self._delivery = replace(delivery, run_id=id_after(delivery.run_id, (delivery.log_dir, *changed)))
         self._ends: dict[PartitionName, int] = {}
         self._set_aside = {
             item.key: format_partition_directory(
