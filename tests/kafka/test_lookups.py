@@ -12,14 +12,16 @@ import pytest
 
 from fixtures import diseases, healthy
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.verify import verify
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import FileTarget
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from tests.kafka.oracle import Oracle
 from tests.kafka.retentions import OddCalmLog, random_retention
-from tests.support.run_commands import ask, fetch
-from tests.support.trees import unchanged
+from tests.support.run_commands import ask, fetch, heard
+from tests.support.trees import copy_tree, unchanged
 
 pytestmark = pytest.mark.kafka
 
@@ -130,6 +132,25 @@ def test_a_lying_time_index_is_overruled(oracle: Oracle, legacy_small: Path) -> 
     first = next(r for r in records_of(oracle, directory) if (r["timestamp"] or -1) >= 0)
     assert (result.rows[0]["offset"], result.rows[0]["timestamp"]) == (first["offset"], first["timestamp"])
     assert "index-not-used" in result.kinds
+
+
+@pytest.mark.evidence("time-index")
+def test_an_empty_time_index_hides_later_segments(
+    oracle: Oracle, capture_small: Path, tmp_path: Path
+) -> None:
+    """As the cleaner of 0.11 leaves it. A broker trusts it after a clean stop: the segment is as young as its file, so that it is taken for
+    every time, and its records are older. So the file deserves its warning although the log is sound."""
+    directory = copy_tree(capture_small / "data" / "metro-none-0", tmp_path / "metro-none-0")
+    (directory / f"{0:020d}.timeindex").write_bytes(b"")
+    beyond = [record for record in records_of(oracle, directory) if record["offset"] >= 72]
+    step = {"what": "offset_by_timestamp", "timestamp": beyond[0]["timestamp"]}
+    (line,) = oracle.partition(directory, [step], clean=True, now=0).found
+    assert expected(step, line) == (False,)
+    assert ours(directory, step)[1] == 72
+    found = heard(verify(PartitionTarget(str(directory)), VerifyOptions(now_ms=0)))
+    assert "time-index-incomplete" in found.kinds
+    (line,) = oracle.partition(directory, [step], clean=False, now=0).found
+    assert expected(step, line) == ours(directory, step), "recovery rebuilds it"
 
 
 @pytest.mark.evidence("file-name")
