@@ -14,6 +14,7 @@ from kseg.change.plan.inputs import inputs_of
 from kseg.compaction.cleaner.options import Damaged
 from kseg.recovery.loading.loader import load_as_broker
 from kseg.recovery.policy import BrokerState, LoadSettings
+from kseg.segment.errors import Refused
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.derived_state import producer_state
 from kseg.segment.partition.partition_log import PartitionLog
@@ -255,3 +256,9 @@ def _check_damaged_logs(before: Path, after: Path, outcome: Outcome) -> None:
 def _producers(directory: Path) -> tuple[ProducerSnapshotEntry, ...]:
     with PartitionLog(PartitionTarget(str(directory), None)) as opened:
         return producer_state(opened).snapshot()
+
+
+def test_a_log_that_a_broker_begins_anew_is_not_cleaned(tmp_path: Path) -> None:
+    directory = accounts(tmp_path)
+    with unchanged(directory), pytest.raises(Refused, match="starts at 700 and ends at 160"):
+        clean(directory, log_start_offset=700)
