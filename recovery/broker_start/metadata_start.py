@@ -85,7 +85,8 @@ def _latest_epoch(directory: PartitionDirectory, end_offset: int) -> int:
     """The latest leader epoch of a log that is loaded up to end_offset; -1 if there is none."""
     from kseg.segment.partition.derived_state import epoch_history  # most data directories have no snapshot
 
-    with PartitionLog(PartitionTarget(directory.path, None)) as log:
+    names = [entry.name.name for entry in directory.entries if entry.problem is None]
+    with PartitionLog(PartitionTarget(directory.path, None), names=names) as log:
         entries = epoch_history(log).entries
     return max((entry.epoch for entry in entries if entry.start_offset < end_offset), default=-1)
 

@@ -223,6 +223,14 @@ def test_a_cut_is_reported_with_its_price(
     )
 
 
+def test_a_directory_like_a_log_of_the_metadata_log(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    """A broker ignores it, and so does the search for the latest epoch of the log."""
+    (data,) = made("clean")
+    (data / "__cluster_metadata-0" / f"{900:020d}.log").mkdir()
+    (row,) = starts(capfd, data)
+    assert (row["outcome"], row["partitions_unread"]) == ("starts", [])
+
+
 @pytest.mark.parametrize("stop", ["clean", "unclean_from_the_start"])
 def test_a_segment_that_is_swapped_in_is_no_loss(
     made: Make, capfd: pytest.CaptureFixture[str], stop: str
