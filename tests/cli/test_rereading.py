@@ -144,6 +144,20 @@ def test_a_plan_says_that_its_files_are_in_use(
     assert f"{target.log_dir} is in use by a broker or another kseg (process " in capfd.readouterr().err
 
 
+def test_an_unreadable_copy_is_an_error_of_diff(
+    target: PartitionTarget, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A pair of copies has no data directory whose lock could be asked for; this used to be a bug in kseg (status 70)."""
+    Path(target.path).rmdir()
+    healthy.partition(Path(target.path))
+    copy = shutil.copytree(target.path, tmp_path / "copy" / "orders-0")
+    log = max(copy.glob("*.log"))
+    log.unlink()
+    log.mkdir()
+    assert run(["diff", target.path, str(copy)]) == 5
+    assert f"cannot read {log}: not a regular file" in capfd.readouterr().err
+
+
 def test_a_plan_on_files_that_lie_still_says_nothing(
     target: PartitionTarget, capfd: pytest.CaptureFixture[str]
 ) -> None:
