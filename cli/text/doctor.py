@@ -63,7 +63,9 @@ class DoctorReport(Report):
     def closing(self, summary: RunSummary) -> Iterator[Line]:
         yield Line(looked_at_words(summary))
         steps = self._rows.get("step", ())
-        if not steps and not summary.failed_paths:
+        if not steps and summary.interrupted:
+            yield Line("what to do is not known: the examination was interrupted")
+        elif not steps and not summary.failed_paths:
             yield Line("nothing to do")
         elif steps:
             yield Line("what to do:")
