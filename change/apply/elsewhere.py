@@ -35,9 +35,11 @@ _NAME_BYTES = 255
 
 
 def home(around: str, journal_id: str, directory: str, inode: int) -> str:
-    """The directory below `around` for this one; unique by its inode, since several directories can have the same name."""
-    name = f"{os.path.basename(os.path.abspath(directory))}.{inode:x}"
-    return os.path.join(os.path.realpath(around), f"kseg-{journal_id}", name)
+    """The directory below `around` for this one; unique by its inode, since several directories can have the same name. Of a name
+    as long as a topic's may be, the end is left out."""
+    end = f".{inode:x}"
+    name = os.fsencode(os.path.basename(os.path.abspath(directory)))[: _NAME_BYTES - len(end)]
+    return os.path.join(os.path.realpath(around), f"kseg-{journal_id}", os.fsdecode(name) + end)
 
 
 def is_home(path: str, journal_id: str, inode: int) -> bool:

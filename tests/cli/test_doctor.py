@@ -7,15 +7,12 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fixtures.diseases import bad_crc, torn_tail
-from kseg.cli.doctor.examination import Examination
 from kseg.cli.main import run
-from kseg.jobs.events import Row
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.java.uuids import uuid_text
 from kseg.segment.partition.names import METADATA_DIRECTORY
@@ -406,19 +403,3 @@ def test_the_last_step_repeats_what_the_forecast_was_made_with(
     rows = rows_of(capfd, "doctor", "--json", "--server-properties", properties, data, status=1)
     again = [each for each in commands(rows) if each.startswith("kseg doctor")]
     assert again == [f"kseg doctor --server-properties {properties} {data}"]
-
-
-def test_an_interrupted_examination_does_not_say_that_nothing_is_to_be_done(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = broker_dir(tmp_path / "data", 1, 2)
-    bad_crc(data / "orders.00-1" / FIRST)
-
-    def interrupt(_examination: Examination) -> Iterator[Row]:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Examination, "_costs", interrupt)
-    assert run(["doctor", *NOW, str(data)]) == 130
-    out = capfd.readouterr().out
-    assert out.startswith("INTERRUPTED after ")
-    assert "what to do is not known: the examination was interrupted" in out and "nothing to do" not in out

@@ -11,6 +11,7 @@ import pytest
 from kseg.cli.main import run
 from tests.support.change_cases import CHANGINGS, NOW
 from tests.support.failing_disks import Held, held
+from tests.support.trees import tree_state
 
 
 def all_held(data: Path) -> dict[str, dict[str, Held]]:
@@ -105,3 +106,17 @@ def test_a_quarantine_that_cannot_be_is_refused_and_leaves_nothing_in_the_way(
     )
     assert run(["undo", str(data)]) == 0
     assert all_held(data) == start
+
+
+def test_the_longest_name_of_a_topic_has_a_home(capture_small: Path, tmp_path: Path) -> None:
+    """A topic's name has up to 249 characters, so that the directory's with anything behind it may be longer than a file system allows."""
+    partition = tmp_path / "data" / f"{'t' * 249}-12345"
+    shutil.copytree(capture_small / "data" / "metro-none-0", partition)
+    with max(partition.glob("*.log")).open("ab") as log:
+        log.write(b"torn")
+    before = tree_state(partition)
+    beside = ("--quarantine", str(tmp_path / "kept"), "--journal", str(tmp_path / "kept"))
+    assert run(["recover", "--apply", "--quiet", *beside, str(partition)]) in (0, 1)
+    assert tree_state(partition) != before
+    assert run(["undo", "--quiet", str(partition)]) == 0
+    assert tree_state(partition) == before

@@ -1,4 +1,4 @@
-"""A change that Ctrl-C ends tells what was done, and the commands that go on and that go back."""
+"""A command that Ctrl-C ends tells what was done; a change also the commands that go on and that go back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from kseg.change.run import pipeline
 from kseg.change.run.options import ChangeOptions
+from kseg.cli.doctor.examination import Examination
 from kseg.cli.main import run
-from kseg.jobs.events import Event, Work
+from kseg.jobs.events import Event, Row, Work
 from kseg.jobs.guarded import guarded as real
 from kseg.segment.partition.targets import PartitionTarget
 from tests.cli.test_undo_runs import several
@@ -81,3 +82,18 @@ def test_an_interrupt_before_the_first_target_gives_no_verdict(
 ) -> None:
     assert interrupted(["recover", "--apply", str(data)], "__cluster_metadata-0") == 130
     assert capfd.readouterr().out.splitlines()[0] == "INTERRUPTED after 0 of 12 targets"
+
+
+def test_an_interrupted_examination_does_not_say_that_nothing_is_to_be_done(
+    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several(data)
+
+    def interrupt(_examination: Examination) -> Iterator[Row]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Examination, "_costs", interrupt)
+    assert run(["doctor", str(data)]) == 130
+    out = capfd.readouterr().out
+    assert out.startswith("INTERRUPTED after ")
+    assert "what to do is not known: the examination was interrupted" in out and "nothing to do" not in out
