@@ -129,6 +129,8 @@ def out_of_room(error: OSError, rooms: Iterable[Room], keeping: Keeping) -> str:
     """The text to add to an OSError if the file system is full; otherwise empty."""
     if error.errno not in _NO_ROOM:
         return ""
+    if error.errno == errno.EDQUOT:  # the free space of the file system is not what is missing
+        return f"; {advice(keeping)}"
     needed = "".join(f"; {_sentence(_as_it_is_now(room))}" for room in rooms)
     return f"{needed}; {advice(keeping)}"
 
@@ -148,6 +150,8 @@ def out_of_room_writing(error: OSError, path: str, least_bytes: int) -> str:
     """The same for a file that is written while a change is planned. least_bytes: the minimum that it needs."""
     if error.errno not in _NO_ROOM:
         return ""
+    if error.errno == errno.EDQUOT:
+        return f"; {advice(Keeping('', ''))}"
     rooms = map(_as_it_is_now, rooms_for([(path, least_bytes)], [(path, 1)]))
     needed = "".join(
         f"; {_sentence(room, 'there', ' or more')}"

@@ -1,4 +1,4 @@
-"""A file system that the kernel makes read-only in the middle of a change, or of its undo."""
+"""A file system that the kernel makes read-only in the middle of a change or of its undo, and one with a quota."""
 
 from __future__ import annotations
 
@@ -59,4 +59,19 @@ def test_an_undo_names_some_of_many_directories(
     _, _, left = error["message"].partition("; not taken back: ")
     assert "more; repeat the command to continue" in left and left.count(str(data)) == 8
     assert run(["undo", str(data)]) == 0
+    assert tree_state(data) == before
+
+
+def test_free_space_is_not_what_a_quota_lacks(
+    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree_state(data)
+    with failing_renames(
+        monkeypatch, errno.EDQUOT, lambda _, new: "/metro-zstd-0/kseg-" in new or "/.kseg/" in new
+    ):
+        assert run(["recover", "--apply", "--jobs", "1", str(data)]) != 0
+    sentence = capfd.readouterr().err.splitlines()[0]
+    assert "Disk quota exceeded; nothing was changed; --journal DIR and --quarantine DIR put" in sentence
+    assert "are free" not in sentence
+    assert run(["undo", "--quiet", str(data)]) in (0, 3)
     assert tree_state(data) == before
