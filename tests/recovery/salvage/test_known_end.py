@@ -68,6 +68,17 @@ def test_one_index_tells_of_a_tail_that_is_gone(damaged: Path, suffix: str) -> N
     assert [(removed.first_offset, removed.last_offset) for removed in repair.removed] == [(end, 297 + 31)]
 
 
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("byte", [0x77, 0x40])
+def test_garbage_tells_of_no_tail(damaged: Path, suffix: str, byte: int) -> None:
+    """It used to be two billion lost records."""
+    index = damaged / f"{LAST}.{suffix}"
+    index.write_bytes(bytes([byte]) * {"index": 8, "timeindex": 12}[suffix])
+    repair = plan(damaged)
+    assert not has_lost_tail(repair)
+    assert repair.removed == ()
+
+
 def test_a_header_that_reaches_over_the_next_batch_does_not_hold_its_records(damaged: Path) -> None:
     """The last offset is altered under a valid checksum; every removed byte belongs to the next batch."""
     file = log(damaged, MIDDLE)
