@@ -35,6 +35,7 @@ from kseg.jobs.events import Event, Row
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.files import is_directory
+from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.recognition import is_log_directory, is_partition_directory
@@ -116,6 +117,8 @@ def _rehearsed(
         job.close()
     except BadLine as error:
         raise source.blamed(error) from None
+    if isinstance(job, LogAppending):
+        yield from job.findings
     return job
 
 
@@ -266,6 +269,7 @@ class LogAppending:
         self._partition = self._taken.partition
         self._first_offset = self._partition.next_offset
         self._records = self._batches = 0
+        self.findings: Sequence[Finding] = ()
         latest = self._partition.epochs.latest
         self._latest_epoch = L.NO_LEADER_EPOCH if latest is None else latest.epoch
         leader_epoch = options.batches.leader_epoch
@@ -295,6 +299,8 @@ class LogAppending:
             self._opened().append(made.batch, self._options.batches.now_ms)
         except (UsageError, FormatError) as error:
             raise BadLine(made.number, str(error)) from None
+        if made.batch.magic >= L.MAGIC_V2:
+            self.findings = self._taken.against_v2
         self._batches += 1
         self._records += len(made.batch.records)
 

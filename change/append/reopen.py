@@ -26,6 +26,7 @@ from kseg.segment.files import read_small
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.derived_state import epoch_history, producer_state
 from kseg.segment.partition.directory import list_partition
+from kseg.segment.partition.format_evidence import newest_readable_magic
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import NAME_BY_ROLE, FileState, PartitionState, Role
 from kseg.segment.partition.partition_log import PartitionLog
@@ -39,6 +40,10 @@ from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
+_TOO_NEW = (
+    "nothing shows that a broker since 0.11 has used this log: an older one cannot read message format v2 "
+    "(--magic 1 or 0 writes an older format; 0.8 and 0.9 read v0 only)"
+)
 _UNFINISHED = (FileState.CLEANED, FileState.SWAP)
 
 
@@ -54,13 +59,14 @@ class _Content:
 @dataclass(frozen=True, slots=True)
 class TakenUp:
     """A partition to append to. existing: the names of its files. grows, replaces: the files that the next batch extends, and
-    those that are rewritten (side files of the active segment, leader epochs)."""
+    those that are rewritten (side files of the active segment, leader epochs). against_v2: what is to be said where batches of v2 are appended."""
 
     partition: OpenPartition
     log_start_offset: int = 0
     existing: frozenset[str] = frozenset()
     grows: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
+    against_v2: tuple[Finding, ...] = ()
 
 
 def take_up(
@@ -71,6 +77,7 @@ def take_up(
     with PartitionLog(target) as log:
         partition = reopen_partition(log, rules, now_ms)
         log_start_offset = log.start_offset
+        is_too_old = newest_readable_magic(log) < L.MAGIC_V2
         active = dict(log.segments[-1].paths) if log.segments else {}
         if not log.segments:
             log_start_offset = max(start_offset, log_start_offset)
@@ -84,6 +91,7 @@ def take_up(
         existing,
         grows=() if grown is None else (grown,),
         replaces=(*names.values(), *({NAME_BY_ROLE[Role.LEADER_EPOCHS]} & existing)),
+        against_v2=(Finding("format-too-new", target.path, _TOO_NEW),) if is_too_old else (),
     )
 
 

@@ -80,3 +80,30 @@ def test_compact_says_what_becomes_unreadable(
     assert [row["id"] for row in rows if row["type"] == "finding"] == ["format-too-new"]
     written = (log_dir if "--apply" in place else tmp_path / "out") / KEYED
     assert {row["magic"] for row in rows_of(written) if row["type"] == "batch"} == {V0, V2}
+
+
+@pytest.mark.parametrize(
+    ("state", "magic", "said"),
+    [
+        ("0.9.0.1/2-compacted", [], ["format-too-new"]),
+        ("0.9.0.1/2-compacted", ["--magic", "0"], []),
+        ("1.1.1/3-format-1.1", [], []),
+    ],
+)
+@pytest.mark.parametrize("apply", [[], ["--apply"]])
+def test_append_says_what_becomes_unreadable(
+    state: str,
+    magic: list[str],
+    said: list[str],
+    apply: list[str],
+    legacy_small: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    log_dir = Path(shutil.copytree(legacy_small / "data" / state, tmp_path / "data"))
+    directory = next(path for path in sorted(log_dir.glob("*-0")) if not path.name.startswith("__"))
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"key":"k","value":"v","timestamp":5}\n')
+    assert run(["append", "--json", *apply, *magic, "--from", str(lines), str(directory)]) == (not apply)
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["id"] for row in rows if row["type"] == "finding"] == said
