@@ -15,7 +15,6 @@ from kseg.segment import layout as L
 from kseg.segment.files import Reader
 from kseg.segment.values import dataclass
 
-
 _FAR_MS = 10 * 365 * 24 * 60 * 60 * 1000
 _DENSER = 20
 
