@@ -9,7 +9,8 @@
    last offset and the number of records are unknown.
 
 After a cleaning offsets are missing without damage, so the adjacent batches alone would give too large a range. A damaged header
-is used, too, if its fields do not contradict the adjacent batches. Control records are invisible to consumers
+is used, too, if its fields do not contradict the adjacent batches. Where the number of offsets and that of records differ, the checksum
+may prove that they were equal: then only one of these fields is altered. Control records are invisible to consumers
 and are not counted. The header of a compressed set of an old format does not contain its number of records.
 """
 
@@ -143,6 +144,8 @@ def _entry_at(
         return None
     delta = int.from_bytes(head[_LAST_DELTA : _LAST_DELTA + 4], "big", signed=True)
     count = int.from_bytes(head[_COUNT : _COUNT + 4], "big", signed=True)
+    if count != delta + 1:  # as after a cleaning, or because one of them is altered
+        delta, count = _proved(view[position:stop], L.ENTRY_OVERHEAD + size, delta, count)
     last = offset + delta
     if not 0 <= count <= delta + 1 or last < offset or last >= (L.INT64_MAX if upper is None else upper):
         return None
@@ -151,6 +154,21 @@ def _entry_at(
     is_control = int.from_bytes(head[_ATTRIBUTES : _ATTRIBUTES + 2], "big") & L.CONTROL_BIT
     is_control = is_control or (count == 1 and _has_producer_without_sequence(head))
     return L.ENTRY_OVERHEAD + size, (offset, last, 0 if is_control else count)
+
+
+def _proved(damage: memoryview, size_bytes: int, delta: int, count: int) -> tuple[int, int]:
+    """The last offset delta and the count of the batch at the beginning of the damage: as they are, or, if the checksum proves that one of
+    them has to match the other, that one corrected."""
+    if L.BATCH_HEADER <= size_bytes <= len(damage):
+        stored = int.from_bytes(damage[L.CRC_POSITION : L.CRC_POSITION + 4], "big")
+        covered = bytearray(damage[L.ATTRIBUTES_POSITION : size_bytes])
+        for field, number in ((_LAST_DELTA, count - 1), (_COUNT, delta + 1)):
+            at = field - L.ATTRIBUTES_POSITION
+            found, covered[at : at + 4] = covered[at : at + 4], number.to_bytes(8, "big", signed=True)[4:]
+            if crc32c(covered) == stored:
+                return (count - 1, count) if field == _LAST_DELTA else (delta, delta + 1)
+            covered[at : at + 4] = found
+    return delta, count
 
 
 def _has_producer_without_sequence(head: memoryview) -> bool:

@@ -1,0 +1,53 @@
+"""Which offsets a damaged batch at the log end has lost, where one of the two numbers that tell it is altered."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures import healthy
+from fixtures.diseases import batch_spans
+from kseg.change.append.partition_writer import PartitionWriter
+from kseg.segment.model import NewBatch
+from kseg.segment.scanning.lost_offsets import LostRange, lost_range
+
+_LAST_DELTA, _COUNT = 23, 57
+FIRST, RECORDS = 100, 5
+KEPT = LostRange(FIRST, FIRST + RECORDS - 1, RECORDS)
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    directory = tmp_path_factory.mktemp("logs") / "metro-0"
+    directory.mkdir()
+    with PartitionWriter(directory) as writer:
+        writer.append(NewBatch(records=healthy.records(FIRST, RECORDS)))
+    log = min(directory.glob("*.log"))
+    ((position, size),) = batch_spans(log)
+    return log.read_bytes()[position : position + size]
+
+
+def lost(data: bytes) -> LostRange:
+    """Of a batch at the end of a log that ended at offset 99 before it."""
+    return lost_range(memoryview(data), 0, len(data), FIRST, None, None, (FIRST, None))
+
+
+@pytest.mark.parametrize("bit", range(32))
+@pytest.mark.parametrize("field", [_LAST_DELTA, _COUNT])
+def test_the_checksum_proves_the_number_that_is_altered(batch: bytes, field: int, bit: int) -> None:
+    data = bytearray(batch)
+    data[field + 3 - bit // 8] ^= 1 << bit % 8
+    assert lost(bytes(data)) == KEPT
+
+
+def test_a_batch_of_which_a_cleaner_kept_two_records_ends_where_its_header_says(batch: bytes) -> None:
+    """Its number of records is smaller than that of its offsets, and damage elsewhere leaves nothing that the checksum could prove."""
+    data = bytearray(batch)
+    data[_COUNT + 3] = 2
+    data[-1] ^= 1
+    assert lost(bytes(data)) == LostRange(FIRST, FIRST + RECORDS - 1, 2)
+
+
+def test_a_torn_batch_has_no_checksum_that_proves_anything(batch: bytes) -> None:
+    data = bytearray(batch[:-3])
+    data[_LAST_DELTA + 3] = 64
+    assert lost(bytes(data)) == LostRange(FIRST, FIRST + 64, RECORDS)
