@@ -2,8 +2,10 @@
 
 An index entry is trusted unless the log contradicts it. An entry with an offset beyond the log end was altered if a valid batch
 is at its position, or if a record of the log is not older than its timestamp: a time index gets an entry only for a greater
-timestamp (Kafka: LogSegment.append, TimeIndex.maybeAppend). Nor does a sector of garbage prove anything: a time far in the future, or
-many more records in the missing bytes than the log has in as many. Snapshots and checkpoints provide only an offset.
+timestamp (Kafka: LogSegment.append, TimeIndex.maybeAppend). Snapshots and checkpoints provide only an offset.
+
+Garbage in one of these files reaches any distance beyond the log. So an end at a distance of many times the offsets that the log has
+is believed only if another file tells of a comparable one.
 """
 
 from kseg.recovery.salvage.assessment import Assessment
@@ -15,8 +17,8 @@ from kseg.segment import layout as L
 from kseg.segment.files import Reader
 from kseg.segment.values import dataclass
 
-_FAR_MS = 10 * 365 * 24 * 60 * 60 * 1000
-_DENSER = 20
+_FAR = 20
+_FAR_FROM_NOTHING = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,9 @@ def known_end(assessment: Assessment, reader: Reader) -> int | None:
 
 
 def end_evidence(
-    assessment: Assessment, reader: Reader, logs: Logs, end_offset: int, now_ms: int
+    assessment: Assessment, reader: Reader, logs: Logs, end_offset: int
 ) -> LogEndEvidence | None:
-    """The greatest such offset beyond the log end that the log does not contradict. now_ms: the clock."""
+    """The greatest such offset beyond the log end that the log does not contradict."""
     if not assessment.partition.segments:
         return None
     path = assessment.partition.segments[-1].log.path
@@ -47,10 +49,34 @@ def end_evidence(
     reach = _reach(assessment)
     lasts = known_batch_ends(assessment.partition, assessment.log_dir_state, reader)
     behind = [known for known in lasts if end_offset <= known.offset < reach]
+    near = _FAR * _held_offsets(assessment) or _FAR_FROM_NOTHING
     for known in sorted(behind, key=lambda known: known.offset, reverse=True):
-        if not _is_contradicted(known, collector, logs, end_offset, now_ms):
+        distance = known.offset - end_offset
+        is_confirmed = any(
+            _FAR * (other.offset - end_offset) >= distance for other in behind if _is_apart(known, other)
+        )
+        is_believable = is_confirmed or distance <= near
+        if is_believable and not _is_contradicted(known, collector, logs):
             return LogEndEvidence(known.offset, "an index, a snapshot or a checkpoint")
     return None
+
+
+def _held_offsets(assessment: Assessment) -> int:
+    """The number of offsets in the valid batches of the log."""
+    return sum(
+        found.last_offset - found.first_offset + 1
+        for collector in assessment.collectors
+        for found in collector.valid_runs
+    )
+
+
+def _is_apart(known: KnownBatchEnd, other: KnownBatchEnd) -> bool:
+    """Whether they come from different files."""
+    if known.position is not None:
+        return other.position is None
+    if known.timestamp_ms is not None:
+        return other.timestamp_ms is None
+    return other is not known
 
 
 def _reach(assessment: Assessment) -> int:
@@ -61,25 +87,15 @@ def _reach(assessment: Assessment) -> int:
     return max((*lasts, assessment.partition.segments[-1].base_offset)) + L.INT32_MAX
 
 
-def _is_contradicted(
-    known: KnownBatchEnd, collector: ValidRunCollector, logs: Logs, end_offset: int, now_ms: int
-) -> bool:
+def _is_contradicted(known: KnownBatchEnd, collector: ValidRunCollector, logs: Logs) -> bool:
     """Whether the last log contradicts an index entry. collector: of that log."""
     position, timestamp_ms = known.position, known.timestamp_ms
     if position is not None:
-        is_there = any(found.position <= position < found.end_position for found in collector.valid_runs)
-        return is_there or _is_too_dense(known.offset - end_offset, position, collector)
+        return any(found.position <= position < found.end_position for found in collector.valid_runs)
     if timestamp_ms is None:
         return False
-    tables = (table for found in collector.valid_runs for table in logs.tables(found))
-    newest_ms = max((max(table.column(C.MAX_TIMESTAMP), default=-1) for table in tables), default=-1)
-    return not newest_ms < timestamp_ms <= max(newest_ms, now_ms) + _FAR_MS
-
-
-def _is_too_dense(offsets: int, position: int, collector: ValidRunCollector) -> bool:
-    """Whether so many offsets before the batch at `position` are beyond belief, by what the valid batches of the log have."""
-    runs = collector.valid_runs
-    held = sum(found.last_offset - found.first_offset + 1 for found in runs)
-    held_bytes = sum(found.length for found in runs)
-    missing_bytes = position - max((found.end_position for found in runs), default=0)
-    return bool(runs) and offsets * held_bytes > _DENSER * held * max(missing_bytes, held_bytes)
+    return any(
+        max(table.column(C.MAX_TIMESTAMP), default=-1) >= timestamp_ms
+        for found in collector.valid_runs
+        for table in logs.tables(found)
+    )

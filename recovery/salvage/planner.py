@@ -182,8 +182,7 @@ class Planner:
     ) -> tuple[tuple[Removed, ...], Finding | None]:
         """What is removed, and the findings about a log whose end was never written."""
         assessment = self._assessment
-        reader, now_ms = self._working_image.reader, self._settings.now_ms
-        evidence = end_evidence(assessment, reader, self._logs, end_offset, now_ms)
+        evidence = end_evidence(assessment, self._working_image.reader, self._logs, end_offset)
         losses = Losses(self._logs, assessment.collectors, kept, evidence)
         removed = losses.removed(order.superseded, [log for log in self._leftovers.logs if not log.is_kept])
         return losses.with_tail(removed, end_offset)

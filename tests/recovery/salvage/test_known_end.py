@@ -79,6 +79,27 @@ def test_garbage_tells_of_no_tail(damaged: Path, suffix: str, byte: int) -> None
     assert repair.removed == ()
 
 
+def test_a_far_end_that_two_indexes_tell_of(damaged: Path) -> None:
+    index, time_index = damaged / f"{LAST}.index", damaged / f"{LAST}.timeindex"
+    index.write_bytes(struct.pack(">ii", 2_000_000, 60_000_000))
+    assert not has_lost_tail(plan(damaged))
+    time_index.write_bytes(struct.pack(">qi", 1_800_000_000_000, 1_900_000))
+    (lost,) = plan(damaged).removed
+    assert (lost.first_offset, lost.last_offset) == (END, 297 + 2_000_000)
+
+
+def test_a_far_end_of_a_log_without_batches(damaged: Path) -> None:
+    for file in damaged.iterdir():
+        if file.stem < LAST or file.suffix in (".snapshot", ".txnindex"):
+            file.unlink()
+    log(damaged, LAST).write_bytes(b"")
+    (damaged / f"{LAST}.timeindex").write_bytes(b"")
+    index = damaged / f"{LAST}.index"
+    for offsets, is_believed in ((90_000, True), (2_000_000, False)):
+        index.write_bytes(struct.pack(">ii", offsets, 60_000))
+        assert has_lost_tail(plan(damaged)) is is_believed
+
+
 def test_a_header_that_reaches_over_the_next_batch_does_not_hold_its_records(damaged: Path) -> None:
     """The last offset is altered under a valid checksum; every removed byte belongs to the next batch."""
     file = log(damaged, MIDDLE)
