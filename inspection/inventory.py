@@ -42,7 +42,7 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.recognition import list_log_directory
-from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
+from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, each_directory_once
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
 from kseg.segment.sidecar.metadata_files import decode_meta_properties, decode_partition_metadata
 from kseg.segment.storage import places
@@ -265,7 +265,11 @@ def _log_dir(target: LogDirTarget, options: ListOptions) -> Iterator[Event]:
 
 
 def _log_dir_values(directory: LogDirectory, *, is_brief: bool) -> dict[str, object]:
-    partitions = _each_once(directory.partitions)
+    once = each_directory_once(
+        [PartitionTarget(child.path, directory.path) for child in directory.partitions]
+    )
+    named = {target.path for target in once}
+    partitions = [child for child in directory.partitions if child.path in named]
     values: dict[str, object] = {
         "type": "log-dir",
         "directory": directory.path,
@@ -300,16 +304,6 @@ def _log_dir_values(directory: LogDirectory, *, is_brief: bool) -> dict[str, obj
         "cluster_id": found.cluster_id,
         "directory_id": found.directory_id,
     }
-
-
-def _each_once(partitions: Sequence[SubDirectory]) -> Sequence[SubDirectory]:
-    """Without links to another one of them, which have no row of their own (`resolve_targets`)."""
-    if not any(child.is_link for child in partitions):
-        return partitions
-    by_place: dict[str, SubDirectory] = {}
-    for child in sorted(partitions, key=lambda child: child.is_link):
-        by_place.setdefault(places.realpath(child.path), child)
-    return tuple(by_place.values())
 
 
 def _checkpoints(directory: LogDirectory) -> dict[str, int | None]:

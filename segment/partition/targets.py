@@ -204,7 +204,7 @@ def resolve_targets(
     wish = _Wish(tuple(topics), partition, expand, [] if passed_over is None else passed_over, [])
     targets = [target for path in paths for target in _resolve(path, wish)]
     if len(paths) > 1 or wish.links:  # below one path without links each directory has one path
-        targets = _each_directory_once(targets)
+        targets = each_directory_once(targets)
     if expand is not Expansion.FILES:
         return list(_side_by_side(dict.fromkeys(targets)))
     directories = [target.path for target in targets if isinstance(target, PartitionTarget)]
@@ -216,7 +216,7 @@ def resolve_targets(
     ]
 
 
-def _each_directory_once(targets: Sequence[Target]) -> list[Target]:
+def each_directory_once(targets: Sequence[Target]) -> list[Target]:
     """The targets without further paths to the same directory; a path without links is kept if there is one."""
     by_identity: dict[tuple[int, int, type[Target]], list[Target]] = {}
     for target in targets:
