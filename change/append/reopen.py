@@ -26,7 +26,7 @@ from kseg.segment.files import read_small
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.derived_state import epoch_history, producer_state
 from kseg.segment.partition.directory import list_partition
-from kseg.segment.partition.format_evidence import newest_readable_magic
+from kseg.segment.partition.format_evidence import findings_against_v2
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import NAME_BY_ROLE, FileState, PartitionState, Role
 from kseg.segment.partition.partition_log import PartitionLog
@@ -40,10 +40,7 @@ from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
-_TOO_NEW = (
-    "nothing shows that a broker since 0.11 has used this log: an older one cannot read message format v2 "
-    "(--magic 1 or 0 writes an older format; 0.8 and 0.9 read v0 only)"
-)
+_OLDER_FORMATS = " (--magic 1 or 0 writes an older format; 0.8 and 0.9 read v0 only)"
 _UNFINISHED = (FileState.CLEANED, FileState.SWAP)
 
 
@@ -77,7 +74,7 @@ def take_up(
     with PartitionLog(target) as log:
         partition = reopen_partition(log, rules, now_ms)
         log_start_offset = log.start_offset
-        is_too_old = newest_readable_magic(log) < L.MAGIC_V2
+        against_v2 = findings_against_v2(log, target.path, _OLDER_FORMATS)
         active = dict(log.segments[-1].paths) if log.segments else {}
         if not log.segments:
             log_start_offset = max(start_offset, log_start_offset)
@@ -91,7 +88,7 @@ def take_up(
         existing,
         grows=() if grown is None else (grown,),
         replaces=(*names.values(), *({NAME_BY_ROLE[Role.LEADER_EPOCHS]} & existing)),
-        against_v2=(Finding("format-too-new", target.path, _TOO_NEW),) if is_too_old else (),
+        against_v2=against_v2,
     )
 
 

@@ -42,17 +42,14 @@ from kseg.compaction.known_settings import as_config, settings_for, unknown_poli
 from kseg.compaction.retention.options import RetentionPolicy, policies_of
 from kseg.jobs import events
 from kseg.jobs.events import Event, Failure
-from kseg.segment import layout as L
 from kseg.segment.counted import counted
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.format_evidence import newest_readable_magic
+from kseg.segment.partition.format_evidence import findings_against_v2
 from kseg.segment.partition.names import PartitionState, Role, parse_file_name
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, only_one_file
 from kseg.segment.partition.topic_settings import CLEANUP_POLICY, TopicSettings
-
-_TOO_NEW = "nothing shows that a broker since 0.11 has used this log: an older one cannot read message format v2, in which a cleaner of Kafka 4 writes all batches"
 
 
 def compact(target: LogTarget, options: CompactOptions) -> Iterator[Event]:
@@ -101,8 +98,7 @@ def prepare(
         if not log.segments:
             yield Finding("not-compacted", target.path, "the partition has no segments")
             return None
-        if newest_readable_magic(log) < L.MAGIC_V2:
-            yield Finding("format-too-new", target.path, _TOO_NEW)
+        yield from findings_against_v2(log, target.path, ", in which a cleaner of Kafka 4 writes all batches")
         evidence = gather(log, dir_state, inputs, options)
         try:
             return (yield from _planned(target, evidence, options, passes, known))

@@ -8,6 +8,7 @@ older broker reads the format of the last batch of the log: 0.8 and 0.9 know v0 
 import os
 
 from kseg.segment import layout as L
+from kseg.segment.findings import Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.storage import places
@@ -18,7 +19,20 @@ def newest_readable_magic(log: PartitionLog) -> int:
 
     Reads the headers of one segment at most. Raises UnreadableInput."""
     last = log.newest_batch
-    return L.MAGIC_V2 if last is None or _has_trace_of_v2(log) else last.magic
+    if last is None or last.magic >= L.MAGIC_V2 or _has_trace_of_v2(log):
+        return L.MAGIC_V2
+    return last.magic
+
+
+def findings_against_v2(log: PartitionLog, path: str, more: str) -> tuple[Finding, ...]:
+    """What is to be said where batches of v2 are written to a log. path: of its directory. more: the end of the sentence. Raises
+    UnreadableInput."""
+    if newest_readable_magic(log) >= L.MAGIC_V2:
+        return ()
+    message = (
+        "nothing shows that a broker since 0.11 has used this log: an older one cannot read message format v2"
+    )
+    return (Finding("format-too-new", path, f"{message}{more}"),)
 
 
 def _has_trace_of_v2(log: PartitionLog) -> bool:
