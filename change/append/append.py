@@ -22,8 +22,8 @@ from kseg.change.append.append_guard import Protection
 from kseg.change.append.append_input import AppendInput
 from kseg.change.append.append_result import AppendResult
 from kseg.change.append.batching import Batcher, BatchRules, MadeBatch, Producer
-from kseg.change.append.json_input import BadLine, base_offset_of_file, json_rows
-from kseg.change.append.json_input import Row as Line
+from kseg.change.append.first_lines import Numbered, first_lines, start_offset
+from kseg.change.append.json_input import BadLine, json_rows
 from kseg.change.append.options import AppendOptions
 from kseg.change.append.partition_writer import OpenPartition, PartitionWriter
 from kseg.change.append.reopen import TakenUp, take_up
@@ -44,8 +44,6 @@ from kseg.segment.unreadable import findings_in
 
 _JOURNAL_BYTES = 16 << 10  # minimum, for an append that creates few files
 _DIRECTORIES = 4  # around a journal in a partition
-COUNTED = ("batch", "record")  # the types of lines that are appended
-Numbered = tuple[int, Line]
 
 
 def append_target(path: str) -> PartitionTarget:
@@ -117,8 +115,7 @@ def _rehearsed(
         job.close()
     except BadLine as error:
         raise source.blamed(error) from None
-    if isinstance(job, LogAppending):
-        yield from job.findings
+    yield from job.findings
     return job
 
 
@@ -158,7 +155,7 @@ def _taken(
 ) -> Generator[Event, None, "AppendJob"]:
     """A job that has processed all lines, and is still open."""
     rows = json_rows(blocks)
-    first = _first(rows)
+    first = first_lines(rows)
     job = _job(target, options, first, protection)
     try:
         for _ in job.take(chain(first, rows)):
@@ -193,6 +190,10 @@ class AppendJob(Protocol):
     def kept_bytes(self) -> Sequence[int]:
         """Sizes of the files that are copied and then replaced."""
 
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """About the batches that were appended."""
+
     def release(self) -> None:
         """Close open files without writing anything else."""
 
@@ -225,16 +226,6 @@ def _becomes_stray(target: PartitionTarget, options: AppendOptions) -> bool:
     return target.log_dir is not None and not has_id and not options.kafka07
 
 
-def _first(rows: Iterator[Numbered]) -> tuple[Numbered, ...]:
-    """The lines up to the first batch or record, which determines where a new partition begins."""
-    read = []
-    for numbered in rows:
-        read.append(numbered)
-        if numbered[1].get("type", "record") in COUNTED:
-            break
-    return tuple(read)
-
-
 def _refuse_name(path: str) -> None:
     name = own_partition_name(path)
     if name is None or name.state is not PartitionState.LIVE:
@@ -261,7 +252,7 @@ class LogAppending:
     ) -> None:
         self._target, self._options, self._protection = target, options, protection
         now_ms = options.batches.now_ms
-        self._log_start_offset = _start_offset(first, options)
+        self._log_start_offset = start_offset(first, options)
         self._taken = TakenUp(OpenPartition(self._log_start_offset, options.rolls, now_ms=now_ms))
         if is_there:
             self._taken = take_up(target, options.rolls, self._log_start_offset, now_ms)
@@ -362,29 +353,6 @@ class LogAppending:
             lines_ignored=dict(self._batcher.ignored),
             batches_left_out=self._batcher.left_out,
         )
-
-
-def _start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:
-    """Start offset of a new partition: the requested one, otherwise that of the segment or the record in the first line."""
-    if options.start_offset is not None:
-        return options.start_offset
-    for _, row in first:
-        if (
-            row.get("type", "record") not in COUNTED
-            or options.batches.keep_offsets is False
-            or "next_offset" in row
-        ):
-            continue
-        segment = base_offset_of_file(row)
-        # a batch in an old format has only its last offset, so its segment determines where it begins
-        offset = (
-            row.get("base_offset", row.get("offset"))
-            if row.get("magic", L.MAGIC_V2) == L.MAGIC_V2
-            else segment
-        )
-        if type(offset) is int and 0 <= offset <= L.INT64_MAX:
-            return offset if segment is None else min(segment, offset)
-    return 0
 
 
 def _producer(partition: OpenPartition, rules: BatchRules) -> Producer:

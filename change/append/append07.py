@@ -20,6 +20,7 @@ from kseg.change.append.writer07 import MessageSet07, Writer07, refuse_unsound
 from kseg.change.apply.signals import deferring_signals
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
+from kseg.segment.findings import Finding
 from kseg.segment.kafka07.log07 import File07, Log07
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.targets import PartitionTarget
@@ -143,6 +144,10 @@ class Appending07:
 
     @property
     def kept_bytes(self) -> Sequence[int]:
+        return ()
+
+    @property
+    def findings(self) -> Sequence[Finding]:
         return ()
 
     def _opened(self) -> Writer07:
