@@ -231,7 +231,7 @@ class _Screen:
             self._human(style.summary(tally))
         if tally.unreadable:
             self._human(tally.rescue_words())
-        if tally.failures and tally.changed == {False}:
+        if tally.failures and tally.has_changed_partition and not tally.has_changed_log_dir:
             self._human(f"what was changed is undone by: {style.going_back}")
         advice = self._advice()
         if advice:

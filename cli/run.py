@@ -116,9 +116,8 @@ def over_targets(
             units = targets if grouped is None else grouped(targets, len(targets))
             events = over(work, units, options, finished=finished) if units else iter(())
         else:
-            own_work = (
-                Rereading(work) if grouped is None else work
-            )  # commands with groups change their targets
+            # commands with groups change their targets
+            own_work = Rereading(work) if grouped is None else work
             events = _local(own_work, targets, options, jobs, sharing, grouped, finished)
         unfinished = half_done_around(targets) if hold is None else ()
         deleted = _marked_for_deletion(targets, passed_over, worked_on)

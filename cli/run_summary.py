@@ -47,9 +47,8 @@ class RunSummary:
         self.failures: list[Failure] = []
         self.sums: dict[str, int] = {}
         self.interrupted = ""  # what ended the run before its end, in words
-        self.changed: set[bool] = (
-            set()
-        )  # of changes with a journal: whether one is of a data directory, which undoes the whole run
+        self.has_changed_partition = False
+        self.has_changed_log_dir = False  # whose journal undoes the whole run
         self._answers: list[bool] = []
         self.planned_changes = self.planned_bytes = 0
         self.lacks_room = False
@@ -91,7 +90,8 @@ class RunSummary:
         """Count the result of a partition, note changes, and add the space that a plan needs: none for a change that was carried out."""
         self._results += "partition" in result
         if result.get("journal"):
-            self.changed.add("log_dir" in result)
+            self.has_changed_log_dir |= "log_dir" in result
+            self.has_changed_partition |= "log_dir" not in result
         rooms = result.get("room")
         if result.get("applied") or not isinstance(rooms, Sequence) or not rooms:
             return

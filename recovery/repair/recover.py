@@ -248,13 +248,13 @@ def _costs(
     """The result of policy salvage, and the cost of either policy. Salvage reads every byte: if it reports nothing, no broker
     loses anything. A clean load alone proves nothing, since a broker that loads after a clean shutdown reads next to nothing."""
     if options.policy is Policy.SALVAGE:
-        salvaged = repair
-        loads_whole = not any(f.severity != INFO and f.id not in _IGNORED_BY_LOAD for f in repair.findings)
-        if loads_whole and not plan.is_empty and _is_written_by_load(plan, broker_state):
+        salvaged = loaded = repair
+        is_doubted = any(f.severity != INFO and f.id not in _IGNORED_BY_LOAD for f in repair.findings)
+        if not (is_doubted or plan.is_empty) and _is_written_by_load(plan, broker_state):
             cost = rows.cost_row(salvaged)
             return salvaged, {Policy.SALVAGE.value: cost, Policy.KAFKA.value: cost | {"expired_segments": 0}}
-        loads_whole = loads_whole and plan.is_empty
-        loaded = repair if loads_whole else _repair(recovery_target, Policy.KAFKA, broker_state, options)
+        if is_doubted or not plan.is_empty:
+            loaded = _repair(recovery_target, Policy.KAFKA, broker_state, options)
     else:
         loaded = repair
         salvaged = repair
