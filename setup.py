@@ -46,13 +46,14 @@ def folders() -> dict[str, str]:
 def extensions() -> list[Extension]:
     names = sorted({path.stem for path in KERNEL.glob("*.pxd")} - INLINED)
     sources = {f"kseg.segment.kernel.{name}": [str(KERNEL / f"{name}.py")] for name in names} | {SHARED: []}
-    flags = ["-O3", "-fwrapv"]
+    flags = ["-O3", "-fwrapv", "-g0"]  # most Pythons ask for debug information, which is a fifth of the time to compile
     return [
         Extension(
             name,
             files,
             optional=True,
-            extra_compile_args=flags,
+            # nothing of the helper code is in a hot loop, and it is the longest to compile
+            extra_compile_args=[*flags, "-O2"] if name == SHARED else flags,
             define_macros=CRITICAL_SECTION if name.endswith(".encode") else [],
         )
         for name, files in sources.items()
