@@ -13,7 +13,7 @@ With several targets and several jobs:
 5. Whatever ends the run (completion, Ctrl-C, the consumer closing the iterator) stops the workers. The death of the parent stops them
    immediately, because it releases the broker's lock that the parent held for them.
 6. A shared target is too large for one worker. The parent works on it when its turn in the output comes, with processes that the work
-   itself starts, while the workers go on with the other targets.
+   itself starts, while the workers go on with the other targets. Likewise on targets for which the system allows no process.
 
 An exception in the work on one target never stops the others: it becomes a `Failure` that names the target.
 """
@@ -94,6 +94,7 @@ class _WorkerPool:
         self._targets = targets
         self._options = options
         self._shared = shared
+        self._here = {*shared}  # the numbers that this process works on
         self._shared_options = shared_options
         self._received_at = 0.0
         self._next = 0  # the first number nobody was given
@@ -103,14 +104,15 @@ class _WorkerPool:
         self._ahead_bytes = 0
         self._current = 0
         self._workers: list[TargetWorker] = []
-        self._start_workers(jobs)
+        while len(self._workers) < jobs and self._start() is not None:
+            pass
         for _ in range(2 if self._has_backlog() else 1):
             for worker in self._workers:
                 self._assign_next(worker)
 
     def events(self, done: Callable[[T], None]) -> Iterator[Event]:
         while self._current < len(self._targets):
-            if self._current in self._shared:
+            if self._current in self._here:
                 yield from self._work_here()
                 self._close_current(done)
                 continue
@@ -122,7 +124,7 @@ class _WorkerPool:
                 self._receive()
 
     def _work_here(self) -> Iterator[Event]:
-        """The events of a shared target; what the workers send meanwhile is received, so that they go on."""
+        """The events of the current target; what the workers send meanwhile is received, so that they go on."""
         target, number = self._targets[self._current], self._current
         options = _options_for(number, self._options, self._shared, self._shared_options)
         for event in guarded(self._work, target, options):
@@ -197,34 +199,33 @@ class _WorkerPool:
         self._complete.add(number)
         self._workers.remove(worker)
         replacement = self._start()
-        self._workers.append(replacement)
+        if replacement is None:
+            self._here.update(worker.numbers)
+            return
         for queued in worker.numbers:
             replacement.send(queued)
         if not replacement.numbers:
             self._assign_next(replacement)
 
-    def _start_workers(self, jobs: int) -> None:
-        """As many workers as the machine allows; one is enough."""
-        for _ in range(jobs):
-            try:
-                self._workers.append(self._start())
-            except OSError as error:
-                if not self._workers:
-                    raise UnreadableInput(f"cannot start a worker process: {error.strerror}") from error
-                return
-
     def _has_backlog(self) -> bool:
         return len(self._targets) - self._next > 4 * len(self._workers)
 
     def _assign_next(self, worker: TargetWorker) -> None:
-        while self._next in self._shared:
+        while self._next in self._here:
             self._next += 1
         if self._next < len(self._targets) and (not worker.numbers or self._has_backlog()):
             worker.send(self._next)
             self._next += 1
 
-    def _start(self) -> TargetWorker:
-        return TargetWorker(self._work, self._targets, self._options)
+    def _start(self) -> TargetWorker | None:
+        """A further worker; None if the system allows no more processes. Without any, this process works on all targets that are left."""
+        try:
+            self._workers.append(TargetWorker(self._work, self._targets, self._options))
+        except OSError:
+            if not self._workers:
+                self._here.update(range(self._next, len(self._targets)))
+            return None
+        return self._workers[-1]
 
 
 def _failure_of(path: str, exitcode: int | None) -> Failure:

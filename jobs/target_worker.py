@@ -13,6 +13,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -126,7 +127,8 @@ def _end_with_the_parent(orders: int) -> None:
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=wait, daemon=True).start()
+    with suppress(RuntimeError):  # without a thread it ends at its next read or write
+        threading.Thread(target=wait, daemon=True).start()
 
 
 def _send_events(events: int, number: int, target: T, work: Work[T, O], options: O) -> None:

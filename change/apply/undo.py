@@ -17,7 +17,7 @@ changed. It can name an earlier journal of its run, which is undone after it. It
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.journal import (
@@ -42,9 +42,6 @@ from kseg.change.apply.recorded_change import (
 from kseg.change.apply.signals import deferring_signals
 from kseg.segment.errors import Refused, read_only_words
 from kseg.segment.values import dataclass
-
-if TYPE_CHECKING:
-    from threading import Thread
 
 _AT_A_TIME = 256  # partitions that are restored before their journals are removed
 
@@ -301,36 +298,16 @@ def _guarded(
 def _side_by_side(work: Callable[[I], R], items: Sequence[I]) -> list[R]:
     """The result of `work` for each item, in order, with many items in threads: nearly all the time is spent waiting for the disk, and a
     file system commits the syncs of several threads together. An exception is raised once the items that have begun are done; no further
-    item begins after it. This thread takes part, so a system that allows no more threads only makes it slower."""
+    item begins after it."""
     if len(items) <= _FEW:
         return list(map(work, items))
-    import threading
+    from concurrent.futures import FIRST_EXCEPTION, wait
 
-    results: dict[int, R] = {}
-    errors: list[BaseException] = []
-    numbers = iter(range(len(items)))  # a step of it cannot be interrupted by another thread
+    from kseg.jobs.threads import WorkerThreads
 
-    def take_part() -> None:
-        try:
-            while not errors and (number := next(numbers, None)) is not None:
-                results[number] = work(items[number])
-        except BaseException as error:  # noqa: BLE001  (raised below, in the caller's thread)
-            errors.append(error)
-
-    threads = [threading.Thread(target=take_part) for _ in range(_THREADS - 1)]
-    started = [thread for thread in threads if _starts(thread)]
-    take_part()
-    for thread in started:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return [results[number] for number in range(len(items))]
-
-
-def _starts(thread: "Thread") -> bool:
-    """Start a thread; False if the system allows no more of them."""
-    try:
-        thread.start()
-    except RuntimeError:
-        return False
-    return True
+    with WorkerThreads(_THREADS) as threads:
+        results = [threads.submit(work, item) for item in items]
+        wait(results, return_when=FIRST_EXCEPTION)
+        for result in results:
+            result.cancel()  # those that have not begun
+    return [result.result() for result in results]

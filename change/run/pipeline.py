@@ -79,9 +79,9 @@ def work_together(
 def _overlapped(
     group: TargetGroup, options: O, plan: "Plan[O, R]", write: "Write[R, O]", kind: type[R]
 ) -> Iterator[Event]:
-    from concurrent.futures import ThreadPoolExecutor
+    from kseg.jobs.threads import WorkerThreads
 
-    with ThreadPoolExecutor(_WRITERS) as writers:
+    with WorkerThreads(_WRITERS) as writers:
         waiting: deque[_Waiting] = deque()
         try:
             for target in group.targets:

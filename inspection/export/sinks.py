@@ -6,7 +6,7 @@ job a thread encodes a row group while the rows of the next are read.
 """
 
 from abc import ABC, abstractmethod
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow as pa
 from kseg.inspection.export.json_writer import json_lines
 from kseg.inspection.export.options import ExportOptions, Form
 from kseg.jobs.forked_worker import has_free_processor
+from kseg.jobs.threads import WorkerThreads
 
 ROW_GROUP_ROWS = 1 << 20
 _SUFFIXES = {"none": "", "gzip": ".gz", "bzip2": ".bz2"}
@@ -99,7 +100,7 @@ class _Parquet(Sink):
     def __init__(self, stream: Stream, schema: pa.Schema, compression: str, jobs: int) -> None:
         from pyarrow.parquet import ParquetWriter
 
-        self._encoder = ThreadPoolExecutor(1) if jobs > 1 and has_free_processor() else None
+        self._encoder = WorkerThreads(1) if jobs > 1 and has_free_processor() else None
         self._encoding: Future[None] | None = None
         self._schema = schema
         self._writer = ParquetWriter(stream, schema, compression=compression, version="2.6")
@@ -133,7 +134,7 @@ class _Parquet(Sink):
 
     def abandon(self) -> None:
         if self._encoder is not None:
-            self._encoder.shutdown()
+            self._encoder.close()
 
     def _wait(self) -> None:
         """Wait until the previous row group is written. Raises the exception of writing it."""

@@ -1,4 +1,4 @@
-"""The undo of a run over many directories, where the system allows few open files, or no threads."""
+"""The undo of a run over many directories, where the system allows few open files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -53,15 +52,3 @@ def test_a_limit_that_cannot_be_raised_is_named(
         "nothing was changed: repeat the command in a shell with a higher limit (`ulimit -n 337`)" in sentence
     )
     assert tree_state(data) == changed
-
-
-def test_a_system_that_allows_no_threads(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = tree_state(data)
-    assert run(["recover", "--apply", "--quiet", str(data)]) in (0, 1)
-
-    def start(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", start)
-    assert run(["undo", "--quiet", str(data)]) == 0
-    assert tree_state(data) == before

@@ -1,5 +1,6 @@
 """Order, bounds, worker deaths and interrupts of the fan-out, with trivial work."""
 
+import errno
 import gc
 import mmap
 import os
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,7 +124,7 @@ def test_big_text_streams_through_pipes_with_bounded_memory(monkeypatch: pytest.
     crew: list[fanout._WorkerPool] = []
     start = fanout._WorkerPool._start
 
-    def noted_start(self: fanout._WorkerPool) -> TargetWorker:
+    def noted_start(self: fanout._WorkerPool) -> TargetWorker | None:
         crew.append(self)
         return start(self)
 
@@ -169,6 +171,34 @@ def test_a_worker_that_dies_costs_only_its_target() -> None:
         "file-11": ("the process working on file-11 was killed by SIGSEGV: bad memory, or a bug in kseg", 3),
     }
     assert texts.split() == [b"%d" % number for number in range(40) if number not in (2, 5, 7, 11)]
+
+
+def killed_at_two(target: Toy, options: str) -> Iterator[Event]:
+    if target.number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield from tell(target, options)
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 2])
+def test_this_process_works_where_the_system_allows_no_more(
+    allowed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker at target 2 is killed, and cannot be replaced."""
+    start, left = TargetWorker.__init__, iter(range(allowed))
+
+    def limited(worker: TargetWorker, *rest: Any) -> None:
+        if next(left, None) is None:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        start(worker, *rest)
+
+    monkeypatch.setattr(TargetWorker, "__init__", limited)
+    finished: list[int] = []
+    work = killed_at_two if allowed else tell
+    events = list(fanout.run(work, toys(20), "word", 3, lambda toy: finished.append(toy.number)))
+    failed = [event for event in events if isinstance(event, Failure)]
+    expected = [event for toy in toys(20) if not failed or toy.number != 2 for event in tell(toy, "word")]
+    assert [event for event in events if not isinstance(event, Failure)] == expected
+    assert len(failed) == bool(allowed) and finished == [*range(20)]
 
 
 def test_workers_of_a_process_with_threads_are_new_processes() -> None:

@@ -1,0 +1,61 @@
+"""Threads for work that waits for the disk, as many as the system lets start.
+
+A limit of tasks (RLIMIT_NPROC, the pids limit of a container) may leave some of them, or none. `concurrent.futures.ThreadPoolExecutor`
+raises RuntimeError then, with the work left in its queue. Here the threads that did start do it, and without any the caller does.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, ParamSpec, Self, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class WorkerThreads:
+    """Use as a context manager, which waits for all that was submitted and not cancelled. most: number of threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._threads: list[threading.Thread] = []
+        self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+
+    def submit(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
+        """Call `work` in a thread. Without threads it is done when this returns, and its exception is raised here."""
+        future: Future[R] = Future()
+        if len(self._threads) < self._most:
+            thread = threading.Thread(target=self._serve)
+            try:
+                thread.start()
+                self._threads.append(thread)
+            except RuntimeError:
+                self._most = len(self._threads)
+        if self._threads:
+            self._waiting.put((future, partial(work, *args, **kwargs)))
+        else:
+            future.set_result(work(*args, **kwargs))
+        return future
+
+    def close(self) -> None:
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _serve(self) -> None:
+        while (waiting := self._waiting.get()) is not None:
+            future, work = waiting
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:  # noqa: BLE001  (raised by the one who asks for the result)
+                    future.set_exception(error)

@@ -1,0 +1,67 @@
+"""Commands that use threads, where the system lets none start, or only some: they do the same work."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from kseg.jobs.threads import WorkerThreads
+from tests.support.trees import tree_state
+
+PARTITIONS = 20
+CHANGES = (("recover", "--rebuild"), ("compact", "--cleanup-policy", "compact", "--include-active"))
+
+
+def limit_threads(patch: pytest.MonkeyPatch, allowed: int) -> None:
+    start, left = threading.Thread.start, iter(range(allowed))
+
+    def limited(thread: threading.Thread) -> None:
+        if next(left, None) is None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    patch.setattr(threading.Thread, "start", limited)
+
+
+def contents(data: Path) -> dict[str, str]:
+    """Of the files that are not kseg's own."""
+    return {name: entry.content for name, entry in tree_state(data).items() if "kseg" not in name}
+
+
+@pytest.mark.parametrize("allowed", [0, 3])
+@pytest.mark.parametrize("words", CHANGES, ids=lambda words: words[0])
+def test_a_change_and_its_undo(
+    capture_small: Path, tmp_path: Path, words: tuple[str, ...], allowed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    for number in range(PARTITIONS):
+        shutil.copytree(capture_small / "data" / "metro-none-0", data / f"metro-{number}")
+    usual = Path(shutil.copytree(data, tmp_path / "usual"))
+    before = tree_state(data)
+    words = (*words, "--apply", "--quiet")
+    status = run([*words, str(usual)])
+    limit_threads(monkeypatch, allowed)
+    assert run([*words, str(data)]) == status
+    assert contents(data) == contents(usual)
+    assert run(["undo", "--quiet", str(data)]) == 0
+    assert tree_state(data) == before
+
+
+def test_an_export(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sinks = pytest.importorskip("kseg.inspection.export.sinks", exc_type=ImportError)
+    monkeypatch.setattr(sinks, "has_free_processor", lambda: True)
+    limit_threads(monkeypatch, 0)
+    log = str(capture_small / "data" / "fares-0")
+    words = ["export", "--quiet", "--to", "parquet", "--jobs", "2", "--output", str(tmp_path / "out"), log]
+    assert run(words) == 0
+
+
+@pytest.mark.parametrize("allowed", [0, 3])
+def test_an_exception_of_the_work_is_raised(allowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_threads(monkeypatch, allowed)
+    with WorkerThreads(8) as threads, pytest.raises(ZeroDivisionError):
+        [threads.submit(divmod, 7, divisor) for divisor in (2, 0, 1)][1].result()
