@@ -127,6 +127,15 @@ class WrongTopicId:
     topic_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class UnwritableFile:
+    """A file or directory that a broker cannot write at its start. exception: the class that it throws. flag: immutable or append-only; empty if
+    it belongs to another user."""
+
+    exception: str
+    flag: str = ""
+
+
 Diagnosis = (
     InvalidBytes
     | UnreadableBytes
@@ -136,4 +145,5 @@ Diagnosis = (
     | PartitionTwice
     | MetadataGap
     | WrongTopicId
+    | UnwritableFile
 )

@@ -130,7 +130,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("leader-epoch-file-mismatch", ERROR, "the leader-epoch checkpoint does not match the batches", _RECOVER),
     ("leader-epoch-file-empty", WARNING, "the leader-epoch checkpoint has no entry, but the batches have epochs", _RECOVER),
     ("leader-epoch-file-missing", WARNING, "the partition has no leader-epoch checkpoint", _RECOVER),
-    ("not-writable", ERROR, "the owner of the data directory cannot write the files of a partition; a broker of that user does not start", _DOCTOR),
+    ("not-writable", ERROR, "a broker cannot write a file that it needs: it is immutable or append-only (chattr), or belongs to another user than the data directory", _DOCTOR),
     ("remote-epochs-lost", ERROR, "the leader epochs of segments in remote storage are lost, and a broker deletes these segments", _RECOVER),
     # --- partition and data directory
     ("partition-metadata-missing", WARNING, "no partition.metadata: a KRaft broker (3.7+) renames the partition to -stray", _RECOVER),

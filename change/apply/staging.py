@@ -11,16 +11,14 @@ place: its beginning is rewritten, so that the other name keeps its bytes.
 """
 
 import errno
-import fcntl
 import os
 import stat
-import struct
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import field
 from typing import Self
 
 from kseg.change.apply.disk import Disk
+from kseg.change.apply.file_flags import flag_of
 from kseg.change.apply.file_operations import (
     checksum,
     copy,
@@ -38,11 +36,8 @@ from kseg.change.plan.steps import FileIdentity, Rename, Step, Truncate, Write
 from kseg.segment import unreadable
 from kseg.segment.errors import Refused
 from kseg.segment.partition.names import Role, parse_file_name
-from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
-_GET_FLAGS, _FLAGS = 0x80086601, struct.Struct("=L4x")  # FS_IOC_GETFLAGS, ioctl_iflags(2)
-_IMMUTABLE, _APPEND_ONLY = 0x10, 0x20
 OURS = (Role.LOCK, Role.KSEG_JOURNAL)
 _SYNCED_TOGETHER = 32  # for each writer of a process, whose open files are limited
 
@@ -143,19 +138,13 @@ def _cannot_be_kept(status: os.stat_result, position: int) -> bool:
 
 
 def refuse_flags(directory: str, names: Iterable[str], disk: Disk) -> None:
-    """Raises Refused if the directory, or one of the files in it that change, is immutable or append-only (`chattr +i`, `+a`): otherwise the
-    change would stop half way, even for root. A file system without such flags has none."""
+    """Raises Refused if the directory, or one of the files in it that change, is immutable or append-only: otherwise the change would stop half
+    way, even for root."""
     for path in (directory, *(os.path.join(directory, name) for name in names)):
-        with suppress(OSError):
-            descriptor = disk.open_for_attributes(path)
-            try:
-                (flags,) = _FLAGS.unpack_from(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(_FLAGS.size)))
-            finally:
-                disk.close(descriptor)
-            for flag, letter, what in ((_IMMUTABLE, "i", "immutable"), (_APPEND_ONLY, "a", "append-only")):
-                if flags & flag:
-                    lift = f"`chattr -{letter} {shell_quoted(path)}` lifts that"
-                    raise Refused(f"{path} is {what} ({lift}, `lsattr` shows more); nothing was changed")
+        flag = flag_of(path, disk)
+        if flag is not None:
+            lift = f"`{flag.lift_command(path)}` lifts that"
+            raise Refused(f"{path} is {flag} ({lift}, `lsattr` shows more); nothing was changed")
 
 
 class Staging:

@@ -7,6 +7,7 @@ error, so the first step is to read the kernel log.
 import os
 from collections.abc import Iterator
 
+from kseg.change.apply.file_flags import FileFlag
 from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.next_command import command_line
@@ -42,14 +43,20 @@ def make_writable(situation: Situation) -> Iterator[NextStep]:
             )
         yield NextStep("Otherwise remount it read-write.", f"mount -o remount,rw {shell_quoted(point)}")
     shown = shown_of(len(situation.not_writable), _LISTED)
-    for path in situation.not_writable[:shown]:
+    for path, why in situation.not_writable[:shown]:
+        if why.flag:
+            yield NextStep(
+                f"{shown_path(path)} is {why.flag}: neither a broker nor a repair can change it. Lift that, unless somebody wants it so.",
+                FileFlag(why.flag).lift_command(path),
+            )
+            continue
         log_dir = os.path.dirname(places.abspath(path))
         yield NextStep(
             f"A broker that runs as the owner of the data directory cannot open the logs of {shown_path(path)} for writing: give it to that user.",
             f"chown -R --reference={shell_quoted(log_dir)} {shell_quoted(path)}",
         )
     yield from likewise(
-        len(situation.not_writable) - shown, "partition", command_line("verify", {}, situation.request)
+        len(situation.not_writable) - shown, "path", command_line("verify", {}, situation.request)
     )
 
 

@@ -12,7 +12,7 @@ from kseg.inspection.disk_leftovers import Leftover
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.recovery.broker_start.snapshot_start import snapshot_fault
 from kseg.recovery.repair.meta_properties_repair import IdentityRepair
-from kseg.segment.diagnosis import MetadataGap, MissingReplica, PartitionTwice, WrongTopicId
+from kseg.segment.diagnosis import MetadataGap, MissingReplica, PartitionTwice, UnwritableFile, WrongTopicId
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
@@ -75,7 +75,7 @@ class Situation:
     apart: dict[str, str] = field(default_factory=dict)
     twice: list[tuple[str, str]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    not_writable: list[str] = field(default_factory=list)
+    not_writable: list[tuple[str, UnwritableFile]] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
     wrong_ids: dict[str, str] = field(default_factory=dict)
     in_the_way: dict[str, str] = field(default_factory=dict)
@@ -114,8 +114,8 @@ class Situation:
         if finding.id == "bad-directory-name":
             self.foreign.append(finding.path)
             return
-        if finding.id == "not-writable":
-            self.not_writable.append(finding.path)
+        if isinstance(finding.diagnosis, UnwritableFile):
+            self.not_writable.append((finding.path, finding.diagnosis))
             return
         if finding.id == "unknown-file" and finding.path in self.request.paths:
             self.given_files.append(finding.path)

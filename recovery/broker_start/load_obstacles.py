@@ -1,21 +1,24 @@
-"""Files beside the log at which the load of a partition fails before it reads the log."""
+"""Files at which the load of a partition fails before it reads the log."""
 
+import os
 import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kseg.recovery.loading.kafka_exceptions import FILE_NOT_FOUND, FILE_SYSTEM, IO
+from kseg.change.apply.file_flags import flag_of
+from kseg.recovery.loading.kafka_exceptions import ACCESS_DENIED, FILE_NOT_FOUND, FILE_SYSTEM, IO
 from kseg.segment import layout as L
 from kseg.segment import unreadable
+from kseg.segment.diagnosis import UnwritableFile
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
-from kseg.segment.partition.names import Role
+from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.probe import Probe
 from kseg.segment.storage import places
 from kseg.segment.terminal import shown_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kseg.segment.partition.directory import PartitionDirectory, SegmentFiles
 
@@ -44,7 +47,43 @@ def directory_of_a_file(
     return None
 
 
-def not_writable(directory: "PartitionDirectory", log_dir: str) -> Finding | None:
+def not_writable(
+    directory: "PartitionDirectory", opened: "Sequence[SegmentFiles]", log_dir: str, *, is_clean: bool
+) -> Finding | None:
+    """What prevents a load because it cannot be written. opened: the segments whose indexes the load opens."""
+    return locked(_written(directory, opened, is_clean)) or _of_another_user(directory, log_dir)
+
+
+def _written(
+    directory: "PartitionDirectory", opened: "Sequence[SegmentFiles]", is_clean: bool
+) -> "Iterator[str]":
+    """What a load, or the replica that is served then, opens for writing, replaces or deletes (observed with 4.3.1). Other indexes are mapped
+    on first use, and a partition.metadata stays as it is."""
+    yield directory.path
+    yield from (segment.log.path for segment in directory.segments)
+    for segment in opened:
+        indexes = segment.offset_index, segment.time_index, segment.txn_index
+        yield from (entry.path for entry in indexes if entry is not None)
+    for role in (Role.LEADER_EPOCHS, Role.QUORUM_STATE):
+        yield from (entry.path for entry in (directory.entry(role),) if entry is not None)
+    if not is_clean:
+        yield from (entry.path for entry in directory.snapshots)
+
+
+def locked(paths: "Iterable[str]") -> Finding | None:
+    """The first of some files and directories that nobody can change, not even root."""
+    for path in paths:
+        flag = flag_of(path)
+        if flag is not None:
+            is_index = parse_file_name(os.path.basename(path)).role in (Role.OFFSET_INDEX, Role.TIME_INDEX)
+            diagnosis = UnwritableFile(FILE_NOT_FOUND if is_index else FILE_SYSTEM, flag)
+            return Finding(
+                "not-writable", path, f"it is {flag}: a broker cannot change it", diagnosis=diagnosis
+            )
+    return None
+
+
+def _of_another_user(directory: "PartitionDirectory", log_dir: str) -> Finding | None:
     """A log that a broker cannot open for writing, as a copy by root leaves it (observed with 4.3.1: AccessDeniedException). The user of the broker is not
     known, but owns the data directory; one that belongs to root tells nothing, and neither does a file that others may write."""
     with suppress(OSError):  # a broker may be running, and delete a segment
@@ -56,7 +95,9 @@ def not_writable(directory: "PartitionDirectory", log_dir: str) -> Finding | Non
                     f"{shown_path(path)} belongs to uid {status.st_uid}, {shown_path(log_dir)} to uid {owner}"
                 )
                 message = f"{whose}: a broker that runs as uid {owner} cannot open it for writing"
-                return Finding("not-writable", directory.path, message)
+                return Finding(
+                    "not-writable", directory.path, message, diagnosis=UnwritableFile(ACCESS_DENIED)
+                )
     return None
 
 

@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KAFKA, NUMBER_FORMAT, STORAGE
+from kseg.segment.diagnosis import UnwritableFile
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
 from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
 from kseg.segment.partition.directory import LogDirectory, SubDirectory
 from kseg.segment.partition.names import (
@@ -130,9 +132,22 @@ def unformatted(path: str) -> LogDirStart:
     return LogDirStart(path=path, has_identity=False)
 
 
-def log_dir_start(directory: LogDirectory) -> LogDirStart | None:
-    """How a data directory affects a broker's start; None for a plain collection of partitions."""
-    if not any(is_of_log_directory(entry.name.name) for entry in directory.entries):
+def written_at_start(directory: LogDirectory) -> Iterator[str]:
+    """What a broker creates files in, replaces or deletes at its start or within the first minute. Its other files stay as they are."""
+    if _is_of_a_node(directory):
+        yield directory.path
+        for role in (Role.CLEAN_SHUTDOWN, Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS, Role.HIGH_WATERMARKS):
+            yield os.path.join(directory.path, NAME_BY_ROLE[role])
+
+
+def _is_of_a_node(directory: LogDirectory) -> bool:
+    return any(is_of_log_directory(entry.name.name) for entry in directory.entries)
+
+
+def log_dir_start(directory: LogDirectory, blocked: Finding | None = None) -> LogDirStart | None:
+    """How a data directory affects a broker's start; None for a plain collection of partitions. blocked: the finding about a file of its own
+    that cannot be written."""
+    if not _is_of_a_node(directory):
         return None
     path = directory.path
     has_metadata_log = any(child.name == METADATA_DIRECTORY for child in directory.partitions)
@@ -145,6 +160,8 @@ def log_dir_start(directory: LogDirectory) -> LogDirStart | None:
     marker = os.path.join(path, NAME_BY_ROLE[Role.CLEAN_SHUTDOWN])
     if places.isdir(marker) and places.listdir(marker):  # Kafka: CleanShutdownFileHandler.delete
         offline.insert(0, Thrown("DirectoryNotEmptyException", marker))
+    if blocked is not None and isinstance(blocked.diagnosis, UnwritableFile):
+        offline.insert(0, Thrown(blocked.diagnosis.exception, f"{blocked.path}: {blocked.message}"))
     watermarks = checkpoints[Role.HIGH_WATERMARKS]
     is_unserved = watermarks is not None and watermarks.exception != STORAGE
     found = None if watermarks is None else (watermarks,)

@@ -22,7 +22,9 @@ from kseg.recovery.loading.kafka_exceptions import (
 )
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import CheckedPartition
+from kseg.segment.diagnosis import UnwritableFile
 from kseg.segment.errors import UnreadableInput, cannot_read
+from kseg.segment.findings import Finding
 from kseg.segment.kernel import bad_pages
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.log_dir_state import LogDirState
@@ -159,18 +161,18 @@ def _unchanged_start(
 
 
 def partition_start(
-    checked: CheckedPartition, kinds: set[str], options: VerifyOptions
+    checked: CheckedPartition, kinds: set[str], options: VerifyOptions, blocked: Finding | None = None
 ) -> PartitionStart | None:
     """What a broker does with a partition that was just checked. None if that is unknown: the data directory is unknown, the
     name is not that of a partition, or the log is of Kafka 0.7.
 
-    kinds: the ids of the findings about it.
+    kinds: the ids of the findings about it. blocked: the one about what cannot be written.
     """
     directory, around, name = checked.directory, checked.log_dir_state, checked.directory.name
     if around is None or name is None or (directory.kafka07_files and not directory.segments):
         return None
-    if "not-writable" in kinds:
-        return _failed(name, ACCESS_DENIED, f"{directory.path}: logs that the broker cannot open for writing")
+    if blocked is not None and isinstance(blocked.diagnosis, UnwritableFile):
+        return _failed(name, blocked.diagnosis.exception, f"{blocked.path}: {blocked.message}")
     unchanged = _unchanged_start(checked, kinds, options)
     if unchanged is not None:
         return unchanged
@@ -265,6 +267,13 @@ def _batches_to_scan(checked: CheckedPartition, noted: _Checkpointed) -> int:
 def _first_to_recover(segments: "Sequence[SegmentFiles]", noted: _Checkpointed) -> int:
     bases = [segment.base_offset for segment in segments]
     return max(0, bisect.bisect_right(bases, noted.recovery_point) - 1)
+
+
+def opened_by_load(checked: CheckedPartition) -> "tuple[Sequence[SegmentFiles], bool]":
+    """The segments whose indexes the load of a checked partition opens, and whether it skips the recovery."""
+    name, around = checked.directory.name, checked.log_dir_state
+    noted = _OF_METADATA_LOG if name is None or around is None else _checkpointed(name, around)
+    return _opened(checked.directory.segments, noted), noted.is_clean
 
 
 def _opened(segments: "Sequence[SegmentFiles]", noted: _Checkpointed) -> "Sequence[SegmentFiles]":

@@ -10,9 +10,20 @@ from dataclasses import replace
 
 from kseg.change.apply.running_broker import is_in_use
 from kseg.jobs.events import Event, Row
-from kseg.recovery.broker_start.log_dir_start import LogDirStart, Thrown, file_in_place, log_dir_start
+from kseg.recovery.broker_start.log_dir_start import (
+    LogDirStart,
+    Thrown,
+    file_in_place,
+    log_dir_start,
+    written_at_start,
+)
 from kseg.recovery.broker_start.metadata_start import with_quorum_files
-from kseg.recovery.broker_start.partition_start import PartitionStart, marked_start, partition_start
+from kseg.recovery.broker_start.partition_start import (
+    PartitionStart,
+    marked_start,
+    opened_by_load,
+    partition_start,
+)
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.totals import Totals
 from kseg.recovery.verify.verify import KINDS, Verify
@@ -50,15 +61,14 @@ class VerifyForStart(Verify):
                 if event.severity == ERROR:
                     errors.append(event)
             yield event
-        locked_out = _locked_out(target, totals)
-        if locked_out is not None:
-            kinds.add(locked_out.id)
-            totals.admit(locked_out)
-            yield locked_out
+        blocked = _not_writable(target, totals)
+        if blocked is not None:
+            totals.admit(blocked)
+            yield blocked
         row = totals.row(target.path, KINDS[type(target)])
         start = None
         try:
-            start = _start(target, totals, kinds, errors, options)
+            start = _start(target, totals, kinds, errors, blocked, options)
         except VanishedInput:
             if not is_in_use(target):
                 raise  # while a broker runs no other one starts
@@ -69,12 +79,15 @@ class VerifyForStart(Verify):
         )
 
 
-def _locked_out(target: FileTarget | PartitionTarget | LogDirTarget, totals: Totals) -> Finding | None:
+def _not_writable(target: FileTarget | PartitionTarget | LogDirTarget, totals: Totals) -> Finding | None:
+    from kseg.recovery.broker_start.load_obstacles import locked, not_writable
+
+    if totals.listed is not None:
+        return locked(written_at_start(totals.listed))
     if not isinstance(target, PartitionTarget) or target.log_dir is None or totals.checked is None:
         return None
-    from kseg.recovery.broker_start.load_obstacles import not_writable
-
-    return not_writable(totals.checked.directory, target.log_dir)
+    opened, is_clean = opened_by_load(totals.checked)
+    return not_writable(totals.checked.directory, opened, target.log_dir, is_clean=is_clean)
 
 
 def _start(
@@ -82,6 +95,7 @@ def _start(
     totals: Totals,
     kinds: set[str],
     errors: Sequence[Finding],
+    blocked: Finding | None,
     options: VerifyOptions,
 ) -> PartitionStart | LogDirStart | None:
     if is_tiered(target.path):
@@ -91,12 +105,12 @@ def _start(
         is_strange = file.role is Role.UNKNOWN and file.is_live
         return file_in_place(target.path) if is_strange else None
     if totals.listed is not None:
-        found = log_dir_start(totals.listed)
+        found = log_dir_start(totals.listed, blocked)
         return found if found is None or not found.removed else _with_marked(found, options)
     checked = totals.checked
     if checked is None:
         return None
-    start = partition_start(checked, kinds, options)
+    start = partition_start(checked, kinds, options, blocked)
     if start is not None and _is_metadata_log(totals):
         return with_quorum_files(start, checked.directory, errors)
     return start

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
 from kseg.cli.run import clock_ms
 from tests.support.command_lines import Say
+from tests.support.file_flags import flagged
 from tests.support.trees import Entry, tree_state
 
 STRIDE = int(os.environ.get("KSEG_KILL_STRIDE", "0"))  # 0: that of each case
@@ -331,29 +331,15 @@ def test_what_does_not_go_together(data: Path, words: tuple[str, ...], say: Say)
 # --- a run over several data directories: all or nothing, and how to continue
 
 
-@pytest.fixture
-def disk_of_flags(data: Path) -> None:
-    """tmpfs has no such flags before Linux 6.6."""
-    trial = data / "trial"
-    trial.touch()
-    made = subprocess.run(["chattr", "+i", str(trial)], check=False, capture_output=True)
-    subprocess.run(["chattr", "-i", str(trial)], check=False, capture_output=True)
-    trial.unlink()
-    if made.returncode:
-        pytest.skip(f"no immutable files here: {made.stderr.decode()}")
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files immutable")
 @pytest.mark.parametrize(("flag", "what"), [("i", "immutable"), ("a", "append-only")])
 @pytest.mark.parametrize("of_directory", [False, True], ids=["log", "directory"])
 def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
-    data: Path, say: Say, flag: str, what: str, of_directory: bool, disk_of_flags: None
+    data: Path, say: Say, flag: str, what: str, of_directory: bool
 ) -> None:
     """Staging copies what it cannot link, and the change ended half way; names can be added to an append-only directory, but not removed."""
     several(data)
     log = data / "fares-0" if of_directory else max((data / "fares-0").glob("*.log"))
-    assert subprocess.run(["chattr", f"+{flag}", str(log)], check=False).returncode == 0
-    try:
+    with flagged(log, flag):
         before = tree_state(data / "fares-0")
         status, rows = say("recover", "--apply", data)
         (error,) = [row for row in rows if row["type"] == "error"]
@@ -364,8 +350,6 @@ def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
         )
         assert tree_state(data / "fares-0") == before
         assert say("undo", "--list", data)[1][0]["half_done"] is False
-    finally:
-        subprocess.run(["chattr", f"-{flag}", str(log)], check=True)
 
 
 def test_a_data_directory_below_one_of_that_name_is_no_journal(

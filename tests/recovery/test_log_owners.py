@@ -1,5 +1,4 @@
-"""Logs that belong to another user than their data directory, as a copy by root leaves them. A real broker is started with few rights: it is
-root in all but the right to open everybody's files."""
+"""Files that a broker cannot write: logs that belong to another user than their data directory, as a copy by root leaves them, and immutable files."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.support.file_flags import flagged
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 OWNER, OTHER = 1000, 1001
@@ -61,3 +61,19 @@ def test_a_data_directory_of_root_tells_nothing(data: Path, capfd: pytest.Captur
     give_away(data / "fares-0")
     os.chown(data, 0, 0)
     assert verified(data, capfd)[1] == []
+
+
+@pytest.mark.evidence("file-flags")
+@pytest.mark.parametrize(
+    "name", ["", "fares-0", "fares-0/00000000000000000068.log"], ids=["data", "partition", "log"]
+)
+def test_an_immutable_path_is_named_with_the_command_that_lifts_it(
+    data: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    with flagged(data / name, "i"):
+        start, found = verified(data, capfd)
+        assert [row["path"] for row in found] == [str(data / name)]
+        assert (start["outcome"], start["exception"]) == ("does-not-start", "FileSystemException")
+        assert run(["doctor", str(data)]) == 1
+        assert f"\n       chattr -i {data / name}\n" in capfd.readouterr().out
+    assert verified(data, capfd)[0]["outcome"] == "starts"
