@@ -6,6 +6,7 @@ from typing import Protocol, TypeVar
 from kseg.jobs.events import Event, Failure, Work
 from kseg.segment import unreadable
 from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.findings import Finding
 
 BUG_STATUS = 70
 
@@ -23,10 +24,12 @@ O = TypeVar("O")
 
 def guarded(work: Work[T, O], target: T, options: O) -> Iterator[Event]:
     """The events of one target; an exception ends them with a `Failure`. Findings follow for bytes of opened files that could not
-    be read, unless the work has reported them."""
+    be read, unless the work has reported them, instead of those about zeros in their place."""
     unreadable.begin()
     try:
-        yield from work(target, options)
+        for event in work(target, options):
+            if not isinstance(event, Finding) or not unreadable.explains(event):
+                yield event
     except KsegError as error:
         yield Failure.of(target.path, error)
     except OSError as error:

@@ -130,6 +130,13 @@ def bytes_of(path: str) -> int:
     return sum(area.length for identity in found for area in areas(identity))
 
 
+def explains(finding: Finding) -> bool:
+    """Whether a finding is about the content of a side file that was opened since `begin` and has unreadable bytes: it comes from the zeros in
+    their place."""
+    is_of_content = finding.id.endswith("-corrupt") or finding.id.startswith("txn-index-")
+    return is_of_content and bool(bytes_of(finding.path))
+
+
 def findings_of(directory: str) -> list[Finding]:
     """The findings about files directly in a directory."""
     own = os.path.abspath(directory)

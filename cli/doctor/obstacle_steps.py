@@ -21,9 +21,8 @@ from kseg.segment.terminal import shell_quoted, shown_path
 
 _SHOWN = 5
 _BOOTSTRAP = NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]
+_QUORUM_STATE = NAME_BY_ROLE[Role.QUORUM_STATE]
 _BY_ID = {
-    "quorum-state-corrupt": "a broker fails on it; without it, it asks the other voters and writes a new one (a voter thereby forgets its vote of this epoch, so let the "
-    "others elect a leader first)",
     **dict.fromkeys(
         ("journal-missing", "journal-overtaken"),
         "kseg can neither undo nor finish that change, and changes nothing here before it is gone. Copy back first what you want of it",
@@ -37,6 +36,11 @@ def why_in_the_way(finding: Finding) -> str:
     name = os.path.basename(finding.path)
     if name == _BOOTSTRAP and finding.severity == ERROR:
         return "a broker fails on it, and needs it only until there is a metadata log"
+    if finding.id == "quorum-state-corrupt" or (finding.id == "unreadable" and name == _QUORUM_STATE):
+        return (
+            "a broker fails on it; without it, it asks the other voters and writes a new one (a voter thereby forgets its vote of this epoch, so "
+            "let the others elect a leader first)"
+        )
     if finding.id == "bad-file-name":
         parsed = parse_file_name(name)
         if parsed.role in SEGMENT_ROLES and parsed.base_offset is None:

@@ -11,7 +11,7 @@ from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.recovery.broker_start.snapshot_start import snapshot_fault
-from kseg.recovery.repair.meta_properties_repair import IdentityRepair
+from kseg.recovery.repair.meta_properties_repair import META_PROPERTIES, IdentityRepair
 from kseg.segment.diagnosis import MetadataGap, MissingReplica, PartitionTwice, UnwritableFile, WrongTopicId
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.storage import places
@@ -123,8 +123,10 @@ class Situation:
         why = why_in_the_way(finding)
         if why:
             self.in_the_way[finding.path] = why
-            return
-        if finding.id in _NO_IDENTITY:
+            if finding.id != "unreadable":
+                return
+        is_unreadable = finding.id == "unreadable" and os.path.basename(finding.path) == META_PROPERTIES
+        if finding.id in _NO_IDENTITY or is_unreadable:
             self.lost_identities.add(
                 finding.path if finding.id == "meta-properties-missing" else os.path.dirname(finding.path)
             )

@@ -40,7 +40,7 @@ from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name, partitions_in
 from kseg.segment.partition.names import PartitionState
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target, directory_of
-from kseg.segment.unreadable import findings_of
+from kseg.segment.unreadable import explains, findings_of
 
 Values = dict[str, Any]
 
@@ -258,7 +258,8 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         errors = reversed(by_path.values())  # the first one of each
         doubts = [*([identity.doubt] if identity is not None and identity.doubt else ()), *errors]
         reported = own_files.reported_plan(plan, outcomes, mark_clean=mark_clean, marker=marker)
-        yield from plan.reasons
+        yield from (finding for finding in plan.reasons if not explains(finding))
+        yield from findings_of(log_dir)
         for row in step_rows(log_dir, reported):
             yield Row(row)
         changed = [os.path.basename(os.path.abspath(path)) for path in self._changed.get(log_dir, ())]

@@ -53,7 +53,7 @@ class Verify:
     ) -> Iterator[Event]:
         unreadable.begin()  # this process may have read other targets before
         for event in _work(target, options, totals):
-            if not isinstance(event, Finding) or totals.admit(event):
+            if not isinstance(event, Finding) or (not unreadable.explains(event) and totals.admit(event)):
                 yield event
         for finding in self.further(target, options):
             if totals.admit(finding):

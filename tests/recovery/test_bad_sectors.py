@@ -224,6 +224,8 @@ def test_no_record_is_lost_with_a_side_file(
     healthy = incident.kseg("dump", "--json", *sorted((capture_small / "data" / "fares-0").glob("*.log")))
     verified = incident.kseg("verify", "--json", root)
     assert verified.status == 1 and verified.lost == incident.lost(*names)
+    errors = {row["id"] for row in verified.rows("finding") if row["severity"] == "error"}
+    assert errors == {"unreadable"}  # nothing about the zeros in their place
     dumped = incident.kseg("dump", "--json", *sorted(root.glob("*.log")))
     assert [(row["base_offset"], row["count"]) for row in dumped.rows("batch")] == [
         (row["base_offset"], row["count"]) for row in healthy.rows("batch")
@@ -243,6 +245,28 @@ def test_no_record_is_lost_with_a_side_file(
     allowed = {"partition-metadata-corrupt"} if pattern == "partition.metadata" else set()
     assert {row["id"] for row in checked.rows("finding") if row["severity"] == "error"} <= allowed
     assert checked.rows("summary")[0]["records"] == verified.rows("summary")[0]["records"]
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("__cluster_metadata-0/quorum-state", "Move {} out of the data directory"),
+        ("meta.properties", "with the values that meta.properties had"),
+    ],
+)
+def test_doctor_has_the_step_for_a_file_that_it_cannot_read(
+    capture_small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    name: str,
+    step: str,
+) -> None:
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    incident = Incident(bad_sectors(monkeypatch, BadSectors()), data, capfd)
+    incident.disk.spoil(data / name, [0])
+    examined = incident.kseg("doctor", data).out
+    assert step.format(data / name) in examined and "The disk is failing" in examined
 
 
 @pytest.mark.parametrize("pattern", ["*.index", "*.timeindex"])
@@ -315,7 +339,8 @@ def test_the_files_of_a_data_directory_are_read_around_too(
     before = incident.files()
     verified = incident.kseg("verify", "--json", data)
     assert verified.status == 1 and verified.lost == incident.lost(name)
+    assert "-corrupt" not in verified.out
     planned = incident.kseg("recover", data)
-    assert planned.status == 1
+    assert planned.status == 1 and "-corrupt" not in planned.out + planned.err
     assert incident.kseg("recover", "--apply", data).status in (1, 4, 5)
     assert incident.files() == before
