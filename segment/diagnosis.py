@@ -128,6 +128,13 @@ class WrongTopicId:
 
 
 @dataclass(frozen=True, slots=True)
+class LogStartBeyondEnd:
+    """A log that a broker deletes because its checkpointed start is beyond its end. directory: of the partition."""
+
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
 class UnwritableFile:
     """A file or directory that a broker cannot write at its start. exception: the class that it throws. flag: immutable or append-only; empty if
     it belongs to another user."""
@@ -145,5 +152,6 @@ Diagnosis = (
     | PartitionTwice
     | MetadataGap
     | WrongTopicId
+    | LogStartBeyondEnd
     | UnwritableFile
 )

@@ -2,7 +2,7 @@
 
 
 def moment(timestamp_ms: int) -> str:
-    """`2024-05-01T12:00:00.000Z`, in UTC; `no timestamp` for -1, which stands for that; a time outside the calendar stays a number."""
+    """`2024-05-01T12:00:00.000Z`, in UTC; `no timestamp` for -1, which stands for that; a time outside the calendar stays a number, `(not a date)`."""
     import datetime
 
     if timestamp_ms == -1:
@@ -10,5 +10,5 @@ def moment(timestamp_ms: int) -> str:
     try:
         second = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=timestamp_ms)
     except OverflowError:
-        return str(timestamp_ms)
+        return f"{timestamp_ms} (not a date)"
     return second.isoformat(timespec="milliseconds") + "Z"

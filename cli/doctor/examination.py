@@ -38,7 +38,7 @@ from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
 from kseg.inspection.log_dir_host import log_dir_host
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
-from kseg.segment.diagnosis import MissingReplica
+from kseg.segment.diagnosis import LogStartBeyondEnd, MissingReplica
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
@@ -173,7 +173,9 @@ class Examination:
         self._situation.note(finding)
         if finding.severity != ERROR or isinstance(finding.diagnosis, MissingReplica):
             return
-        for path in (finding.path, os.path.dirname(finding.path)):
+        about = finding.diagnosis
+        told = about.directory if isinstance(about, LogStartBeyondEnd) else ""
+        for path in (finding.path, os.path.dirname(finding.path), told):
             if path in partitions:
                 errors = self._damage.setdefault(path, _Damage(partitions[path])).errors
                 errors[finding.id] = errors.get(finding.id, 0) + 1

@@ -177,7 +177,10 @@ def _state_words(values: Values) -> str:
 
 
 def _minute(time_ms: int | None) -> str:
-    return "-" if time_ms is None else moment(time_ms)[:16].replace("T", " ")
+    if time_ms is None:
+        return "-"
+    date, _, note = moment(time_ms).partition(" (")
+    return note.removesuffix(")") or date[:16].replace("T", " ")
 
 
 def with_topic_names(events: Iterator[Event], names: Mapping[str, str]) -> Iterator[Event]:

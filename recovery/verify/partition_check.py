@@ -332,8 +332,8 @@ class PartitionCheck:
                 )
             yield from self.replay.open_transactions(self._directory.path)
             if self._log_dir_state is not None and self._directory.name is not None:
-                name, first = self._directory.name, self.facts[0].base_offset
-                yield from partition_files.checkpoints(name, self._log_dir_state, first, last)
+                first = self.facts[0].base_offset
+                yield from partition_files.checkpoints(self._directory, self._log_dir_state, first, last)
                 if self._options.topic_of(self._directory.path).is_tiered:
                     path = self._epoch_entry_path()
                     yield from partition_files.remote_epochs(path, self.epochs, self._log_start, first)

@@ -10,13 +10,14 @@ from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.recovery.verify.topic_ids import missing_metadata
 from kseg.recovery.verify.totals import Totals
+from kseg.segment.diagnosis import LogStartBeyondEnd
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.log_start_trace import log_start_trace
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY, TopicIdentity
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
@@ -153,14 +154,15 @@ def _last_slots(reader: Reader, entry: Entry, form: struct.Struct) -> list[bytes
 
 
 def checkpoints(
-    name: PartitionName, log_dir_state: LogDirState, first_base: int, last: SegmentFacts
+    directory: PartitionDirectory, log_dir_state: LogDirState, first_base: int, last: SegmentFacts
 ) -> Iterator[Finding]:
     """Check the checkpoints of the data directory against the ends of the log. After a damaged end the log end is unknown, so no entry is
     beyond it.
 
     A log start below the first segment is right where older segments are tiered, and without effect elsewhere.
     """
-    if name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
+    name = directory.name
+    if name is None or name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
         return
     for role, words in CHECKPOINT_WORDS.items():
         offset = log_dir_state.offset(role, name.topic, name.partition)
@@ -175,9 +177,11 @@ def checkpoints(
             "log_end_offset": last.end_offset,
         }
         if offset > last.end_offset and not last.damage:
-            kind = "log-start-beyond-end" if role is Role.LOG_START_OFFSETS else "checkpoint-beyond-log"
+            is_start = role is Role.LOG_START_OFFSETS
+            kind = "log-start-beyond-end" if is_start else "checkpoint-beyond-log"
             message = f"{words} of {name.text} is {offset}, but its log ends at {last.end_offset}"
-            yield Finding(kind, path, message, first_offset=offset, numbers=numbers)
+            diagnosis = LogStartBeyondEnd(directory.path) if is_start else None
+            yield Finding(kind, path, message, first_offset=offset, numbers=numbers, diagnosis=diagnosis)
         elif offset < first_base and offset != 0 and role is not Role.LOG_START_OFFSETS:
             message = f"{words} of {name.text} is {offset}, but its log starts at {first_base}"
             yield Finding("checkpoint-below-log", path, message, first_offset=offset, numbers=numbers)

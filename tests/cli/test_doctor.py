@@ -91,6 +91,16 @@ def test_it_says_what_verify_and_recover_say(tmp_path: Path, capfd: pytest.Captu
     assert sum(counts.values()) == of_type(rows, "summary")[0]["errors"]
 
 
+def test_a_log_that_begins_beyond_its_end_costs_a_broker_all_of_it(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    (data / "log-start-offset-checkpoint").write_text("0\n1\nfares 0 5000\n")
+    assert run(["doctor", str(data)]) == 1
+    cost = "what the damage costs:\n  fares-0: `recover` loses nothing; a broker loses 89 records\n"
+    assert cost in capfd.readouterr().out
+
+
 def test_whoever_follows_its_steps_ends_with_nothing_to_do(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

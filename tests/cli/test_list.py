@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -32,6 +33,19 @@ def test_every_file_of_a_data_directory_is_listed(
     assert partitions["fares-0"]["log_end_offset"] == 117 and partitions["fares-0"]["segments"] == 2
     (log_dir,) = (row for row in rows if row["type"] == "log-dir")
     assert log_dir["clean_shutdown"] is True and log_dir["partitions"] == len(partitions)
+
+
+def test_a_time_of_garbage_is_called_no_date(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = Path(shutil.copytree(capture_small / "data" / "fares-0", tmp_path / "data" / "fares-0")).parent
+    times = max((data / "fares-0").glob("*.timeindex"))
+    times.write_bytes(times.read_bytes()[:-12] + (2**62).to_bytes(8, "big") + times.read_bytes()[-4:])
+    assert run(["list", str(data)]) == 0
+    (row,) = (line for line in capfd.readouterr().out.splitlines() if line.startswith("fares "))
+    assert row.endswith("  2025-06-15 15:06  not a date")
+    assert run(["list", str(data / "fares-0")]) == 0
+    assert f" to {2**62} (not a date), in the future, " in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
