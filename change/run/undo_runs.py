@@ -16,7 +16,7 @@ from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.journal import Journal, JournalState, has_traces, last_change_ns
 from kseg.change.apply.journal_location import ID_TIME
 from kseg.change.apply.journal_scan import journals_in, location_of
-from kseg.change.apply.lock import claimed_by_command, locked
+from kseg.change.apply.lock import claimed_by_command, is_claimed, locked
 from kseg.change.apply.recorded_change import abandon, quarantine_open
 from kseg.change.apply.undo_command import (
     COMMAND,
@@ -101,6 +101,18 @@ def runs_below(path: str) -> list[ChangeRun]:
     return sorted(runs, key=lambda run: (run.id[:ID_TIME], run.changed_at_ns))
 
 
+def uncommitted_below(path: str) -> list[str]:
+    """The directories that a path stands for in which a change was interrupted before it changed anything. What it had staged lies there.
+    Raises UnreadableInput and Refused."""
+    found = []
+    for directory in _directories(path):
+        with suppress(UnreadableInput):  # `runs_below` reports it
+            states = {journal.state for journal in journals_in(directory)}
+            if JournalState.ABANDONED in states and not is_claimed(directory):
+                found.append(directory)
+    return found
+
+
 def _is_known_without(directory: str, journals: Sequence[Journal]) -> bool:
     """Whether the journals of a run tell that it has not changed a partition directory: that of its data directory, the last one, names all those that it
     has changed."""
@@ -154,9 +166,10 @@ def undo_paths(paths: Sequence[str], options: UndoOptions) -> Iterator[Event]:
     meant = _meant(together, options)
     if meant is None:
         for path in folders:
-            yield from undo_journal(path, options)
+            yield from undo_path(path, options)
         return
-    yield from _undo_run(_with_log_dirs(folders, meant, options), options)
+    uncommitted = [directory for path in folders for directory in uncommitted_below(path)]
+    yield from _undo_run(_with_log_dirs(folders, meant, options), options, uncommitted)
 
 
 def undo_units(paths: Sequence[str]) -> int:
@@ -205,8 +218,10 @@ def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
             return
         runs = runs_below(given)
         in_reach = [run for run in runs if not _is_out_of_reach(run)]
+        uncommitted = [] if options.go_on else uncommitted_below(given)
         if not in_reach:
-            yield from undo_journal(path, options)
+            for each in [path] if runs else uncommitted or [path]:
+                yield from undo_journal(each, options)
             return
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
@@ -214,10 +229,10 @@ def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
     run = _meant(in_reach, options)
     assert run is not None
     run = _with_log_dirs([given], run, options)
-    if [given] == run.directories and len(runs) == 1:  # next to changes that did not commit
+    if [given] == run.directories and len(runs) == 1 and set(uncommitted) <= {given}:
         yield from undo_journal(path, options)
         return
-    yield from _undo_run(run, options)
+    yield from _undo_run(run, options, uncommitted)
 
 
 def _with_log_dirs(given: Sequence[str], run: ChangeRun, options: UndoOptions) -> ChangeRun:
@@ -257,9 +272,9 @@ def _check_all(paths: Sequence[str], options: UndoOptions) -> None:
             covered |= check_journal(path, options)
 
 
-def _undo_run(run: ChangeRun, options: UndoOptions) -> Iterator[Event]:
+def _undo_run(run: ChangeRun, options: UndoOptions, uncommitted: Sequence[str]) -> Iterator[Event]:
     """Undo all journals of a run, holding the locks of all its data directories. All are checked first; if one is refused later,
-    the result names those that were undone."""
+    the result names those that were undone. uncommitted: further directories, in which a change was interrupted before it changed anything."""
     meant = [journal for journal in run.journals if journal.is_half_done or not options.go_on]
     paths = [journal.path for journal in meant]
     with ExitStack() as stack:
@@ -271,7 +286,7 @@ def _undo_run(run: ChangeRun, options: UndoOptions) -> Iterator[Event]:
             yield Failure(paths[0], f"{error}{nothing}", error.exit_status)
             return
         try:
-            for directory in () if options.go_on else run.directories:
+            for directory in () if options.go_on else dict.fromkeys((*run.directories, *uncommitted)):
                 _clear_undecided(directory, options)
         except KsegError as error:
             yield Failure(paths[0], str(error), error.exit_status)
@@ -317,7 +332,8 @@ def list_runs(path: str) -> Iterator[Event]:
             row = run.row()
             held += int(str(row["bytes"]))
             yield Row({"type": "run"} | row)
-        yield Row({"type": "runs", "command": COMMAND, "path": path, "runs": len(runs), "bytes": held})
+        row = {"type": "runs", "command": COMMAND, "path": path, "runs": len(runs), "bytes": held}
+        yield Row(row | {"uncommitted": uncommitted_below(path)})
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
 

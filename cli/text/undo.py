@@ -5,9 +5,11 @@ from typing import Any
 
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.folded_rows import FoldedRows
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, listed
 from kseg.segment.moments import moment
 from kseg.segment.terminal import shell_quoted, shown_path
+
+_SHOWN = 3  # directories
 
 
 class UndoReport(FoldedRows):
@@ -62,7 +64,8 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"{where}: completed; undo with: kseg undo {shell_quoted(str(values['journal']))}"
     else:
         files = counted(len(values["files"]), "file")
-        yield f"{where}: as it was before {values['undid']} ({files})"
+        undid = "a change that had not begun" if values["undid"] == "?" else values["undid"]
+        yield f"{where}: as it was before {undid} ({files})"
         if values.get("kept"):
             first, *others = values["kept"]
             more = f" and {counted(len(others), 'more file')}" if others else ""
@@ -77,11 +80,16 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
 def _run_words(values: Mapping[str, Any]) -> Iterator[str]:
     held = size_words(values["bytes"])
     if values["type"] == "runs":
-        if not values["runs"]:
-            yield f"{shown_path(str(values['path']))}: nothing to undo"
-            return
-        runs = counted(values["runs"], "run")
-        yield f"{shown_path(str(values['path']))}: {runs} can be undone, holding {held}"
+        path = str(values["path"])
+        runs = (
+            f"{counted(values['runs'], 'run')} can be undone, holding {held}"
+            if values["runs"]
+            else "nothing to undo"
+        )
+        yield f"{shown_path(path)}: {runs}"
+        if values.get("uncommitted"):
+            where = listed([*map(shown_path, values["uncommitted"])], _SHOWN)
+            yield f"  a change of {where} was interrupted before it changed anything; what it left is removed with: kseg undo {shell_quoted(path)}"
         return
     first, *others = map(str, values["directories"])
     where = counted(len(others) + 1, "directory") if others else shown_path(first)

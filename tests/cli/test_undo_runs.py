@@ -15,6 +15,7 @@ from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
 from kseg.cli.run import clock_ms
 from tests.support.command_lines import Say
+from tests.support.failing_disks import die_at
 from tests.support.file_flags import flagged
 from tests.support.trees import Entry, tree_state
 
@@ -326,6 +327,35 @@ def test_what_the_journal_does_not_know_is_not_removed(
 )
 def test_what_does_not_go_together(data: Path, words: tuple[str, ...], say: Say) -> None:
     assert say("undo", *words, data)[0] == 2
+
+
+@pytest.mark.parametrize("at", range(3, 90, 8))
+def test_one_undo_takes_back_a_run_that_was_killed_anywhere(
+    data: Path, at: int, say: Say, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without a clean-shutdown marker the data directory has no journal before the partitions; the last of those may only be staged."""
+    several(data)
+    (data / MARKER).unlink()
+    (data / ".lock").touch()  # else a run that is killed leaves one
+    before = tree_state(data)
+    child = os.fork()
+    if not child:
+        die_at(at)
+        run(["recover", "--apply", "--quiet", "--jobs", "1", str(data)])
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert tree_state(data) != before
+    listed = say("undo", "--list", data)[1][-1]
+    assert listed["runs"] or len(listed["uncommitted"]) == 1
+    capfd.readouterr()
+    assert run(["undo", "--list", str(data)]) == 0
+    is_told = (
+        "was interrupted before it changed anything; what it left is removed with: kseg undo"
+        in capfd.readouterr().out
+    )
+    assert is_told == bool(listed["uncommitted"])
+    assert run(["undo", "--quiet", str(data)]) == 0
+    assert tree_state(data) == before
 
 
 # --- a run over several data directories: all or nothing, and how to continue
