@@ -235,6 +235,7 @@ def _resumable(
     return replace(
         style,
         advice=lambda tally: going_on if tally.interrupted else advice(tally),
+        goes_on=True,
         going_back=command_line("undo", {}, replace(request, paths=written, topics=(), partition=None)),
     )
 

@@ -65,7 +65,8 @@ class Style:
     severity INFO are shown. summary: the text for the summed `summary` rows; None shows no summary line. missed: whether a row says
     that nothing was found. remains: whether a row says that something still has to be done; with it, findings alone do not
     determine the exit status, unless `errors_settle`. advice: the suggested next command, None for the hint of the most severe
-    finding. going_back: the command that undoes what an interrupted run has changed; empty if it changes nothing. raw: `Text`
+    finding. going_back: the command that undoes what an interrupted run has changed; empty if it changes nothing. goes_on: whether the
+    run is completed when nobody reads its output any more, as of a change, which should not end in the middle. raw: `Text`
     events are bytes to be written unchanged. request: set by `run`. report: printed instead of each row and finding, with `verbose` in
     addition to them. page: a report that is also written to a file.
     """
@@ -84,6 +85,7 @@ class Style:
     errors_settle: bool = False
     advice: Callable[[RunSummary], str | None] | None = None
     going_back: str = ""
+    goes_on: bool = False
     raw: bool = False
     request: Request | None = None
     report: Report | None = None
@@ -105,7 +107,9 @@ def show(
 ) -> int:
     """Show all events and return the exit status. paths: the paths of the run, for the progress bar's total. progress: the bar, if the
     work itself advances it between events."""
-    out = Output()
+    back = f", and is undone by: {style.going_back}" if style.going_back else ""
+    unread = f"kseg {style.command}: the output is no longer read; the command goes on{back}"
+    out = Output(unread if style.goes_on else "")
     progress = progress or Progress(paths, style.progress and not style.quiet, tally)
     screen = _Screen(out, progress, style, tally)
     try:

@@ -26,10 +26,12 @@ def reserve_standard_streams() -> None:
 class Output:
     """stdout as bytes; written in chunks of about `WRITE_BYTES`, or immediately on a terminal.
 
-    Raises BrokenPipeError when the reader has gone, Refused when the output cannot be written: a full disk, a closed stdout.
+    Raises BrokenPipeError when the reader has gone, or tells `unread` on stderr, if that is given, and goes on without output. Raises
+    Refused when the output cannot be written: a full disk, a closed stdout.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unread: str = "") -> None:
+        self._unread = unread
         self.is_terminal = os.isatty(STDOUT)
         self._has_colour = (
             self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -45,7 +47,7 @@ class Output:
         """Bytes, unchanged. No reference to the caller's memory is kept."""
         if isinstance(data, memoryview):
             self.flush()
-            _write(data)
+            self._write(data)
             return
         self._pending.append(data)
         self._pending_bytes += len(data)
@@ -74,17 +76,19 @@ class Output:
         data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
         self._pending.clear()
         self._pending_bytes = 0
-        _write(memoryview(data))
+        self._write(memoryview(data))
 
-
-def _write(rest: memoryview) -> None:
-    try:
-        while rest:
-            rest = rest[os.write(STDOUT, rest) :]
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise not_written(error) from error
+    def _write(self, rest: memoryview) -> None:
+        try:
+            while rest:
+                rest = rest[os.write(STDOUT, rest) :]
+        except BrokenPipeError:
+            if not self._unread:
+                raise
+            silence()
+            complain(self._unread)
+        except OSError as error:
+            raise not_written(error) from error
 
 
 def not_written(error: OSError) -> Refused:

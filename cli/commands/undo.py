@@ -109,6 +109,7 @@ def command(
         progress=not no_progress,
         words=report.words,
         report=report,
+        goes_on=is_together or apply,
         remains=lambda values: values.get("state") == "forgotten" and not values["applied"],
         advice=lambda tally: apply_command("undo", given, Request(journals)) if tally.remaining else "",
     )

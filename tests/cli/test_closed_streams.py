@@ -47,6 +47,51 @@ def test_no_file_gets_the_number_of_a_closed_stream(data: Path, closed: tuple[in
     assert tree_state(data) == before
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("shown", [(), ("--json",), ("--verbose",)], ids=["text", "json", "verbose"])
+def test_a_change_whose_output_nobody_reads_is_completed(
+    data: Path, tmp_path: Path, shown: tuple[str, ...], jobs: str
+) -> None:
+    """As with `| head -1`: it ended in the middle, with the exit status 0 and without a word."""
+    before = tree_state(data)
+    usual = Path(shutil.copytree(data, tmp_path / "usual"))
+    words = (
+        "compact",
+        "--apply",
+        "--cleanup-policy",
+        "compact",
+        "--include-active",
+        "--damaged",
+        "skip",
+        "--now",
+        "2026-11-27T00:00:00Z",
+    )
+    expected = subprocess.run([*KSEG, *words, usual], capture_output=True, check=False, cwd=ROOT).returncode
+    status, err = _unread([*words, *shown, "--jobs", jobs, str(data)])
+    assert status == expected
+    assert err.splitlines()[-1].endswith(f"; the command goes on, and is undone by: kseg undo {data}")
+    assert _contents(data) == _contents(usual)
+    assert _unread(["undo", *shown, str(data)]) == (
+        0,
+        "kseg undo: the output is no longer read; the command goes on\n",
+    )
+    assert tree_state(data) == before
+
+
+def _unread(words: list[str]) -> tuple[int, str]:
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [*KSEG, *words], stdout=writes, stderr=subprocess.PIPE, check=False, cwd=ROOT, text=True
+    )
+    os.close(writes)
+    return done.returncode, done.stderr
+
+
+def _contents(data: Path) -> dict[str, str]:
+    return {name: entry.content for name, entry in tree_state(data).items() if "kseg" not in name}
+
+
 def test_a_change_whose_report_is_lost_names_its_undo(data: Path) -> None:
     with Path("/dev/full").open("w") as full:
         words = [*KSEG, "recover", "--apply", str(data)]
