@@ -31,10 +31,9 @@ from kseg.segment.java.java_output import decode_utf8
 from kseg.segment.values import dataclass
 
 _FRAME_VERSION = 1
-_MAX_TEXT_BYTES = 0x7FFF
+_MAX_INT16, _MAX_INT32 = 0x7FFF, 0x7FFFFFFF
 _UUID_BYTES = 16
 _MAX_VARINT_SHIFT = 28
-_MAX_INT32 = 0x7FFFFFFF
 
 Values = Mapping[str, Any]
 Remarks = list[str]
@@ -70,12 +69,20 @@ def frame_of(value: bytes | None) -> tuple[int, int, int]:
     """(type, version, where the message begins) of a framed record. Raises FormatError."""
     if not value:
         raise FormatError("the record has no value")
-    frame, position = _uvarint(value, 0)
+    frame, position = _frame_part(value, 0, "frame version")
     if frame != _FRAME_VERSION:
         raise FormatError(f"the record has an unknown frame version {frame}")
-    type_id, position = _uvarint(value, position)
-    version, position = _uvarint(value, position)
+    type_id, position = _frame_part(value, position, "type")
+    version, position = _frame_part(value, position, "version")
     return type_id, version, position
+
+
+def _frame_part(value: bytes, position: int, what: str) -> tuple[int, int]:
+    """A Java short, as `AbstractApiMessageSerde.unsignedIntToShort` makes it of a varint."""
+    number, position = _uvarint(value, position)
+    if number > _MAX_INT16:
+        raise FormatError(f"the {what} of the record is too large: {number}")
+    return ((number & 0xFFFF) ^ 0x8000) - 0x8000, position
 
 
 def decode_framed(value: bytes | None, topic: str = CLUSTER_METADATA) -> Decoded:
@@ -171,7 +178,7 @@ def _struct_reader(fields: tuple[Field, ...], version: int, is_flexible: bool) -
             if tag in of_other_versions:
                 raise FormatError(f"Tag {tag} is not valid for version {version}")
             if known is None:
-                if size > len(data) - position:
+                if not 0 <= size <= len(data) - position:
                     raise FormatError(f"tag {tag} is truncated")
                 remarks.append(f"unknown tag {tag} of {size} bytes")
                 position += size
@@ -227,7 +234,7 @@ def _nullable_struct(one: _Read, is_tagged: bool) -> _Read:
     def read(data: bytes, position: int, remarks: Remarks) -> tuple[Any, int]:
         if is_tagged:
             marker, position = _uvarint(data, position)
-            is_null = marker == 0 or marker > _MAX_INT32  # as a negative int
+            is_null = marker <= 0
         else:
             is_null, position = data[position] >= 0x80, position + 1
         return (None, position) if is_null else one(data, position, remarks)
@@ -241,7 +248,7 @@ def _length(
     """A length or count, -1 for null. Raises FormatError for more than remains or than `most`."""
     if is_flexible:
         length, position = _uvarint(data, position)
-        length -= 1
+        length = _MAX_INT32 if length == -_MAX_INT32 - 1 else length - 1
     else:
         (length,) = width.unpack_from(data, position)
         position += width.size
@@ -262,7 +269,7 @@ def _text_reader(name: str, kind: str, nullable: bool, is_flexible: bool) -> _Re
     if kind not in ("string", "bytes"):
         raise AssertionError(f"{name} has an unknown type {kind}")
     is_text = kind == "string"
-    width, most = (_INT16, _MAX_TEXT_BYTES) if is_text else (_INT32, 1 << 31)
+    width, most = (_INT16, _MAX_INT16) if is_text else (_INT32, 1 << 31)
 
     def read(data: bytes, position: int, _remarks: Remarks) -> tuple[Any, int]:
         length, position = _length(data, position, is_flexible, width, most, name)
@@ -328,7 +335,7 @@ _PRIMITIVES: Mapping[str, _Read] = {
 
 
 def _uvarint(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of 32 bits. Raises FormatError."""
+    """An unsigned varint of 32 bits as a Java int, which is negative from 2^31 on. Raises FormatError."""
     value = shift = 0
     while True:
         if position >= len(data):
@@ -337,7 +344,7 @@ def _uvarint(data: bytes, position: int) -> tuple[int, int]:
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, position
+            return ((value & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000, position
         shift += 7
         if shift > _MAX_VARINT_SHIFT:
             raise FormatError("a varint has more than five bytes")

@@ -197,6 +197,23 @@ def test_a_tag_of_other_versions(version: int, tag: int, is_known: bool) -> None
         decode_framed(data)
 
 
+def test_a_varint_of_32_bits_is_a_java_int() -> None:
+    """From 2^31 on it is negative: no tagged field, null, a short of its last bits."""
+    negative = b"\x81\x80\x80\x80\x08"
+    value = b"\0\1" + bytes(8 + 2 + 4 + 1)
+    decoded = decode_value("__transaction_state", 0, value + negative + bytes(16) + negative)
+    assert decoded.values["transactionPartitions"] is None and not decoded.left_over_bytes
+    assert (
+        decode_framed(b"\x01" + b"\x82\x80\x80\x80\x08" + b"\0\2t" + UUID + b"\0").message.name
+        == "TopicRecord"
+    )
+    for size in (b"\xff\xff\xff\xff\x0f", negative):
+        with pytest.raises(FormatError, match="truncated"):
+            decode_value("__consumer_offsets", 6, b"\0\0" + bytes(4) + b"\1\x63" + size)
+    with pytest.raises(FormatError, match="too large"):
+        decode_framed(b"\1\x80\x80\2\0")
+
+
 def test_unknown_types() -> None:
     with pytest.raises(UnknownType):
         decode_framed(b"\x01\x63\x00")

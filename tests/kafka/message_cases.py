@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from kseg.internal_topics.decoding import default_value
 from kseg.internal_topics.schemas import Field, Message, messages
+from kseg.internal_topics.value_names import with_names
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.java import uuids
 from kseg.segment.model import NewBatch, Record
@@ -156,6 +158,24 @@ def _put_protocols(
             for kind, choices in pool.items():
                 if rng.random() < 0.8:
                     member[kind] = b64encode(rng.choice(choices)).decode()
+
+
+def printed(fields: Sequence[Field], version: int, data: Any) -> Any:
+    """The data of a row of ours as the converters print it: without names beside numbers and ids, and without tagged fields that have their default."""
+    if data is None:
+        return None
+    found = {}
+    for field in fields:
+        value = data.get(field.name)
+        is_default = version in field.tagged and value == with_names("", default_value(field, version), {})
+        if is_default or not (version in field.versions or version in field.tagged):
+            continue
+        if field.fields and field.is_array and value is not None:
+            value = [printed(field.fields, version, each) for each in value]
+        elif field.fields:
+            value = printed(field.fields, version, value)
+        found[field.name] = value
+    return found
 
 
 def truncated(records: Sequence[Pair]) -> Iterator[Pair]:

@@ -193,6 +193,13 @@ class Oracle:
         found = self.ask("messages", messages=lines)[0]["messages"]
         return [(base64.b64decode(data), text) for data, text in found]
 
+    def formatted(
+        self, name: str, records: Sequence[tuple[bytes | None, bytes | None]]
+    ) -> list[list[str | None]]:
+        """What the console consumer's formatter of this class prints of each record ("" for nothing), and the message of its exception."""
+        found: list[list[str | None]] = self.ask("format", **{"class": name}, records=records)[0]["found"]
+        return found
+
     # --- segments and indexes --------------------------------------------------------------------------------
 
     def records(self, file: Path, deep: bool = True) -> list[dict[str, Any]]:

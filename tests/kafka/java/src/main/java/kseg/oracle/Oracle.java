@@ -36,6 +36,7 @@ public final class Oracle {
         Map.entry("log_dirs", LogDirs::run),
         Map.entry("make", Maker::make),
         Map.entry("messages", Messages::encode),
+        Map.entry("format", Formatters::format),
         Map.entry("compress", Codecs::compress),
         Map.entry("decompress", Codecs::decompress),
         Map.entry("ancient", Ancient::run),
