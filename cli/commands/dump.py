@@ -164,6 +164,7 @@ def command(
     from kseg.recovery.verify.altered_headers import header_findings
     from kseg.segment.partition.targets import Expansion
 
+    paths = (*filter(None, (files or "").split(",")), *paths)
     asked = {
         "offsets": offsets_decoder,
         "transaction-log": transaction_log_decoder,
@@ -227,7 +228,7 @@ def command(
         options,
         style,
         expand=Expansion.FILES,
-        request=common.request((*(files.split(",") if files else ()), *paths), on.cluster(light=True)),
+        request=common.request(paths, on.cluster(light=True)),
         jobs=common.jobs,
         sharing=Sharing.ALL if deep_iteration or print_data_log else Sharing.NONE,
         look=decoding(payloads, paths, "dump", common.quiet),

@@ -23,6 +23,17 @@ def test_no_path_is_a_wrong_request(capfdbinary: pytest.CaptureFixture[bytes]) -
     assert b"needs at least one PATH" in output.err
 
 
+@pytest.mark.parametrize("flags", [[], ["--format", "table"], ["--json", "--value-format", "string"]])
+def test_files_are_paths_and_a_comma_at_the_end_names_none(
+    metro: Path, flags: list[str], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """As `ls *.log | tr '\\n' ,` writes them."""
+    assert run(["dump", *flags, str(metro)]) == 0
+    by_path = capfdbinary.readouterr().out
+    assert run(["dump", *flags, "--files", f"{metro},"]) == 0
+    assert capfdbinary.readouterr().out == by_path != b""
+
+
 @pytest.mark.behaviour("D09")
 def test_a_path_that_cannot_be_read_is_named(
     tmp_path: Path, metro: Path, capfdbinary: pytest.CaptureFixture[bytes]

@@ -116,11 +116,11 @@ class Oracle:
             return self.dump_in_place(texts)
         inline = texts[at].startswith("--files=")
         given = texts[at].removeprefix("--files=") if inline else texts[at + 1]
-        copies = [self._copy_of_segment(base / name) for name in given.split(",")]
-        joined = ",".join(copies)
+        copies = {name: self._copy_of_segment(base / name) for name in given.split(",") if name}
+        joined = ",".join(copies.get(name, "") for name in given.split(","))
         texts[at : at + (1 if inline else 2)] = ["--files", joined]
         answer = self.dump_in_place(texts)
-        for name, copy in zip(given.split(","), copies, strict=True):
+        for name, copy in copies.items():
             answer = _renamed(answer, name, str(base / name), copy)
             shutil.rmtree(Path(copy).parent)
         return answer
