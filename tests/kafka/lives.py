@@ -42,7 +42,7 @@ _ALTERABLE = ("cleanup.policy", "compression.type", "retention.bytes", "retentio
 
 
 class Life:
-    """A broker over one or two data directories below `root`. done: what was asked of it."""
+    """A broker over one or two data directories below `root`. done: what was asked of it. partitions: how many each topic has."""
 
     def __init__(self, seed: int, root: Path) -> None:
         self.rng = rng = random.Random(f"life {seed}")
@@ -57,7 +57,7 @@ class Life:
         }
         self.broker = Broker(root / "broker", self.log_dirs[0], **self.properties)
         self.broker.is_apart |= self.is_killed
-        self._partitions: dict[str, int] = {}
+        self.partitions: dict[str, int] = {}
         self._named = 0
         self._open: list[Producer] = []
 
@@ -96,8 +96,8 @@ class Life:
         ]
 
     def _a_partition(self) -> tuple[str, int]:
-        topic = self.rng.choice(sorted(self._partitions))
-        return topic, self.rng.randrange(self._partitions[topic])
+        topic = self.rng.choice(sorted(self.partitions))
+        return topic, self.rng.randrange(self.partitions[topic])
 
     # --- clients
 
@@ -204,17 +204,17 @@ class Life:
         chosen = {name.replace(".", "_"): rng.choice(values) for name, values in _SETTINGS.items()}
         topic = f"topic-{self._named}"
         self._named += 1
-        self._partitions[topic] = rng.randint(1, 3)
-        self.broker.create_topic(topic, self._partitions[topic], **chosen, index_interval_bytes="")
+        self.partitions[topic] = rng.randint(1, 3)
+        self.broker.create_topic(topic, self.partitions[topic], **chosen, index_interval_bytes="")
 
     def _delete_topic(self) -> None:
-        if len(self._partitions) > 2:
+        if len(self.partitions) > 2:
             topic, _ = self._a_partition()
-            del self._partitions[topic]
+            del self.partitions[topic]
             self._administer(lambda admin: admin.delete_topics([topic]))
 
     def _add_partitions(self) -> None:
         topic, _ = self._a_partition()
-        self._partitions[topic] += 1
-        more = NewPartitions(topic, self._partitions[topic])
+        self.partitions[topic] += 1
+        more = NewPartitions(topic, self.partitions[topic])
         self._administer(lambda admin: admin.create_partitions([more]))
