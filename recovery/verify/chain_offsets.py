@@ -129,13 +129,14 @@ class OffsetComparison:
         )
 
     def check_before(self, damage: Damage) -> None:
-        """Report the last batch if it claims offsets above those at which the damage behind it begins (`offset_order`)."""
+        """Report the last batch if it claims offsets above those at which the damage behind it begins (`offset_order`), and with it the
+        one before it, if that leaves it no room and fits below it."""
         row = self._rows.table.count - 1
         if row < 0 or damage.next_offset is None:
             return
         last, width = self._rows.table.at(C.LAST_OFFSET, row), N.width_of(self._rows.table, row)
         probable = damage.next_offset - width
-        if last < damage.next_offset or self._rows.last_before(row) >= probable:
+        if last < damage.next_offset:
             return
         is_one_bit = F.flipped_bit(N.first_of(self._rows.table, row), probable, 64) is not None
         if not is_one_bit and last < self._rows.limit:
@@ -143,7 +144,19 @@ class OffsetComparison:
         why = f"the segment must end below offset {self._rows.limit}"
         if damage.first_behind is not None:
             why = f"behind the damage that follows, the log continues at offset {damage.first_behind}"
+        if self._rows.last_before(row) >= probable:
+            former = self._flipped_below(row - 1, probable) if row and is_one_bit else None
+            if former is None:
+                return
+            self.correct(row - 1, former, why)
         self.correct(row, probable if is_one_bit else None, why)
+
+    def _flipped_below(self, row: int, upper: int) -> int | None:
+        """The first offset that the batch had before one bit was flipped, if only one fits above the batch before it and below `upper`."""
+        table = self._rows.table
+        first = N.first_of(table, row)
+        probable = F.fit_offset(first, N.width_of(table, row), self._rows.last_before(row), upper).value
+        return probable if F.flipped_bit(first, probable, 64) is not None else None
 
     def check_end(self) -> None:
         """Verdicts on the last batch, which need the end of the segment."""

@@ -12,6 +12,7 @@ import pytest
 from fixtures import healthy
 from fixtures.diseases import batch_spans
 from kseg.cli.main import run
+from kseg.segment.sidecar.index import OffsetIndex
 from tests.support.answers import LEVELS, Answer, altered, common_answers, rows
 from tests.support.compact_helpers import T0, Topic, clean
 
@@ -220,6 +221,44 @@ def test_two_neighbours_with_altered_offsets_do_not_move_to_the_end_of_the_log(
     assert (result["removed"], result["log_end_offset"]) == ([], 330)
     assert run(["recover", "--apply", "--quiet", str(plain)]) == 0
     assert path.read_bytes() == sound
+
+
+@pytest.mark.evidence("damage-offsets")
+def test_two_batches_with_altered_offsets_directly_before_damage_are_both_named(
+    plain: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They are in order with each other, and the log continues below them behind the damage."""
+    path = min(plain.glob("*.log"))
+    spans = list(batch_spans(path))
+    one, other, (damage, size) = spans[13][0], spans[14][0], spans[15]
+    data = path.read_bytes()
+    put(path, (one + 6, b"\x01"), (other + 6, b"\x04"), (damage + size - 3, b"\xee\xee\xee"))
+    offsets = [int.from_bytes(data[at : at + 8], "big") for at, _ in spans[13:17]]
+    (answer,) = common_answers(plain, capfd)
+    assert answer == ("bad-crc", path.name, damage, size, offsets[2], offsets[3] - 1, 4)
+    assert [each[2:6] for each in sorted(altered(rows(capfd, "verify", plain)))] == [
+        (one, 8, offsets[0], offsets[1] - 1),
+        (other, 8, offsets[1], offsets[2] - 1),
+    ]
+
+
+@pytest.mark.evidence("damage-offsets")
+def test_a_lookup_does_not_start_at_an_index_entry_whose_batch_claims_lower_offsets(
+    plain: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The damage behind it would seem to begin at these."""
+    path = sorted(plain.glob("*.log"))[1]
+    spans = list(batch_spans(path))
+    indexed = {entry.position for entry in OffsetIndex(path.with_suffix(".index").read_bytes(), 0)}
+    at = max(number for number, (position, _) in enumerate(spans[:-1]) if position in indexed)
+    altered_at, (damage, size) = spans[at][0], spans[at + 1]
+    data = path.read_bytes()
+    lowered = int.from_bytes(data[altered_at : altered_at + 8], "big") ^ 64
+    first = int.from_bytes(data[damage : damage + 8], "big")
+    assert lowered < first
+    put(path, (altered_at, lowered.to_bytes(8, "big")), (damage + 20, b"\x55" * (size - 20)))
+    (answer,) = common_answers(plain, capfd)
+    assert answer[1:5] == (path.name, damage, size, first)
 
 
 @pytest.mark.evidence("damage-offsets")
