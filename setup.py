@@ -46,7 +46,8 @@ def folders() -> dict[str, str]:
 def extensions() -> list[Extension]:
     names = sorted({path.stem for path in KERNEL.glob("*.pxd")} - INLINED)
     sources = {f"kseg.segment.kernel.{name}": [str(KERNEL / f"{name}.py")] for name in names} | {SHARED: []}
-    flags = ["-O3", "-fwrapv", "-g0"]  # most Pythons ask for debug information, which is a fifth of the time to compile
+    # most Pythons ask for debug information, which is a fifth of the time to compile
+    flags = ["-O3", "-fwrapv", "-g0"]
     return [
         Extension(
             name,
