@@ -30,7 +30,6 @@ CHANGE = "Changing files"
 FollowLinks = Annotated[
     bool,
     Option(
-        "--follow-links",
         help="Also change partitions that are reached through symbolic links below PATH, as a broker would.",
         panel=CHANGE,
     ),
@@ -40,11 +39,10 @@ FollowLinks = Annotated[
 class InPlaceOptions(NamedTuple):
     """Options of every command that changes partitions in place."""
 
-    apply: Annotated[bool, Option("--apply", help="Apply the plan in place.", panel=CHANGE)] = False
+    apply: Annotated[bool, Option(help="Apply the plan in place.", panel=CHANGE)] = False
     quarantine: Annotated[
         str | None,
         directory_option(
-            "--quarantine",
             "Directory for copies of removed bytes, on any file system. Default: next to the journal, as hard links that take "
             "no space.",
             CHANGE,
@@ -53,7 +51,6 @@ class InPlaceOptions(NamedTuple):
     journal: Annotated[
         str | None,
         directory_option(
-            "--journal",
             "Directory for the journal, on any file system, for instance when the disk is full. `kseg undo` finds it there. "
             "Default: .kseg in the partition directory.",
             CHANGE,
@@ -61,11 +58,7 @@ class InPlaceOptions(NamedTuple):
     ] = None
     accept_unreadable: Annotated[
         bool,
-        Option(
-            "--accept-unreadable",
-            help="Also change partitions with unreadable bytes: these count as lost.",
-            panel=CHANGE,
-        ),
+        Option(help="Also change partitions with unreadable bytes: these count as lost.", panel=CHANGE),
     ] = False
     follow_links: FollowLinks = False
 
@@ -82,16 +75,12 @@ class CopyOptions(NamedTuple):
     output: Annotated[
         str | None,
         directory_option(
-            "--output",
-            "Write a changed copy of the partitions below this directory; the input does not change.",
-            CHANGE,
+            "Write a changed copy of the partitions below this directory; the input does not change.", CHANGE
         ),
     ] = None
     hard_link: Annotated[
         bool,
-        Option(
-            "--hard-link", help="With --output: unchanged files of the copy are hard links.", panel=CHANGE
-        ),
+        Option(help="With --output: unchanged files of the copy are hard links.", panel=CHANGE),
     ] = False
 
 

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 ShowSecrets = Annotated[
     bool,
     Option(
-        "--show-secrets",
         help="Show passwords and other secrets in records. These are SCRAM credentials and sensitive configurations of the "
-        "metadata log, and settings of Kafka Connect connectors whose name suggests a secret.",
+        "metadata log, and settings of Kafka Connect connectors whose name suggests a secret."
     ),
 ]
 

@@ -15,17 +15,13 @@ from kseg.cli.options import (
 from kseg.inspection.record_filter import Selection
 from kseg.segment.errors import UsageError
 
-FromOffset = Annotated[
-    int | None, Option("--from-offset", metavar="N", help="Only from this offset on.", panel=FILTER)
-]
-ToOffset = Annotated[
-    int | None, Option("--to-offset", metavar="N", help="Only below this offset.", panel=FILTER)
-]
+FromOffset = Annotated[int | None, Option(metavar="N", help="Only from this offset on.", panel=FILTER)]
+ToOffset = Annotated[int | None, Option(metavar="N", help="Only below this offset.", panel=FILTER)]
 FromTime = Annotated[
     int | None,
-    time_option("--from-time", "Only from this time on: epoch milliseconds or ISO 8601.", FILTER),
+    time_option("Only from this time on: epoch milliseconds or ISO 8601.", FILTER),
 ]
-ToTime = Annotated[int | None, time_option("--to-time", "Only before this time.", FILTER)]
+ToTime = Annotated[int | None, time_option("Only before this time.", FILTER)]
 
 
 class Filters(NamedTuple):
@@ -37,34 +33,30 @@ class Filters(NamedTuple):
     to_time: ToTime = None
     key: Annotated[
         tuple[str, ...],
-        Option("--key", metavar="KEY", help="Only records with this key; may be repeated.", panel=FILTER),
+        Option(metavar="KEY", help="Only records with this key; may be repeated.", panel=FILTER),
     ] = ()
     key_encoding: KeyEncoding = "utf8"
     key_regex: Annotated[
         str | None,
         Option(
-            "--key-regex",
             metavar="REGEX",
             help="Only records whose key contains a match (bytes as in Python: \\xff).",
             panel=FILTER,
         ),
     ] = None
     producer_id: Annotated[
-        int | None, Option("--producer-id", metavar="N", help="Only batches of this producer.", panel=FILTER)
+        int | None, Option(metavar="N", help="Only batches of this producer.", panel=FILTER)
     ] = None
     leader_epoch: Annotated[
         int | None,
         Option(
-            "--leader-epoch",
             metavar="N",
             read=read_epoch,
             help="Only batches of this leader epoch.",
             panel=FILTER,
         ),
     ] = None
-    control: Annotated[
-        bool | None, Option("--control/--no-control", help="Only control records, or none.", panel=FILTER)
-    ] = None
+    control: Annotated[bool | None, Option(help="Only control records, or none.", panel=FILTER)] = None
     isolation: Isolation = "read_uncommitted"
 
     def selection(self, limit: int | None) -> Selection:
@@ -86,7 +78,7 @@ class Filters(NamedTuple):
 
 def limited(help: str) -> Option:
     """`--limit`, which counts what the command shows."""
-    return count_option("--limit", help, FILTER)
+    return count_option(help, FILTER)
 
 
 def _regex(pattern: str | None) -> bytes | None:

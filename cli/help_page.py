@@ -44,7 +44,7 @@ def _introduced(purpose: str) -> str:
 
 def _option(parameter: Parameter, spec: Option, width: int) -> Iterator[tuple[str, str]]:
     """The option and the first sentence of its help, which begins on the same line if there is room."""
-    spelled = " ".join(filter(None, ("  " + spec.names, spec.short, spec.metavar)))
+    spelled = " ".join(filter(None, ("  " + parameter.names, spec.short, spec.metavar)))
     lines = textwrap.wrap(_sentence(parameter, spec), width - _COLUMN)
     if len(spelled) < _COLUMN - 1 and lines:
         yield "option", spelled.ljust(_COLUMN) + lines.pop(0)

@@ -28,7 +28,6 @@ class KeySearch(NamedTuple):
     partitioner: Annotated[
         str | None,
         Option(
-            "--partitioner",
             choices=(MURMUR2,),
             help="Search only the partition that the Java client's default partitioner selects for the key. Assumes that every "
             "producer of the topic used it, and that the topic never had fewer partitions.",
@@ -38,7 +37,6 @@ class KeySearch(NamedTuple):
     partition_count: Annotated[
         int | None,
         count_option(
-            "--partition-count",
             "How many partitions the topic has, for --partitioner. Default: what the metadata log says.",
             FILTER,
         ),

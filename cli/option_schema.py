@@ -1,8 +1,9 @@
 """The declaration of options, from which two parsers and the manual are derived.
 
 A command is a function whose keyword-only parameters are annotated with `Annotated[type, Option(...)]` or `Annotated[type, Argument(...)]`.
-That signature is the only declaration of an option. Options that several commands share as a group are the fields of a named tuple,
-declared in the same way; a parameter of that type stands for all of them. The signature is read by:
+That signature is the only declaration of an option, which is spelled like its parameter unless it has `names`. Options that several
+commands share as a group are the fields of a named tuple, declared in the same way; a parameter of that type stands for all of them.
+The signature is read by:
 
 - `quick_read`, which parses an ordinary command line, in microseconds and without importing anything;
 - `typer_app.py`, which makes a typer command of it, for help, completion, suggestions and every command line that is not ordinary (typer
@@ -36,15 +37,15 @@ Raw = str | bool | Sequence[str] | None
 class Option:
     """A named option.
 
-    names: `--x`, or `--x/--no-x`. short: `-x`, for a flag. read: converts the text into a value, or raises ValueError with the
-    reason. bare: the value of an option that is followed by another option instead of a value, as joptsimple allows.
+    names: `--x`, or `--x/--no-x`; empty if they follow from the name of the parameter. short: `-x`, for a flag. read: converts the
+    text into a value, or raises ValueError with the reason. bare: the value of an option that is followed by another option instead of a value, as joptsimple allows.
     """
 
     __slots__ = ("bare", "choices", "help", "metavar", "names", "panel", "read", "short")
 
     def __init__(
         self,
-        names: str,
+        names: str = "",
         *,
         help: str,
         short: str = "",
@@ -82,9 +83,10 @@ class Bundle(NamedTuple):
 
 
 class Parameter:
-    """One parameter of a command function. shape: flag, pair, one or many. bundle: the bundle that it is a field of."""
+    """One parameter of a command function. shape: flag, pair, one or many. names: as in `Option`, never empty for one. bundle: the
+    bundle that it is a field of."""
 
-    __slots__ = ("bundle", "default", "name", "read", "required", "shape", "spec")
+    __slots__ = ("bundle", "default", "name", "names", "read", "required", "shape", "spec")
 
     def __init__(
         self, name: str, annotation: object, defaults: Mapping[str, object], bundle: Bundle | None = None
@@ -99,6 +101,7 @@ class Parameter:
             self.shape = "flag" if kind is bool else "pair"
         else:
             self.shape = "many" if get_origin(kind) is tuple else "one"
+        self.names = _names(self.name, self.spec, self.shape) if isinstance(self.spec, Option) else ""
         number = kind is int or (isinstance(kind, types.UnionType) and int in members)
         custom: Reader | None = getattr(self.spec, "read", None)
         self.read: Reader = custom or (read_number if number else str)
@@ -108,7 +111,7 @@ class Parameter:
         """The spellings on the command line, the negative one of a pair last."""
         if not isinstance(self.spec, Option):
             return []
-        return self.spec.names.split("/") + ([self.spec.short] if self.spec.short else [])
+        return self.names.split("/") + ([self.spec.short] if self.spec.short else [])
 
     @property
     def hint(self) -> str:
@@ -191,6 +194,11 @@ def read_number(text: str) -> int:
     if len(digits.lstrip("0")) > _MOST_DIGITS or not -INT64_MAX - 1 <= int(text) <= INT64_MAX:
         raise ValueError("takes a number of at most 64 bits")
     return int(text)
+
+
+def _names(name: str, spec: Option, shape: str) -> str:
+    words = name.replace("_", "-")
+    return spec.names or (f"--{words}/--no-{words}" if shape == "pair" else f"--{words}")
 
 
 def _bound(parameter: Parameter, given: Raw) -> object:

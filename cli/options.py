@@ -101,35 +101,35 @@ def _whole(text: str, least: int, most: int, complaint: str) -> int:
 # --- options by type of value; panel: the heading of the help page under which an option appears
 
 
-def count_option(name: str, help: str, panel: str = RESULT) -> Option:
-    return Option(name, metavar="N", read=read_count, help=help, panel=panel)
+def count_option(help: str, panel: str = RESULT) -> Option:
+    return Option(metavar="N", read=read_count, help=help, panel=panel)
 
 
-def offset_option(name: str, help: str, panel: str = RESULT) -> Option:
-    return Option(name, metavar="N", read=read_offset, help=help, panel=panel)
+def offset_option(help: str, panel: str = RESULT) -> Option:
+    return Option(metavar="N", read=read_offset, help=help, panel=panel)
 
 
-def size_option(name: str, help: str, panel: str = RESULT) -> Option:
-    return Option(name, metavar="SIZE", read=read_size, help=help, panel=panel)
+def size_option(help: str, panel: str = RESULT) -> Option:
+    return Option(metavar="SIZE", read=read_size, help=help, panel=panel)
 
 
-def int_size_option(name: str, help: str, panel: str = RESULT) -> Option:
+def int_size_option(help: str, panel: str = RESULT) -> Option:
     """A size that Kafka keeps in 32 bits."""
-    return Option(name, metavar="SIZE", read=read_size_of_int, help=help, panel=panel)
+    return Option(metavar="SIZE", read=read_size_of_int, help=help, panel=panel)
 
 
-def duration_option(name: str, help: str, panel: str = RESULT) -> Option:
-    return Option(name, metavar="DURATION", read=read_duration, help=help, panel=panel)
+def duration_option(help: str, panel: str = RESULT) -> Option:
+    return Option(metavar="DURATION", read=read_duration, help=help, panel=panel)
 
 
-def time_option(name: str, help: str, panel: str = RESULT) -> Option:
-    return Option(name, metavar="TIME", read=read_time, help=help, panel=panel)
+def time_option(help: str, panel: str = RESULT) -> Option:
+    return Option(metavar="TIME", read=read_time, help=help, panel=panel)
 
 
 def directory_option(
-    name: str, help: str, panel: str = RESULT, read: Callable[[str], str] = read_local_directory
+    help: str, panel: str = RESULT, read: Callable[[str], str] = read_local_directory
 ) -> Option:
-    return Option(name, metavar="DIR", read=read, help=help, panel=panel)
+    return Option(metavar="DIR", read=read, help=help, panel=panel)
 
 
 Paths = Annotated[
@@ -145,19 +145,17 @@ Topics = Annotated[
 ]
 Partition = Annotated[
     int | None,
-    Option("--partition", metavar="N", read=read_partition, help="Only this partition number.", panel=INPUT),
+    Option(metavar="N", read=read_partition, help="Only this partition number.", panel=INPUT),
 ]
 Json = Annotated[
     bool,
     Option(
-        "--json",
-        help="Print JSON lines on stdout, one object with a type per line; messages for people go to stderr.",
+        help="Print JSON lines on stdout, one object with a type per line; messages for people go to stderr."
     ),
 ]
 Html = Annotated[
     str | None,
     Option(
-        "--html",
         metavar="FILE",
         help="Also write a report for a browser to FILE. The file is self-contained, with tables to sort and filter. An earlier report is replaced, but "
         "no other file.",
@@ -165,43 +163,37 @@ Html = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    Option("--quiet", help="Print only results and errors. No progress, no notices, no summary.", panel=RUN),
+    Option(help="Print only results and errors. No progress, no notices, no summary.", panel=RUN),
 ]
 Verbose = Annotated[
     bool,
     Option(
-        "--verbose",
         short="-v",
         help="Print every finding and every detail. Default: the first few of each kind.",
         panel=RUN,
     ),
 ]
-NoProgress = Annotated[
-    bool, Option("--no-progress", help="No progress bar (it is shown only on a terminal).", panel=RUN)
-]
+NoProgress = Annotated[bool, Option(help="No progress bar (it is shown only on a terminal).", panel=RUN)]
 Jobs = Annotated[
     int | None,
-    count_option("--jobs", "Process this many targets in parallel. Default: the number of cores.", RUN),
+    count_option("Process this many targets in parallel. Default: the number of cores.", RUN),
 ]
 Now = Annotated[
     int | None,
-    time_option("--now", "The current time, in epoch milliseconds or ISO 8601. Default: the clock.", RUN),
+    time_option("The current time, in epoch milliseconds or ISO 8601. Default: the clock.", RUN),
 ]
 # Every command accepts these, so that a script may pass them to all; if they have no effect, the help says so.
 NoNow = Annotated[
     int | None,
-    time_option(
-        "--now", "Accepted by every command; the output of this one does not depend on the time.", RUN
-    ),
+    time_option("Accepted by every command; the output of this one does not depend on the time.", RUN),
 ]
 NoJobs = Annotated[
     int | None,
-    count_option("--jobs", "Accepted by every command; this one does not work in parallel.", RUN),
+    count_option("Accepted by every command; this one does not work in parallel.", RUN),
 ]
 DropCache = Annotated[
     bool,
     Option(
-        "--drop-cache",
         help="Drop what was read from the page cache, so that a running broker keeps its own pages.",
         panel=RUN,
     ),
@@ -209,7 +201,6 @@ DropCache = Annotated[
 Isolation = Annotated[
     str,
     Option(
-        "--isolation",
         choices=("read_uncommitted", "read_committed"),
         help="read_committed omits what a consumer would not see: aborted and open transactions.",
         panel=FILTER,
@@ -217,12 +208,7 @@ Isolation = Annotated[
 ]
 KeyEncoding = Annotated[
     str,
-    Option(
-        "--key-encoding",
-        choices=("utf8", "hex", "base64"),
-        help="How the value of --key is written.",
-        panel=FILTER,
-    ),
+    Option(choices=("utf8", "hex", "base64"), help="How the value of --key is written.", panel=FILTER),
 ]
 BytesMode = Annotated[
     str,
@@ -234,8 +220,8 @@ BytesMode = Annotated[
 ]
 
 
-def _names(name: str, help: str, metavar: str = "A,B") -> Option:
-    return Option(name, metavar=metavar, read=read_names, help=f"{help} May be repeated.", panel=CLUSTER)
+def _names(help: str, metavar: str = "A,B") -> Option:
+    return Option(metavar=metavar, read=read_names, help=f"{help} May be repeated.", panel=CLUSTER)
 
 
 class Shown(TypedDict):
@@ -272,8 +258,8 @@ class CommonOptions(NamedTuple):
 class Depth(NamedTuple):
     """How thoroughly `verify` checks each log."""
 
-    quick: Annotated[bool, Option("--quick", help="Check only headers, checksums, names and sizes.")] = False
-    deep: Annotated[bool, Option("--deep", help="Also decompress and decode every record.")] = False
+    quick: Annotated[bool, Option(help="Check only headers, checksums, names and sizes.")] = False
+    deep: Annotated[bool, Option(help="Also decompress and decode every record.")] = False
 
     def options(self, now_ms: int, drop_cache: bool, shapes: bool) -> "VerifyOptions":
         """shapes: as in `VerifyOptions`. Raises UsageError."""
@@ -294,12 +280,11 @@ class OnCluster(NamedTuple):
 
     spark: Annotated[
         bool,
-        Option("--spark", help="Run on a Spark cluster: same output, same order.", panel=CLUSTER),
+        Option(help="Run on a Spark cluster: same output, same order.", panel=CLUSTER),
     ] = False
     master: Annotated[
         str | None,
         Option(
-            "--master",
             metavar="URL",
             help="Address of the cluster, such as spark://host:7077. Default: local[*], Spark on this machine only.",
             panel=CLUSTER,
@@ -308,7 +293,6 @@ class OnCluster(NamedTuple):
     spark_conf: Annotated[
         tuple[tuple[str, str], ...],
         Option(
-            "--spark-conf",
             metavar="K=V",
             read=read_setting,
             help="A Spark property; may be repeated. spark.log.level=WARN shows Spark's own messages.",
@@ -317,19 +301,16 @@ class OnCluster(NamedTuple):
     ] = ()
     py_files: Annotated[
         tuple[tuple[str, ...], ...],
-        _names("--py-files", "Python files and zips for the nodes, as for spark-submit."),
+        _names("Python files and zips for the nodes, as for spark-submit."),
     ] = ()
     archives: Annotated[
         tuple[tuple[str, ...], ...],
-        _names(
-            "--archives",
-            "Archives that nodes unpack, as for spark-submit: a whole environment as FILE#NAME.",
-        ),
+        _names("Archives that nodes unpack, as for spark-submit: a whole environment as FILE#NAME."),
     ] = ()
-    jars: Annotated[tuple[tuple[str, ...], ...], _names("--jars", "Java libraries for the cluster.")] = ()
+    jars: Annotated[tuple[tuple[str, ...], ...], _names("Java libraries for the cluster.")] = ()
     packages: Annotated[
         tuple[tuple[str, ...], ...],
-        _names("--packages", "Java libraries by their Maven coordinates.", "GROUP:ARTIFACT:VERSION"),
+        _names("Java libraries by their Maven coordinates.", "GROUP:ARTIFACT:VERSION"),
     ] = ()
 
     def cluster(self, *, light: bool = False) -> "ClusterOptions | None":

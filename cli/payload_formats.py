@@ -27,7 +27,6 @@ class PayloadFormats(NamedTuple):
     key_format: Annotated[
         str,
         Option(
-            "--key-format",
             choices=FORMATS,
             metavar="FORMAT",
             help="Decode keys: auto, avro, protobuf, json-schema, json, integer and more. avro, protobuf and json-schema: in the wire format "
@@ -39,7 +38,6 @@ class PayloadFormats(NamedTuple):
     value_format: Annotated[
         str,
         Option(
-            "--value-format",
             choices=FORMATS,
             metavar="FORMAT",
             help="Decode values, in the same formats.",
@@ -49,7 +47,6 @@ class PayloadFormats(NamedTuple):
     schemas: Annotated[
         str | None,
         directory_option(
-            "--schemas",
             "The directory with the schemas. A partition directory of _schemas, or files named by id (17.avsc, 17.proto, 17.json). "
             "Default: _schemas-0 in the log dirs of PATH, or beside them.",
             PAYLOADS,

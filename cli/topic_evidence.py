@@ -27,7 +27,6 @@ EVIDENCE = "Cluster metadata and configuration"
 MetadataPath = Annotated[
     str | None,
     Option(
-        "--metadata",
         metavar="PATH",
         help="The cluster's metadata log: __cluster_metadata-0, a log dir that has it, or one snapshot. Default: the one in "
         "the log dir, or in another log dir of the same node.",
@@ -37,7 +36,6 @@ MetadataPath = Annotated[
 ServerProperties = Annotated[
     str | None,
     Option(
-        "--server-properties",
         metavar="FILE",
         help="The broker's server.properties, for properties that the topics do not set themselves.",
         panel=EVIDENCE,
@@ -46,7 +44,6 @@ ServerProperties = Annotated[
 NodesProperties = Annotated[
     str | None,
     Option(
-        "--server-properties",
         metavar="FILE",
         help="The broker's server.properties, for the forecast of its start: node id, log.dirs, and what the loading of logs depends on.",
         panel=EVIDENCE,
@@ -55,7 +52,6 @@ NodesProperties = Annotated[
 CleanupPolicy = Annotated[
     str | None,
     Option(
-        "--cleanup-policy",
         choices=("delete", "compact", "compact,delete"),
         help="Kafka's cleanup.policy, for all given topics. Default: each topic's configuration.",
         panel=EVIDENCE,
@@ -64,7 +60,6 @@ CleanupPolicy = Annotated[
 TopicProperties = Annotated[
     str | None,
     Option(
-        "--config",
         metavar="FILE",
         help="Topic properties under Kafka's names; command-line options take precedence.",
         panel=EVIDENCE,

@@ -143,7 +143,7 @@ def _annotation(parameter: Parameter) -> Any:
     assert isinstance(spec, Option)
     if parameter.shape in ("flag", "pair"):
         made = typer.Option(
-            *([spec.names, spec.short] if spec.short else [spec.names]),
+            *filter(None, (parameter.names, spec.short)),
             help=spec.help,
             metavar="",
             rich_help_panel=spec.panel,
@@ -151,7 +151,7 @@ def _annotation(parameter: Parameter) -> Any:
         )
     else:
         made = typer.Option(
-            spec.names,
+            parameter.names,
             help=spec.help,
             metavar=spec.metavar,
             rich_help_panel=spec.panel,

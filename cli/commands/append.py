@@ -65,7 +65,6 @@ def command(
     keep_offsets: Annotated[
         bool | None,
         Option(
-            "--keep-offsets/--no-keep-offsets",
             help="Whether to keep the offsets of the lines; otherwise numbering continues at the log end. Default: keep them where a line has one.",
             panel=INPUT,
         ),
@@ -73,72 +72,58 @@ def command(
     partial_batches: Annotated[
         bool,
         Option(
-            "--partial-batches",
-            help="Accept batch lines with fewer records than their count, as in a filtered dump.",
-            panel=INPUT,
+            help="Accept batch lines with fewer records than their count, as in a filtered dump.", panel=INPUT
         ),
     ] = False,
     format: Annotated[
         str,
         Option(
-            "--format",
             choices=("auto", "0.7"),
             help="Kafka version of a new partition; an existing one keeps its format.",
         ),
     ] = "auto",
     topic_id: Annotated[
         str | None,
-        Option(
-            "--topic-id", metavar="UUID", help="Write partition.metadata with this id into a new partition."
-        ),
+        Option(metavar="UUID", help="Write partition.metadata with this id into a new partition."),
     ] = None,
     start_offset: Annotated[
         int | None,
-        offset_option(
-            "--start-offset", "Start offset of a new partition. Default: the first offset of the lines."
-        ),
+        offset_option("Start offset of a new partition. Default: the first offset of the lines."),
     ] = None,
     codec: Annotated[
         str | None,
         Option(
-            "--codec",
-            choices=CODEC_NAMES,
-            help="Compression of the batches. Default: what their line has, else none.",
+            choices=CODEC_NAMES, help="Compression of the batches. Default: what their line has, else none."
         ),
     ] = None,
     leader_epoch: Annotated[
         int | None,
         Option(
-            "--leader-epoch",
             metavar="E",
             read=read_epoch,
             help="Leader epoch of all batches. Default: what their line has, else the latest of the log.",
         ),
     ] = None,
     magic: Annotated[
-        str, Option("--magic", choices=("0", "1", "2"), help="Message format of the batches.", panel=BATCHES)
+        str, Option(choices=("0", "1", "2"), help="Message format of the batches.", panel=BATCHES)
     ] = "2",
     batch_records: Annotated[
         int | None,
-        count_option("--batch-records", "At most this many records per batch.", BATCHES),
+        count_option("At most this many records per batch.", BATCHES),
     ] = None,
     batch_bytes: Annotated[
         int,
-        int_size_option("--batch-bytes", "At most this many bytes per batch, before compression.", BATCHES),
+        int_size_option("At most this many bytes per batch, before compression.", BATCHES),
     ] = BATCH_BYTES,
     producer_id: Annotated[
         int,
         Option(
-            "--producer-id",
-            metavar="N",
-            help="Producer id, for batches of an idempotent producer; -1 is none.",
-            panel=BATCHES,
+            metavar="N", help="Producer id, for batches of an idempotent producer; -1 is none.", panel=BATCHES
         ),
     ] = -1,
     producer_epoch: Annotated[
         int | None,
         Option(
-            "--producer-epoch",
             metavar="N",
             help="Producer epoch. Default: that of the producer in the log, else 0.",
             panel=BATCHES,
@@ -147,42 +132,41 @@ def command(
     base_sequence: Annotated[
         int | None,
         Option(
-            "--base-sequence",
             metavar="N",
             help="Sequence number of the first record. Default: the next one of the producer in the log, else 0.",
             panel=BATCHES,
         ),
     ] = None,
     transactional: Annotated[
-        bool, Option("--transactional", help="Write a transaction; needs --producer-id.", panel=BATCHES)
+        bool, Option(help="Write a transaction; needs --producer-id.", panel=BATCHES)
     ] = False,
     end: Annotated[
         str,
-        Option("--end", choices=("commit", "abort", "open"), help="How the transaction ends.", panel=BATCHES),
+        Option(choices=("commit", "abort", "open"), help="How the transaction ends.", panel=BATCHES),
     ] = "commit",
     segment_bytes: Annotated[
         int,
-        int_size_option("--segment-bytes", "Kafka's segment.bytes.", ROLLS),
+        int_size_option("Kafka's segment.bytes.", ROLLS),
     ] = SEGMENT_BYTES,
     segment_ms: Annotated[
         int,
-        duration_option("--segment-ms", "Kafka's segment.ms.", ROLLS),
+        duration_option("Kafka's segment.ms.", ROLLS),
     ] = SEGMENT_MS,
     segment_index_bytes: Annotated[
         int,
-        int_size_option("--segment-index-bytes", "Kafka's segment.index.bytes.", ROLLS),
+        int_size_option("Kafka's segment.index.bytes.", ROLLS),
     ] = SEGMENT_INDEX_BYTES,
     index_interval_bytes: Annotated[
         int,
-        int_size_option("--index-interval-bytes", "Kafka's index.interval.bytes.", ROLLS),
+        int_size_option("Kafka's index.interval.bytes.", ROLLS),
     ] = INDEX_INTERVAL_BYTES,
     flush_messages: Annotated[
         int | None,
-        count_option("--flush-messages", "Sync the log to disk after every N messages.", ROLLS),
+        count_option("Sync the log to disk after every N messages.", ROLLS),
     ] = None,
     flush_ms: Annotated[
         int | None,
-        duration_option("--flush-ms", "Sync the log to disk after this much time.", ROLLS),
+        duration_option("Sync the log to disk after this much time.", ROLLS),
     ] = None,
     in_place: InPlaceOptions,
     json: Json = False,

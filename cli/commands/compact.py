@@ -82,7 +82,6 @@ def command(
     first_dirty_offset: Annotated[
         str | None,
         Option(
-            "--first-dirty-offset",
             metavar="N|checkpoint",
             read=_read_first_dirty,
             help="Clean from this offset on, the first dirty one; `checkpoint` takes it from the data directory. Default: the log start.",
@@ -91,22 +90,17 @@ def command(
     ] = None,
     min_compaction_lag_ms: Annotated[
         int | None,
-        duration_option(
-            "--min-compaction-lag-ms", "Do not clean segments with younger records. Default: 0.", WHAT
-        ),
+        duration_option("Do not clean segments with younger records. Default: 0.", WHAT),
     ] = None,
     max_compaction_lag_ms: Annotated[
         int | None,
         duration_option(
-            "--max-compaction-lag-ms",
-            "Clean regardless of the ratio when records have waited longer. Default: no limit.",
-            WHAT,
+            "Clean regardless of the ratio when records have waited longer. Default: no limit.", WHAT
         ),
     ] = None,
     min_cleanable_dirty_ratio: Annotated[
         float | None,
         Option(
-            "--min-cleanable-dirty-ratio",
             metavar="R",
             read=_read_ratio,
             help="Do not clean logs with a lower ratio of dirty bytes. Default: 0.",
@@ -116,15 +110,12 @@ def command(
     include_active: Annotated[
         bool,
         Option(
-            "--include-active",
-            help="Roll the active segment first, so that it is cleaned too, unless it is damaged.",
-            panel=WHAT,
+            help="Roll the active segment first, so that it is cleaned too, unless it is damaged.", panel=WHAT
         ),
     ] = False,
     damaged: Annotated[
         str,
         Option(
-            "--damaged",
             choices=("refuse", "skip"),
             help="For a log with damage: refuse it, or skip the damaged segments and those that would be merged with them.",
             panel=WHAT,
@@ -135,29 +126,24 @@ def command(
     delete_retention_ms: Annotated[
         int | None,
         duration_option(
-            "--delete-retention-ms",
-            "How long to keep tombstones and markers after the first pass. Default: 86400000.",
-            RESULT,
+            "How long to keep tombstones and markers after the first pass. Default: 86400000.", RESULT
         ),
     ] = None,
     segment_bytes: Annotated[
         int | None,
-        size_option("--segment-bytes", "Merge adjacent segments up to this size. Default: 1GiB.", RESULT),
+        size_option("Merge adjacent segments up to this size. Default: 1GiB.", RESULT),
     ] = None,
     segment_index_bytes: Annotated[
         int | None,
-        size_option(
-            "--segment-index-bytes", "Merge adjacent segments up to this index size. Default: 10MiB.", RESULT
-        ),
+        size_option("Merge adjacent segments up to this index size. Default: 10MiB.", RESULT),
     ] = None,
     index_interval_bytes: Annotated[
         int | None,
-        size_option("--index-interval-bytes", "Kafka's index.interval.bytes. Default: 4096.", RESULT),
+        size_option("Kafka's index.interval.bytes. Default: 4096.", RESULT),
     ] = None,
     map_memory: Annotated[
         int | None,
         size_option(
-            "--map-memory",
             "Memory for the keys of one pass, 24 bytes each; more keys take more passes, and a plan of several passes keeps "
             "the log between them in $TMPDIR. Default: 128MiB.",
             RESULT,
@@ -165,26 +151,19 @@ def command(
     ] = None,
     top_keys: Annotated[
         int,
-        count_option(
-            "--top-keys", "In a plan, list this many keys whose old values take the most space.", RESULT
-        ),
+        count_option("In a plan, list this many keys whose old values take the most space.", RESULT),
     ] = 10,
     in_place: InPlaceOptions,
     copy: CopyOptions,
     log_start_offset: Annotated[
         int | None,
-        offset_option(
-            "--log-start-offset",
-            "The log start offset. Default: the data directory's checkpoint, else 0.",
-            BROKER,
-        ),
+        offset_option("The log start offset. Default: the data directory's checkpoint, else 0.", BROKER),
     ] = None,
     metadata: MetadataPath = None,
     server_properties: ServerProperties = None,
     high_watermark: Annotated[
         int | None,
         offset_option(
-            "--high-watermark",
             "The high watermark; nothing at or above it is cleaned. Default: the data directory's checkpoint, else the log end.",
             BROKER,
         ),
@@ -192,7 +171,6 @@ def command(
     producer_id_expiration_ms: Annotated[
         int | None,
         duration_option(
-            "--producer-id-expiration-ms",
             "Keep the newest batch of producers that are younger, if only as a header. Default: 86400000.",
             BROKER,
         ),

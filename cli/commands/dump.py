@@ -39,67 +39,58 @@ EXAMPLES = (
 )  # fmt: skip
 
 
-def _flag_of_kafka(name: str, help: str) -> Option:
-    return Option(name, help=help, panel=KAFKA)
+def _flag_of_kafka(help: str) -> Option:
+    return Option(help=help, panel=KAFKA)
 
 
 def command(
     *,
     paths: Paths = (),
     files: Annotated[
-        str | None, Option("--files", metavar="A,B", help="More files, separated by commas.", panel=KAFKA)
+        str | None, Option(metavar="A,B", help="More files, separated by commas.", panel=KAFKA)
     ] = None,
-    deep_iteration: Annotated[
-        bool, _flag_of_kafka("--deep-iteration", "Show the records, not only the batches.")
-    ] = False,
+    deep_iteration: Annotated[bool, _flag_of_kafka("Show the records, not only the batches.")] = False,
     print_data_log: Annotated[
-        bool, _flag_of_kafka("--print-data-log", "Show keys and values too (implies --deep-iteration).")
+        bool, _flag_of_kafka("Show keys and values too (implies --deep-iteration).")
     ] = False,
     skip_record_metadata: Annotated[
-        bool, _flag_of_kafka("--skip-record-metadata", "Show only key, value and headers of each record.")
+        bool, _flag_of_kafka("Show only key, value and headers of each record.")
     ] = False,
     max_bytes: Annotated[
         int,
-        int_size_option("--max-bytes", "Read at most this many bytes of each .log file.", KAFKA),
+        int_size_option("Read at most this many bytes of each .log file.", KAFKA),
     ] = INT32_MAX,
     max_message_size: Annotated[
         int,
-        int_size_option("--max-message-size", "The largest message to read when checking an index.", KAFKA),
+        int_size_option("The largest message to read when checking an index.", KAFKA),
     ] = 5 * 1024 * 1024,
     verify_index_only: Annotated[
         bool,
-        _flag_of_kafka(
-            "--verify-index-only", "Check an index against its log, without printing its entries."
-        ),
+        _flag_of_kafka("Check an index against its log, without printing its entries."),
     ] = False,
     index_sanity_check: Annotated[
-        bool, _flag_of_kafka("--index-sanity-check", "Check an index the way a broker does when it starts.")
+        bool, _flag_of_kafka("Check an index the way a broker does when it starts.")
     ] = False,
-    offsets_decoder: Annotated[
-        bool, _flag_of_kafka("--offsets-decoder", "Decode keys and values of __consumer_offsets.")
-    ] = False,
+    offsets_decoder: Annotated[bool, _flag_of_kafka("Decode keys and values of __consumer_offsets.")] = False,
     transaction_log_decoder: Annotated[
         bool,
-        _flag_of_kafka("--transaction-log-decoder", "Decode keys and values of __transaction_state."),
+        _flag_of_kafka("Decode keys and values of __transaction_state."),
     ] = False,
     cluster_metadata_decoder: Annotated[
         bool,
-        _flag_of_kafka(
-            "--cluster-metadata-decoder", "Decode values of __cluster_metadata; shows secrets in it."
-        ),
+        _flag_of_kafka("Decode values of __cluster_metadata; shows secrets in it."),
     ] = False,
     remote_log_metadata_decoder: Annotated[
         bool,
-        _flag_of_kafka("--remote-log-metadata-decoder", "Decode values of __remote_log_metadata."),
+        _flag_of_kafka("Decode values of __remote_log_metadata."),
     ] = False,
     share_group_state_decoder: Annotated[
         bool,
-        _flag_of_kafka("--share-group-state-decoder", "Decode keys and values of __share_group_state."),
+        _flag_of_kafka("Decode keys and values of __share_group_state."),
     ] = False,
     key_decoder_class: Annotated[
         str | None,
         Option(
-            "--key-decoder-class",
             metavar="CLASS",
             bare=STRING_DECODER,
             help="Decode keys with a decoder class of Kafka. Available are StringDecoder (also if no class is given), "
@@ -110,7 +101,6 @@ def command(
     value_decoder_class: Annotated[
         str | None,
         Option(
-            "--value-decoder-class",
             metavar="CLASS",
             bare=STRING_DECODER,
             help="Decode values, with the same classes.",
@@ -120,7 +110,6 @@ def command(
     format: Annotated[
         str,
         Option(
-            "--format",
             choices=("kafka", "json", "table"),
             help="kafka is the text of kafka-dump-log.sh 4.3; table has a line for each record.",
         ),
@@ -130,8 +119,7 @@ def command(
     raw: Annotated[
         bool,
         Option(
-            "--raw",
-            help="Leave records of Kafka's own topics undecoded. Without it --json and --format table decode them.",
+            help="Leave records of Kafka's own topics undecoded. Without it --json and --format table decode them."
         ),
     ] = False,
     show_secrets: ShowSecrets = False,

@@ -42,8 +42,8 @@ EXAMPLES = (
 )  # fmt: skip
 
 
-def _without(column: str, what: str) -> Option:
-    return Option(f"--no-{column}", help=f"Leave out {what}.", panel=RESULT)
+def _without(what: str) -> Option:
+    return Option(help=f"Leave out {what}.", panel=RESULT)
 
 
 def command(
@@ -51,18 +51,15 @@ def command(
     paths: Paths,
     to: Annotated[
         str,
-        Option(
-            "--to", choices=("parquet", "delta", "iceberg", "json", "csv", "arrow"), help="The output format."
-        ),
+        Option(choices=("parquet", "delta", "iceberg", "json", "csv", "arrow"), help="The output format."),
     ],
     output: Annotated[
         str,
-        directory_option("--output", "The directory to write to; - writes json or csv to stdout.", read=str),
+        directory_option("The directory to write to; - writes json or csv to stdout.", read=str),
     ],
     mode: Annotated[
         str,
         Option(
-            "--mode",
             choices=("errorifexists", "append", "overwrite", "ignore"),
             help="What to do when the output exists: Spark's save modes.",
             panel=RESULT,
@@ -71,7 +68,6 @@ def command(
     partition_by: Annotated[
         tuple[tuple[str, ...], ...],
         Option(
-            "--partition-by",
             metavar="COLUMN[,...]",
             read=read_names,
             help="Write one directory per value of these columns: topic, partition, timestampType, date or hour (the last two of the timestamp, in UTC).",
@@ -81,7 +77,6 @@ def command(
     compression: Annotated[
         str | None,
         Option(
-            "--compression",
             metavar="CODEC",
             help="Compression of the files: snappy, gzip, zstd, lz4, bzip2 or none, as far as the format supports it.",
             panel=RESULT,
@@ -97,21 +92,19 @@ def command(
         ),
     ] = None,
     payloads: PayloadFormats,
-    no_key: Annotated[bool, _without("key", "the column of keys")] = False,
-    no_value: Annotated[bool, _without("value", "the column of values")] = False,
-    no_headers: Annotated[bool, _without("headers", "the column of headers")] = False,
-    no_meta: Annotated[
-        bool, _without("meta", "the column with the position of a record and its batch")
-    ] = False,
+    no_key: Annotated[bool, _without("the column of keys")] = False,
+    no_value: Annotated[bool, _without("the column of values")] = False,
+    no_headers: Annotated[bool, _without("the column of headers")] = False,
+    no_meta: Annotated[bool, _without("the column with the position of a record and its batch")] = False,
     include_control: Annotated[
         bool,
-        Option("--include-control", help="Also write the control records of transactions.", panel=RESULT),
+        Option(help="Also write the control records of transactions.", panel=RESULT),
     ] = False,
     show_secrets: ShowSecrets = False,
     connect_topics: ConnectTopics = (),
     fail_on_damage: Annotated[
         bool,
-        Option("--fail-on-damage", help="Stop at the first damage, and write nothing.", panel=RESULT),
+        Option(help="Stop at the first damage, and write nothing.", panel=RESULT),
     ] = False,
     json: Json = False,
     filters: Filters,

@@ -37,19 +37,15 @@ def command(
     at: Annotated[
         int | None,
         time_option(
-            "--at",
             "The state at this time, in epoch milliseconds or ISO 8601: records of __consumer_offsets with a later timestamp do not "
             "count. Default: the end of the log.",
             FILTER,
         ),
     ] = None,
-    history: Annotated[
-        bool, Option("--history", help="Also list each commit that set an offset back, and when.")
-    ] = False,
+    history: Annotated[bool, Option(help="Also list each commit that set an offset back, and when.")] = False,
     reset_csv: Annotated[
         str | None,
         Option(
-            "--reset-csv",
             metavar="FILE",
             help="Write the committed offsets to a new file that kafka-consumer-groups.sh --reset-offsets --from-file takes: topic, "
             "partition and offset with one --group, else the group before them.",

@@ -49,7 +49,6 @@ def command(
     sort: Annotated[
         str,
         Option(
-            "--sort",
             choices=("name", "size", "time", "records", "lag"),
             help="Sort by this column, largest first; by lag with --groups.",
         ),
@@ -57,24 +56,21 @@ def command(
     count: Annotated[
         bool | None,
         Option(
-            "--count/--no-count",
             help="Read every batch header, for exact numbers of records. Default: with --json and --verbose only; without, records are estimated from the "
-            "offsets, and only the ends of each log are read.",
+            "offsets, and only the ends of each log are read."
         ),
     ] = None,
     remote: Annotated[
         bool,
         Option(
-            "--remote",
             help="Show tiered storage, from __remote_log_metadata under PATH: which offsets of each partition are local, remote, both or missing, and which uploads "
-            "dangle.",
+            "dangle."
         ),
     ] = False,
     groups: Annotated[
         bool,
         Option(
-            "--groups",
-            help="Also show how far groups are behind in each partition, by what they have committed to __consumer_offsets.",
+            help="Also show how far groups are behind in each partition, by what they have committed to __consumer_offsets."
         ),
     ] = False,
     json: Json = False,

@@ -50,7 +50,6 @@ def command(
     offset: Annotated[
         int | None,
         Option(
-            "--offset",
             metavar="N",
             read=read_offset,
             help="The batch that contains this offset, else the next one.",
@@ -59,29 +58,22 @@ def command(
     ] = None,
     timestamp: Annotated[
         int | None,
-        time_option(
-            "--timestamp",
-            "The first message at or after this time: epoch milliseconds or ISO 8601.",
-            QUESTION,
-        ),
+        time_option("The first message at or after this time: epoch milliseconds or ISO 8601.", QUESTION),
     ] = None,
     max_timestamp: Annotated[
-        bool, Option("--max-timestamp", help="The message with the largest timestamp.", panel=QUESTION)
+        bool, Option(help="The message with the largest timestamp.", panel=QUESTION)
     ] = False,
-    earliest: Annotated[bool, Option("--earliest", help="The log start offset.", panel=QUESTION)] = False,
+    earliest: Annotated[bool, Option(help="The log start offset.", panel=QUESTION)] = False,
     latest: Annotated[
         bool,
-        Option(
-            "--latest", help="The log end offset (with read_committed the last stable one).", panel=QUESTION
-        ),
+        Option(help="The log end offset (with read_committed the last stable one).", panel=QUESTION),
     ] = False,
     key: Annotated[
-        str | None, Option("--key", metavar="KEY", help="The newest message with this key.", panel=QUESTION)
+        str | None, Option(metavar="KEY", help="The newest message with this key.", panel=QUESTION)
     ] = None,
     leader_epoch: Annotated[
         int | None,
         Option(
-            "--leader-epoch",
             metavar="E",
             read=read_epoch,
             help="The end offset of the largest epoch up to this one.",
@@ -91,14 +83,13 @@ def command(
     transactional_id: Annotated[
         str | None,
         Option(
-            "--transactional-id",
             metavar="ID",
             help="The transactions of a transactional id: producer ids, partitions and offsets.",
             panel=QUESTION,
         ),
     ] = None,
     all: Annotated[
-        bool, Option("--all", help="With --key: every message of the key, oldest first.", panel=FILTER)
+        bool, Option(help="With --key: every message of the key, oldest first.", panel=FILTER)
     ] = False,
     key_encoding: KeyEncoding = "utf8",
     search: KeySearch,
@@ -106,18 +97,15 @@ def command(
     log_start_offset: Annotated[
         int | None,
         Option(
-            "--log-start-offset",
             metavar="N",
             help="The log start offset; records below it are not visible. Default: the log dir's checkpoint, else the first segment.",
             panel=FILTER,
         ),
     ] = None,
     explain: Annotated[
-        bool, Option("--explain", help="Show which files and index entries led to each answer.", panel=RUN)
+        bool, Option(help="Show which files and index entries led to each answer.", panel=RUN)
     ] = False,
-    no_index: Annotated[
-        bool, Option("--no-index", help="Scan instead of trusting the indexes.", panel=RUN)
-    ] = False,
+    no_index: Annotated[bool, Option(help="Scan instead of trusting the indexes.", panel=RUN)] = False,
     json: Json = False,
     bytes_mode: BytesMode = "auto",
     show_secrets: ShowSecrets = False,

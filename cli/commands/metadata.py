@@ -40,20 +40,18 @@ def command(
     at: Annotated[
         int | None,
         time_option(
-            "--at",
             "The state at this time: every batch with a timestamp up to it. Default: the end of the log.",
             FILTER,
         ),
     ] = None,
     offset: Annotated[
         int | None,
-        offset_option("--offset", "The state after the record with this offset of the metadata log.", FILTER),
+        offset_option("The state after the record with this offset of the metadata log.", FILTER),
     ] = None,
     history: Annotated[
         bool,
         Option(
-            "--history",
-            help="Show the changes with their offsets and times instead of the state, as far back as the log reaches.",
+            help="Show the changes with their offsets and times instead of the state, as far back as the log reaches."
         ),
     ] = False,
     kinds: Annotated[
@@ -75,7 +73,6 @@ def command(
     node: Annotated[
         int | None,
         Option(
-            "--node",
             metavar="N",
             read=read_partition,
             help="Only partitions with a replica on this broker.",
@@ -84,10 +81,7 @@ def command(
     ] = None,
     show_secrets: Annotated[
         bool,
-        Option(
-            "--show-secrets",
-            help="Print passwords and other sensitive configurations, and the keys of SCRAM credentials.",
-        ),
+        Option(help="Print passwords and other sensitive configurations, and the keys of SCRAM credentials."),
     ] = False,
     json: Json = False,
     now: NoNow = None,

@@ -32,7 +32,6 @@ def command(
     offset: Annotated[
         int,
         Option(
-            "--offset",
             metavar="N",
             read=read_offset,
             help="Start at the batch that contains this offset, else the next one.",
@@ -40,33 +39,27 @@ def command(
     ],
     max_bytes: Annotated[
         int,
-        int_size_option("--max-bytes", "Read at most this many bytes, in complete batches."),
+        int_size_option("Read at most this many bytes, in complete batches."),
     ] = 1024 * 1024,
     max_message_bytes: Annotated[
         int,
-        int_size_option(
-            "--max-message-bytes", "Upper limit for doubling --max-bytes until a complete message fits."
-        ),
+        int_size_option("Upper limit for doubling --max-bytes until a complete message fits."),
     ] = 64 * 1024 * 1024,
     no_grow: Annotated[
         bool,
         Option(
-            "--no-grow",
-            help="Do not double --max-bytes; a first message that is larger may be cut, as by a 0.7 broker.",
+            help="Do not double --max-bytes; a first message that is larger may be cut, as by a 0.7 broker."
         ),
     ] = False,
-    raw: Annotated[bool, Option("--raw", help="Write the bytes themselves to stdout.")] = False,
+    raw: Annotated[bool, Option(help="Write the bytes themselves to stdout.")] = False,
     framing: Annotated[
         str,
         Option(
-            "--framing",
             choices=FRAMINGS,
             help="Write the bytes in the frame of a 0.7 fetch answer: MessageSetSend of one PATH, MultiMessageSetSend of several.",
         ),
     ] = "none",
-    no_index: Annotated[
-        bool, Option("--no-index", help="Scan instead of trusting the indexes.", panel=RUN)
-    ] = False,
+    no_index: Annotated[bool, Option(help="Scan instead of trusting the indexes.", panel=RUN)] = False,
     json: Json = False,
     bytes_mode: BytesMode = "auto",
     show_secrets: ShowSecrets = False,

@@ -59,7 +59,6 @@ def command(
     policy: Annotated[
         str,
         Option(
-            "--policy",
             choices=("salvage", "kafka"),
             help="salvage keeps every valid batch; kafka leaves what a broker's log loading leaves.",
         ),
@@ -67,12 +66,11 @@ def command(
     in_place: InPlaceOptions,
     copy: CopyOptions,
     rebuild: Annotated[
-        bool, Option("--rebuild", help="Rebuild all side files from the log, even valid ones.", panel=CHANGE)
+        bool, Option(help="Rebuild all side files from the log, even valid ones.", panel=CHANGE)
     ] = False,
     mark_clean: Annotated[
         bool,
         Option(
-            "--mark-clean",
             help="Write the clean-shutdown marker if every partition of the data directory is valid.",
             panel=CHANGE,
         ),
@@ -80,7 +78,6 @@ def command(
     topic_id: Annotated[
         str | None,
         Option(
-            "--topic-id",
             metavar="UUID",
             help="Write a missing partition.metadata with this id. Default: the id in the metadata log, if that is certain.",
             panel=CHANGE,
@@ -91,7 +88,6 @@ def command(
     node_id: Annotated[
         int | None,
         offset_option(
-            "--node-id",
             "Write a lost meta.properties with this node id. Default: that of the other data directories.",
             CHANGE,
         ),
@@ -99,7 +95,6 @@ def command(
     cluster_id: Annotated[
         str | None,
         Option(
-            "--cluster-id",
             metavar="ID",
             help="Write a lost meta.properties with this cluster id. Default: that of the other data directories.",
             panel=CHANGE,
@@ -108,7 +103,6 @@ def command(
     directory_id: Annotated[
         str | None,
         Option(
-            "--directory-id",
             metavar="UUID",
             help="Write a lost meta.properties with this directory id; `none` omits it. Default: the id in the metadata log.",
             panel=CHANGE,
@@ -125,41 +119,26 @@ def command(
     recovery_point: Annotated[
         int | None,
         offset_option(
-            "--recovery-point",
             "The recovery point: the log is known to be on disk up to this offset. Default: the data directory's checkpoint, else 0.",
             BROKER,
         ),
     ] = None,
     log_start_offset: Annotated[
         int | None,
-        offset_option(
-            "--log-start-offset",
-            "The log start offset. Default: the data directory's checkpoint, else 0.",
-            BROKER,
-        ),
+        offset_option("The log start offset. Default: the data directory's checkpoint, else 0.", BROKER),
     ] = None,
     index_interval_bytes: Annotated[
         int | None,
-        size_option(
-            "--index-interval-bytes",
-            "Kafka's index.interval.bytes. Default: the topic's configuration, else 4096.",
-            BROKER,
-        ),
+        size_option("Kafka's index.interval.bytes. Default: the topic's configuration, else 4096.", BROKER),
     ] = None,
     segment_index_bytes: Annotated[
         int | None,
-        size_option(
-            "--segment-index-bytes",
-            "Kafka's segment.index.bytes. Default: the topic's configuration, else 10MiB.",
-            BROKER,
-        ),
+        size_option("Kafka's segment.index.bytes. Default: the topic's configuration, else 10MiB.", BROKER),
     ] = None,
     producer_id_expiration_ms: Annotated[
         int | None,
         duration_option(
-            "--producer-id-expiration-ms",
-            "Kafka's producer.id.expiration.ms. Default: the broker's configuration, else 86400000.",
-            BROKER,
+            "Kafka's producer.id.expiration.ms. Default: the broker's configuration, else 86400000.", BROKER
         ),
     ] = None,
     json: Json = False,

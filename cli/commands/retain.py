@@ -81,7 +81,6 @@ def command(
     retention_ms: Annotated[
         int | None,
         Option(
-            "--retention-ms",
             metavar="DURATION",
             read=_read_limit_duration,
             help="Delete segments whose newest record is older than this; -1 is no limit. Default: the topic's "
@@ -92,7 +91,6 @@ def command(
     retention_bytes: Annotated[
         int | None,
         Option(
-            "--retention-bytes",
             metavar="SIZE",
             read=_read_limit_size,
             help="Delete the oldest segments while at least this much remains; -1 is no limit. Default: the topic's configuration.",
@@ -102,9 +100,7 @@ def command(
     log_start_offset: Annotated[
         int | None,
         offset_option(
-            "--log-start-offset",
-            "Raise the log start offset to N first; segments entirely below it are deleted.",
-            LIMITS,
+            "Raise the log start offset to N first; segments entirely below it are deleted.", LIMITS
         ),
     ] = None,
     cleanup_policy: CleanupPolicy = None,
@@ -112,38 +108,30 @@ def command(
     free: Annotated[
         int | None,
         size_option(
-            "--free",
             "Choose what to delete so that each file system gains this much: over all topics that may be deleted from, the "
             "oldest segments first, never active ones. Not with --spark: the choice needs the segments of all partitions at "
             "once, and each task of a cluster sees one.",
             LIMITS,
         ),
     ] = None,
-    what_if: Annotated[
-        bool, Option("--what-if", help="Also show what other limits would free.", panel=LIMITS)
-    ] = False,
+    what_if: Annotated[bool, Option(help="Also show what other limits would free.", panel=LIMITS)] = False,
     in_place: InPlaceOptions,
     purge: Annotated[
         bool,
-        Option("--purge", help="Permanently delete files that were marked long enough ago.", panel=CHANGE),
+        Option(help="Permanently delete files that were marked long enough ago.", panel=CHANGE),
     ] = False,
     file_delete_delay_ms: Annotated[
         int | None,
-        duration_option(
-            "--file-delete-delay-ms",
-            "How long a file must be marked before --purge deletes it. Default: 60000.",
-            CHANGE,
-        ),
+        duration_option("How long a file must be marked before --purge deletes it. Default: 60000.", CHANGE),
     ] = None,
     unmark: Annotated[
-        bool, Option("--unmark", help="Restore segments that are marked and not purged.", panel=CHANGE)
+        bool, Option(help="Restore segments that are marked and not purged.", panel=CHANGE)
     ] = False,
     metadata: MetadataPath = None,
     server_properties: ServerProperties = None,
     high_watermark: Annotated[
         int | None,
         offset_option(
-            "--high-watermark",
             "The high watermark; nothing at or above it is deleted. Default: the data directory's checkpoint, else the log end.",
             BROKER,
         ),

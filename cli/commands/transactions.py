@@ -36,8 +36,7 @@ def command(
     max_transaction_timeout_ms: Annotated[
         int,
         duration_option(
-            "--max-transaction-timeout-ms",
-            "The brokers' transaction.max.timeout.ms: a transaction that no coordinator knows is hanging if it wrote nothing for longer.",
+            "The brokers' transaction.max.timeout.ms: a transaction that no coordinator knows is hanging if it wrote nothing for longer."
         ),
     ] = 900_000,
     json: Json = False,

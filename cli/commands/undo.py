@@ -37,7 +37,7 @@ def command(
     ],
     finish: Annotated[
         bool,
-        Option("--finish", help="Finish an interrupted change instead; what an append wrote is kept."),
+        Option(help="Finish an interrupted change instead; what an append wrote is kept."),
     ] = False,
     list_only: Annotated[
         bool, Option("--list", help="List the runs that can be undone, and how much space they hold.")
@@ -45,11 +45,10 @@ def command(
     forget: Annotated[
         bool,
         Option(
-            "--forget",
-            help="Free the space of runs, which then cannot be undone: all runs below a path, or that of a journal. Plans unless --apply.",
+            help="Free the space of runs, which then cannot be undone: all runs below a path, or that of a journal. Plans unless --apply."
         ),
     ] = False,
-    apply: Annotated[bool, Option("--apply", help="With --forget: apply the plan.")] = False,
+    apply: Annotated[bool, Option(help="With --forget: apply the plan.")] = False,
     follow_links: FollowLinks = False,
     json: Json = False,
     verbose: Verbose = False,

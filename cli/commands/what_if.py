@@ -35,7 +35,6 @@ def command(
     codec: Annotated[
         tuple[str, ...],
         Option(
-            "--codec",
             metavar="CODEC[:LEVEL]",
             help="Try this codec: none, gzip, snappy, lz4 or zstd, with a level as in zstd:9; may be repeated. Default: all, zstd at levels 1, 3 and 9.",
             panel=TRIED,
@@ -44,7 +43,6 @@ def command(
     batch_size: Annotated[
         int | None,
         Option(
-            "--batch-size",
             metavar="SIZE",
             read=read_size_of_int,
             help="Try producer batches with this batch.size. Default, without --linger: 64KiB with 20 ms and 256KiB with 100 ms.",
@@ -54,7 +52,6 @@ def command(
     linger: Annotated[
         int | None,
         Option(
-            "--linger",
             metavar="DURATION",
             read=read_duration,
             help="Try producer batches with this linger.ms.",
@@ -64,7 +61,6 @@ def command(
     retention_ms: Annotated[
         tuple[int, ...],
         Option(
-            "--retention-ms",
             metavar="DURATION",
             read=read_duration,
             help="Show what this limit would keep; may be repeated. Default: 1, 3, 7 and 30 days.",
@@ -74,7 +70,6 @@ def command(
     retention_bytes: Annotated[
         tuple[int, ...],
         Option(
-            "--retention-bytes",
             metavar="SIZE",
             read=read_size,
             help="Show what this limit per partition would keep; may be repeated. Default: about a half and a quarter of the largest partition.",
@@ -84,18 +79,13 @@ def command(
     compaction: Annotated[
         bool,
         Option(
-            "--compaction",
             help="Also show what cleanup.policy=compact would keep. This plans a compaction of all topics, which reads every key.",
             panel=TRIED,
         ),
     ] = False,
     sample: Annotated[
         int,
-        size_option(
-            "--sample",
-            "How much of each topic to measure. A smaller topic is measured completely.",
-            TRIED,
-        ),
+        size_option("How much of each topic to measure. A smaller topic is measured completely.", TRIED),
     ] = 8 << 20,
     json: Json = False,
     html: Html = None,
