@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from kseg.segment.diagnosis import Diagnosis, MetadataGap
+from kseg.segment.diagnosis import Diagnosis, MetadataGap, Numbers
 from kseg.segment.values import dataclass
 
 ERROR = "error"
@@ -218,7 +218,7 @@ class Finding:
     length: int | None = None
     first_offset: int | None = None
     last_offset: int | None = None
-    numbers: Mapping[str, int | str | bool | None] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
     diagnosis: Diagnosis | None = field(default=None, compare=False, repr=False)
 
     @property

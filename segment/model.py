@@ -69,10 +69,6 @@ class Batch:
         return L.timestamp_type_name(self.magic, self.attributes)
 
     @property
-    def is_log_append_time(self) -> bool:
-        return self.magic != L.MAGIC_V0 and bool(self.attributes & L.TIMESTAMP_TYPE_BIT)
-
-    @property
     def is_transactional(self) -> bool:
         return self.magic >= L.MAGIC_V2 and bool(self.attributes & L.TRANSACTIONAL_BIT)
 

@@ -18,7 +18,7 @@ from array import array
 from kseg.segment import layout as L
 from kseg.segment.codecs.codec import compress
 from kseg.segment.crc import crc32c
-from kseg.segment.encoding.legacy import encode_legacy
+from kseg.segment.encoding.legacy import encode_legacy, refuse_records, refuse_span
 from kseg.segment.errors import UsageError
 from kseg.segment.kernel.encode import encode_records
 from kseg.segment.model import NewBatch
@@ -107,10 +107,7 @@ def _offset_range(new: NewBatch) -> tuple[int, int]:
         raise UsageError("a batch without records needs a base offset and a last offset")
     base_offset = new.records[0].offset if new.base_offset is None else new.base_offset
     last_offset = new.records[-1].offset if new.last_offset is None else new.last_offset
-    if not 0 <= base_offset <= last_offset <= L.INT64_MAX:
-        raise UsageError(f"a batch cannot span offsets {base_offset} to {last_offset}")
-    if last_offset - base_offset > L.INT32_MAX:
-        raise UsageError(f"offset {last_offset} is too far from base offset {base_offset} for one batch")
+    refuse_span(base_offset, last_offset, is_ordered=0 <= base_offset <= last_offset)
     return base_offset, last_offset
 
 
@@ -165,13 +162,7 @@ def _refuse_unwritable_producer(new: NewBatch) -> None:
 
 
 def _refuse_bad_records(new: NewBatch, base_offset: int, last_offset: int, base_timestamp_ms: int) -> None:
-    previous = base_offset - 1
-    for record in new.records:
-        if record.offset <= previous:
-            raise UsageError(f"offset {record.offset} does not come after {previous}")
-        if record.timestamp_ms < L.NO_TIMESTAMP or record.timestamp_ms - base_timestamp_ms > L.INT64_MAX:
-            raise UsageError(f"{record.timestamp_ms} is not a valid timestamp")
-        previous = record.offset
+    previous = refuse_records(new, base_offset, L.INT64_MAX + base_timestamp_ms)
     if previous > last_offset:
         raise UsageError(f"offset {previous} is after the last offset {last_offset} of its batch")
 

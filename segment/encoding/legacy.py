@@ -97,18 +97,30 @@ def _checked_last_offset(new: NewBatch, base_offset: int) -> int:
         raise UsageError(
             f"a batch of magic {new.magic} must end with its last record, not at {new.last_offset}"
         )
-    if not 0 <= base_offset <= new.records[0].offset or last_offset > L.INT64_MAX:
+    refuse_span(base_offset, last_offset, is_ordered=0 <= base_offset <= new.records[0].offset)
+    refuse_records(new, base_offset, L.INT64_MAX)
+    return last_offset
+
+
+def refuse_span(base_offset: int, last_offset: int, *, is_ordered: bool) -> None:
+    """Reject offsets that no batch of any format can span."""
+    if not is_ordered or last_offset > L.INT64_MAX:
         raise UsageError(f"a batch cannot span offsets {base_offset} to {last_offset}")
     if last_offset - base_offset > L.INT32_MAX:
         raise UsageError(f"offset {last_offset} is too far from base offset {base_offset} for one batch")
+
+
+def refuse_records(new: NewBatch, base_offset: int, max_timestamp_ms: int) -> int:
+    """Reject offsets that do not increase, and timestamps that no field holds; returns the last offset, the one before the base without
+    records."""
     previous = base_offset - 1
     for record in new.records:
         if record.offset <= previous:
             raise UsageError(f"offset {record.offset} does not come after {previous}")
-        if not L.NO_TIMESTAMP <= record.timestamp_ms <= L.INT64_MAX:
+        if not L.NO_TIMESTAMP <= record.timestamp_ms <= max_timestamp_ms:
             raise UsageError(f"{record.timestamp_ms} is not a valid timestamp")
         previous = record.offset
-    return last_offset
+    return previous
 
 
 def _refuse(new: NewBatch) -> None:

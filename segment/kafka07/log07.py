@@ -10,7 +10,7 @@ from typing import Self
 from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.files import MappedFile
 from kseg.segment.partition.names import FileState, Role, parse_file_name
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import FileTarget, LogTarget
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
@@ -37,7 +37,7 @@ class Log07:
     files: by offset, at least one. directory: its path. name: of the directory. Raises UnreadableInput if there is no file.
     """
 
-    def __init__(self, target: PartitionTarget | FileTarget) -> None:
+    def __init__(self, target: LogTarget) -> None:
         if isinstance(target, FileTarget):
             directory, paths = os.path.dirname(target.path) or os.curdir, [target.path]
         else:

@@ -225,13 +225,13 @@ def plain_last_segment(path: str) -> SegmentFiles | None:
         return None
     stem = max(stems)
     files = [entries.get(stem + suffix) for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
-    named = [Entry(file.path, 0, 0, parse_file_name(file.name)) for file in files if file and _is_plain(file)]
+    named = [
+        Entry(file.path, 0, 0, parse_file_name(file.name))
+        for file in files
+        if file and file.is_file(follow_symlinks=False)
+    ]
     base_offset = named[0].name.base_offset if len(named) == len(files) else None
     return None if base_offset is None else SegmentFiles(base_offset, *named)
-
-
-def _is_plain(entry: places.DirEntry) -> bool:
-    return entry.is_file(follow_symlinks=False)
 
 
 def partition_files(path: str) -> list[tuple[str, FileName]]:

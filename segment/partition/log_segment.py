@@ -126,6 +126,15 @@ class LogSegment:
         """The time index; None if the file is missing."""
         return self._index(Role.TIME_INDEX, TimeIndex)
 
+    def batch_reaching(self, offset: int) -> Batch | None:
+        """The first valid batch that ends at or after an offset."""
+
+        def reaching(table: Columns) -> Iterator[int]:
+            ends = table.column(C.LAST_OFFSET)
+            return (row for row in range(table.count) if ends[row] >= offset)
+
+        return next(self.walk.find(self.start_for(offset), reaching), None)
+
     @property
     def index_bytes_read(self) -> int:
         return sum(held[1].bytes_read for held in self._indexes.values() if held is not None)

@@ -53,14 +53,12 @@ class PartitionName:
     """The parsed name of a partition directory.
 
     unique_id: the text before the suffix word (32 hex digits when Kafka wrote it), None for a live one.
-    topic_may_be_cut: the name has the maximum length, so `topic` can be a mere prefix of the real one.
     """
 
     topic: str
     partition: int
     state: PartitionState = PartitionState.LIVE
     unique_id: str | None = None
-    topic_may_be_cut: bool = False
 
     @property
     def text(self) -> str:
@@ -99,8 +97,7 @@ def parse_partition_directory(name: str) -> PartitionName:
     partition = parse_integer(number, INT_BITS)
     if not dash or not topic or partition is None:
         raise FormatError(f"{name!r} is not the name of a partition directory (topic-partition)")
-    is_capped = state in (PartitionState.DELETE, PartitionState.STRAY)
-    return PartitionName(topic, partition, state, unique_id, is_capped and len(name) >= MAX_DIRECTORY_NAME)
+    return PartitionName(topic, partition, state, unique_id)
 
 
 def format_partition_directory(name: PartitionName) -> str:

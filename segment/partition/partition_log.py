@@ -32,7 +32,7 @@ from kseg.segment.partition.names import (
     Role,
     parse_file_name,
 )
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import LogTarget, PartitionTarget
 from kseg.segment.scanning.preallocated_tail import is_preallocated
 from kseg.segment.scanning.zero_ranges import ZeroRanges
 from kseg.segment.storage import places
@@ -52,7 +52,7 @@ class PartitionLog(Notes):
 
     def __init__(
         self,
-        target: PartitionTarget | FileTarget,
+        target: LogTarget,
         *,
         log_start_offset: int | None = None,
         use_index: bool = True,

@@ -77,7 +77,8 @@ class LogDirTarget:
     nested: tuple[str, ...] | None = field(default=None, compare=False)
 
 
-Target = FileTarget | PartitionTarget | LogDirTarget
+LogTarget = FileTarget | PartitionTarget
+Target = LogTarget | LogDirTarget
 
 
 def only_one_file(target: FileTarget, purpose: str) -> UsageError:

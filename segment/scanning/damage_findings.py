@@ -89,7 +89,7 @@ def transaction_end_lost(
         f"the transaction of producer {producer_id} from offset {offsets[0]} was open where "
         f"{offsets_words(first, last)} {'is' if first == last else 'are'} lost; if its marker was among them, the transaction now extends to the next marker or stays open"
     )
-    numbers: dict[str, int | str | bool | None] = {
+    numbers = {
         "producer_id": producer_id,
         "producer_epoch": producer_epoch,
         "lost_first_offset": first,

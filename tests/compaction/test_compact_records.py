@@ -190,7 +190,7 @@ def test_append_time_stays(tmp_path: Path) -> None:
     topic.close()
     clean(topic.directory)
     first = batches(topic.directory)[0]
-    assert first.is_log_append_time
+    assert first.timestamp_type == "LogAppendTime"
     assert first.max_timestamp_ms == T0 + 500
     assert {r.timestamp_ms for r in records(topic.directory)[:2]} == {T0 + 500}
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Text
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.findings import Finding
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import FileTarget
+from tests.support.one_target import dump
 
 GIB = 1 << 30
 

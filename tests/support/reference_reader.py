@@ -85,7 +85,7 @@ def records(batch: Batch, data: bytes) -> list[Record]:
         key, cursor = _bytes(data, cursor)
         value, _ = _bytes(data, cursor)
         timestamp_ms = batch.base_timestamp_ms + timestamp_delta
-        if batch.is_log_append_time:
+        if batch.timestamp_type == "LogAppendTime":
             timestamp_ms = batch.max_timestamp_ms
         found.append(Record(batch.base_offset + offset_delta, timestamp_ms, key, value))
     return found

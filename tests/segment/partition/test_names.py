@@ -39,7 +39,6 @@ def test_partition_directory(name: str, topic: str, partition: int, state: Parti
     parsed = parse_partition_directory(name)
     assert (parsed.topic, parsed.partition, parsed.state) == (topic, partition, state)
     assert parsed.unique_id == (None if state is PartitionState.LIVE else ID)
-    assert not parsed.topic_may_be_cut
     assert format_partition_directory(parsed) == name
 
 
@@ -77,7 +76,6 @@ def test_long_topic_is_cut_in_the_name_of_a_deleted_directory() -> None:
     name = format_partition_directory(PartitionName(topic, 4, PartitionState.DELETE, ID))
     assert len(name) == 255
     parsed = parse_partition_directory(name)
-    assert parsed.topic_may_be_cut
     assert topic.startswith(parsed.topic) and len(parsed.topic) == 255 - len(f"-4.{ID}-delete")
     future = format_partition_directory(PartitionName(topic, 4, PartitionState.FUTURE, ID))
     assert parse_partition_directory(future) == PartitionName(topic, 4, PartitionState.FUTURE, ID)
@@ -94,7 +92,7 @@ def test_directory_names_round_trip(topic: str, partition: int, state: Partition
     text = format_partition_directory(name)
     parsed = parse_partition_directory(text)
     assert (parsed.partition, parsed.state, parsed.unique_id) == (partition, state, name.unique_id)
-    assert parsed.topic == topic or (parsed.topic_may_be_cut and topic.startswith(parsed.topic))
+    assert parsed.topic == topic or (len(text) == 255 and topic.startswith(parsed.topic))
 
 
 @given(st.text())

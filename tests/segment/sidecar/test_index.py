@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.findings import CATALOGUE, Finding
@@ -16,6 +15,7 @@ from kseg.segment.partition.targets import FileTarget
 from kseg.segment.sidecar.index import OffsetIndex, OffsetIndexEntry, TimeIndex, TimeIndexEntry
 from kseg.segment.sidecar.index_writer import OffsetIndexBuilder, TimeIndexBuilder, can_index_offset
 from tests.support.encoders import encode_offset_index, encode_time_index
+from tests.support.one_target import dump
 
 INT32_MAX = 2**31 - 1
 BASE = 45
