@@ -63,20 +63,16 @@ class LoadedDirectory:
     @property
     def load_s(self) -> float:
         """The least time that loading the logs of this directory takes."""
-        return (
-            self.bytes_to_scan / SCAN_BYTES_PER_S
-            + self.batches_to_scan * SECONDS_A_BATCH
-            + self.partitions * SECONDS_A_LOG
-        )
+        return self._load_s(SCAN_BYTES_PER_S, SECONDS_A_BATCH, SECONDS_A_LOG)
 
     @property
     def slow_load_s(self) -> float:
         """The same on a busy machine with a rotating disk."""
-        return (
-            self.bytes_to_scan / SCAN_BYTES_PER_S_SLOW
-            + self.batches_to_scan * SECONDS_A_BATCH_SLOW
-            + self.partitions * SECONDS_A_LOG_SLOW
-        )
+        return self._load_s(SCAN_BYTES_PER_S_SLOW, SECONDS_A_BATCH_SLOW, SECONDS_A_LOG_SLOW)
+
+    def _load_s(self, bytes_per_s: int, seconds_a_batch: float, seconds_a_log: float) -> float:
+        of_batches, of_logs = self.batches_to_scan * seconds_a_batch, self.partitions * seconds_a_log
+        return self.bytes_to_scan / bytes_per_s + of_batches + of_logs
 
     @property
     def is_unknown(self) -> bool:

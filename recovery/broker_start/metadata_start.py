@@ -6,7 +6,13 @@ a log that begins after the end of its snapshots ends the process (Kafka: FileQu
 that is older than the newest snapshot, for example after a truncation, is emptied (`loading.newest_snapshot`).
 
 A newest snapshot that breaks off ends the process only because the log after it refers to what is lost. Without such a log, as after a crash
-right after the snapshot was written, the node starts with what the snapshot still contains, and most partitions become stray.
+right after the snapshot was written, the node starts with what the snapshot still contains, and most partitions become stray. Of a damaged
+snapshot (observed with 4.3.1):
+
+1. A node reads batch after batch, and fails on the first complete batch that is invalid (Kafka: RecordsIterator, DefaultRecordBatch).
+2. A partial batch ends the snapshot (ByteBufferLogInputStream.nextBatch). If it contained only the footer, the node starts. If it
+   contained records, the node fails on the first record of the log that refers to one of them.
+3. Without any complete batch the header is missing (RecordsSnapshotReader.lastContainedLogTimestamp), or even a size (firstBatchSize).
 """
 
 import os
@@ -14,19 +20,78 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
-from kseg.recovery.broker_start.snapshot_start import snapshot_fault
-from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_STATE, NULL_POINTER
+from kseg.recovery.loading.kafka_exceptions import CORRUPT, ILLEGAL_STATE, NO_SUCH_ELEMENT, NULL_POINTER
 from kseg.recovery.loading.newest_snapshot import empties_log, newest_snapshot
+from kseg.segment import layout as L
+from kseg.segment.crc import crc32c
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.files import read_small
+from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import PartitionDirectory
 from kseg.segment.partition.names import Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.metadata_files import QuorumStateFault, decode_quorum_state
+from kseg.segment.values import dataclass
+
+_UP_TO_ATTRIBUTES, _CRC_AT = 23, 17
 
 UNCHECKED_IO = "UncheckedIOException"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFault:
+    """exception: simple name of the Java class. why: what is wrong with the snapshot."""
+
+    exception: str
+    why: str
+
+
+def snapshot_fault(path: str) -> SnapshotFault | None:
+    """Why no node starts with this snapshot; None if nodes start."""
+    try:
+        with MappedFile(path) as file:
+            return _fault(file.view)
+    except UnreadableInput as error:
+        return SnapshotFault(CORRUPT, str(error))
+
+
+def _fault(view: memoryview) -> SnapshotFault | None:
+    position, has_records, has_footer = 0, False, False
+    while len(view) - position >= L.ENTRY_OVERHEAD:
+        size = int.from_bytes(view[position + 8 : position + 12], "big", signed=True)
+        if size < L.MIN_LEGACY_SIZE_FIELD:
+            return SnapshotFault(CORRUPT, f"the batch at position {position} declares {size} bytes")
+        if len(view) - position < L.HEADER_TO_MAGIC:
+            break
+        if view[position + L.MAGIC_POSITION] > L.MAGIC_V2:
+            return SnapshotFault(CORRUPT, f"the batch at position {position} has an unknown magic")
+        end = position + L.ENTRY_OVERHEAD + size
+        if end > len(view):
+            break
+        if not _is_valid(view[position:end]):
+            return SnapshotFault(CORRUPT, f"the batch at position {position} is damaged")
+        is_control = _is_control(view[position:end])
+        has_footer, has_records = has_records and is_control, has_records or not is_control
+        position = end
+    if not position:
+        exception = NULL_POINTER if 0 < len(view) < L.HEADER_TO_MAGIC else NO_SUCH_ELEMENT
+        return SnapshotFault(exception, "it has no complete batch")
+    torn = view[position:]
+    if has_footer or (has_records and (len(torn) < _UP_TO_ATTRIBUTES or _is_control(torn))):
+        return None
+    return SnapshotFault(
+        ILLEGAL_STATE, f"it breaks off at position {position}, and the log refers to records that are lost"
+    )
+
+
+def _is_valid(batch: memoryview) -> bool:
+    stored = int.from_bytes(batch[_CRC_AT : _CRC_AT + 4], "big")
+    return len(batch) >= L.BATCH_HEADER and crc32c(batch[_CRC_AT + 4 :]) == stored
+
+
+def _is_control(batch: memoryview) -> bool:
+    return bool(int.from_bytes(batch[_UP_TO_ATTRIBUTES - 2 : _UP_TO_ATTRIBUTES], "big") & L.CONTROL_BIT)
 
 
 def with_quorum_files(

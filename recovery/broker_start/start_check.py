@@ -32,7 +32,7 @@ from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.log_shape import LogShape
 from kseg.segment.partition.names import Role, parse_file_name
-from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target
 from kseg.segment.storage.attached import is_tiered
 from kseg.segment.values import dataclass
 
@@ -49,9 +49,7 @@ class TargetStart:
 class VerifyForStart(Verify):
     """`verify`, with the start prediction added to each target's row."""
 
-    def __call__(
-        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions
-    ) -> Iterator[Event]:
+    def __call__(self, target: Target, options: VerifyOptions) -> Iterator[Event]:
         totals = Totals()
         kinds: set[str] = set()
         errors: list[Finding] = []
@@ -79,7 +77,7 @@ class VerifyForStart(Verify):
         )
 
 
-def _not_writable(target: FileTarget | PartitionTarget | LogDirTarget, totals: Totals) -> Finding | None:
+def _not_writable(target: Target, totals: Totals) -> Finding | None:
     from kseg.recovery.broker_start.load_obstacles import locked, not_writable
 
     if totals.listed is not None:
@@ -91,7 +89,7 @@ def _not_writable(target: FileTarget | PartitionTarget | LogDirTarget, totals: T
 
 
 def _start(
-    target: FileTarget | PartitionTarget | LogDirTarget,
+    target: Target,
     totals: Totals,
     kinds: set[str],
     errors: Sequence[Finding],

@@ -7,15 +7,55 @@
 """
 
 import os
+from itertools import pairwise
 
 from kseg.change.plan.directory_image import DirectoryImage
+from kseg.change.plan.steps import FileIdentity
 from kseg.recovery.kafka07.damage07 import DamagedBytes, ValidBytes, runs
-from kseg.recovery.kafka07.file_chain import Link
 from kseg.recovery.policy import LoadFailure, Removed, Repair
 from kseg.segment.counted import counted
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.kafka07.messages07 import End07, valid_prefix
+from kseg.segment.partition.directory import partition_files
+from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One file. next_base: where the file after it begins, None for the last one of the directory."""
+
+    name: str
+    base_offset: int
+    size_bytes: int
+    next_base: int | None
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + self.size_bytes
+
+    @property
+    def joins(self) -> bool:
+        return self.next_base is None or self.next_base == self.end_offset
+
+
+def chain_of(directory: str, inputs: tuple[FileIdentity, ...]) -> tuple[Link, ...]:
+    """The `.kafka` files in use among `inputs`, by offset. `inputs` may be a single file, so the directory determines which file
+    follows it. Raises UnreadableInput."""
+    bases = sorted(
+        name.base_offset
+        for _, name in partition_files(directory)
+        if name.role is Role.KAFKA07_LOG and name.is_live and name.base_offset is not None
+    )
+    following = dict(pairwise(bases))
+    links = []
+    for file in inputs:
+        name = parse_file_name(file.name)
+        if name.role is Role.KAFKA07_LOG and name.is_live and name.base_offset is not None:
+            base = name.base_offset
+            links.append(Link(file.name, base, file.size_bytes, following.get(base)))
+    return tuple(sorted(links, key=lambda link: (link.base_offset, link.name)))
 
 
 def load_as_broker07(
@@ -55,7 +95,7 @@ def load_as_broker07(
 def gap_finding(directory: str, link: Link) -> Finding:
     """The finding that the file after `link` does not begin where `link` ends."""
     message = f"the file ends at byte {link.end_offset} of the partition, but the next one starts at {link.next_base}"
-    numbers: dict[str, int | str | bool | None] = {"expected": link.end_offset, "found": link.next_base}
+    numbers = {"expected": link.end_offset, "found": link.next_base}
     return Finding("ancient-gap", os.path.join(directory, link.name), message, numbers=numbers)
 
 

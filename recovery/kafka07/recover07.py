@@ -2,7 +2,7 @@
 
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.steps import FileIdentity
-from kseg.recovery.kafka07.file_chain import chain_of
+from kseg.recovery.kafka07.load07 import chain_of, load_as_broker07
 from kseg.recovery.policy import BrokerState, LoadFailure, Policy, Repair
 from kseg.segment.partition.names import Role, parse_file_name
 
@@ -18,16 +18,12 @@ def recover07(
     links = chain_of(directory, inputs)
     image = DirectoryImage.of(inputs)
     nameless = _nameless(inputs)
-    if not links or (nameless and policy is Policy.KAFKA):
-        load_failure = (
-            LoadFailure("NumberFormatException", f"the name of {nameless} is not a number")
-            if nameless
-            else None
-        )
-        return Repair.without_log(image, load_failure=load_failure if policy is Policy.KAFKA else None)
+    if nameless and policy is Policy.KAFKA:
+        sentence = f"the name of {nameless} is not a number"
+        return Repair.without_log(image, load_failure=LoadFailure("NumberFormatException", sentence))
+    if not links:
+        return Repair.without_log(image)
     if policy is Policy.KAFKA:
-        from kseg.recovery.kafka07.load07 import load_as_broker07
-
         return load_as_broker07(directory, links, image, is_clean=broker_state.is_clean)
     from kseg.recovery.kafka07.salvage07 import salvage07
 

@@ -24,9 +24,8 @@ from dataclasses import field, replace
 from kseg.change.plan.content import Fresh, Piece, Span
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.recovery.kafka07.damage07 import DamagedBytes, Run, ValidBytes, WrongMagicEntry, runs
-from kseg.recovery.kafka07.file_chain import Link
 from kseg.recovery.kafka07.filler import MIN_BYTES, filler, is_skipped_by_consumers
-from kseg.recovery.kafka07.load07 import gap_finding
+from kseg.recovery.kafka07.load07 import Link, gap_finding
 from kseg.recovery.policy import Removed, Repair
 from kseg.segment.counted import counted
 from kseg.segment.files import MappedFile

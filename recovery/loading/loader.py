@@ -37,7 +37,7 @@ from kseg.recovery.loading.producer_snapshots import LoadedProducers
 from kseg.recovery.loading.segment import LoadedSegment, LoadedSegments
 from kseg.recovery.loading.segment_recovery import recover
 from kseg.recovery.loading.swap_files import resolve_leftovers
-from kseg.recovery.policy import BrokerState, LoadFailure, LoadSettings, Removed, Repair
+from kseg.recovery.policy import BrokerState, LoadFailure, LoadSettings, Repair
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
@@ -76,7 +76,7 @@ def load_as_broker(
             load_failure = LoadFailure(thrown.kafka_exception, thrown.sentence, thrown.logged)
             return Repair.without_log(DirectoryImage.of(inputs), tuple(load_state.findings), load_failure)
         kept = tuple(kept_ranges(load_state)) if load_state.removed else ()
-        removed = tuple(sorted(without_kept(load_state.removed, kept), key=_offset_order))
+        removed = without_kept(load_state.removed, kept)
         return Repair(
             image=load_state.image,
             log_start_offset=load.log_start_offset,
@@ -85,7 +85,7 @@ def load_as_broker(
             recovery_point=load.recovery_point,
             why=load_state.changes(),
             findings=tuple(load_state.findings),
-            removed=removed,
+            removed=tuple(sorted(removed, key=lambda each: (offset_in_name(each.file), each.position))),
             is_in_order=not load_state.removed and load.is_in_order(),
             kept=kept,
             bytes_scanned=load.bytes_scanned,
@@ -368,10 +368,6 @@ class _Load:
             segment.time_index.open_if_visible()  # looking up the log's timestamps opens all of them
         self._producers.take_snapshot()
         self._segments.close_all()
-
-
-def _offset_order(removed: Removed) -> tuple[int, int]:
-    return offset_in_name(removed.file), removed.position
 
 
 class _Overflow(Exception):

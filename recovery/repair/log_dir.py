@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kseg.change.apply.journal_probe import may_have_journal
 from kseg.change.plan.content import Fresh, content_of
 from kseg.change.plan.directory_image import DirectoryImage, steps_between
 from kseg.change.plan.inputs import inputs_of
@@ -54,6 +55,9 @@ from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.change.run.copied_checkpoints import Carried
+
+LOSSES = "losses"  # in the journal that holds the marker: the partitions from which the run removes bytes
+_SOMETHING = "a partition"  # if the journal does not name them
 
 COMMAND = "recover"
 
@@ -276,3 +280,33 @@ def _without_leftovers(log_dir: str, image: DirectoryImage, why: dict[str, str])
             image.remove(name)
             why[name] = "left by an unfinished write"
             yield Finding("leftover-tmp", os.path.join(log_dir, name), why[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The journal in which a run removed the marker and that no later run has closed: the run was killed. Another run restores the marker
+    from it once that is true again. marker: the one that was removed."""
+
+    id: str
+    marker: Marker
+
+
+def opening_of(log_dir: str) -> Opening | None:
+    """The opening journal of a run that did not complete, None if there is none."""
+    from kseg.change.apply.journal import JournalState
+    from kseg.change.apply.journal_scan import journals_in
+
+    if not may_have_journal(log_dir):
+        return None
+    journals = journals_in(log_dir)
+    followed = {journal.header.get("after") for journal in journals}
+    found = None
+    for journal in journals:
+        is_opening = journal.command == COMMAND and journal.state is JournalState.DONE
+        saved = journal.location.old(MARKER)
+        if is_opening and journal.location.id not in followed and os.path.exists(saved):
+            announced = journal.header.get("told")
+            losses = announced.get(LOSSES) if isinstance(announced, dict) else None
+            names = [str(name) for name in losses] if isinstance(losses, list) else [_SOMETHING]
+            found = Opening(journal.location.id, Marker(saved, tuple(names)))
+    return found

@@ -32,7 +32,12 @@ from kseg.recovery.repair import rows
 from kseg.recovery.repair.broker_state import broker_state_of
 from kseg.recovery.repair.obstacles import obstacles, refuse_obstructed, with_obstacles
 from kseg.recovery.repair.options import RecoverOptions
-from kseg.recovery.repair.remaining_damage import with_coordinator, with_metadata_gap, with_remaining_damage
+from kseg.recovery.repair.remaining_damage import (
+    with_coordinator,
+    with_harmful_batches,
+    with_metadata_gap,
+    with_remaining_damage,
+)
 from kseg.recovery.repair.rows import RecoverResult
 from kseg.recovery.repair.target import RecoveryTarget, recovery_target_of
 from kseg.recovery.salvage.unchanged import unchanged_repair
@@ -40,7 +45,7 @@ from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import ERROR, INFO, Finding
 from kseg.segment.partition.names import INDEX_ROLES, Role, parse_file_name
-from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.partition.targets import LogTarget, PartitionTarget, directory_of
 from kseg.segment.partition.topic_identity import BECOMES_STRAY
 
 COMMAND = "recover"
@@ -50,7 +55,7 @@ _WRITTEN_BY_LOAD = frozenset((*INDEX_ROLES, Role.PRODUCER_SNAPSHOT, Role.LEADER_
 _IGNORED_BY_LOAD = frozenset(("partition-metadata-missing", *BECOMES_STRAY, "topic-id-conflict"))
 
 
-def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> Iterator[Event]:
+def recover(target: LogTarget, options: RecoverOptions) -> Iterator[Event]:
     """Plan the repair of one target, and carry it out if the options say so.
 
     Raises UsageError for a file that does not belong to a segment, UnreadableInput, Refused (inputs changed, unfinished journal,
@@ -60,7 +65,7 @@ def recover(target: FileTarget | PartitionTarget, options: RecoverOptions) -> It
 
 
 def prepare(
-    target: FileTarget | PartitionTarget, options: RecoverOptions
+    target: LogTarget, options: RecoverOptions
 ) -> Generator[Event, None, Prepared[RecoverResult] | None]:
     """The first half of `recover`: yields the findings and the steps of the plan; returns None if there is no plan."""
     complete_or_refuse(directory_of(target), COMMAND, options)
@@ -210,7 +215,6 @@ def _repair(
             rebuild=options.rebuild,
         )
     else:
-        from kseg.recovery.repair.remaining_damage import with_harmful_batches
         from kseg.recovery.salvage.salvage import salvage
 
         repair = with_harmful_batches(

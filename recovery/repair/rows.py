@@ -9,11 +9,14 @@ from kseg.change.plan.content import Fresh, Span
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.steps import Plan, Remove, Write
 from kseg.change.run.results import ChangeResult, Rows
+from kseg.jobs.events import Failure
 from kseg.recovery.policy import Policy, Removed, Repair
+from kseg.recovery.repair.aligned_checkpoints import PartitionOutcome
 from kseg.recovery.repair.lost_records import Lost, both_lost, lost_by_reading, lost_by_removal
 from kseg.segment import layout as L
 from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.values import dataclass
 
@@ -214,3 +217,50 @@ def _removed_row(directory: str, removed: Removed) -> Row:
         "records": removed.records,
         "finding": removed.cause,
     }
+
+
+def outcome_of(result: RecoverResult) -> PartitionOutcome | None:
+    name = own_partition_name(result.directory)
+    if name is None:
+        return None
+    if result.first_base_offset is None:  # there is no log, which is not an error
+        return PartitionOutcome(
+            name=name,
+            first_base_offset=0,
+            log_start_offset=0,
+            log_end_offset=0,
+            recovery_point=0,
+            changed=bool(result.steps),
+            loses_bytes=bool(result.removed),
+            doubt=result.doubt or "",
+            is_misplaced=result.misplaced,
+            is_left_damaged=result.left_damaged,
+            is_known=False,
+        )
+    return PartitionOutcome(
+        name=name,
+        first_base_offset=result.first_base_offset,
+        log_start_offset=result.log_start_offset,
+        log_end_offset=result.log_end_offset,
+        recovery_point=result.recovery_point,
+        changed=bool(result.steps),
+        loses_bytes=bool(result.removed),
+        doubt=result.doubt or "",
+        is_misplaced=result.misplaced,
+        is_left_damaged=result.left_damaged,
+    )
+
+
+def outcome_of_failure(failure: Failure) -> PartitionOutcome | None:
+    name = own_partition_name(failure.path)
+    if name is None:
+        return None
+    return PartitionOutcome(
+        name=name,
+        first_base_offset=0,
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        doubt=f"cannot be recovered: {failure.sentence}",
+        is_known=False,
+    )

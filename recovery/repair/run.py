@@ -24,16 +24,15 @@ from kseg.jobs.events import Event, Failure, Row, Work
 from kseg.recovery.repair import log_dir as own_files
 from kseg.recovery.repair.aligned_checkpoints import PartitionOutcome
 from kseg.recovery.repair.clean_shutdown_marker import Marker, marker_of, with_missing_replicas
-from kseg.recovery.repair.marker_opening import LOSSES, opening_of
+from kseg.recovery.repair.log_dir import LOSSES, opening_of
 from kseg.recovery.repair.meta_properties_repair import (
     IdentityRepair,
     Registered,
     RequestedIdentity,
 )
 from kseg.recovery.repair.options import RecoverOptions
-from kseg.recovery.repair.outcome_rows import outcome_of, outcome_of_failure
 from kseg.recovery.repair.recover import recover
-from kseg.recovery.repair.rows import RecoverResult, log_dir_row
+from kseg.recovery.repair.rows import RecoverResult, log_dir_row, outcome_of, outcome_of_failure
 from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import ERROR, Finding

@@ -13,7 +13,7 @@ from kseg.segment.errors import UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import INDEX_ROLES, PartitionName, Role, parse_file_name
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import LogTarget, PartitionTarget
 from kseg.segment.values import dataclass
 
 _SEGMENT_FILES = (Role.LOG, Role.KAFKA07_LOG, *INDEX_ROLES)
@@ -71,7 +71,7 @@ class RecoveryTarget:
         return name.base_offset == self.base_offset and name.role in _SEGMENT_FILES and name.is_live
 
 
-def recovery_target_of(target: FileTarget | PartitionTarget) -> RecoveryTarget:
+def recovery_target_of(target: LogTarget) -> RecoveryTarget:
     """Raises UsageError for a file that belongs to no segment, UnreadableInput when nothing can be listed."""
     if isinstance(target, PartitionTarget):
         return RecoveryTarget(

@@ -23,6 +23,7 @@ was to delete a log or recovery removed it; the finding says which offsets exist
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import itemgetter
 
 from kseg.recovery.salvage.working_image import WorkingImage
 from kseg.segment import header_tables as C
@@ -160,7 +161,7 @@ class Leftovers:
             if first <= high and last >= low
         )
         for claim in claims:
-            at = bisect_right(held, claim[1], key=_first_offset) - 1
+            at = bisect_right(held, claim[1], key=itemgetter(0)) - 1
             if at >= 0 and claim == held[at]:
                 like += 1
             elif 0 <= at < len(held) - 1 or (at >= 0 and held[at][1] >= claim[0]):
@@ -238,10 +239,6 @@ class Leftovers:
                 first = low if first is None else min(first, low)
                 last = high if last is None else max(last, high)
             return Contents(file.size_bytes, is_damaged, first, last, batches)
-
-
-def _first_offset(claim: tuple[int, int, int]) -> int:
-    return claim[0]
 
 
 def leftover_findings(

@@ -26,7 +26,7 @@ from kseg.recovery.salvage.logs import Logs, ValidRun, valid_run_of
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
-from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
+from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.values import dataclass
 
 COPY, EPOCH, OWN_SEGMENT, FIRST = "equal-copy", "leader-epoch", "own-segment", "first-copy"
@@ -209,17 +209,13 @@ class _Epochs:
         epoch = candidate.leader_epoch
         if epoch < 0:
             return True
-        at = bisect_right(self._entries, candidate.first_offset, key=_start_offset)
+        at = bisect_right(self._entries, candidate.first_offset, key=lambda entry: entry.start_offset)
         if (at and self._entries[at - 1].epoch > epoch) or (
             at < len(self._entries) and self._entries[at].epoch <= epoch
         ):
             return False
         at = bisect_right(self._starts, candidate.last_offset)
         return at == len(self._least) or epoch <= self._least[at]
-
-
-def _start_offset(entry: EpochEntry) -> int:
-    return entry.start_offset
 
 
 class _Merge:
@@ -269,7 +265,7 @@ class _Merge:
     def _resolve(self, batches: list[OverlappingBatch]) -> None:
         kept: list[OverlappingBatch] = []  # by offset; none overlaps another
         for candidate in sorted(self._without_copies(batches), key=self._rank):
-            at = bisect_left(kept, candidate.first_offset, key=_last_offset)
+            at = bisect_left(kept, candidate.first_offset, key=lambda each: each.last_offset)
             if at < len(kept) and kept[at].first_offset <= candidate.last_offset:
                 self._result.supersede(candidate.valid_run, self._rule(kept[at], candidate), kept[at].log)
             else:
@@ -331,7 +327,3 @@ class _Merge:
 
     def _is_in_own_segment(self, candidate: OverlappingBatch) -> bool:
         return self._logs.is_in_own_segment(candidate.log, candidate.first_offset, candidate.last_offset)
-
-
-def _last_offset(candidate: OverlappingBatch) -> int:
-    return candidate.last_offset

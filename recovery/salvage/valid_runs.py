@@ -28,7 +28,7 @@ from dataclasses import replace
 
 from kseg.recovery.salvage.logs import FoundLog, HeaderFix, ValidRun, valid_run_of
 from kseg.recovery.verify.header_plausibility import first_of
-from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.recovery.verify.segment_check import Consumer
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.diagnosis import AlteredBaseOffset, AlteredLeaderEpoch, InvalidBytes
@@ -99,7 +99,7 @@ class Resumption:
         return {4: "high", 3: "medium"}.get(len(self.evidence), "low")
 
 
-class ValidRunCollector:
+class ValidRunCollector(Consumer):
     """A consumer for one log. number: of the log. next_base: of the next segment, None for the last.
 
     valid_runs, losses: in order of position. doubtful: batches that are not decided yet. altered: findings about base
@@ -182,9 +182,6 @@ class ValidRunCollector:
         else:
             self._extend(table, first, stop)
         self._last_epoch = table.at(C.LEADER_EPOCH, stop - 1)
-        return iter(())
-
-    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
         return iter(())
 
     def _take_closely(self, table: Columns, first: int, stop: int) -> None:

@@ -6,6 +6,7 @@ A batch is compared with the batches before and after it, so up to two rows wait
 from kseg.recovery.verify.header_plausibility import HeaderContext
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
+from kseg.segment.diagnosis import Numbers
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 
@@ -86,7 +87,7 @@ class ChainRows:
         length: int,
         first: int,
         last: int | None,
-        numbers: dict[str, int | str | bool | None] | None = None,
+        numbers: Numbers | None = None,
     ) -> None:
         """Add a finding about this segment."""
         self.found.append(

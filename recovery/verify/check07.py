@@ -37,8 +37,8 @@ def check_partition07(
             message = (
                 f"the file starts at byte {number} of the partition, but the previous one ends at {expected}"
             )
-            numbers: dict[str, int | str | bool | None] = {"expected": expected, "found": number}
-            yield Finding("ancient-gap", entry.path, message, 0, 0, numbers=numbers)
+            found = {"expected": expected, "found": number}
+            yield Finding("ancient-gap", entry.path, message, 0, 0, numbers=found)
         path = entry.path
         yield from readable(path, check_file07(path, options, totals))
         expected = number + entry.size_bytes

@@ -7,7 +7,7 @@ clears it), so offsets below its first entry are not checked; it must not extend
 
 from collections.abc import Iterator, Sequence
 
-from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.recovery.verify.segment_check import Consumer
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
@@ -16,7 +16,7 @@ from kseg.segment.kernel import verify_records
 from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
 
 
-class EpochCheck:
+class EpochCheck(Consumer):
     """A `Consumer` for all segments of a partition. entries, path: of the leader-epoch checkpoint."""
 
     def __init__(self, path: str, entries: Sequence[EpochEntry]) -> None:
@@ -58,9 +58,6 @@ class EpochCheck:
                 numbers={"filed_epoch": filed, "batch_epoch": self._epoch},
             )
 
-    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
-        return iter(())
-
     def end_of_log(self, log_start: int, end_offset: int, last_epoch: int) -> Iterator[Finding]:
         """Findings that need the whole log. last_epoch: that of the last batch.
 
@@ -86,11 +83,10 @@ class EpochCheck:
             previous = entry
 
     def _mismatch(self, message: str, entry: EpochEntry) -> Finding:
-        numbers: dict[str, int | str | bool | None] = {"filed_epoch": entry.epoch}
         return Finding(
             "leader-epoch-file-mismatch",
             self._path,
             message,
             first_offset=entry.start_offset,
-            numbers=numbers,
+            numbers={"filed_epoch": entry.epoch},
         )

@@ -138,7 +138,7 @@ class _IndexCheck:
     def _old_style(self, counts: dict[str, int]) -> Iterator[Finding]:
         clauses = [f"{number} {what}" for what, number in counts.items() if number]
         if clauses:
-            numbers: dict[str, int | str | bool | None] = {
+            numbers = {
                 "entries": self.slots,
                 "old_style": sum(counts.values()),
             }

@@ -16,6 +16,7 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.small_files import clean_shutdown, readable, small_file
 from kseg.recovery.verify.topic_ids import METADATA_FILE, topic_ids
 from kseg.recovery.verify.totals import Totals
+from kseg.segment.diagnosis import Numbers
 from kseg.segment.findings import Finding, no_partitions
 from kseg.segment.partition.directory import LogDirectory
 from kseg.segment.partition.log_dir_state import read_log_dir_state
@@ -123,7 +124,7 @@ def _orphans(directory: LogDirectory) -> Iterator[Finding]:
         path = os.path.join(directory.path, NAME_BY_ROLE[role])
         for (topic, partition), offset in offsets.items():
             if (topic, partition) not in present:
-                numbers: dict[str, int | str | bool | None] = {"topic": topic, "partition": partition}
+                numbers: Numbers = {"topic": topic, "partition": partition}
                 message = f"{topic}-{partition} has an entry (offset {offset}), but no directory here"
                 yield Finding("checkpoint-orphan", path, message, first_offset=offset, numbers=numbers)
 

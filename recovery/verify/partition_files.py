@@ -10,7 +10,7 @@ from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.recovery.verify.topic_ids import missing_metadata
 from kseg.recovery.verify.totals import Totals
-from kseg.segment.diagnosis import LogStartBeyondEnd
+from kseg.segment.diagnosis import LogStartBeyondEnd, Numbers
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import Finding
@@ -169,7 +169,7 @@ def checkpoints(
         if offset is None:
             continue
         path = os.path.join(log_dir_state.path, NAME_BY_ROLE[role])
-        numbers: dict[str, int | str | bool | None] = {
+        numbers: Numbers = {
             "topic": name.topic,
             "partition": name.partition,
             "checkpoint": offset,
@@ -205,7 +205,7 @@ def log_start(directory: PartitionDirectory, log_dir_state: LogDirState) -> Iter
     trace = log_start_trace(directory.path)
     if trace is None:
         return
-    numbers: dict[str, int | str | bool | None] = {"log_start_offset": trace.offset}
+    numbers = {"log_start_offset": trace.offset}
     begin = f"the leader-epoch checkpoint starts at offset {trace.offset}, within epoch {trace.epoch} of the batches"
     if Role.LOG_START_OFFSETS in log_dir_state.lost:
         message = (
@@ -236,7 +236,7 @@ def remote_epochs(
         "the partition deletes remote segments because of that (the leader-epoch-checkpoint of another replica has them, and "
         "__remote_log_metadata, from where kseg recover takes them)"
     )
-    numbers: dict[str, int | str | bool | None] = {"log_start_offset": log_start_offset}
+    numbers = {"log_start_offset": log_start_offset}
     yield Finding(
         "remote-epochs-lost",
         path,

@@ -16,14 +16,14 @@ from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.names import Role, parse_file_name
-from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
+from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target
 from kseg.segment.scanning.prevalidated import MAX_SPANS, Span, ValidatedSpans, join_spans
 from kseg.segment.scanning.record_validation import valid_until
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, rows_for
 from kseg.segment.storage import places
 
 
-def parts(target: FileTarget | PartitionTarget | LogDirTarget, part_bytes: int) -> list[Part]:
+def parts(target: Target, part_bytes: int) -> list[Part]:
     """The logs of a partition (or a single log) in parts; empty for files that are not logs or cannot be read."""
     match target:
         case PartitionTarget():

@@ -207,7 +207,7 @@ class ProducerReplay:
                 f"sequences {words} {times}, first of producer {first.producer_id} at offset {first.base_offset}: "
                 f"{first.found} where {first.expected} was expected"
             )
-            numbers: dict[str, int | str | bool | None] = {
+            numbers = {
                 "times": breaks.count,
                 "producer_id": first.producer_id,
                 "producer_epoch": first.producer_epoch,

@@ -11,7 +11,7 @@ Python code runs per run of batches or per batch, never per record.
 from array import array
 from collections.abc import Iterator
 
-from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.recovery.verify.segment_check import Consumer
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.counted import counted
@@ -48,7 +48,7 @@ def _look_end(table: Columns, row: int, stop: int) -> int:
     return after
 
 
-class RecordsCheck:
+class RecordsCheck(Consumer):
     """A `Consumer` that decodes. records: number of records so far. taken_apart: rows of the last `take` that the validating kernel
     rejected. Batches whose body is known to be valid are only counted."""
 
@@ -101,9 +101,6 @@ class RecordsCheck:
             row = state[S.RECORDS_BATCH]
             if not verify_records.max_reached(table.cells, table.capacity, row, state[S.RECORDS_MAX]):
                 yield self._max_timestamp(table, row)
-
-    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
-        return iter(())
 
     def _walk(self, table: Columns, chunk: Chunk, count: int) -> Iterator[Finding]:
         records, state = chunk.records, self._state

@@ -52,7 +52,7 @@ class Consumer(Protocol):
 
     def finish(self, facts: "SegmentFacts") -> Iterator[Finding]:
         """Called when there are no more batches."""
-        ...
+        return iter(())
 
 
 @dataclass(slots=True)

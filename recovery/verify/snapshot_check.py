@@ -84,7 +84,7 @@ class SnapshotCheck:
         opened = len(replay.state.open_transactions)
         has_open = f", {opened} of them with an open transaction" if opened else ""
         known = f"{len(producers)} producer{'s' if len(producers) > 1 else ''}{has_open}"
-        numbers: dict[str, int | str | bool | None] = {
+        numbers = {
             "producers": len(producers),
             "open_transactions": opened,
         }

@@ -8,7 +8,7 @@ determines what is in them.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.recovery.verify.segment_check import Consumer
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.findings import Finding
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _GAPS = 64
 
 
-class UnreadRecords:
+class UnreadRecords(Consumer):
     """A `Consumer`. found: batches of which not every record is returned, or whose header declares another number. next_base: base offset
     of the next segment. records: has taken the same rows before, and reported what is wrong with their records; None if the records are not
     decoded."""
@@ -52,9 +52,6 @@ class UnreadRecords:
             judged, row = row, row + 1
         if judged != stop - 1 and self._is_open_end(table, stop - 1):
             yield from self._judge(table, stop - 1)
-
-    def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
-        return iter(())
 
     def _is_open_end(self, table: Columns, row: int) -> bool:
         """Whether this is the last batch of the segment and nothing after it shows where its offsets end."""

@@ -17,7 +17,7 @@ from kseg.recovery.verify.totals import Totals
 from kseg.segment import unreadable
 from kseg.segment.errors import UsageError
 from kseg.segment.findings import Finding
-from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget
+from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 
 if TYPE_CHECKING:
     from kseg.jobs.log_splitting import Part
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 class Verify:
     """`verify(target, VerifyOptions) -> Iterator[Event]`; on a cluster in parts (`jobs.log_splitting.Prevalidatable`)."""
 
-    def __call__(
-        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions
-    ) -> Iterator[Event]:
+    def __call__(self, target: Target, options: VerifyOptions) -> Iterator[Event]:
         """All findings about one target, and its totals. Raises UnreadableInput if it cannot be read at all."""
         if options.level not in LEVELS:
             raise UsageError(f"the level of verify must be one of {', '.join(LEVELS)}, not {options.level}")
@@ -37,9 +35,7 @@ class Verify:
         yield from self.findings(target, options, totals)
         yield totals.row(target.path, KINDS[type(target)])
 
-    def findings(
-        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, totals: Totals
-    ) -> Iterator[Event]:
+    def findings(self, target: Target, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
         """Like `__call__`, without the row of totals, which are in `totals` afterwards. Of a running broker's data, what several readings
         agree on."""
         if is_in_use(target):
@@ -48,9 +44,7 @@ class Verify:
         else:
             yield from self._findings(target, options, totals)
 
-    def _findings(
-        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, totals: Totals
-    ) -> Iterator[Event]:
+    def _findings(self, target: Target, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
         unreadable.begin()  # this process may have read other targets before
         for event in _work(target, options, totals):
             if not isinstance(event, Finding) or (not unreadable.explains(event) and totals.admit(event)):
@@ -63,15 +57,11 @@ class Verify:
                 yield finding
         yield from totals.overflow()
 
-    def further(
-        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions
-    ) -> Iterable[Finding]:
+    def further(self, target: Target, options: VerifyOptions) -> Iterable[Finding]:
         """Hook for findings from other packages about a target; none here. Raises UnreadableInput."""
         return ()
 
-    def parts(
-        self, target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, part_bytes: int
-    ) -> "list[Part]":
+    def parts(self, target: Target, options: VerifyOptions, part_bytes: int) -> "list[Part]":
         """The logs of a partition, split at batches that their indexes know."""
         from kseg.recovery.verify.precheck import parts
 
@@ -91,9 +81,7 @@ KINDS = {FileTarget: "file", PartitionTarget: "partition", LogDirTarget: "log-di
 verify = Verify()
 
 
-def _work(
-    target: FileTarget | PartitionTarget | LogDirTarget, options: VerifyOptions, totals: Totals
-) -> Iterable[Event]:
+def _work(target: Target, options: VerifyOptions, totals: Totals) -> Iterable[Event]:
     match target:
         case PartitionTarget():
             from kseg.recovery.verify.partition_check import verify_partition

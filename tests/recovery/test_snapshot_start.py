@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kseg.internal_topics.metadata.bootstrap_metadata import bootstrap_fault
-from kseg.recovery.broker_start.snapshot_start import snapshot_fault
+from kseg.recovery.broker_start.metadata_start import snapshot_fault
 
 
 @pytest.fixture

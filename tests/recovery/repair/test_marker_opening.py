@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kseg.recovery.repair.marker_opening import opening_of
+from kseg.recovery.repair.log_dir import opening_of
 from kseg.segment.errors import UnreadableInput
 
 
