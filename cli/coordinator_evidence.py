@@ -7,10 +7,10 @@ from kseg.segment.errors import KsegError
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.broker_directories import BrokerDirectories, LogTarget
+    from kseg.internal_topics.broker_directories import BrokerDirectories
     from kseg.internal_topics.transactions.transaction_log import CoordinatorView
     from kseg.jobs.events import Event
-    from kseg.segment.partition.targets import Target
+    from kseg.segment.partition.targets import LogTarget, Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,11 +55,17 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
     from kseg.internal_topics.groups.groups import GROUP_TOPICS
     from kseg.segment.errors import KsegError
-    from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of, log_dir_of
+    from kseg.segment.partition.targets import (
+        FileTarget,
+        LogTarget,
+        PartitionTarget,
+        directory_of,
+        log_dir_of,
+    )
     from kseg.segment.storage import places
 
     given = {path.rstrip("/") or path for path in paths}
-    replicas: dict[tuple[str, int], list[PartitionTarget | FileTarget]] = {}
+    replicas: dict[tuple[str, int], list[LogTarget]] = {}
     for path in paths:
         try:
             found = find_broker_directories([path])

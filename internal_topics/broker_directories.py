@@ -17,20 +17,18 @@ from kseg.segment.partition.targets import (
     Expansion,
     FileTarget,
     LogDirTarget,
-    PartitionTarget,
+    LogTarget,
     directory_of,
     resolve_targets,
 )
 from kseg.segment.values import dataclass
-
-LogTarget = PartitionTarget | FileTarget
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerPartition:
     """One partition directory, or one segment given by itself. name: None when the directory is not named like a partition."""
 
-    target: PartitionTarget | FileTarget
+    target: LogTarget
     name: PartitionName | None
 
     @property
@@ -46,9 +44,9 @@ class BrokerDirectories:
     log_dirs: tuple[str, ...]
     partitions: tuple[BrokerPartition, ...]
 
-    def replicas(self, topic: str) -> dict[int, list[PartitionTarget | FileTarget]]:
+    def replicas(self, topic: str) -> dict[int, list[LogTarget]]:
         """The live partition directories of a topic, by partition; all replicas of each partition under PATH."""
-        found: dict[int, list[PartitionTarget | FileTarget]] = {}
+        found: dict[int, list[LogTarget]] = {}
         for each in self.partitions:
             if each.name is not None and each.is_live and each.name.topic == topic:
                 found.setdefault(each.name.partition, []).append(each.target)

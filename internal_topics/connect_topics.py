@@ -72,13 +72,11 @@ class ConnectRows:
     otherwise: RowDecoder | None = None
 
     def for_log(self, path: str) -> LogRowDecoder | None:
-        """See `RowDecoder`."""
         if not self._is_connects(path):
             return None if self.otherwise is None else self.otherwise.for_log(path)
         return None if self.as_bytes else self
 
     def amend(self, row: MutableMapping[str, object], record: Record) -> None:
-        """See `LogRowDecoder`."""
         _amend(row, record)
 
     def program(self) -> None:

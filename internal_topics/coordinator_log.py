@@ -22,7 +22,12 @@ from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog, names_in
-from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, resolve_targets
+from kseg.segment.partition.targets import (
+    LogDirTarget,
+    LogTarget,
+    PartitionTarget,
+    resolve_targets,
+)
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
@@ -97,7 +102,7 @@ CoordinatorEntry = CoordinatorRecord | TransactionMarker | LogProblem
 
 
 def read_coordinator_log(
-    directory: str | PartitionTarget | FileTarget, *, until_ms: int | None = None
+    directory: str | LogTarget, *, until_ms: int | None = None
 ) -> Iterator[CoordinatorEntry]:
     """The records and markers of a partition directory (or one segment) of a coordinator's topic, in offset order.
 
@@ -112,7 +117,7 @@ def read_coordinator_log(
 
 
 def read_coordinator_chunks(
-    directory: str | PartitionTarget | FileTarget,
+    directory: str | LogTarget,
 ) -> Iterator[RecordChunk | TransactionMarker | LogProblem]:
     """The same with records in chunks, for callers that do not need each record as an object. Raises UnreadableInput as well."""
     if isinstance(directory, str):
@@ -130,7 +135,7 @@ def read_coordinator_chunks(
                 yield LogProblem(segment.path, segment.base_offset, None, str(error))
 
 
-def _targets_of(path: str) -> list[PartitionTarget | FileTarget]:
+def _targets_of(path: str) -> list[LogTarget]:
     """A single directory, with the log dir around it. Raises UnreadableInput."""
     found = [target for target in resolve_targets((path,)) if not isinstance(target, LogDirTarget)]
     if len(found) != 1:

@@ -56,6 +56,15 @@ class Decoded:
     left_over_bytes: int
     remarks: tuple[str, ...] = ()
 
+    def irregularities(self) -> dict[str, object]:
+        """The fields of a row that only an irregular message has."""
+        found = {
+            "newer": self.is_newer,
+            "left_over_bytes": self.left_over_bytes,
+            "remarks": list(self.remarks),
+        }
+        return {name: value for name, value in found.items() if value}
+
 
 class UnknownType(FormatError):
     """A record of a type that 4.3.1 does not have. type_id: its number."""
@@ -89,28 +98,18 @@ def decode_framed(value: bytes | None, topic: str = CLUSTER_METADATA) -> Decoded
     """A record of the metadata log, or of `__remote_log_metadata`. Raises UnknownType and FormatError."""
     type_id, version, position = frame_of(value)
     assert value is not None
-    known = message(topic, "metadata", type_id)
-    if known is None:
-        raise UnknownType(topic, type_id)
-    return decode(known, version, value, position)
+    return decode(_known(topic, "metadata", type_id), version, value, position)
 
 
 def decode_key(topic: str, key: bytes) -> Decoded:
     """The key of a coordinator's record. Raises UnknownType and FormatError."""
-    type_id = _int16(key, "key")
-    known = message(topic, "key", type_id)
-    if known is None:
-        raise UnknownType(topic, type_id)
-    return decode(known, 0, key, 2)
+    return decode(_known(topic, "key", _int16(key, "key")), 0, key, 2)
 
 
 def decode_value(topic: str, type_id: int, value: bytes) -> Decoded:
     """The value that belongs to a key of `type_id`; never called for a tombstone. Raises UnknownType and FormatError."""
     version = _int16(value, "value")
-    known = message(topic, "value", type_id)
-    if known is None:
-        raise UnknownType(topic, type_id)
-    return decode(known, version, value, 2)
+    return decode(_known(topic, "value", type_id), version, value, 2)
 
 
 def decode(known: Message, version: int, data: bytes, position: int = 0) -> Decoded:
@@ -125,6 +124,13 @@ def decode(known: Message, version: int, data: bytes, position: int = 0) -> Deco
     return Decoded(
         known, version, values, version > known.last_version, max(0, len(data) - end), tuple(remarks)
     )
+
+
+def _known(topic: str, kind: str, type_id: int) -> Message:
+    known = message(topic, kind, type_id)
+    if known is None:
+        raise UnknownType(topic, type_id)
+    return known
 
 
 def _int16(data: bytes, what: str) -> int:

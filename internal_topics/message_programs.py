@@ -101,10 +101,7 @@ class ProgramWriter:
 
     def _versions(self, message: Message) -> int:
         """Positions of the structs of a message, one for each version and one for newer versions."""
-        structs = [
-            self._struct(message, version)
-            for version in range(message.versions.first, message.last_version + 2)
-        ]
+        structs = self._of_versions(message)
         at = len(self.ops)
         self.ops += structs
         return at
@@ -112,13 +109,14 @@ class ProgramWriter:
     def _protocol(self, name: str) -> int:
         """The same for a message of the consumer protocol, which begins with its version."""
         (message,) = (each for each in messages() if each.topic == CONSUMER_PROTOCOL and each.name == name)
-        structs = [
-            self._struct(message, version, depth=2)
-            for version in range(message.versions.first, message.last_version + 2)
-        ]
+        structs = self._of_versions(message, depth=2)
         at = len(self.ops)
         self.ops += [message.versions.first, message.last_version, *structs]
         return at
+
+    def _of_versions(self, message: Message, depth: int = 0) -> list[int]:
+        versions = range(message.versions.first, message.last_version + 2)
+        return [self._struct(message, version, depth) for version in versions]
 
     def _struct(self, message: Message, version: int, depth: int = 0) -> int:
         is_newer = version > message.last_version

@@ -41,7 +41,6 @@ class MirrorRows:
     otherwise: RowDecoder | None = None
 
     def for_log(self, path: str) -> LogRowDecoder | None:
-        """See `RowDecoder`."""
         other = None if self.otherwise is None else self.otherwise.for_log(path)
         kind = None if self.as_bytes else _kind_of(path)
         return other if kind is None else _MirrorLog(kind, other)
@@ -62,7 +61,6 @@ class _MirrorLog:
     otherwise: LogRowDecoder | None
 
     def amend(self, row: MutableMapping[str, object], record: Record) -> None:
-        """See `LogRowDecoder`."""
         sides = {"key": record.key, "value": record.value}
         shown, errors = dict[str, object](), dict[str, str]()
         for side, data in sides.items():
@@ -101,8 +99,4 @@ def _decoded(kind: str, side: str, data: bytes) -> dict[str, Any]:
     if has_version:
         shown["version"] = version
     shown["data"] = dict(found.values)
-    if found.is_newer:
-        shown["newer"] = True
-    if found.left_over_bytes:
-        shown["left_over_bytes"] = found.left_over_bytes
-    return shown
+    return shown | found.irregularities()

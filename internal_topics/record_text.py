@@ -74,14 +74,12 @@ class TopicText:
     topic: str
 
     def program(self) -> tuple[memoryview, bytes] | None:
-        """See `RecordDecoder`."""
         if self.topic == REMOTE_LOG_METADATA:
             return None
         program = program_of(self.topic)
         return program.ops, program.names
 
     def text(self, offset: int, key: bytes | None, value: bytes | None) -> RecordText:
-        """See `RecordDecoder`."""
         if self.topic == REMOTE_LOG_METADATA:
             return RecordText(None, _remote(offset, value))
         program = program_of(self.topic)

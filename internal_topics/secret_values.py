@@ -38,11 +38,9 @@ class SecretValues:
     connect_topics: tuple[str, ...] = ()
 
     def concerns(self, path: str) -> bool:
-        """See `Redactor`."""
         return self._holds_metadata(path) or _holds_connect_configs(path, self.connect_topics)
 
     def redacted(self, path: str, key: bytes | None, value: bytes | None) -> bytes | None:
-        """See `Redactor`."""
         if value is None:
             return None
         if self._holds_metadata(path):

@@ -35,7 +35,6 @@ class PlainText:
         """See `RecordDecoder`."""
 
     def text(self, offset: int, key: bytes | None, value: bytes | None) -> RecordText:
-        """See `RecordDecoder`."""
         try:
             return RecordText(_text(self.key_class, key), _text(self.value_class, value))
         except struct.error:

@@ -39,7 +39,6 @@ class TopicRows:
     otherwise: RowDecoder | None = None
 
     def for_log(self, path: str) -> LogRowDecoder | None:
-        """See `RowDecoder`."""
         decoder = self._decoder_of(path)
         if self.redactor is not None and self.redactor.concerns(path):
             return _WithoutSecrets(decoder, self.redactor)
@@ -65,7 +64,6 @@ class _WithoutSecrets:
     redactor: Redactor
 
     def amend(self, row: MutableMapping[str, object], record: Record) -> None:
-        """See `LogRowDecoder`."""
         if self.decoder is not None:
             self.decoder.amend(row, record)
         if row["value_encoding"] not in _WITHOUT_SECRETS:

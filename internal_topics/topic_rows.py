@@ -45,7 +45,6 @@ class MessageRows:
     show_secrets: bool = False
 
     def amend(self, row: MutableMapping[str, object], record: Record) -> None:
-        """See `LogRowDecoder`."""
         _put_message(row, record, self)
 
     def program(self) -> tuple[memoryview, bytes]:
@@ -94,19 +93,9 @@ def _shown(decoded: Decoded, context: MessageRows) -> dict[str, object]:
                 shown[field] = _protocol(name, member[field])
     if not context.show_secrets:
         _redact(decoded.message, data)
-    values: dict[str, object] = {
-        "type": decoded.message.type,
-        "name": decoded.message.name,
-        "version": decoded.version,
-        "data": data,
-    }
-    if decoded.is_newer:
-        values["newer"] = True
-    if decoded.left_over_bytes:
-        values["left_over_bytes"] = decoded.left_over_bytes
-    if decoded.remarks:
-        values["remarks"] = list(decoded.remarks)
-    return values
+    message = decoded.message
+    shown = {"type": message.type, "name": message.name, "version": decoded.version, "data": data}
+    return shown | decoded.irregularities()
 
 
 def _type_of(key: bytes | None) -> int | None:

@@ -19,7 +19,7 @@ from kseg.segment.java.java_output import decode_utf8
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 
-LEGACY_OFFSET_COMMIT, OFFSET_COMMIT, GROUP_METADATA = 0, 1, 2
+LEGACY_OFFSET_COMMIT, OFFSET_COMMIT = 0, 1
 
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _OFFSET_LENGTH, _OFFSET_EPOCH, _OFFSET_EPOCH_LENGTH = (struct.Struct(each) for each in (">qh", ">qi", ">qih"))

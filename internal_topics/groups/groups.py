@@ -23,7 +23,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionName, Role
-from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of, is_selected
+from kseg.segment.partition.targets import LogTarget, PartitionTarget, directory_of, is_selected
 from kseg.segment.values import dataclass
 
 GROUP_TOPICS = (CONSUMER_OFFSETS, SHARE_GROUP_STATE)
@@ -65,13 +65,13 @@ class GroupsOptions:
 
 def is_group_topic(target: object) -> bool:
     """Whether a target is a partition of one of the topics that store groups."""
-    if not isinstance(target, PartitionTarget | FileTarget):
+    if not isinstance(target, LogTarget):
         return False
     name = own_partition_name(directory_of(target))
     return name is not None and name.topic in GROUP_TOPICS
 
 
-def list_groups(target: PartitionTarget | FileTarget, options: GroupsOptions) -> Iterator[Event]:
+def list_groups(target: LogTarget, options: GroupsOptions) -> Iterator[Event]:
     """The rows of one partition, and findings about records that its coordinator fails to load. Raises UnreadableInput."""
     name = own_partition_name(directory_of(target))
     if name is not None and name.topic == SHARE_GROUP_STATE:
@@ -80,9 +80,7 @@ def list_groups(target: PartitionTarget | FileTarget, options: GroupsOptions) ->
         yield from _groups(target, name, options)
 
 
-def _groups(
-    target: PartitionTarget | FileTarget, name: PartitionName | None, options: GroupsOptions
-) -> Iterator[Event]:
+def _groups(target: LogTarget, name: PartitionName | None, options: GroupsOptions) -> Iterator[Event]:
     loaded = load_groups(
         read_coordinator_chunks(target),
         until_ms=options.at_ms,
@@ -140,7 +138,7 @@ def _wants_key(options: GroupsOptions, key: OffsetKey) -> bool:
     return options.wants(key.group) and options.wants_partition(key.topic, key.partition)
 
 
-def _share_groups(target: PartitionTarget | FileTarget, options: GroupsOptions) -> Iterator[Event]:
+def _share_groups(target: LogTarget, options: GroupsOptions) -> Iterator[Event]:
     loaded = load_share_state(read_coordinator_log(target, until_ms=options.at_ms))
     yield from _problems(target.path, loaded)
     ends = None if options.at_ms is not None else PartitionEnds(options.replicas)
@@ -152,14 +150,14 @@ def _share_groups(target: PartitionTarget | FileTarget, options: GroupsOptions) 
     yield Row({"type": "summary", "records": loaded.records})
 
 
-def _cleaned_end(target: PartitionTarget | FileTarget, name: PartitionName | None) -> int:
+def _cleaned_end(target: LogTarget, name: PartitionName | None) -> int:
     """The end of the cleaned part of the log, below which only the newest record of each key is left."""
     if not isinstance(target, PartitionTarget) or target.log_dir is None or name is None:
         return 0
     return read_log_dir_state(target.log_dir).offset(Role.CLEANER_OFFSETS, name.topic, name.partition) or 0
 
 
-def load_findings(target: PartitionTarget | FileTarget) -> Iterator[Finding]:
+def load_findings(target: LogTarget) -> Iterator[Finding]:
     """Findings about records that a group or share coordinator fails to load; for `verify`. Raises UnreadableInput."""
     name = own_partition_name(directory_of(target))
     if name is not None and name.topic == SHARE_GROUP_STATE:

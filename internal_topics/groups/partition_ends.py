@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from kseg.segment.errors import KsegError
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import LogTarget
 
-Replicas = Mapping[tuple[str, int], Sequence[PartitionTarget | FileTarget]]
+Replicas = Mapping[tuple[str, int], Sequence[LogTarget]]
 
 
 class LogEnds(NamedTuple):
@@ -34,7 +34,7 @@ class PartitionEnds:
         return self._known[key]
 
 
-def _ends(target: PartitionTarget | FileTarget) -> LogEnds | None:
+def _ends(target: LogTarget) -> LogEnds | None:
     try:
         with PartitionLog(target) as log:
             if log.is_kafka07 or not log.segments:

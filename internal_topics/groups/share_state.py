@@ -54,7 +54,7 @@ class DeliveryState:
 @dataclass(frozen=True, slots=True)
 class ShareState:
     """start_offset: -1 if not known yet. delivery_complete_count: records from the start offset on whose delivery is finished, -1
-    for unknown. create_ms, write_ms: of the last snapshot, None without one. timestamp_ms: of the last record."""
+    for unknown. write_ms: of the last snapshot, None without one. timestamp_ms: of the last record."""
 
     snapshot_epoch: int
     state_epoch: int
@@ -62,7 +62,6 @@ class ShareState:
     start_offset: int
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
-    create_ms: int | None
     write_ms: int | None
     timestamp_ms: int
 
@@ -129,7 +128,6 @@ def _fresh(values: Mapping[str, Any], timestamp_ms: int, *, is_snapshot: bool) -
         start_offset=values["startOffset"],
         delivery_complete_count=values["deliveryCompleteCount"],
         batches=_batches(values),
-        create_ms=values["createTimestamp"] if is_snapshot else None,
         write_ms=values["writeTimestamp"] if is_snapshot else None,
         timestamp_ms=timestamp_ms,
     )

@@ -124,7 +124,7 @@ class MetadataHistory:
         self._learn(topic_id, state)
         old = None if state is None else (state.partitions(topic_id) or {}).get(number)
         now = {"leader": values["leader"]} if values["leader"] != _SAME_LEADER else {}
-        now |= {name: values[field] for name, field in _FIELDS.items() if values.get(field) is not None}
+        now |= {name: values[field] for name, (field, _) in _FIELDS.items() if values.get(field) is not None}
         before: dict[str, Any] = {name: None if old is None else _before(old, name) for name in now}
         nodes: set[Any] = {*(now.get("replicas") or ()), *(old.replicas if old is not None else ())}
         nodes |= {
@@ -259,28 +259,20 @@ class MetadataHistory:
         self._add(record, event, token_id=values["tokenId"], owner=values.get("owner"))
 
 
+# name in an event → field of a PartitionChangeRecord, attribute of a Partition
 _FIELDS = {
-    "isr": "isr",
-    "replicas": "replicas",
-    "adding_replicas": "addingReplicas",
-    "removing_replicas": "removingReplicas",
-    "directories": "directories",
-    "elr": "eligibleLeaderReplicas",
-    "last_known_elr": "lastKnownElr",
+    "isr": ("isr", "isr"),
+    "replicas": ("replicas", "replicas"),
+    "adding_replicas": ("addingReplicas", "adding"),
+    "removing_replicas": ("removingReplicas", "removing"),
+    "directories": ("directories", "directories"),
+    "elr": ("eligibleLeaderReplicas", "elr"),
+    "last_known_elr": ("lastKnownElr", "last_known_elr"),
 }
 
 
-def _before(old: Partition, name: str) -> object:
-    return {
-        "leader": old.leader,
-        "isr": old.isr,
-        "replicas": old.replicas,
-        "adding_replicas": old.adding,
-        "removing_replicas": old.removing,
-        "directories": old.directories,
-        "elr": old.elr,
-        "last_known_elr": old.last_known_elr,
-    }[name]
+def _before(old: Partition, name: str) -> Any:
+    return old.leader if name == "leader" else getattr(old, _FIELDS[name][1])
 
 
 def _kind(now: _Details, values: _Details, old: Partition | None) -> str:

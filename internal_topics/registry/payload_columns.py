@@ -41,26 +41,23 @@ class PayloadColumns:
     def __init__(
         self, decoder: PayloadDecoder, types: Mapping[tuple[str, bool], ColumnType] | None = None
     ) -> None:
-        self._decoder = decoder
+        self.decoder = decoder
         self._types = types
         self._fits: dict[tuple[str, bool], Fit] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
-        return PayloadColumns, (self._decoder, self._types)
+        return PayloadColumns, (self.decoder, self._types)
 
     def is_decoded(self, is_key: bool) -> bool:
-        """See `PayloadTable`."""
-        return self._decoder.format(is_key) is not Format.BYTES
+        return self.decoder.format(is_key) is not Format.BYTES
 
     def has_schemas(self, is_key: bool) -> bool:
-        """See `PayloadTable`."""
-        return self._decoder.has_schemas(is_key)
+        return self.decoder.has_schemas(is_key)
 
     def type_of(self, topic: str, is_key: bool) -> ColumnType:
-        """See `PayloadTable`."""
         if self._types is None:
             return JSON_COLUMN
-        form = self._decoder.format(is_key)
+        form = self.decoder.format(is_key)
         if form in _WITHOUT_SCHEMA:
             return _WITHOUT_SCHEMA[form]
         return self._types.get((topic, is_key), JSON_COLUMN)
@@ -69,11 +66,6 @@ class PayloadColumns:
         """The type of the values of all topics, if their columns do not `differ`."""
         kinds = [kind for (_, of_key), kind in (self._types or {}).items() if of_key == is_key]
         return self.type_of("", is_key) if not kinds else kinds[0]
-
-    @property
-    def decoder(self) -> PayloadDecoder:
-        """The decoder."""
-        return self._decoder
 
     @property
     def differ(self) -> str:
@@ -93,11 +85,10 @@ class PayloadColumns:
         payloads: Sequence[bytes | None],
         headers: Sequence[Headers] | None,
     ) -> DecodedColumn:
-        """See `PayloadTable`."""
         place = (topic, is_key)
         if place not in self._fits:
             self._fits[place] = fit(self.type_of(topic, is_key))
-        fitted, decode = self._fits[place], self._decoder.decode
+        fitted, decode = self._fits[place], self.decoder.decode
         column = DecodedColumn()
         for at, data in enumerate(payloads):
             value = raw = error = schema_id = None

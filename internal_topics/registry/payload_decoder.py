@@ -96,7 +96,6 @@ class PayloadDecoder:
         return self.format(is_key) in NEEDS_SCHEMAS
 
     def for_log(self, path: str) -> Self:  # every log may contain payloads
-        """See `RowDecoder`."""
         return self
 
     def program(self) -> None:

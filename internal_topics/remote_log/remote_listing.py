@@ -10,7 +10,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from kseg.internal_topics.broker_directories import BrokerDirectories, LogTarget, farthest
+from kseg.internal_topics.broker_directories import BrokerDirectories, farthest
 from kseg.internal_topics.coordinator_log import LogProblem, RecordChunk, read_coordinator_chunks
 from kseg.internal_topics.remote_log.offset_ranges import OffsetRange, common, count, minus, union
 from kseg.internal_topics.remote_log.remote_segments import (
@@ -27,7 +27,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionName, Role
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import PartitionTarget, is_selected
+from kseg.segment.partition.targets import LogTarget, PartitionTarget, is_selected
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.values import dataclass

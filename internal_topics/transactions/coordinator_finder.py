@@ -10,7 +10,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from kseg.internal_topics.broker_directories import BrokerDirectories, LogTarget, end_offset_of
+from kseg.internal_topics.broker_directories import BrokerDirectories, end_offset_of
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import (
@@ -20,12 +20,14 @@ from kseg.internal_topics.transactions.transaction_log import (
     TopicPartition,
     TransactionalId,
     TransactionLog,
+    by_producer,
     joined,
     read_transaction_log,
 )
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import LogTarget
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.state.transaction_replay import LastMarker, TransactionReplay
 
@@ -93,10 +95,7 @@ def _without_marked(view: CoordinatorView, directories: BrokerDirectories) -> Co
     for each in prepared:
         left = tuple(where for where in each.partitions if not _is_marked(each, where, at_hand, states))
         ids[each.transactional_id] = replace(each, partitions=left)
-    by_producer: dict[int, tuple[TransactionalId, ...]] = {}
-    for known in ids.values():
-        by_producer[known.producer_id] = (*by_producer.get(known.producer_id, ()), known)
-    return replace(view, ids=ids, by_producer=by_producer)
+    return replace(view, ids=ids, by_producer=by_producer(ids))
 
 
 def _is_marked(

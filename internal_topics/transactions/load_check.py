@@ -21,7 +21,7 @@ from kseg.internal_topics.transactions.transaction_log import (
     loaded_record,
 )
 from kseg.segment.findings import Finding
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import LogTarget
 
 _TAG_BYTES = {0: 8, 1: 8, 2: 2, 3: 2}  # the tagged fields of version 1
 _CLIENT_VERSION = 2  # the tag
@@ -30,7 +30,7 @@ _TIMES_BYTES = 16
 _LONG_VARINT = 0x80
 
 
-def check_transaction_log(target: PartitionTarget | FileTarget) -> Iterator[Finding]:
+def check_transaction_log(target: LogTarget) -> Iterator[Finding]:
     """Every record that a coordinator cannot load, or skips, in offset order. Damage is not reported here. Raises UnreadableInput."""
     for entry in read_coordinator_log(target):
         if not isinstance(entry, CoordinatorRecord) or is_ordinary(entry.key, entry.value):

@@ -20,7 +20,7 @@ from kseg.internal_topics.coordinator_log import (
 from kseg.internal_topics.decoding import Decoded, UnknownType, decode_key, decode_value
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import LogTarget
 from kseg.segment.values import dataclass
 
 TRANSACTION_STATE = "__transaction_state"
@@ -168,7 +168,7 @@ def _state_of(name: str, decoded: Decoded, offset: int) -> TransactionalId:
     )
 
 
-def read_transaction_log(target: PartitionTarget | FileTarget) -> TransactionLog:
+def read_transaction_log(target: LogTarget) -> TransactionLog:
     """Read one partition. Only the newest record of each key is decoded, and older ones if that cannot be loaded. Raises
     UnreadableInput."""
     newest: dict[bytes | None, CoordinatorRecord] = {}
@@ -197,9 +197,7 @@ def read_transaction_log(target: PartitionTarget | FileTarget) -> TransactionLog
     return TransactionLog(ids, dict(_names_of(former_keys)), tuple(findings))
 
 
-def _before(
-    target: PartitionTarget | FileTarget, keys: Collection[bytes]
-) -> dict[str, TransactionalId | None]:
+def _before(target: LogTarget, keys: Collection[bytes]) -> dict[str, TransactionalId | None]:
     """The newest loadable record of keys whose newest cannot be loaded: the state of a coordinator that has skipped it, or ended
     its load there."""
     found: dict[str, TransactionalId | None] = {}
@@ -237,20 +235,25 @@ def load_finding(path: str, offset: int, error: Unloadable | PassedOver) -> Find
     return Finding("coordinator-load-fails", path, f"offset {offset}: {error}", first_offset=offset)
 
 
+def by_producer(ids: Mapping[str, TransactionalId]) -> dict[int, tuple[TransactionalId, ...]]:
+    """The transactional ids of each producer id."""
+    found: dict[int, tuple[TransactionalId, ...]] = {}
+    for known in ids.values():
+        found[known.producer_id] = (*found.get(known.producer_id, ()), known)
+    return found
+
+
 def joined(
     logs: Mapping[int, TransactionLog], partition_count: int | None, damaged: Iterable[int] = ()
 ) -> CoordinatorView:
     """Join all partitions. partition_count: of the topic, None when unknown. damaged: partitions that could not be read."""
     ids: dict[str, TransactionalId] = {}
     former: dict[int, str] = {}
-    by_producer: dict[int, tuple[TransactionalId, ...]] = {}
     for log in logs.values():
         ids |= log.ids
         former |= log.former
-    for known in ids.values():
-        by_producer[known.producer_id] = (*by_producer.get(known.producer_id, ()), known)
     hurt = {*damaged, *(number for number, log in logs.items() if log.findings)}
     expected: Sequence[int] = range(partition_count or 0)
     missing = tuple(number for number in expected if number not in logs)
     is_whole = partition_count is not None and not missing and not hurt
-    return CoordinatorView(ids, by_producer, former, tuple(sorted({*logs, *hurt})), missing, is_whole)
+    return CoordinatorView(ids, by_producer(ids), former, tuple(sorted({*logs, *hurt})), missing, is_whole)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from kseg.internal_topics.broker_directories import LogTarget, end_offset_of
+from kseg.internal_topics.broker_directories import end_offset_of
 from kseg.internal_topics.transactions.coordinator_finder import state_of
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView, TransactionalId
@@ -19,7 +19,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.json_line import json_line
 from kseg.segment.kernel import follow_transactions as T
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import directory_of
+from kseg.segment.partition.targets import LogTarget, directory_of
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS, idle_ms
 from kseg.segment.state.transaction_replay import TransactionReplay, UnfinishedTransaction

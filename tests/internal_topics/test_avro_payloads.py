@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 
 from kseg.cli.main import run
+from kseg.internal_topics.registry.decoder_choice import read_schemas
 from kseg.internal_topics.registry.payload_decoder import Format, PayloadDecoder
-from kseg.internal_topics.registry.schema_files import read_schemas
 from kseg.internal_topics.registry.schema_store import RegisteredSchema, SchemaStore
 from kseg.internal_topics.registry.schema_topic import read_schema_topic
 from kseg.segment.errors import FormatError

@@ -15,7 +15,6 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.inspection.dump import log_json
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.internal_topics.schemas import Field, Message, messages
 from kseg.internal_topics.topic_names import TOPICS
@@ -31,6 +30,7 @@ from tests.internal_topics.metadata_logs import encoded, record, topic, topic_id
 from tests.kafka.message_cases import FRAMED, RECORDS_PER_BATCH, Pair, mutants, random_values
 from tests.kafka.message_cases import write_log as write_pairs
 from tests.support.kernel_variants import INTERPRETED
+from tests.support.one_target import dump
 
 MUTANTS = int(os.environ.get("KSEG_ROW_MUTANTS", "1000"))
 SEED = int(os.environ.get("KSEG_ROW_SEED", "15"))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from kseg.internal_topics.registry.schema_files import read_schemas
+from kseg.internal_topics.registry.decoder_choice import read_schemas
 from kseg.internal_topics.registry.schema_store import RegisteredSchema, SchemaReference, SchemaStore
 from kseg.internal_topics.registry.schema_topic import read_schema_topic
 from kseg.segment.errors import FormatError, UsageError

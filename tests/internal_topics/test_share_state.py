@@ -96,7 +96,7 @@ def test_an_update_is_merged_and_a_snapshot_replaces() -> None:
         4,
         7,
     )
-    assert (third.state_epoch, third.create_ms, third.write_ms, third.timestamp_ms) == (2, 1, 2, 20)
+    assert (third.state_epoch, third.write_ms, third.timestamp_ms) == (2, 2, 20)
     assert shown(after[3][place].batches) == ""
     assert after[4] == {}
 
@@ -104,7 +104,7 @@ def test_an_update_is_merged_and_a_snapshot_replaces() -> None:
 def test_an_update_alone_stands_for_itself() -> None:
     loaded = load_share_state([record(0, 1, UPDATE | {"startOffset": 3})])
     (state,) = loaded.states.values()
-    assert (state.start_offset, state.state_epoch, state.create_ms) == (3, 0, None)
+    assert (state.start_offset, state.state_epoch, state.write_ms) == (3, 0, None)
 
 
 def test_what_fails_the_load() -> None:
