@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kseg.cli.option_schema import Option
 from kseg.cli.options import directory_option
-from kseg.segment.errors import UsageError
+from kseg.segment.errors import Refused, UsageError
 
 if TYPE_CHECKING:
     from kseg.change.apply.keeping import Keeping
@@ -57,8 +57,7 @@ class InPlaceOptions(NamedTuple):
         ),
     ] = None
     accept_unreadable: Annotated[
-        bool,
-        Option(help="Also change partitions with unreadable bytes: these count as lost.", panel=CHANGE),
+        bool, Option(help="Also change partitions with unreadable bytes: these count as lost.", panel=CHANGE)
     ] = False
     follow_links: FollowLinks = False
 
@@ -79,8 +78,7 @@ class CopyOptions(NamedTuple):
         ),
     ] = None
     hard_link: Annotated[
-        bool,
-        Option(help="With --output: unchanged files of the copy are hard links.", panel=CHANGE),
+        bool, Option(help="With --output: unchanged files of the copy are hard links.", panel=CHANGE)
     ] = False
 
 
@@ -112,7 +110,7 @@ def options_of_change(
     }
     if apply or output is not None or cluster is not None:
         from kseg.change.apply.journal_location import new_run_id
-        from kseg.change.run.shared_run import SharedRun
+        from kseg.change.run.options import SharedRun
         from kseg.cli.run import clock_ms
 
         run_id = new_run_id(clock_ms())
@@ -199,13 +197,7 @@ def change(
         through=run.through,
         grouped=groups_of,
         sharing=sharing or Sharing.NONE,
-        hold=lambda targets: _held(
-            run,
-            request.paths,
-            targets,
-            look,
-            notice(style),
-        ),
+        hold=lambda targets: _held(run, request.paths, targets, look, notice(style)),
     )
 
 
@@ -241,7 +233,6 @@ def _held(
 
     Raises Refused for links that may not be followed, and for an output directory inside the input.
     """
-    from kseg.segment.errors import Refused
     from kseg.segment.partition.targets import LogDirTarget, links_below, refuse_inside
 
     logs = [target for target in targets if not isinstance(target, LogDirTarget)]

@@ -18,11 +18,11 @@ _SHOWN_BEHIND = re.compile(r"\s+sensitive=(?:true|false)\s+synonyms=\{.*\}\s*", 
 
 
 class TopicConfig:
-    """The properties of one file. path: as shown to the user."""
+    """The properties of one file. path: as shown to the user. pairs: all properties, by name."""
 
     def __init__(self, path: str, pairs: Mapping[str, str]) -> None:
         self.path = path
-        self._pairs = pairs
+        self.pairs = pairs
 
     @classmethod
     def read(cls, path: str) -> "TopicConfig":
@@ -33,17 +33,12 @@ class TopicConfig:
             raise UsageError(f"{path} is not a properties file: {error}") from error
         return cls(path, {name: _SHOWN_BEHIND.sub("", value) for name, value in pairs.items()})
 
-    @property
-    def pairs(self) -> Mapping[str, str]:
-        """All properties of the file, by name."""
-        return self._pairs
-
     def __contains__(self, name: str) -> bool:
-        return name in self._pairs
+        return name in self.pairs
 
     def integer(self, name: str) -> int | None:
         """A 64-bit integer, None when it is not set. Raises UsageError for anything else."""
-        text = self._pairs.get(name)
+        text = self.pairs.get(name)
         if text is None:
             return None
         number = parse_integer(text.strip(), LONG_BITS)
@@ -53,7 +48,7 @@ class TopicConfig:
 
     def number(self, name: str) -> float | None:
         """A decimal number, None when it is not set. Raises UsageError for anything else."""
-        text = self._pairs.get(name)
+        text = self.pairs.get(name)
         if text is None:
             return None
         try:
@@ -66,11 +61,11 @@ class TopicConfig:
 
     def words(self, name: str) -> tuple[str, ...] | None:
         """A comma-separated list, None when it is not set."""
-        text = self._pairs.get(name)
+        text = self.pairs.get(name)
         if text is None:
             return None
         return tuple(word for word in (part.strip() for part in text.split(",")) if word)
 
     def named(self, *prefixes: str) -> tuple[str, ...]:
         """The names with one of these prefixes, in order."""
-        return tuple(sorted(name for name in self._pairs if name.startswith(prefixes)))
+        return tuple(sorted(name for name in self.pairs if name.startswith(prefixes)))

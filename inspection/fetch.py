@@ -31,7 +31,7 @@ from kseg.segment.kafka07.messages07 import Damage07, Entry07, entry_at, message
 from kseg.segment.model import Batch
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import LogTarget
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding, undecodable
@@ -54,7 +54,7 @@ class _Extent:
     is_cut: bool
 
 
-def read(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Event]:
+def read(target: LogTarget, query: ReadQuery) -> Iterator[Event]:
     """Text events with the bytes (raw, or framed), or a `read` row followed by `batch` and `record` rows.
 
     Framing "multi" yields the answer for this one target; `multi_message_set_send` joins several. An offset out of range and a
@@ -241,7 +241,7 @@ def _batch_rows(
 # --- 0.7
 
 
-def _read_kafka07(target: PartitionTarget | FileTarget, query: ReadQuery) -> Iterator[Event]:
+def _read_kafka07(target: LogTarget, query: ReadQuery) -> Iterator[Event]:
     with Log07(target) as log:
         if not log.start_offset <= query.offset <= log.end_offset:
             yield from _out_of_range(target.path, query, log.start_offset, log.end_offset)

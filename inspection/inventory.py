@@ -42,7 +42,13 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.recognition import list_log_directory
-from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, each_directory_once
+from kseg.segment.partition.targets import (
+    FileTarget,
+    LogDirTarget,
+    PartitionTarget,
+    Target,
+    each_directory_once,
+)
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
 from kseg.segment.sidecar.metadata_files import decode_meta_properties, decode_partition_metadata
 from kseg.segment.storage import places
@@ -74,7 +80,7 @@ KINDS = {
 _REQUIRED = (("offset_index", L.OFFSET_INDEX_SUFFIX), ("time_index", L.TIME_INDEX_SUFFIX))
 
 
-def list_target(target: FileTarget | PartitionTarget | LogDirTarget, options: ListOptions) -> Iterator[Event]:
+def list_target(target: Target, options: ListOptions) -> Iterator[Event]:
     """The rows of one target. Raises UnreadableInput if it cannot be listed."""
     match target:
         case FileTarget():

@@ -27,8 +27,8 @@ from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionName, PartitionState
 from kseg.segment.partition.targets import (
     Expansion,
-    FileTarget,
     LogDirTarget,
+    LogTarget,
     PartitionTarget,
     Target,
     directory_of,
@@ -187,7 +187,7 @@ class Partition:
     def _reopened(self) -> "PartitionLog":
         from kseg.segment.partition.partition_log import PartitionLog
 
-        assert isinstance(self._target, PartitionTarget | FileTarget)
+        assert isinstance(self._target, LogTarget)
         return PartitionLog(self._target)
 
     # --- what it is
@@ -356,7 +356,7 @@ class Partition:
         from kseg.inspection.export.export_ranges import pieces_of
         from kseg.inspection.record_filter import Selection
 
-        assert isinstance(self._target, PartitionTarget | FileTarget)
+        assert isinstance(self._target, LogTarget)
         if isinstance(self._target, PartitionTarget):
             start = max(start, self._log.start_offset)
         selection = Selection(

@@ -16,11 +16,11 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain
-from typing import Protocol
+from typing import Any
 
 from kseg.change.append.append_guard import Protection
 from kseg.change.append.append_input import AppendInput
-from kseg.change.append.append_result import AppendResult
+from kseg.change.append.append_job import AppendJob, AppendResult
 from kseg.change.append.batching import Batcher, BatchRules, MadeBatch, Producer
 from kseg.change.append.first_lines import Numbered, first_lines, start_offset
 from kseg.change.append.json_input import BadLine, json_rows
@@ -35,7 +35,6 @@ from kseg.jobs.events import Event, Row
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.files import is_directory
-from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.recognition import is_log_directory, is_partition_directory
@@ -96,7 +95,7 @@ def _protected(target: PartitionTarget, options: AppendOptions) -> AbstractConte
     return nullcontext()
 
 
-def _rooms(target: PartitionTarget, options: AppendOptions, rehearsal: "AppendJob") -> tuple[Room, ...]:
+def _rooms(target: PartitionTarget, options: AppendOptions, rehearsal: "AppendJob[Any]") -> tuple[Room, ...]:
     """The space that the append needs: the bytes themselves, copies of the side files that it replaces, and the journal."""
     kept_at = options.keeping.quarantine or target.path
     journal_at = options.keeping.journal_dir or target.path
@@ -108,7 +107,7 @@ def _rooms(target: PartitionTarget, options: AppendOptions, rehearsal: "AppendJo
 
 def _rehearsed(
     target: PartitionTarget, options: AppendOptions, source: AppendInput
-) -> Generator[Event, None, "AppendJob"]:
+) -> Generator[Event, None, "AppendJob[Any]"]:
     """Carry out the append without writing a byte, and return the job. Raises BadLine for a line that cannot be appended."""
     try:
         job = yield from _taken(target, options, source, source.blocks(), None)
@@ -152,7 +151,7 @@ def _taken(
     source: AppendInput,
     blocks: Iterator[bytes],
     protection: Protection | None,
-) -> Generator[Event, None, "AppendJob"]:
+) -> Generator[Event, None, "AppendJob[Any]"]:
     """A job that has processed all lines, and is still open."""
     rows = json_rows(blocks)
     first = first_lines(rows)
@@ -166,44 +165,9 @@ def _taken(
     return job
 
 
-class AppendJob(Protocol):
-    """An append to one kind of partition, or its rehearsal. Nothing changes before the first batch is appended."""
-
-    @property
-    def log_end_offset(self) -> int: ...
-
-    @property
-    def changes_something(self) -> bool:
-        """Whether a batch was appended, or the partition is a new one."""
-
-    def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
-        """Append everything, batch by batch. Raises BadLine for the first line that cannot be appended."""
-
-    def close(self) -> None:
-        """Finish as a clean shutdown does; a partition without new batches stays as it was."""
-
-    @property
-    def planned_bytes(self) -> Sequence[int]:
-        """How many bytes a rehearsal would have written to each file."""
-
-    @property
-    def kept_bytes(self) -> Sequence[int]:
-        """Sizes of the files that are copied and then replaced."""
-
-    @property
-    def findings(self) -> Sequence[Finding]:
-        """About the batches that were appended."""
-
-    def release(self) -> None:
-        """Close open files without writing anything else."""
-
-    def result(self) -> AppendResult:
-        """Counts of what was done; the caller adds the remaining fields."""
-
-
 def _job(
     target: PartitionTarget, options: AppendOptions, first: Sequence[Numbered], protection: Protection | None
-) -> AppendJob:
+) -> AppendJob[Any]:
     is_there = bool(is_directory(target.path)) and bool(os.listdir(target.path))
     if not is_partition_directory(target.path):
         _refuse_name(target.path)
@@ -237,10 +201,8 @@ def _refuse_name(path: str) -> None:
         raise UsageError(f"cannot append to {path}: it {what}")
 
 
-class LogAppending:
-    """One append to a partition of 0.8 or later, from the opening to the result, or its rehearsal (see `AppendJob`).
-
-    protection: None in a rehearsal."""
+class LogAppending(AppendJob[PartitionWriter]):
+    """An append to a partition of 0.8 or later."""
 
     def __init__(
         self,
@@ -250,7 +212,7 @@ class LogAppending:
         is_there: bool,
         protection: Protection | None,
     ) -> None:
-        self._target, self._options, self._protection = target, options, protection
+        super().__init__(target, options, protection)
         now_ms = options.batches.now_ms
         self._log_start_offset = start_offset(first, options)
         self._taken = TakenUp(OpenPartition(self._log_start_offset, options.rolls, now_ms=now_ms))
@@ -259,8 +221,7 @@ class LogAppending:
             self._log_start_offset = self._taken.log_start_offset
         self._partition = self._taken.partition
         self._first_offset = self._partition.next_offset
-        self._records = self._batches = 0
-        self.findings: Sequence[Finding] = ()
+        self._records = 0
         latest = self._partition.epochs.latest
         self._latest_epoch = L.NO_LEADER_EPOCH if latest is None else latest.epoch
         leader_epoch = options.batches.leader_epoch
@@ -268,15 +229,14 @@ class LogAppending:
             leader_epoch = max(0, self._latest_epoch)
         producer = _producer(self._partition, options.batches)
         self._batcher = Batcher(options.batches, self._first_offset, leader_epoch, producer)
-        self._writer: PartitionWriter | None = None
 
     @property
     def log_end_offset(self) -> int:
         return self._partition.next_offset
 
     @property
-    def changes_something(self) -> bool:
-        return self._batches > 0 or not self._taken.existing
+    def is_new(self) -> bool:
+        return not self._taken.existing
 
     def take(self, rows: Iterable[Numbered]) -> Iterator[None]:
         for made in self._batcher.batches(rows):
@@ -295,39 +255,23 @@ class LogAppending:
         self._batches += 1
         self._records += len(made.batch.records)
 
-    def close(self) -> None:
-        if self.changes_something:
-            self._opened().close()
-
-    def release(self) -> None:
-        if self._writer is not None:
-            self._writer.release()
-
-    @property
-    def planned_bytes(self) -> Sequence[int]:
-        return () if self._writer is None else self._writer.planned_bytes
-
     @property
     def kept_bytes(self) -> Sequence[int]:
         return [os.lstat(os.path.join(self._target.path, name)).st_size for name in self._taken.replaces]
 
-    def _opened(self) -> PartitionWriter:
-        """The writer, made on first use; from then on the partition changes, unless this is a rehearsal."""
-        if self._writer is None:
-            protection = self._protection
-            if protection is not None:
-                protection.begin(grows=self._taken.grows, replaces=self._taken.replaces)
-            self._writer = PartitionWriter(
-                self._target.path,
-                topic_id=self._options.topic_id,
-                fsync=True,
-                flush=self._options.flush,
-                partition=self._partition,
-                existing=self._taken.existing,
-                announce=None if protection is None else protection.will_create,
-                rehearses=protection is None,
-            )
-        return self._writer
+    def _open(self, protection: Protection | None) -> PartitionWriter:
+        if protection is not None:
+            protection.begin(grows=self._taken.grows, replaces=self._taken.replaces)
+        return PartitionWriter(
+            self._target.path,
+            topic_id=self._options.topic_id,
+            fsync=True,
+            flush=self._options.flush,
+            partition=self._partition,
+            existing=self._taken.existing,
+            announce=None if protection is None else protection.will_create,
+            rehearses=protection is None,
+        )
 
     def _check_epoch(self, leader_epoch: int) -> None:
         """Leader epochs never decrease: a batch with an older one would remove the later ones from the history."""
@@ -341,7 +285,7 @@ class LogAppending:
     def result(self) -> AppendResult:
         writer = self._writer
         return AppendResult(
-            is_new=not self._taken.existing,
+            is_new=self.is_new,
             records=self._records,
             batches=self._batches,
             bytes=0 if writer is None else writer.bytes_appended,

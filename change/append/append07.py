@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.change.append.append_guard import Protection
-from kseg.change.append.append_result import AppendResult
+from kseg.change.append.append_job import AppendJob, AppendResult
 from kseg.change.append.batching import BatchRules
 from kseg.change.append.json_input import BadLine, codec_of, record_line
 from kseg.change.append.json_input import Row as Line
@@ -20,7 +20,6 @@ from kseg.change.append.writer07 import MessageSet07, Writer07, refuse_unsound
 from kseg.change.apply.signals import deferring_signals
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
-from kseg.segment.findings import Finding
 from kseg.segment.kafka07.log07 import File07, Log07
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.targets import PartitionTarget
@@ -90,14 +89,13 @@ def _message(row: Line, number: int) -> tuple[bytes, int]:
     return record.value, int(magic)
 
 
-class Appending07:
-    """One append to a 0.7 partition, or its rehearsal (see `append.AppendJob`). Raises Refused if 0.7 would not open the existing
-    files."""
+class Appending07(AppendJob[Writer07]):
+    """An append to a 0.7 partition. Raises Refused if 0.7 would not open the existing files."""
 
     def __init__(
         self, target: PartitionTarget, options: AppendOptions, is_there: bool, protection: Protection | None
     ) -> None:
-        self._target, self._options, self._protection = target, options, protection
+        super().__init__(target, options, protection)
         self._files: Sequence[File07] = ()
         if is_there:
             if list_partition(target.path).segments:
@@ -109,16 +107,14 @@ class Appending07:
         self._log_start_offset = self._files[0].base_offset if self._files else start_offset
         self._first_offset = self._files[-1].end_offset if self._files else start_offset
         self._sets = MessageSets07(options.batches)
-        self._batches = 0
-        self._writer: Writer07 | None = None
 
     @property
     def log_end_offset(self) -> int:
         return self._first_offset if self._writer is None else self._writer.end_offset
 
     @property
-    def changes_something(self) -> bool:
-        return self._batches > 0 or not self._files
+    def is_new(self) -> bool:
+        return not self._files
 
     def take(self, rows: Iterable[tuple[int, Line]]) -> Iterator[None]:
         for number, new in self._sets.sets(rows):
@@ -130,51 +126,27 @@ class Appending07:
                 self._batches += 1
             yield
 
-    def close(self) -> None:
-        if self.changes_something:
-            self._opened().close()
-
-    def release(self) -> None:
-        if self._writer is not None:
-            self._writer.release()
-
-    @property
-    def planned_bytes(self) -> Sequence[int]:
-        return () if self._writer is None else (self._writer.bytes_appended, *[1] * self._writer.files_rolled)
-
-    @property
-    def kept_bytes(self) -> Sequence[int]:
-        return ()
-
-    @property
-    def findings(self) -> Sequence[Finding]:
-        return ()
-
-    def _opened(self) -> Writer07:
-        """The writer, made on first use; from then on the partition changes, unless this is a rehearsal."""
-        if self._writer is None:
-            protection = self._protection
-            if protection is not None:
-                protection.begin(grows=[os.path.basename(file.path) for file in self._files[-1:]])
-            self._writer = Writer07(
-                self._target.path,
-                self._files,
-                start_offset=self._first_offset,
-                roll_bytes=self._options.rolls.segment_bytes,
-                flush=self._options.flush,
-                announce=None if protection is None else protection.will_create,
-                rehearses=protection is None,
-            )
-        return self._writer
+    def _open(self, protection: Protection | None) -> Writer07:
+        if protection is not None:
+            protection.begin(grows=[os.path.basename(file.path) for file in self._files[-1:]])
+        return Writer07(
+            self._target.path,
+            self._files,
+            start_offset=self._first_offset,
+            roll_bytes=self._options.rolls.segment_bytes,
+            flush=self._options.flush,
+            announce=None if protection is None else protection.will_create,
+            rehearses=protection is None,
+        )
 
     def result(self) -> AppendResult:
         writer = self._writer
         return AppendResult(
-            is_new=not self._files,
+            is_new=self.is_new,
             records=0 if writer is None else writer.messages,
             batches=self._batches,
             bytes=0 if writer is None else writer.bytes_appended,
-            segments_rolled=0 if writer is None else writer.files_rolled,
+            segments_rolled=0 if writer is None else writer.segments_rolled,
             flushes=0 if writer is None else writer.flushes,
             log_start_offset=self._log_start_offset,
             first_offset=self._first_offset,

@@ -156,7 +156,8 @@ def _content_of(segment: LogSegment) -> _Content:
     first_timestamp_ms, end_offset = None, segment.base_offset
     for block in Scanner.over(segment.file, segment.base_offset).blocks():
         if isinstance(block, Damage):
-            raise _damaged(damage_finding(segment.path, block))
+            finding = damage_finding(segment.path, block)
+            raise _refused(finding.path, finding.message)
         bases, lasts = block.column(C.BASE_OFFSET), block.column(C.LAST_OFFSET)
         rises = all(map(le, chain((end_offset - 1,), lasts), (base - 1 for base in bases)))
         if not rises or not all(map(le, bases, lasts)):
@@ -167,10 +168,6 @@ def _content_of(segment: LogSegment) -> _Content:
     if not can_index_offset(max(end_offset - 1, segment.base_offset), segment.base_offset):
         raise _refused(segment.path, f"offset {end_offset - 1} does not fit the segment")
     return _Content(segment.file.size_bytes, first_timestamp_ms, end_offset)
-
-
-def _damaged(finding: Finding) -> Refused:
-    return _refused(finding.path, finding.message)
 
 
 def _offset_index(segment: LogSegment, content: _Content) -> bytes:

@@ -69,7 +69,7 @@ class Writer07:
         self.directory = directory
         self.end_offset = files[-1].end_offset if files else start_offset
         self.messages = 0
-        self.files_rolled = 0
+        self.segments_rolled = 0
         self.bytes_appended = 0
         self._roll_bytes = roll_bytes
         self._announce = announce
@@ -78,6 +78,11 @@ class Writer07:
         if not rehearses:
             ensure_directory(directory)
         self._file = self._last_file(files[-1]) if files else self._new_file()
+
+    @property
+    def planned_bytes(self) -> Sequence[int]:
+        """The bytes appended, and the size of a directory entry for each new file."""
+        return self.bytes_appended, *[1] * self.segments_rolled
 
     @property
     def flushes(self) -> int:
@@ -99,7 +104,7 @@ class Writer07:
         if self._file.size_bytes > self._roll_bytes:
             self._end_file()
             self._file = self._new_file()
-            self.files_rolled += 1
+            self.segments_rolled += 1
 
     def close(self) -> None:
         """Sync and close the last file."""

@@ -18,9 +18,10 @@ from kseg.change.apply.recorded_change import (
     clear_guard,
     give_back_time,
     quarantine_open,
+    refuse_changed,
 )
 from kseg.change.apply.staging import look
-from kseg.change.apply.step_progress import ObservedFile, is_alike
+from kseg.change.apply.step_progress import ObservedFile, is_alike, unlike
 from kseg.change.apply.undo_quarantine import UndoQuarantine
 from kseg.segment.errors import FormatError, Refused
 from kseg.segment.partition.names import parse_file_name
@@ -59,7 +60,7 @@ class AppendUndo:
             kept = (journal.line("staged") or {}).get("kept", {})
             self._kept = {str(name): int(crc) for name, crc in kept.items() if name in self._found}
             self._elsewhere = journal.elsewhere(disk)
-            self._undo_quarantine = UndoQuarantine(journal, disk)
+            self.quarantine = UndoQuarantine(journal, disk)
             self._check_names()
         except (KeyError, ValueError, TypeError, FormatError) as error:
             raise Refused(f"{journal.path} is not a valid kseg journal: {error}") from error
@@ -78,9 +79,6 @@ class AppendUndo:
         if self._journal.line("undoing") is not None and self._journal.holders.keys() != self._kept.keys():
             raise ValueError("its undo puts back other files than those that were kept")
 
-    def kept(self) -> tuple[str, ...]:
-        return self._undo_quarantine.paths()
-
     def files(self) -> Iterator[str]:
         yield from (*self._grows, *self._kept, *self._created)
 
@@ -89,17 +87,10 @@ class AppendUndo:
         done = self._journal.line("done")
         if self._journal.state is JournalState.DONE and done is not None:
             expected = _seen_by_name(done["files"])
-            wrong = [
-                name for name in {*actual, *expected} if not is_alike(actual.get(name), expected.get(name))
-            ]
+            wrong = unlike(actual, expected)
         else:
             wrong = [name for name in {*actual, *self._found} if not self._may_be(name, actual.get(name))]
-        if wrong:
-            more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            raise Refused(
-                f"{self._location.target(min(wrong))}{more} changed since {self._journal.command} was here; "
-                f"undoing {self._journal.path} would discard that"
-            )
+        refuse_changed(self._journal, wrong)
 
     def _may_be(self, name: str, seen: ObservedFile | None) -> bool:
         """Whether a file can be the result of a killed append or a killed undo."""
@@ -113,7 +104,7 @@ class AppendUndo:
     def hold(self) -> dict[str, int]:
         self._check_grown()
         sizes = {name: self._disk.status(self._location.target(name)) for name in self._grows}
-        self._undo_quarantine.check_room(
+        self.quarantine.check_room(
             sum(s.st_size - self._found[name].size_bytes for name, s in sizes.items() if s is not None)
         )
         holders = {}
@@ -167,7 +158,7 @@ class AppendUndo:
             self._disk.close(descriptor)
 
     def restore(self, holders: Mapping[str, int]) -> None:
-        disk, location, quarantine = self._disk, self._location, self._undo_quarantine
+        disk, location, quarantine = self._disk, self._location, self.quarantine
         self._check_grown()
         for name in self._created:
             quarantine.keep(location.target(name), name)

@@ -36,22 +36,8 @@ from kseg.change.plan.steps import Plan, Write
 from kseg.segment import unreadable
 from kseg.segment.errors import Refused
 from kseg.segment.partition.names import parse_file_name
-from kseg.segment.values import dataclass
 
 _OWN_FILES = ".own-files"
-
-
-@dataclass(slots=True)
-class Copied:
-    """directory: the copy. The other fields: bytes in blocks shared with the input, in hard links to the input's files,
-    copied, and written new."""
-
-    directory: str
-    files: int = 0
-    bytes_shared: int = 0
-    bytes_linked: int = 0
-    bytes_copied: int = 0
-    bytes_written: int = 0
 
 
 def write_copy(
@@ -61,7 +47,7 @@ def write_copy(
     hard_link: bool = False,
     journal: JournalLocation | None = None,
     disk: Disk = DISK,
-) -> Copied:
+) -> None:
     """Write to `target` what the planned directory would become; a plan without steps gives a plain copy.
 
     hard_link: unchanged files become hard links to the input's files, so that writing to either writes to both; across file systems they
@@ -73,7 +59,7 @@ def write_copy(
             raise Refused(f"{target} already exists and is not empty")
         make_directories(os.path.dirname(target), disk)
         _clear_leftovers(target, disk)
-        return _Copying(plan, target, hard_link, journal, disk).make()
+        _Copying(plan, target, hard_link, journal, disk).make()
     except OSError as error:
         raise Refused(f"{_cannot(error, plan, target)}; no copy was written") from error
 
@@ -164,9 +150,8 @@ class _Copying:
         self._folder = os.path.join(
             os.path.dirname(target), f".{os.path.basename(target)}{aside(journal)}{os.urandom(4).hex()}"
         )
-        self._done = Copied(target)
 
-    def make(self) -> Copied:
+    def make(self) -> None:
         disk, plan = self._disk, self._plan
         inputs = check_inputs(plan.directory, plan.inputs, disk)
         progress = StepProgress(inputs, plan.steps)
@@ -187,11 +172,9 @@ class _Copying:
                 remove_with_files(disk, self._folder)
             raise
         disk.sync_directory(os.path.dirname(self._target))
-        return self._done
 
     def _file(self, name: str, token: Token, progress: StepProgress) -> None:
         path = os.path.join(self._folder, name)
-        self._done.files += 1
         if isinstance(token, int):
             step = progress.steps[token]
             assert isinstance(step, Write)
@@ -214,7 +197,6 @@ class _Copying:
             if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS):
                 return False
             raise
-        self._done.bytes_linked += size_bytes
         return True
 
     def _copy(self, source: str, path: str, size_bytes: int) -> None:
@@ -226,11 +208,8 @@ class _Copying:
                 is_whole = not unreadable.is_known(
                     origin, 0, size_bytes
                 )  # otherwise it would share the bad sectors
-                if is_whole and disk.clone(origin, target):
-                    self._done.bytes_shared += size_bytes
-                else:
+                if not (is_whole and disk.clone(origin, target)):
                     crc = self._copied(origin, target, size_bytes)
-                    self._done.bytes_copied += size_bytes
                     disk.start_writeback(target)
                     self._check(path, target, size_bytes, crc)
                 self._finish(path, target, source)
@@ -274,7 +253,6 @@ class _Copying:
             self._finish(path, target, like)
         finally:
             disk.close(target)
-        self._done.bytes_written += length_of(content)
 
     def _check(self, path: str, descriptor: int, size_bytes: int, crc: int) -> None:
         status = self._disk.status(path)

@@ -172,7 +172,7 @@ class CopyUndo:
         self._location = journal.location
         self._disk = disk
         self._made = [str(path) for path in journal.header.get("made", ())]
-        self._undo_quarantine = UndoQuarantine(journal, disk)
+        self.quarantine = UndoQuarantine(journal, disk)
         self._copies: dict[str, list[Line]] = {}  # of several attempts at one copy, only one has the name
         for line in journal.lines:
             if line["type"] == "copy":
@@ -180,9 +180,6 @@ class CopyUndo:
 
     def files(self) -> Iterator[str]:
         yield from self._copies
-
-    def kept(self) -> tuple[str, ...]:
-        return self._undo_quarantine.paths()
 
     def check(self) -> None:
         for name in self._copies:
@@ -254,7 +251,7 @@ class CopyUndo:
         """Keep a file that is about to be removed, by its inode: files of several directories have the same names."""
         status = self._disk.status(path)
         if status is not None:
-            self._undo_quarantine.keep(path, f"{status.st_ino:x}-{os.path.basename(path)}")
+            self.quarantine.keep(path, f"{status.st_ino:x}-{os.path.basename(path)}")
 
     def _nested(self) -> list[str]:
         """The copies of data directories, where there are several."""

@@ -49,15 +49,13 @@ from kseg.segment.errors import Refused, read_only_words
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
     """The result. journal: for `kseg undo`. quarantine: where removed data is kept (a directory, or the prefix of the file
-    names; None if nothing was removed). steps: their number. bytes_written: of new files.
-    bytes_kept: in quarantine. not_owned: new files that could not get the owner that they should have."""
+    names; None if nothing was removed). steps: their number. not_owned: new files that could not get the owner that they should
+    have."""
 
     directory: str
     journal: str
     quarantine: str | None
     steps: int
-    bytes_written: int
-    bytes_kept: int
     not_owned: tuple[str, ...] = ()
 
 
@@ -221,14 +219,7 @@ def _kept(journal: Journal, disk: Disk) -> Applied:
         append(journal, {"type": "done"}, disk)
     elif journal.state is not JournalState.DONE:
         keep(journal, disk)
-    return Applied(
-        directory=journal.location.directory,
-        journal=journal.path,
-        quarantine=None,
-        steps=0,
-        bytes_written=0,
-        bytes_kept=0,
-    )
+    return Applied(directory=journal.location.directory, journal=journal.path, quarantine=None, steps=0)
 
 
 def _looked(change: Change, disk: Disk) -> dict[str, ObservedFile]:
@@ -319,16 +310,10 @@ def _quarantine(change: Change) -> str | None:
 
 
 def _applied(change: Change, staged: Staged) -> Applied:
-    progress = change.progress
-    kept = sum(progress.inputs[name].size_bytes for name in progress.lost) + sum(
-        t.length for t in progress.tails
-    )
     return Applied(
         directory=change.journal.location.directory,
         journal=change.journal.path,
         quarantine=_quarantine(change),
-        steps=len(progress.steps),
-        bytes_written=sum(seen.size_bytes for seen in staged.files.values()),
-        bytes_kept=kept,
+        steps=len(change.progress.steps),
         not_owned=tuple(staged.not_owned),
     )

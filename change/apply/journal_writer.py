@@ -80,8 +80,7 @@ def _withdraw(
         remove_quietly(disk, location.pointers[0])
     for each in (location, first):
         remove_quietly(disk, each.journal)
-    for path in reversed((*location.directories, *location.directories_elsewhere)):
-        remove_if_empty(disk, path)
+    _remove_directories(location, disk)
     if status is not None:
         disk.change_times(location.directory, status.st_mtime_ns)
 
@@ -172,6 +171,10 @@ def discard(location: JournalLocation, disk: Disk) -> None:
             disk.sync_directory(location.directory)
         with suppress(FileNotFoundError):
             disk.unlink(path)
+    _remove_directories(location, disk)
+    disk.sync_directory(location.directory)
+
+
+def _remove_directories(location: JournalLocation, disk: Disk) -> None:
     for path in reversed((*location.directories, *location.directories_elsewhere)):
         remove_if_empty(disk, path)
-    disk.sync_directory(location.directory)

@@ -11,9 +11,9 @@ from kseg.change.apply.journal import (
     JournalState,
 )
 from kseg.change.apply.proof import check_removable, has_other_names, is_copy, may_grow
-from kseg.change.apply.recorded_change import change_of, give_back_time, half_done_sentence
+from kseg.change.apply.recorded_change import change_of, give_back_time, half_done_sentence, refuse_changed
 from kseg.change.apply.staging import Staged, look, tail_path
-from kseg.change.apply.step_progress import Tail, is_alike
+from kseg.change.apply.step_progress import Tail, unlike
 from kseg.change.apply.undo_quarantine import UndoQuarantine
 from kseg.segment.errors import Refused
 
@@ -29,7 +29,7 @@ class PlanUndo:
         self._course = change.progress
         self._location = journal.location
         self._disk = disk
-        self._undo_quarantine = UndoQuarantine(journal, disk)
+        self.quarantine = UndoQuarantine(journal, disk)
         self._tails: dict[str, list[Tail]] = {}
         for tail in change.progress.tails:
             if tail.length:
@@ -38,9 +38,6 @@ class PlanUndo:
     def files(self) -> Iterator[str]:
         yield from self._course.touched
         yield from self._course.made
-
-    def kept(self) -> tuple[str, ...]:
-        return self._undo_quarantine.paths()
 
     # --- checks
 
@@ -52,13 +49,7 @@ class PlanUndo:
                 raise Refused(half_done_sentence(journal))
             return
         expected = self._course.end_state(self._staged.files)
-        wrong = [name for name in {*actual, *expected} if not is_alike(actual.get(name), expected.get(name))]
-        if wrong:
-            more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-            raise Refused(
-                f"{self._location.target(min(wrong))}{more} changed since {journal.command} was here; "
-                f"undoing {self._location.journal} would discard that"
-            )
+        refuse_changed(journal, unlike(actual, expected))
 
     def hold(self) -> dict[str, int]:
         with self._change.quarantine_elsewhere():
@@ -170,7 +161,7 @@ class PlanUndo:
         """Keep the file under a name before it is removed or replaced, unless it is one of the restored files."""
         status = self._disk.status(self._location.target(name))
         if status is not None and status.st_ino not in restored:
-            self._undo_quarantine.keep(self._location.target(name), name)
+            self.quarantine.keep(self._location.target(name), name)
 
     def _is_restored_by(self, holders: Mapping[str, int]) -> bool:
         """Whether every file is as found; the inode distinguishes a touched file from its replacement."""

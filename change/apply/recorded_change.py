@@ -165,7 +165,7 @@ def change_of(journal: Journal, disk: Disk) -> Change:
 def _check_complete(change: Change, staged: Staged) -> None:
     """Raises ValueError unless everything that the steps need was staged, and everything that they remove was kept."""
     progress = change.progress
-    new = {number: _size_of(change.journal.header["steps"][number]) for number, _ in written(progress)}
+    new = {number: int(change.journal.header["steps"][number]["size"]) for number, _ in written(progress)}
     kept = {*progress.touched} if change.elsewhere is None else {*progress.touched} - {*progress.lost}
     is_complete = (
         new == {number: seen.size_bytes for number, seen in staged.files.items()}
@@ -178,10 +178,6 @@ def _check_complete(change: Change, staged: Staged) -> None:
     holders = change.journal.holders
     if change.journal.line("undoing") is not None and holders.keys() != {*progress.touched}:
         raise ValueError("its undo puts back other files than those that it took out")
-
-
-def _size_of(row: Mapping[str, Any]) -> int:
-    return int(row["size"])
 
 
 def _step(row: Mapping[str, Any]) -> Step:
@@ -221,6 +217,16 @@ def overtaken_by(journal: Journal) -> list[str]:
             names = change_of(journal, DISK).off_the_way(look(journal.location.directory, DISK))
             return [*map(journal.location.target, names)]
     return []
+
+
+def refuse_changed(journal: Journal, wrong: Sequence[str]) -> None:
+    """Raises Refused if files changed after the change that would be undone. wrong: their names."""
+    if wrong:
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise Refused(
+            f"{journal.location.target(min(wrong))}{more} changed since {journal.command} was here; "
+            f"undoing {journal.path} would discard that"
+        )
 
 
 def half_done_sentence(journal: Journal, overtaken: Sequence[str] | None = None) -> str:

@@ -49,6 +49,11 @@ def is_alike(seen: ObservedFile | None, other: ObservedFile | None) -> bool:
     return (seen.size_bytes, seen.mtime_ns) == (other.size_bytes, other.mtime_ns)
 
 
+def unlike(seen: Mapping[str, ObservedFile], other: Mapping[str, ObservedFile]) -> list[str]:
+    """The names whose files are not alike."""
+    return [name for name in {*seen, *other} if not is_alike(seen.get(name), other.get(name))]
+
+
 class StepProgress:
     """inputs: the directory as found. steps: in order. Raises ValueError for steps that contradict each other."""
 

@@ -40,6 +40,7 @@ from kseg.change.apply.recorded_change import (
     undo_command,
 )
 from kseg.change.apply.signals import deferring_signals
+from kseg.change.apply.undo_quarantine import UndoQuarantine
 from kseg.segment.errors import Refused, read_only_words
 from kseg.segment.values import dataclass
 
@@ -70,7 +71,10 @@ class Undone:
 
 
 class DirectoryUndo(Protocol):
-    """The undo of one kind of journal; the methods are called in this order. All raise OSError and Refused."""
+    """The undo of one kind of journal; the methods are called in this order. All raise OSError and Refused. quarantine: keeps what
+    it removes, where that is needed."""
+
+    quarantine: UndoQuarantine
 
     def check(self) -> None:
         """Raise Refused if the undo would discard later writes. Changes nothing."""
@@ -86,9 +90,6 @@ class DirectoryUndo(Protocol):
 
     def files(self) -> Iterator[str]:
         """The names that are restored or removed."""
-
-    def kept(self) -> tuple[str, ...]:
-        """Paths of removed data that is kept."""
 
 
 def unwatched(_what: str, _done: int, _of: int) -> None:
@@ -248,7 +249,7 @@ def _undone(journal: Journal, undo_of: DirectoryUndo | None) -> Undone:
         journal=journal.path,
         command=journal.command,
         files=() if undo_of is None else tuple(undo_of.files()),
-        kept=() if undo_of is None else _guarded(journal.location, True, undo_of.kept),
+        kept=() if undo_of is None else _guarded(journal.location, True, undo_of.quarantine.paths),
     )
 
 

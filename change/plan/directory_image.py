@@ -116,7 +116,9 @@ def steps_between(before: DirectoryImage, after: DirectoryImage, why: Mapping[st
     moves = dict(_moves(before, after))
     moved = set(moves.values())
     gone = [name for name in before if name not in after and name not in moved]
-    steps: list[Step] = [Remove(name, why[name]) for name in sorted(gone, key=_removal_order)]
+    steps: list[Step] = [
+        Remove(name, why[name]) for name in sorted(gone, key=lambda name: (_is_log(name), name))
+    ]
     cuts: list[Step] = []
     writes: list[Write] = []
     for name in after:
@@ -162,10 +164,6 @@ def _is_log(name: str) -> bool:
 def _only_source(content: Content) -> str | None:
     sources = {piece.name if isinstance(piece, Span) else None for piece in content}
     return sources.pop() if len(sources) == 1 else None
-
-
-def _removal_order(name: str) -> tuple[bool, str]:
-    return _is_log(name), name
 
 
 def _write_order(name: str) -> tuple[int, str]:

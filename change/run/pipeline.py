@@ -16,15 +16,19 @@ from kseg.change.run.prepared import Prepared
 from kseg.change.run.results import ChangeResult
 from kseg.jobs.events import Event
 from kseg.jobs.guarded import guarded
-from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target, directory_of
+from kseg.segment.partition.targets import (
+    LogDirTarget,
+    LogTarget,
+    Target,
+    directory_of,
+)
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from kseg.change.run.shared_run import SharedRun
+    from kseg.change.run.options import SharedRun
 
-LogTarget = FileTarget | PartitionTarget
 
 _WRITERS = 16
 _MOST_IN_A_GROUP = 64

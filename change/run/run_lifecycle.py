@@ -16,9 +16,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from kseg.change.run.options import ChangeOptions
+from kseg.change.run.options import ChangeOptions, SharedRun
 from kseg.change.run.prepared import copies_of
-from kseg.change.run.shared_run import SharedRun
 from kseg.jobs.events import Event, Failure
 from kseg.segment.errors import KsegError, Refused
 from kseg.segment.findings import linked_directory

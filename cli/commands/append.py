@@ -20,11 +20,12 @@ from kseg.cli.options import (
 from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import complain
+from kseg.cli.text.plan_words import undo_words
 from kseg.jobs.events import Event, Row
 from kseg.segment.counted import counted
 from kseg.segment.errors import UsageError
 from kseg.segment.layout import CODEC_NAMES
-from kseg.segment.terminal import shell_quoted, shown_path
+from kseg.segment.terminal import shown_path
 
 EXAMPLES = (
     ("Check all lines, and show what would be written", "kseg append --from events.jsonl events-3"),
@@ -83,12 +84,10 @@ def command(
         ),
     ] = "auto",
     topic_id: Annotated[
-        str | None,
-        Option(metavar="UUID", help="Write partition.metadata with this id into a new partition."),
+        str | None, Option(metavar="UUID", help="Write partition.metadata with this id into a new partition.")
     ] = None,
     start_offset: Annotated[
-        int | None,
-        offset_option("Start offset of a new partition. Default: the first offset of the lines."),
+        int | None, offset_option("Start offset of a new partition. Default: the first offset of the lines.")
     ] = None,
     codec: Annotated[
         str | None,
@@ -108,12 +107,10 @@ def command(
         str, Option(choices=("0", "1", "2"), help="Message format of the batches.", panel=BATCHES)
     ] = "2",
     batch_records: Annotated[
-        int | None,
-        count_option("At most this many records per batch.", BATCHES),
+        int | None, count_option("At most this many records per batch.", BATCHES)
     ] = None,
     batch_bytes: Annotated[
-        int,
-        int_size_option("At most this many bytes per batch, before compression.", BATCHES),
+        int, int_size_option("At most this many bytes per batch, before compression.", BATCHES)
     ] = BATCH_BYTES,
     producer_id: Annotated[
         int,
@@ -141,32 +138,21 @@ def command(
         bool, Option(help="Write a transaction; needs --producer-id.", panel=BATCHES)
     ] = False,
     end: Annotated[
-        str,
-        Option(choices=("commit", "abort", "open"), help="How the transaction ends.", panel=BATCHES),
+        str, Option(choices=("commit", "abort", "open"), help="How the transaction ends.", panel=BATCHES)
     ] = "commit",
-    segment_bytes: Annotated[
-        int,
-        int_size_option("Kafka's segment.bytes.", ROLLS),
-    ] = SEGMENT_BYTES,
-    segment_ms: Annotated[
-        int,
-        duration_option("Kafka's segment.ms.", ROLLS),
-    ] = SEGMENT_MS,
+    segment_bytes: Annotated[int, int_size_option("Kafka's segment.bytes.", ROLLS)] = SEGMENT_BYTES,
+    segment_ms: Annotated[int, duration_option("Kafka's segment.ms.", ROLLS)] = SEGMENT_MS,
     segment_index_bytes: Annotated[
-        int,
-        int_size_option("Kafka's segment.index.bytes.", ROLLS),
+        int, int_size_option("Kafka's segment.index.bytes.", ROLLS)
     ] = SEGMENT_INDEX_BYTES,
     index_interval_bytes: Annotated[
-        int,
-        int_size_option("Kafka's index.interval.bytes.", ROLLS),
+        int, int_size_option("Kafka's index.interval.bytes.", ROLLS)
     ] = INDEX_INTERVAL_BYTES,
     flush_messages: Annotated[
-        int | None,
-        count_option("Sync the log to disk after every N messages.", ROLLS),
+        int | None, count_option("Sync the log to disk after every N messages.", ROLLS)
     ] = None,
     flush_ms: Annotated[
-        int | None,
-        duration_option("Sync the log to disk after this much time.", ROLLS),
+        int | None, duration_option("Sync the log to disk after this much time.", ROLLS)
     ] = None,
     in_place: InPlaceOptions,
     json: Json = False,
@@ -276,13 +262,12 @@ def _words(values: Mapping[str, Any]) -> Iterator[str]:
     )
     if values["is_new"] and values["becomes_stray"]:
         yield "  without --topic-id a broker (KRaft, 3.7+) sets it aside as stray, and creates an empty partition instead"
-    if values["journal"] is not None:
-        yield f"  undo with: kseg undo {shell_quoted(str(values['journal']))}"
+    yield from undo_words(values)
 
 
 def _checkpointed(events: Iterator[Event], quiet: bool) -> Iterator[Event]:
     """Pass the events on, and print on stderr which lines of the input were ignored."""
-    from kseg.change.append.append_result import AppendResult
+    from kseg.change.append.append_job import AppendResult
 
     for event in events:
         if isinstance(event, Row) and isinstance(event.result, AppendResult) and not quiet:

@@ -31,6 +31,14 @@ def room_words(values: Mapping[str, Any]) -> Iterator[str]:
             yield f"  needs {needed} of disk space on the file system of {where}"
 
 
+def undo_words(values: Mapping[str, Any]) -> Iterator[str]:
+    """Where removed bytes are kept, and the command that takes a change back; nothing for a plan."""
+    if values.get("quarantine"):
+        yield f"  removed bytes: {shell_quoted(str(values['quarantine']))}"
+    if values.get("journal"):
+        yield f"  undo with: kseg undo {shell_quoted(str(values['journal']))}"
+
+
 def settings_words(values: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
     """The line that names each setting with its source; nothing for a run that read no settings. names: the settings to mention."""
     settings = values.get("settings") or {}

@@ -15,12 +15,10 @@ from kseg.compaction.cleaner.header_order import contradictions
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.compaction.cleaner.segment_reader import survey
 from kseg.compaction.cleaner.segments import CleanerSegment, Origin
-from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import Refused
 from kseg.segment.files import MappedFile, read_small
 from kseg.segment.findings import Finding
-from kseg.segment.header_tables import Columns
 from kseg.segment.partition.derived_state import producer_state, stable_offset
 from kseg.segment.partition.largest_timestamp import Loaded, largest_timestamp
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
@@ -157,15 +155,11 @@ def first_timestamps(segments: Sequence[CleanerSegment], log: PartitionLog) -> l
     found = []
     for segment in log.segments:
         if segment.base_offset in wanted:
-            batch = next(segment.walk.find(0, _first_row), None)
+            batch = next(segment.walk.find(0, lambda table: range(min(1, table.count))), None)
             segment.close()
             if batch is not None:
                 found.append(batch.max_timestamp_ms)
     return found
-
-
-def _first_row(table: Columns) -> range:
-    return range(min(1, len(table.column(C.POSITION))))
 
 
 def _refuse_unfinished_swap(directory: str, inputs: Sequence[FileIdentity]) -> None:

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan
-from kseg.change.run.pipeline import LogTarget, TargetGroup, work_together
+from kseg.change.run.pipeline import TargetGroup, work_together
 from kseg.change.run.prepared import (
     Prepared,
     carried_out,
@@ -48,30 +48,24 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.format_evidence import findings_against_v2
 from kseg.segment.partition.names import PartitionState, Role, parse_file_name
-from kseg.segment.partition.targets import FileTarget, PartitionTarget, only_one_file
+from kseg.segment.partition.targets import FileTarget, LogTarget, PartitionTarget, only_one_file
 from kseg.segment.partition.topic_settings import CLEANUP_POLICY, TopicSettings
 
 
-def compact(target: LogTarget, options: CompactOptions) -> Iterator[Event]:
-    """Plan the compaction of one partition, and carry it out if the options say so.
-
-    Raises UsageError for a single file, UnreadableInput, Refused (a broker would first change the log in some other way, inputs
-    changed, unfinished journal, output already exists). A log with damage is a Failure with status 4.
-    """
-    yield from carry_out((yield from prepare(target, options)), options)
-
-
 def compact_group(group: TargetGroup, options: CompactOptions) -> Iterator[Event]:
-    """`compact` for each target of the group; an exception becomes the Failure of its target and does not stop the others."""
+    """Plan the compaction of each partition of the group, and carry it out if the options say so; an exception becomes the Failure of its
+    target and does not stop the others."""
     yield from work_together(group, options, prepare, carry_out, CompactResult)
 
 
 def prepare(
     target: LogTarget, options: CompactOptions, passes: MakePasses | None = None
 ) -> Generator[Event, None, Prepared[CompactResult] | None]:
-    """Plan: yields findings and steps; None for a log that a cleaner does not clean.
+    """Plan: yields findings and steps; None for a log that a cleaner does not clean. A log with damage is a Failure with status 4.
 
-    passes: runs the passes of the cleaning; None: this process, or several by `options.jobs`."""
+    passes: runs the passes of the cleaning; None: this process, or several by `options.jobs`. Raises UsageError for a single file,
+    UnreadableInput, Refused (a broker would first change the log in some other way, unfinished journal, output already exists).
+    """
     passes = passes or (ForkedPasses if options.jobs > 1 else LocalPasses)
     if isinstance(target, FileTarget):
         raise only_one_file(target, "to compact it")

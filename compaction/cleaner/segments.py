@@ -128,13 +128,9 @@ def kept_open(segments: Sequence[CleanerSegment]) -> Iterator[None]:
             segment.close()
 
 
-def _base_offset(segment: CleanerSegment) -> int:
-    return segment.base_offset
-
-
 def floor_at(segments: Sequence[CleanerSegment], offset: int) -> int:
     """The index of the segment with the greatest base offset not above `offset`; −1 when all begin above it."""
-    return bisect_right(segments, offset, key=_base_offset) - 1
+    return bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
 
 
 def between(segments: Sequence[CleanerSegment], from_offset: int, to_offset: int) -> list[CleanerSegment]:

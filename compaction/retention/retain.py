@@ -18,7 +18,7 @@ from typing import Any
 from kseg.change.apply.journal_probe import is_known_to_kseg
 from kseg.change.plan.inputs import Listing, listing_of
 from kseg.change.plan.steps import FileIdentity, Plan, Step
-from kseg.change.run.pipeline import LogTarget, TargetGroup, work_together
+from kseg.change.run.pipeline import TargetGroup, work_together
 from kseg.change.run.prepared import Prepared, carried_out, complete_or_refuse
 from kseg.compaction.retention import rows
 from kseg.compaction.retention.options import RetainOptions
@@ -49,27 +49,23 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.largest_timestamp import record_of
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import Role, parse_file_name
-from kseg.segment.partition.targets import FileTarget, PartitionTarget, only_one_file
-
-
-def retain(target: LogTarget, options: RetainOptions) -> Iterator[Event]:
-    """Plan the retention of one partition, and carry it out if the options say so.
-
-    Raises UsageError for a single file and for a log start offset above the high watermark, UnreadableInput, Refused (a broker
-    would first change the log in some other way, inputs changed, unfinished journal).
-    """
-    yield from carry_out((yield from prepare(target, options)), options)
+from kseg.segment.partition.targets import FileTarget, LogTarget, PartitionTarget, only_one_file
 
 
 def retain_group(group: TargetGroup, options: RetainOptions) -> Iterator[Event]:
-    """`retain` for each target of the group; an exception becomes the Failure of its target and does not stop the others."""
+    """Plan the retention of each partition of the group, and carry it out if the options say so; an exception becomes the Failure of its
+    target and does not stop the others."""
     yield from work_together(group, options, prepare, carry_out, RetainResult)
 
 
 def prepare(
     target: LogTarget, options: RetainOptions
 ) -> Generator[Event, None, Prepared[RetainResult] | None]:
-    """Plan: yields verdicts with reasons; None for a directory that retention skips."""
+    """Plan: yields verdicts with reasons; None for a directory that retention skips.
+
+    Raises UsageError for a single file and for a log start offset above the high watermark, UnreadableInput, Refused (a broker would
+    first change the log in some other way, unfinished journal).
+    """
     if isinstance(target, FileTarget):
         raise only_one_file(target, "to apply retention")
     exempt = exempted(target)

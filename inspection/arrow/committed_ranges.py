@@ -69,13 +69,7 @@ def _has_valid_batch_at(log: PartitionLog, offset: int) -> bool:
     at = log.floor_index(offset)
     if at < 0:
         return False
-    segment = log.segments[at]
-
-    def reaching(table: Columns) -> Iterator[int]:
-        ends = table.column(C.LAST_OFFSET)
-        return (row for row in range(table.count) if ends[row] >= offset)
-
-    batch = next(segment.walk.find(segment.start_for(offset), reaching), None)
+    batch = log.segments[at].batch_reaching(offset)
     return batch is not None and batch.base_offset <= offset
 
 

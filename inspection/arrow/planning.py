@@ -20,7 +20,6 @@ from kseg.inspection.arrow.committed_ranges import from_indexes, from_log
 from kseg.inspection.arrow.log_ranges import Aborted, LogPiece
 from kseg.segment import header_tables as C
 from kseg.segment.errors import cannot_read
-from kseg.segment.header_tables import Columns
 from kseg.segment.kafka07.log07 import Log07
 from kseg.segment.layout import INT64_MAX, MAGIC_V2
 from kseg.segment.partition.bounds import Bounds
@@ -176,12 +175,7 @@ def _cut_by_offsets(segment: LogSegment, whole_piece: LogPiece, max_offsets: int
 
 def _gap_behind(segment: LogSegment, offset: int, last: int) -> int:
     """Number of offsets from `offset` on, up to but not including `last`, that no batch covers."""
-
-    def reaching(table: Columns) -> Iterator[int]:
-        ends = table.column(C.LAST_OFFSET)
-        return (row for row in range(table.count) if ends[row] >= offset)
-
-    batch = next(segment.walk.find(segment.start_for(offset), reaching), None)
+    batch = segment.batch_reaching(offset)
     if (
         batch is not None and batch.magic < MAGIC_V2
     ):  # the first offset of a compressed set is not in its header

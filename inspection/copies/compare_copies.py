@@ -19,7 +19,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from kseg.inspection.copies.copy_batches import CopyBatches, OffsetSpan
-from kseg.inspection.copies.copy_pairs import CopyPair, LogTarget
+from kseg.inspection.copies.copy_pairs import CopyPair
 from kseg.inspection.copies.copy_stretches import Compared, CopyCounts, compared_in_stretches, result_of
 from kseg.inspection.copies.gap_causes import GapCauses, GapJudge
 from kseg.inspection.copies.log_comparison import LogComparison
@@ -29,6 +29,7 @@ from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionState, Role
 from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import LogTarget
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata

@@ -13,7 +13,6 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 
 from kseg.inspection.copies.copy_batches import CopyBatches, LogPlace, LogStretch
-from kseg.inspection.copies.copy_pairs import LogTarget
 from kseg.inspection.copies.log_comparison import LogComparison
 from kseg.inspection.copies.record_stream import Missing
 from kseg.jobs import fanout
@@ -26,6 +25,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import FULL, walk
 from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import LogTarget
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 

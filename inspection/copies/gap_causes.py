@@ -19,7 +19,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from kseg.inspection.copies.copy_batches import RANGES_TOLD, CopyBatches, OffsetSpan
-from kseg.inspection.copies.copy_pairs import LogTarget
 from kseg.inspection.copies.log_comparison import LogComparison
 from kseg.inspection.copies.record_stream import Missing
 from kseg.segment import header_tables as C
@@ -28,6 +27,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import compare_records as K
 from kseg.segment.partition.committed import transactions_around
 from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import LogTarget
 from kseg.segment.scanning.decode import Chunk, Decoder
 from kseg.segment.state.offset_map import SLOT_BYTES, OffsetMap
 from kseg.segment.values import dataclass

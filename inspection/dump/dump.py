@@ -31,18 +31,11 @@ if TYPE_CHECKING:
     from kseg.inspection.dump.log_text import LogText
 
 
-def dump(target: FileTarget, options: DumpOptions) -> Iterator[Event]:
-    """The content of one file. Yields Text (format kafka or json) or Row (table), and findings.
-
-    Raises UnreadableInput, after the line `Dumping …`.
-    """
-    return Dump()(target, options)
-
-
 class Dump:
     """`dump` of one file after another, so that the log of a segment need not be read again for its indexes.
 
-    One file at a time: the next call ends the previous one.
+    A call yields Text (format kafka or json) or Row (table), and findings. One file at a time: the next call ends the previous one.
+    Raises UnreadableInput, after the line `Dumping …`.
     """
 
     def __init__(self) -> None:

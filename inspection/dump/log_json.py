@@ -57,7 +57,6 @@ class LogJson(LogRows):
         yield from self._block.flush()
 
     def write_into(self, room: Callable[[], memoryview]) -> None:
-        """See `Block`."""
         self._block.write_into(room)
 
     def _table(self, table: Columns) -> Iterator[Event]:

@@ -117,7 +117,6 @@ class LogText:
         catch_up(self.scanner, position)
 
     def write_into(self, room: Callable[[], memoryview]) -> None:
-        """See `Block`."""
         self._block.write_into(room)
 
     def _scan_rest(self, position: int) -> Iterator[Event]:

@@ -23,14 +23,14 @@ from kseg.inspection.export.writers import Writers
 from kseg.jobs.events import Advance, Event, Row, Text
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import ERROR, Finding
-from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.partition.targets import LogTarget, directory_of
 from kseg.segment.storage import places
 
 RECORDS_PER_BATCH = 32 * 1024
 _LONGEST_NAME = 120  # of a partition's part of a file name, which may have at most 255 bytes
 
 
-def export(target: PartitionTarget | FileTarget, options: ExportOptions) -> Iterator[Event]:
+def export(target: LogTarget, options: ExportOptions) -> Iterator[Event]:
     """Findings, and one `result` row; with stdout as output also the records themselves. Raises UnreadableInput, and Refused when
     files cannot be written."""
     writers: Writers | StreamWriter
@@ -55,9 +55,7 @@ def export(target: PartitionTarget | FileTarget, options: ExportOptions) -> Iter
 class _PartitionExport:
     """The export of one partition."""
 
-    def __init__(
-        self, target: PartitionTarget | FileTarget, options: ExportOptions, writers: Writers | StreamWriter
-    ) -> None:
+    def __init__(self, target: LogTarget, options: ExportOptions, writers: Writers | StreamWriter) -> None:
         self._target = target
         self._options = options
         self._writers = writers

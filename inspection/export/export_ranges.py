@@ -11,14 +11,14 @@ from kseg.segment.partition.bounds import INT64_MIN, Bounds
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.partition.targets import LogTarget, PartitionTarget, directory_of
 from kseg.segment.storage import places
 
 LOGS = (Role.LOG, Role.KAFKA07_LOG)
 UNKNOWN_PARTITION = -1
 
 
-def pieces_of(target: PartitionTarget | FileTarget, selection: Selection) -> list[LogPiece]:
+def pieces_of(target: LogTarget, selection: Selection) -> list[LogPiece]:
     """The pieces in offset order. Raises UnreadableInput for a path that cannot be listed or is not a log."""
     directory = directory_of(target)
     topic, partition = identity(directory)

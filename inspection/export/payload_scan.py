@@ -12,7 +12,7 @@ from kseg.inspection.export.payload_types import headers_of
 from kseg.inspection.record_filter import Selection
 from kseg.segment.findings import Finding
 from kseg.segment.model import Headers
-from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.partition.targets import LogTarget, directory_of
 from kseg.segment.values import dataclass
 
 _RECORDS_PER_BATCH = 32 * 1024
@@ -28,7 +28,7 @@ class Payloads:
     headers: list[Headers] | None
 
 
-def payloads_of(target: PartitionTarget | FileTarget, selection: Selection) -> Iterator[Payloads]:
+def payloads_of(target: LogTarget, selection: Selection) -> Iterator[Payloads]:
     """Keys, values and headers of the records in the bounds of a selection. Raises UnreadableInput."""
     topic, _ = identity(directory_of(target))
     schema = pa.schema([RECORD_SCHEMA.field(name) for name in ("key", "value", "headers")])

@@ -31,36 +31,31 @@ class DamageFound(KsegError):
 
 
 class ExportRun:
-    """One run of `export` on this machine."""
+    """One run of `export` on this machine. options: the requested ones, with everything known by now."""
 
     def __init__(self, options: ExportOptions) -> None:
-        self._options = options
+        self.options = options
         self._folder: OutputFolder | None = None
-
-    @property
-    def options(self) -> ExportOptions:
-        """The requested options, with everything known by now."""
-        return self._options
 
     def decode(self, payloads: PayloadTable) -> ExportOptions:
         """Decode keys and values from now on; returns the new options."""
-        self._options = replace(self._options, payloads=payloads)
-        return self._options
+        self.options = replace(self.options, payloads=payloads)
+        return self.options
 
     @contextmanager
     def held(self, targets: Sequence[Target]) -> Iterator[ExportOptions]:
         """Hold the output folder while the targets are processed; yields the options to work with. Raises Refused."""
-        options = self._options
+        options = self.options
         if options.output == STDOUT:
-            self._options = replace(options, first_path=targets[0].path if targets else "")
-            yield self._options
+            self.options = replace(options, first_path=targets[0].path if targets else "")
+            yield self.options
             return
         refuse_own_input(options.output, targets)
         run_id = secrets.token_hex(4)
         with new_folder(options.output, options.mode, run_id) as folder:
             self._folder = folder
-            self._options = replace(options, folder=folder.path, run_id=run_id)
-            yield self._options
+            self.options = replace(options, folder=folder.path, run_id=run_id)
+            yield self.options
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass on the events of the partitions; after the last one the files are published."""
@@ -68,7 +63,7 @@ class ExportRun:
         sums = dict.fromkeys(SUMMED, 0)
         failures = damage = 0
         cannot_write = False
-        is_stream = self._options.output == STDOUT
+        is_stream = self.options.output == STDOUT
         for event in events:
             if not (is_stream and isinstance(event, Row)):
                 yield event
@@ -85,7 +80,7 @@ class ExportRun:
                     cannot_write = cannot_write or event.exit_status == Refused.exit_status
                 case Finding() if event.severity == ERROR:
                     damage += 1
-                    if self._options.fail_on_damage:
+                    if self.options.fail_on_damage:
                         raise DamageFound(f"{event.path} is damaged: nothing was exported (--fail-on-damage)")
         if is_stream:
             yield Row({"type": "summary", **sums})
@@ -93,7 +88,7 @@ class ExportRun:
         folder = self._folder
         assert folder is not None
         if cannot_write:  # so that the same command can be repeated
-            raise Refused(f"nothing was exported to {self._options.output}: some files could not be written")
+            raise Refused(f"nothing was exported to {self.options.output}: some files could not be written")
         if not names and not failures:
             names = self._empty()
         if names or not failures:
@@ -102,7 +97,7 @@ class ExportRun:
 
     def _empty(self) -> list[str]:
         """A file without rows, from which readers learn the columns; none for JSON lines, which have no header."""
-        options = self._options
+        options = self.options
         if options.form is Form.JSON or options.partition_by:
             return []
         from kseg.inspection.export.writers import Writers

@@ -15,16 +15,14 @@ from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.layout import ENTRY_OVERHEAD, LOG_SUFFIX
 from kseg.segment.partition.names import parse_given_name
-from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.partition.targets import FileTarget, LogTarget, directory_of
 from kseg.segment.storage import places
 
 # In a larger log only the batch of the answer is checked, against adjacent batches.
 _MAX_WHOLE_LOG_BYTES = 16 * 1024 * 1024
 
 
-def checked_lookup(
-    target: PartitionTarget | FileTarget, query: LookupQuery, header_check: HeaderCheck
-) -> Iterator[Event]:
+def checked_lookup(target: LogTarget, query: LookupQuery, header_check: HeaderCheck) -> Iterator[Event]:
     """`lookup`, with each answer followed by findings about the headers that it depends on."""
     answer_findings = _AnswerFindings(target, query, header_check)
     for event in lookup(target, query):
@@ -36,9 +34,7 @@ def checked_lookup(
 class _AnswerFindings:
     """Header findings for the answers to one query, each finding once."""
 
-    def __init__(
-        self, target: PartitionTarget | FileTarget, query: LookupQuery, header_check: HeaderCheck
-    ) -> None:
+    def __init__(self, target: LogTarget, query: LookupQuery, header_check: HeaderCheck) -> None:
         self._target = target
         self._header_check = header_check
         self._requested_offset = query.offset if query.kind == "offset" else None
@@ -85,7 +81,7 @@ class _AnswerFindings:
         return self._by_log[path]
 
 
-def _segment_for(target: PartitionTarget | FileTarget, offset: int | None) -> str | None:
+def _segment_for(target: LogTarget, offset: int | None) -> str | None:
     """The log that should contain an offset that was not found."""
     if isinstance(target, FileTarget) or offset is None:
         return target.path if isinstance(target, FileTarget) else None

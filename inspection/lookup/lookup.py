@@ -19,12 +19,12 @@ from kseg.segment.errors import UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import FileTarget, PartitionTarget, directory_of
+from kseg.segment.partition.targets import LogTarget, directory_of
 
 Finder = Callable[[PartitionLog, LookupQuery], Iterator[Answer]]
 
 
-def lookup(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator[Event]:
+def lookup(target: LogTarget, query: LookupQuery) -> Iterator[Event]:
     """Findings and `lookup` rows. Damage that does not affect the answer is not searched for.
 
     Raises UnreadableInput for a target that cannot be read, and UsageError if it does not support this lookup.
@@ -107,7 +107,7 @@ def _finder(kind: str) -> Finder:
             }[kind]
 
 
-def _other_partition(target: PartitionTarget | FileTarget, query: LookupQuery) -> Row | None:
+def _other_partition(target: LogTarget, query: LookupQuery) -> Row | None:
     """The answer for a partition that is not searched, because the default partitioner maps the key to another one:
 
         partition = (murmur2(key) & 0x7fffffff) mod partitions          (Kafka: BuiltInPartitioner.partitionForKey)

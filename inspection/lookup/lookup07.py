@@ -18,10 +18,10 @@ from kseg.segment.kafka07.findings07 import invalid_bytes07, undecodable_words07
 from kseg.segment.kafka07.log07 import File07, Log07
 from kseg.segment.kafka07.messages07 import Damage07, Entry07, entry_at, messages, walk
 from kseg.segment.partition.log_segment import Step
-from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from kseg.segment.partition.targets import LogTarget
 
 
-def kafka07_answers(target: PartitionTarget | FileTarget, query: LookupQuery) -> Iterator[Event]:
+def kafka07_answers(target: LogTarget, query: LookupQuery) -> Iterator[Event]:
     """The findings and the row for an offset, earliest or latest; raises UsageError for other lookups."""
     with Log07(target) as log:
         match query.kind:

@@ -19,7 +19,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import Target
 from kseg.segment.storage import places
 from kseg.spark.source.options import COLUMNS, JSON
-from kseg.spark.source.payload_fields import SIDES, bytes_field, without_large_decimals
+from kseg.spark.source.payload_fields import SIDES, bytes_field, fields_of, without_large_decimals
 from kseg.spark.source.source_schema import META, META_TYPE, RECORD_FIELDS
 
 if TYPE_CHECKING:
@@ -110,7 +110,6 @@ def is_decoded(options: ExportOptions, name: str) -> bool:
 
 def decoded_fields(options: ExportOptions, side: str) -> "list[StructField]":
     """The columns of the data source for a side that is decoded."""
-    from kseg.spark.source.payload_fields import fields_of
 
     assert isinstance(options.payloads, PayloadColumns)
     is_key = side == "key"

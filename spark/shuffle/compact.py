@@ -19,13 +19,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from kseg.change.apply.journal_location import new_run_id
-from kseg.change.run.pipeline import LogTarget, TargetGroup
+from kseg.change.run.pipeline import TargetGroup
 from kseg.compaction.cleaner.compact import carry_out, prepare, scratch_directory
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.jobs.events import Event, Work
 from kseg.jobs.guarded import guarded
 from kseg.segment.partition.names import FileState, Role, parse_file_name
-from kseg.segment.partition.targets import PartitionTarget, Target
+from kseg.segment.partition.targets import LogTarget, PartitionTarget, Target
 from kseg.spark import cluster_fanout
 from kseg.spark.options import ClusterOptions
 from kseg.spark.shuffle.driver import Jobs

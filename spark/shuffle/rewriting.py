@@ -5,6 +5,7 @@ uses only the one that Spark counts, and the other files are removed with the ex
 """
 
 import os
+from array import array
 from collections.abc import Iterable
 from dataclasses import field, replace
 
@@ -16,11 +17,16 @@ from kseg.compaction.cleaner.segment_reader import DamagedSegment
 from kseg.compaction.cleaner.segment_splitting import SegmentOverflow
 from kseg.compaction.cleaner.segments import CleanerSegment
 from kseg.compaction.cleaner.top_keys import KeySketch, TopKey
+from kseg.segment import layout as L
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
+from kseg.segment.kernel import key_exchange as R
+from kseg.segment.memory import PrivateMemory
+from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk
 from kseg.segment.values import dataclass
-from kseg.spark.shuffle.superseded_bitmap import Survivors
 from kseg.spark.shuffle.task_messages import GroupWork, PassWork, ShufflePlan
+
+_MAX_OFFSETS = L.INT32_MAX + 1  # the maximum of one segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +101,38 @@ def _cleaned(
     log.leave()
     path = os.path.join(work.exchange_path, f"{group.number}-{attempt}")
     return Rewritten(group.number, segment_cleaner.pass_totals, replace(made, log=None), path, crc, keys)
+
+
+class Survivors:
+    """The offset map of a second pass over a group of segments, of which other tasks have found the superseded records. base_offset,
+    bound: of the group. latest_offset: records above it are kept.
+
+    It has one bit for each offset of the group, set if the record is superseded. To a pass (`KeyJudge`) it looks like a map with a
+    single key, whose latest offset is above all others: `hash` gives that key to superseded records, and one that is not in the map to
+    the others. So the second pass needs no changes. Pages without superseded records cost no memory.
+    """
+
+    def __init__(self, base_offset: int, bound: int, latest_offset: int) -> None:
+        self._base = base_offset
+        self._memory = PrivateMemory(max(1, min(bound - base_offset, _MAX_OFFSETS) // 8 + 1))
+        self.words = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
+        self.slots = memoryview(array("q", [0, 0, 0, R.LATER, 0, L.INT64_MAX]))
+        self.slot_count = 2
+        self.latest_offset = latest_offset
+
+    def supersede(self, offsets: bytes) -> None:
+        """Mark the records at these offsets as superseded."""
+        numbers = memoryview(offsets).cast("q")
+        done = R.mark_offsets(numbers, len(numbers), self._base, self._memory.view)
+        assert done == len(numbers)
+
+    def hash(self, chunk: Chunk) -> bool:
+        records = chunk.records
+        cells, capacity, count = records.cells, records.capacity, records.count
+        size = memoryview(chunk.body).nbytes
+        done = R.look_up(size, cells, capacity, count, self._base, self._memory.view, self.words)
+        return done == count
+
+    def close(self) -> None:
+        """Release the memory."""
+        self._memory.close()

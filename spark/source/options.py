@@ -122,50 +122,24 @@ class SourceOptions:
         return self.decodes(is_key=True) or self.decodes(is_key=False)
 
 
-# The names as they are written; what stands after the first group are words of Spark's own source that only a
-# connection or a stream needs.
+# the names as they are written
 READ_NAMES: Final = (
-    "path",
-    "paths",
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "startingOffsets",
-    "endingOffsets",
-    "startingTimestamp",
-    "endingTimestamp",
-    "startingOffsetsByTimestamp",
-    "endingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "fromOffset",
-    "toOffset",
-    "fromTimestamp",
-    "toTimestamp",
-    "isolation.level",
-    "kafka.isolation.level",
-    "failOnDataLoss",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "maxPartitionBytes",
-    "maxRecordsPerBatch",
-    "maxBytesPerBatch",
-    "includeKey",
-    "includeValue",
-    "includeHeaders",
-    "includeMeta",
-    "includeControl",
-    "includeInvalid",
-    "includeDeleted",
-    "useIndexes",
-    "checkHeaders",
-    "transactions",
-    "keyFormat",
-    "valueFormat",
-    "schemas",
-    "decodedAs",
-    "showSecrets",
-    "connectTopics",
-    "table",
+    *("path", "paths", "subscribe", "subscribePattern", "assign"),
+    *("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
+    *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
+    *("fromOffset", "toOffset", "fromTimestamp", "toTimestamp"),
+    *("isolation.level", "kafka.isolation.level", "failOnDataLoss"),
+    *(
+        "minPartitions",
+        "maxRecordsPerPartition",
+        "maxPartitionBytes",
+        "maxRecordsPerBatch",
+        "maxBytesPerBatch",
+    ),
+    *("includeKey", "includeValue", "includeHeaders", "includeMeta"),
+    *("includeControl", "includeInvalid", "includeDeleted"),
+    *("useIndexes", "checkHeaders", "transactions"),
+    *("keyFormat", "valueFormat", "schemas", "decodedAs", "showSecrets", "connectTopics", "table"),
 )
 WITH_SCHEMAS: Final = FORMATS[1:5]  # they name schemas
 STREAM_NAMES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -304,6 +278,3 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     if not found:
         raise wrong
     return tuple(dict.fromkeys(found))
-
-
-# --- from where to where

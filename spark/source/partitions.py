@@ -14,8 +14,7 @@ from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState
 from kseg.segment.partition.targets import (
     Expansion,
-    FileTarget,
-    PartitionTarget,
+    LogTarget,
     directory_of,
     resolve_targets,
 )
@@ -31,7 +30,7 @@ NO_PARTITION = -1  # for a directory that is not named like a partition
 class SourcePartition:
     """A log to read. topic, partition: from the name of its directory."""
 
-    target: PartitionTarget | FileTarget
+    target: LogTarget
     topic: str
     partition: int
 
@@ -79,7 +78,7 @@ def _places_below(given: Sequence[str]) -> Iterator[SourcePartition]:
     paths = list(absolute_paths(given))
     targets = {target.path: target for target in resolve_targets(paths, expand=Expansion.PARTITIONS)}
     for target in targets.values():
-        assert isinstance(target, PartitionTarget | FileTarget)
+        assert isinstance(target, LogTarget)
         directory = directory_of(target)
         name = own_partition_name(directory)
         if name is None:

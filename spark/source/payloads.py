@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from kseg.inspection.arrow.arrow_schema import RECORD_SCHEMA
-from kseg.inspection.arrow.log_ranges import LogPiece
+from kseg.inspection.arrow.log_ranges import LogPiece, Reading
 from kseg.inspection.arrow.record_batches import read_piece
 from kseg.inspection.export.payload_types import arrow_type, decoded_arrays, headers_of
 from kseg.internal_topics.registry.decoder_choice import DecoderChoice
@@ -69,7 +69,6 @@ def _surveyed(options: SourceOptions, decoder: PayloadDecoder) -> PayloadColumns
 
 
 def _payloads(piece: LogPiece) -> Iterator[pa.RecordBatch]:
-    from kseg.inspection.arrow.log_ranges import Reading
 
     begin()
     columns = pa.schema([RECORD_SCHEMA.field(name) for name in (*SIDES, "headers")])

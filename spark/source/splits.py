@@ -87,7 +87,7 @@ def bounds_of(log: PartitionLog, where: TopicPartition, options: SourceOptions) 
             )
         start = INT64_MAX
     end = resolved(log, where, options.ending, options)
-    first = 0 if options.include_deleted else _first_offset(log)
+    first = 0 if options.include_deleted or log.is_kafka07 else log.start_offset
     if options.fail_on_data_loss:
         _check_there(log, where, options, first)
     _check_order(log, where, options, first if start is None else start, end)
@@ -117,10 +117,6 @@ def resolved(log: PartitionLog, where: TopicPartition, bound: Bound, options: So
 def _time_of(bound: Bound, where: TopicPartition) -> int:
     assert isinstance(bound, AtTime | AtTimes)
     return bound.timestamp_ms if isinstance(bound, AtTime) else bound.by_partition[where]
-
-
-def _first_offset(log: PartitionLog) -> int:
-    return 0 if log.is_kafka07 else log.start_offset
 
 
 def _check_there(log: PartitionLog, where: TopicPartition, options: SourceOptions, first: int) -> None:

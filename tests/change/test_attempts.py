@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kseg.change.run.shared_run import SharedRun
+from kseg.change.run.options import SharedRun
 from kseg.jobs import fanout
 from kseg.jobs.events import Event, Failure, Row
 from tests.support.change_cases import CHANGINGS, Changing

@@ -48,9 +48,8 @@ def test_the_answer_says_where_everything_is(tmp_path: Path) -> None:
     assert applied.quarantine == f"{directory}/.kseg/{ID}/old"
     gone = {name for name in PARTITION if not (directory / name).exists()}
     cut = len(PARTITION[LOG]) - 25
-    assert applied.bytes_kept == cut + sum(len(PARTITION[name]) for name in gone)
-    in_quarantine = {path.name for path in Path(applied.quarantine).iterdir()}
-    assert in_quarantine == gone | {f"{LOG}.from-25"}
+    in_quarantine = {path.name: path.stat().st_size for path in Path(applied.quarantine).iterdir()}
+    assert in_quarantine == {name: len(PARTITION[name]) for name in gone} | {f"{LOG}.from-25": cut}
     header = json.loads(Path(applied.journal).read_text().splitlines()[0])
     assert (header["type"], header["version"], header["command"]) == ("journal", 2, COMMAND)
     assert {name for name, *_ in header["inputs"]} == set(PARTITION)

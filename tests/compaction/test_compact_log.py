@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kseg.compaction.cleaner.cleanable import LogToClean, cleanable, is_overdue
-from kseg.compaction.cleaner.compact import compact
 from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
 from kseg.compaction.cleaner.run import CompactRun
 from kseg.compaction.cleaner.segment_groups import groups
@@ -19,6 +18,7 @@ from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
 from tests.support.compact_helpers import DAY_MS, SETTINGS, T0, Topic, batches, clean, kept, log, touch
+from tests.support.one_target import compact
 from tests.support.trees import unchanged
 
 CHECKPOINT = NAME_BY_ROLE[Role.CLEANER_OFFSETS]
@@ -363,7 +363,7 @@ def test_a_map_that_holds_no_key_is_refused() -> None:
 @pytest.mark.behaviour("C56")
 def test_retention_and_compaction_of_one_topic(tmp_path: Path) -> None:
     from kseg.compaction.retention.options import Limits, RetainOptions, policies_of
-    from kseg.compaction.retention.retain import retain
+    from tests.support.one_target import retain
 
     topic = Topic(tmp_path)
     topic.send(("only old", 1), ("a", 1))

@@ -19,7 +19,6 @@ from fixtures.healthy import T0
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.change.append.reopen import reopen_partition
 from kseg.change.apply.journal_location import new_run_id
-from kseg.compaction.cleaner.compact import compact
 from kseg.compaction.cleaner.options import CleanSettings, CompactOptions
 from kseg.jobs.events import Failure, Row
 from kseg.segment import layout as L
@@ -34,6 +33,7 @@ from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_logs import DAY_MS, RandomLog
+from tests.support.one_target import compact
 
 SUFFIXES = (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.TXN_INDEX_SUFFIX)
 KEYS = 10

@@ -7,12 +7,12 @@ import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Text
 from kseg.segment.crc import crc32, crc32c
 from kseg.segment.partition.targets import FileTarget
 from tests.kafka.oracle import Oracle
+from tests.support.one_target import dump
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from kseg.compaction.retention.retain import retain
 from kseg.compaction.retention.run import RetainRun
 from kseg.jobs.events import Failure, Row
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
@@ -22,6 +21,7 @@ from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_logs import RandomLog
 from tests.kafka.retentions import OddCalmLog, Retention, kafka_steps, random_retention
+from tests.support.one_target import retain
 from tests.support.trees import files_in, unchanged
 
 pytestmark = pytest.mark.kafka

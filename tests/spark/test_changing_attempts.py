@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kseg.change.apply.lock import lock_holder
+from kseg.change.run.options import SharedRun
 from kseg.change.run.pipeline import TargetGroup
-from kseg.change.run.shared_run import SharedRun
 from kseg.jobs import fanout
 from kseg.jobs.events import Event
 from kseg.spark import cluster_fanout as on_cluster

@@ -15,11 +15,11 @@ from kseg.change.append.flush import FlushRules
 from kseg.change.append.options import AppendOptions
 from kseg.change.append.partition_writer import RollRules
 from kseg.change.apply.journal_location import new_run_id
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Row, Text
 from kseg.segment.partition.targets import Expansion, FileTarget, resolve_targets
 from tests.support import trees
+from tests.support.one_target import dump
 
 NOW_MS = healthy.T0
 DECIDED_BY_BYTES = ("file", "position", "size", "crc")

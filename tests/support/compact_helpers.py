@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
-from kseg.compaction.cleaner.compact import compact
 from kseg.compaction.cleaner.options import CleanSettings, CompactOptions
 from kseg.jobs.events import Failure, Row
 from kseg.segment import layout as L
@@ -22,6 +21,7 @@ from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 from kseg.segment.state.control import EndTransactionMarker, end_transaction_batch
+from tests.support.one_target import compact
 
 DAY_MS = 86_400_000
 T0 = 1_700_000_000_000

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.inspection.record_filter import Selection
 from kseg.jobs.events import Text
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.targets import Expansion, FileTarget, resolve_targets
+from tests.support.one_target import dump
 from tests.support.raw_batches import field, record, sealed, varint
 
 TIME_TYPES = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1, None: -1}

@@ -15,11 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
-from kseg.compaction.cleaner.compact import compact
 from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
 from kseg.compaction.retention.options import Limits, RetainOptions
-from kseg.compaction.retention.retain import retain
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import BYTES_MODES, FORMATS, DumpOptions
 from kseg.inspection.fetch import read
 from kseg.inspection.inventory import list_target
@@ -37,6 +34,7 @@ from kseg.recovery.verify.verify import verify
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import CATALOGUE, Finding
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from tests.support.one_target import compact, dump, retain
 from tests.support.random_damage import damage
 
 NOW_MS = 1_800_000_000_000

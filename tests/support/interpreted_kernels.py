@@ -120,9 +120,9 @@ def compiled() -> dict[str, ModuleType]:
 
 def dumps(directory: Path) -> list[str]:
     """The dumps of all files of a directory, with several options."""
-    from kseg.inspection.dump.dump import dump
     from kseg.inspection.dump.options import DumpOptions
     from kseg.segment.partition.targets import FileTarget
+    from tests.support.one_target import dump
 
     output = []
     for file in sorted(directory.iterdir()):

@@ -10,7 +10,6 @@ from typing import Any
 
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.compaction.retention.options import Limits, RetainOptions
-from kseg.compaction.retention.retain import retain
 from kseg.compaction.retention.run import RetainRun
 from kseg.jobs.events import Failure, Row
 from kseg.segment.findings import Finding
@@ -25,6 +24,7 @@ from kseg.segment.sidecar.checkpoint import (
     encode_offset_checkpoint,
     offsets_by_partition,
 )
+from tests.support.one_target import retain
 
 DAY_MS = 86_400_000
 NOW = 1_700_000_000_000

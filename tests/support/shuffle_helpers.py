@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from kseg.compaction.cleaner.compact import compact
 from kseg.compaction.cleaner.options import CompactOptions
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.spark.shuffle.compact import compact_by_shuffle
+from tests.support.one_target import compact
 from tests.support.trees import files_in
 
 

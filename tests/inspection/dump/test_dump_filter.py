@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.inspection.record_filter import Selection
 from kseg.jobs.events import Text
 from kseg.segment.partition.targets import FileTarget
+from tests.support.one_target import dump
 from tests.support.trees import copy_tree, unchanged
 
 PARTITIONS = ("fares-0", "metro-zstd-0", "metro-none-0", "stations-0", "gates-append-0")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Event, Text
 from kseg.segment import findings
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import FileTarget
 from tests.segment.scanning.test_scan_hostile import HOSTILE
+from tests.support.one_target import dump
 from tests.support.scan_helpers import batch, header, message, plain_file, scanned, with_length
 
 NAME = "00000000000000000000.log"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Text
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import FileTarget
+from tests.support.one_target import dump
 
 
 def test_a_torn_log_whose_name_is_no_utf8(tmp_path: Path) -> None:

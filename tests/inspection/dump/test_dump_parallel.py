@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs import forked_worker, log_parts, part_pool, part_worker
 from kseg.jobs.events import Event, Text
@@ -21,6 +20,7 @@ from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.findings import Finding
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import FileTarget
+from tests.support.one_target import dump
 
 BATCHES = 120
 IS_READY = part_worker.PartWorker.is_ready

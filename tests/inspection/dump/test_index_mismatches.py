@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kseg.inspection.dump import index_mismatches
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.findings import Finding
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import FileTarget
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE
+from tests.support.one_target import dump
 
 STEM = "00000000000000000000"
 COUNT = 2 * BATCHES_PER_TABLE + 100

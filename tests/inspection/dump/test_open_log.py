@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kseg.inspection.dump import open_log
-from kseg.inspection.dump.dump import Dump, dump
+from kseg.inspection.dump.dump import Dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Event
 from kseg.segment.encoding.batch import encode_batch
@@ -21,6 +21,7 @@ from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.targets import Expansion, FileTarget, resolve_targets
+from tests.support.one_target import dump
 
 STEM = "00000000000000000000"
 
