@@ -4,22 +4,14 @@ import os
 from typing import Annotated, NamedTuple
 
 from kseg.cli.option_schema import FILTER, Option
-from kseg.cli.options import (
-    Isolation,
-    KeyEncoding,
-    count_option,
-    key_bytes,
-    read_epoch,
-    time_option,
-)
+from kseg.cli.options import Isolation, KeyEncoding, count_option, key_bytes, read_epoch, time_option
 from kseg.inspection.record_filter import Selection
 from kseg.segment.errors import UsageError
 
 FromOffset = Annotated[int | None, Option(metavar="N", help="Only from this offset on.", panel=FILTER)]
 ToOffset = Annotated[int | None, Option(metavar="N", help="Only below this offset.", panel=FILTER)]
 FromTime = Annotated[
-    int | None,
-    time_option("Only from this time on: epoch milliseconds or ISO 8601.", FILTER),
+    int | None, time_option("Only from this time on: epoch milliseconds or ISO 8601.", FILTER)
 ]
 ToTime = Annotated[int | None, time_option("Only before this time.", FILTER)]
 
@@ -49,12 +41,7 @@ class Filters(NamedTuple):
     ] = None
     leader_epoch: Annotated[
         int | None,
-        Option(
-            metavar="N",
-            read=read_epoch,
-            help="Only batches of this leader epoch.",
-            panel=FILTER,
-        ),
+        Option(metavar="N", read=read_epoch, help="Only batches of this leader epoch.", panel=FILTER),
     ] = None
     control: Annotated[bool | None, Option(help="Only control records, or none.", panel=FILTER)] = None
     isolation: Isolation = "read_uncommitted"

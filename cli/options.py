@@ -144,8 +144,7 @@ Topics = Annotated[
     Option("--topic", metavar="GLOB", help="Only topics whose name matches; may be repeated.", panel=INPUT),
 ]
 Partition = Annotated[
-    int | None,
-    Option(metavar="N", read=read_partition, help="Only this partition number.", panel=INPUT),
+    int | None, Option(metavar="N", read=read_partition, help="Only this partition number.", panel=INPUT)
 ]
 Json = Annotated[
     bool,
@@ -162,8 +161,7 @@ Html = Annotated[
     ),
 ]
 Quiet = Annotated[
-    bool,
-    Option(help="Print only results and errors. No progress, no notices, no summary.", panel=RUN),
+    bool, Option(help="Print only results and errors. No progress, no notices, no summary.", panel=RUN)
 ]
 Verbose = Annotated[
     bool,
@@ -175,12 +173,10 @@ Verbose = Annotated[
 ]
 NoProgress = Annotated[bool, Option(help="No progress bar (it is shown only on a terminal).", panel=RUN)]
 Jobs = Annotated[
-    int | None,
-    count_option("Process this many targets in parallel. Default: the number of cores.", RUN),
+    int | None, count_option("Process this many targets in parallel. Default: the number of cores.", RUN)
 ]
 Now = Annotated[
-    int | None,
-    time_option("The current time, in epoch milliseconds or ISO 8601. Default: the clock.", RUN),
+    int | None, time_option("The current time, in epoch milliseconds or ISO 8601. Default: the clock.", RUN)
 ]
 # Every command accepts these, so that a script may pass them to all; if they have no effect, the help says so.
 NoNow = Annotated[
@@ -188,8 +184,7 @@ NoNow = Annotated[
     time_option("Accepted by every command; the output of this one does not depend on the time.", RUN),
 ]
 NoJobs = Annotated[
-    int | None,
-    count_option("Accepted by every command; this one does not work in parallel.", RUN),
+    int | None, count_option("Accepted by every command; this one does not work in parallel.", RUN)
 ]
 DropCache = Annotated[
     bool,
@@ -207,8 +202,7 @@ Isolation = Annotated[
     ),
 ]
 KeyEncoding = Annotated[
-    str,
-    Option(choices=("utf8", "hex", "base64"), help="How the value of --key is written.", panel=FILTER),
+    str, Option(choices=("utf8", "hex", "base64"), help="How the value of --key is written.", panel=FILTER)
 ]
 BytesMode = Annotated[
     str,
@@ -278,10 +272,9 @@ class Depth(NamedTuple):
 class OnCluster(NamedTuple):
     """Where the work runs: here, or on a Spark cluster."""
 
-    spark: Annotated[
-        bool,
-        Option(help="Run on a Spark cluster: same output, same order.", panel=CLUSTER),
-    ] = False
+    spark: Annotated[bool, Option(help="Run on a Spark cluster: same output, same order.", panel=CLUSTER)] = (
+        False
+    )
     master: Annotated[
         str | None,
         Option(
@@ -300,8 +293,7 @@ class OnCluster(NamedTuple):
         ),
     ] = ()
     py_files: Annotated[
-        tuple[tuple[str, ...], ...],
-        _names("Python files and zips for the nodes, as for spark-submit."),
+        tuple[tuple[str, ...], ...], _names("Python files and zips for the nodes, as for spark-submit.")
     ] = ()
     archives: Annotated[
         tuple[tuple[str, ...], ...],

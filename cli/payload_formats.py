@@ -37,12 +37,7 @@ class PayloadFormats(NamedTuple):
     ] = "bytes"
     value_format: Annotated[
         str,
-        Option(
-            choices=FORMATS,
-            metavar="FORMAT",
-            help="Decode values, in the same formats.",
-            panel=PAYLOADS,
-        ),
+        Option(choices=FORMATS, metavar="FORMAT", help="Decode values, in the same formats.", panel=PAYLOADS),
     ] = "bytes"
     schemas: Annotated[
         str | None,

@@ -21,7 +21,7 @@ from kseg.jobs.events import Event
 from kseg.recovery.broker_start.forecast import StartForecast
 from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.start_check import VerifyForStart
-from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 
 if TYPE_CHECKING:
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 class VerifyWithLoads(VerifyForStart):
     """The work of `verify`, with a finding for each record that a coordinator fails to load. `--quick` does not look for them."""
 
-    def further(
-        self, target: FileTarget | PartitionTarget | LogDirTarget, options: "VerifyOptions"
-    ) -> "Iterator[Finding]":
+    def further(self, target: Target, options: "VerifyOptions") -> "Iterator[Finding]":
         if isinstance(target, PartitionTarget) and options.level != "quick":
             yield from coordinator_findings(target)
 

@@ -89,8 +89,7 @@ def command(
         ),
     ] = None,
     min_compaction_lag_ms: Annotated[
-        int | None,
-        duration_option("Do not clean segments with younger records. Default: 0.", WHAT),
+        int | None, duration_option("Do not clean segments with younger records. Default: 0.", WHAT)
     ] = None,
     max_compaction_lag_ms: Annotated[
         int | None,
@@ -130,16 +129,13 @@ def command(
         ),
     ] = None,
     segment_bytes: Annotated[
-        int | None,
-        size_option("Merge adjacent segments up to this size. Default: 1GiB.", RESULT),
+        int | None, size_option("Merge adjacent segments up to this size. Default: 1GiB.", RESULT)
     ] = None,
     segment_index_bytes: Annotated[
-        int | None,
-        size_option("Merge adjacent segments up to this index size. Default: 10MiB.", RESULT),
+        int | None, size_option("Merge adjacent segments up to this index size. Default: 10MiB.", RESULT)
     ] = None,
     index_interval_bytes: Annotated[
-        int | None,
-        size_option("Kafka's index.interval.bytes. Default: 4096.", RESULT),
+        int | None, size_option("Kafka's index.interval.bytes. Default: 4096.", RESULT)
     ] = None,
     map_memory: Annotated[
         int | None,
@@ -150,8 +146,7 @@ def command(
         ),
     ] = None,
     top_keys: Annotated[
-        int,
-        count_option("In a plan, list this many keys whose old values take the most space.", RESULT),
+        int, count_option("In a plan, list this many keys whose old values take the most space.", RESULT)
     ] = 10,
     in_place: InPlaceOptions,
     copy: CopyOptions,

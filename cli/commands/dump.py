@@ -57,36 +57,29 @@ def command(
         bool, _flag_of_kafka("Show only key, value and headers of each record.")
     ] = False,
     max_bytes: Annotated[
-        int,
-        int_size_option("Read at most this many bytes of each .log file.", KAFKA),
+        int, int_size_option("Read at most this many bytes of each .log file.", KAFKA)
     ] = INT32_MAX,
     max_message_size: Annotated[
-        int,
-        int_size_option("The largest message to read when checking an index.", KAFKA),
+        int, int_size_option("The largest message to read when checking an index.", KAFKA)
     ] = 5 * 1024 * 1024,
     verify_index_only: Annotated[
-        bool,
-        _flag_of_kafka("Check an index against its log, without printing its entries."),
+        bool, _flag_of_kafka("Check an index against its log, without printing its entries.")
     ] = False,
     index_sanity_check: Annotated[
         bool, _flag_of_kafka("Check an index the way a broker does when it starts.")
     ] = False,
     offsets_decoder: Annotated[bool, _flag_of_kafka("Decode keys and values of __consumer_offsets.")] = False,
     transaction_log_decoder: Annotated[
-        bool,
-        _flag_of_kafka("Decode keys and values of __transaction_state."),
+        bool, _flag_of_kafka("Decode keys and values of __transaction_state.")
     ] = False,
     cluster_metadata_decoder: Annotated[
-        bool,
-        _flag_of_kafka("Decode values of __cluster_metadata; shows secrets in it."),
+        bool, _flag_of_kafka("Decode values of __cluster_metadata; shows secrets in it.")
     ] = False,
     remote_log_metadata_decoder: Annotated[
-        bool,
-        _flag_of_kafka("Decode values of __remote_log_metadata."),
+        bool, _flag_of_kafka("Decode values of __remote_log_metadata.")
     ] = False,
     share_group_state_decoder: Annotated[
-        bool,
-        _flag_of_kafka("Decode keys and values of __share_group_state."),
+        bool, _flag_of_kafka("Decode keys and values of __share_group_state.")
     ] = False,
     key_decoder_class: Annotated[
         str | None,
@@ -101,10 +94,7 @@ def command(
     value_decoder_class: Annotated[
         str | None,
         Option(
-            metavar="CLASS",
-            bare=STRING_DECODER,
-            help="Decode values, with the same classes.",
-            panel=KAFKA,
+            metavar="CLASS", bare=STRING_DECODER, help="Decode values, with the same classes.", panel=KAFKA
         ),
     ] = None,
     format: Annotated[

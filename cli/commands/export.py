@@ -18,7 +18,7 @@ from kseg.cli.options import (
     directory_option,
     read_names,
 )
-from kseg.cli.payload_formats import PayloadFormats
+from kseg.cli.payload_formats import PayloadFormats, decoder_and_notice
 from kseg.segment.errors import UnreadableInput, UsageError
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ def command(
         Option(choices=("parquet", "delta", "iceberg", "json", "csv", "arrow"), help="The output format."),
     ],
     output: Annotated[
-        str,
-        directory_option("The directory to write to; - writes json or csv to stdout.", read=str),
+        str, directory_option("The directory to write to; - writes json or csv to stdout.", read=str)
     ],
     mode: Annotated[
         str,
@@ -97,14 +96,12 @@ def command(
     no_headers: Annotated[bool, _without("the column of headers")] = False,
     no_meta: Annotated[bool, _without("the column with the position of a record and its batch")] = False,
     include_control: Annotated[
-        bool,
-        Option(help="Also write the control records of transactions.", panel=RESULT),
+        bool, Option(help="Also write the control records of transactions.", panel=RESULT)
     ] = False,
     show_secrets: ShowSecrets = False,
     connect_topics: ConnectTopics = (),
     fail_on_damage: Annotated[
-        bool,
-        Option(help="Stop at the first damage, and write nothing.", panel=RESULT),
+        bool, Option(help="Stop at the first damage, and write nothing.", panel=RESULT)
     ] = False,
     json: Json = False,
     filters: Filters,
@@ -219,7 +216,6 @@ def _with_payloads(
 ) -> "tuple[ExportOptions, Sequence[Event]]":
     """The options with the columns of decoded payloads, which are determined by reading all payloads once. is_one_table: all
     topics must have the same columns, because Spark writes a single table. Raises UsageError and UnreadableInput."""
-    from kseg.cli.payload_formats import decoder_and_notice
     from kseg.inspection.export.options import TEXT_FORMS
     from kseg.internal_topics.registry.payload_columns import PayloadColumns
 
@@ -254,10 +250,7 @@ def _surveyed(
 
 
 def _by_spark(
-    run: "ExportRun",
-    targets: "Sequence[Target]",
-    cluster: "ClusterOptions",
-    say: "Callable[[str], None]",
+    run: "ExportRun", targets: "Sequence[Target]", cluster: "ClusterOptions", say: "Callable[[str], None]"
 ) -> "Iterator[Event]":
     from kseg.spark.export.run import export
 

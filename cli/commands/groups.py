@@ -3,15 +3,7 @@
 from typing import Annotated
 
 from kseg.cli.option_schema import FILTER, Option
-from kseg.cli.options import (
-    CommonOptions,
-    Json,
-    NoNow,
-    OnCluster,
-    Paths,
-    Verbose,
-    time_option,
-)
+from kseg.cli.options import CommonOptions, Json, NoNow, OnCluster, Paths, Verbose, time_option
 from kseg.cli.topic_evidence import MetadataPath
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.storage import places

@@ -65,8 +65,7 @@ def command(
     ] = False,
     earliest: Annotated[bool, Option(help="The log start offset.", panel=QUESTION)] = False,
     latest: Annotated[
-        bool,
-        Option(help="The log end offset (with read_committed the last stable one).", panel=QUESTION),
+        bool, Option(help="The log end offset (with read_committed the last stable one).", panel=QUESTION)
     ] = False,
     key: Annotated[
         str | None, Option(metavar="KEY", help="The newest message with this key.", panel=QUESTION)

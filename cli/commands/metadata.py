@@ -45,8 +45,7 @@ def command(
         ),
     ] = None,
     offset: Annotated[
-        int | None,
-        offset_option("The state after the record with this offset of the metadata log.", FILTER),
+        int | None, offset_option("The state after the record with this offset of the metadata log.", FILTER)
     ] = None,
     history: Annotated[
         bool,

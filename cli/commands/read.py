@@ -5,17 +5,9 @@ from typing import Annotated
 
 from kseg.cli.decoders import ConnectTopics, ShowSecrets, redactor_for, row_decoder
 from kseg.cli.option_schema import RUN, Option
-from kseg.cli.options import (
-    BytesMode,
-    CommonOptions,
-    Json,
-    NoNow,
-    Paths,
-    int_size_option,
-    read_offset,
-)
+from kseg.cli.options import BytesMode, CommonOptions, Json, NoNow, Paths, int_size_option, read_offset
 from kseg.cli.payload_formats import PayloadFormats, decoding
-from kseg.inspection.query import FRAMINGS
+from kseg.inspection.query import FRAMINGS, ReadQuery
 from kseg.jobs.events import Event, Text
 from kseg.segment.errors import UsageError
 
@@ -37,13 +29,10 @@ def command(
             help="Start at the batch that contains this offset, else the next one.",
         ),
     ],
-    max_bytes: Annotated[
-        int,
-        int_size_option("Read at most this many bytes, in complete batches."),
-    ] = 1024 * 1024,
+    max_bytes: Annotated[int, int_size_option("Read at most this many bytes, in complete batches.")] = 1024
+    * 1024,
     max_message_bytes: Annotated[
-        int,
-        int_size_option("Upper limit for doubling --max-bytes until a complete message fits."),
+        int, int_size_option("Upper limit for doubling --max-bytes until a complete message fits.")
     ] = 64 * 1024 * 1024,
     no_grow: Annotated[
         bool,
@@ -82,7 +71,6 @@ def command(
     from kseg.cli.run import over_targets
     from kseg.cli.text.common import read_words
     from kseg.inspection.fetch import read
-    from kseg.inspection.query import ReadQuery
     from kseg.segment.partition.targets import Expansion
 
     query = ReadQuery(

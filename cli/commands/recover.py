@@ -27,7 +27,16 @@ from kseg.cli.options import (
     size_option,
 )
 from kseg.cli.read_only_paths import refuse_read_only
-from kseg.cli.topic_evidence import MetadataPath, ServerProperties
+from kseg.cli.topic_evidence import (
+    Asked,
+    MetadataPath,
+    ServerProperties,
+    finder_for,
+    replicas_missing,
+    server_pairs,
+    topic_identities,
+    topic_settings,
+)
 
 if TYPE_CHECKING:
     from kseg.cli.run_summary import RunSummary
@@ -163,14 +172,6 @@ def command(
     from kseg.cli.remote_evidence import with_remote_epochs
     from kseg.cli.run import clock_ms, workers
     from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words, stays_unloadable
-    from kseg.cli.topic_evidence import (
-        Asked,
-        finder_for,
-        replicas_missing,
-        server_pairs,
-        topic_identities,
-        topic_settings,
-    )
     from kseg.recovery.policy import LoadSettings, Policy
     from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
     from kseg.recovery.repair.options import RecoverOptions

@@ -117,8 +117,7 @@ def command(
     what_if: Annotated[bool, Option(help="Also show what other limits would free.", panel=LIMITS)] = False,
     in_place: InPlaceOptions,
     purge: Annotated[
-        bool,
-        Option(help="Permanently delete files that were marked long enough ago.", panel=CHANGE),
+        bool, Option(help="Permanently delete files that were marked long enough ago.", panel=CHANGE)
     ] = False,
     file_delete_delay_ms: Annotated[
         int | None,
@@ -260,11 +259,5 @@ def command(
         after_failure=lambda: None,
     )
     return change(
-        retain_group,
-        run,
-        style,
-        request,
-        plan,
-        jobs=common.jobs,
-        look=look_at_settings(run, settings),
+        retain_group, run, style, request, plan, jobs=common.jobs, look=look_at_settings(run, settings)
     )

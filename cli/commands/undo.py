@@ -11,10 +11,7 @@ from kseg.jobs.events import Advance, Event, Row
 from kseg.segment.errors import UsageError
 
 EXAMPLES = (
-    (
-        "Undo a repair",
-        "kseg undo /var/lib/kafka/orders-0/.kseg/20260101T120000Z-1f2e3d4c/journal.jsonl",
-    ),
+    ("Undo a repair", "kseg undo /var/lib/kafka/orders-0/.kseg/20260101T120000Z-1f2e3d4c/journal.jsonl"),
     (
         "Undo everything that a run changed in a data directory",
         "kseg undo /var/lib/kafka/kseg-journal-20260101T120000Z-1f2e3d4c.jsonl",
@@ -36,8 +33,7 @@ def command(
         ),
     ],
     finish: Annotated[
-        bool,
-        Option(help="Finish an interrupted change instead; what an append wrote is kept."),
+        bool, Option(help="Finish an interrupted change instead; what an append wrote is kept.")
     ] = False,
     list_only: Annotated[
         bool, Option("--list", help="List the runs that can be undone, and how much space they hold.")

@@ -84,8 +84,7 @@ def command(
         ),
     ] = False,
     sample: Annotated[
-        int,
-        size_option("How much of each topic to measure. A smaller topic is measured completely.", TRIED),
+        int, size_option("How much of each topic to measure. A smaller topic is measured completely.", TRIED)
     ] = 8 << 20,
     json: Json = False,
     html: Html = None,

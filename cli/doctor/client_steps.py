@@ -4,42 +4,39 @@ and reset groups whose committed offset is outside the log."""
 from collections.abc import Iterator
 
 from kseg.cli.doctor.next_step import NextStep, likewise
-from kseg.cli.doctor.situation import Situation
+from kseg.cli.doctor.situation import ANY_SERVER, Situation
 from kseg.cli.next_command import command_line
 from kseg.segment.counted import shown_of
 from kseg.segment.terminal import shell_quoted, shortened, shown_path, visible
 
 _LISTED = 5  # transactions and groups with a step of their own
-ANY_SERVER = "HOST:PORT"
 
 
 def set_features(situation: Situation) -> Iterator[NextStep]:
     """A feature level can only be changed by a version of Kafka that supports it."""
-    server = situation.bootstrap_server or ANY_SERVER
     for each in situation.refused_features.values():
         if each.is_of_older:
             yield NextStep(
                 "The metadata.version of the cluster is older than 3.3-IV3, and a 4.3.1 node does not start with it. Start a version from 3.3 to 3.9 on all nodes, raise the "
                 "metadata.version, and then start 4.3.1.",
-                f"kafka-features.sh --bootstrap-server {server} upgrade --metadata 3.3",
+                f"kafka-features.sh --bootstrap-server {situation.server} upgrade --metadata 3.3",
             )
         else:
             yield NextStep(
                 f"Feature {shown_path(each.name)} has level {each.level}, which 4.3.1 does not support: a newer version wrote it. Start the version that ran here last.",
-                f"kafka-features.sh --bootstrap-server {server} describe",
+                f"kafka-features.sh --bootstrap-server {situation.server} describe",
             )
 
 
 def remove_configs(situation: Situation) -> Iterator[NextStep]:
     """No tool changes a metadata log offline, so the property has to be removed through a version that starts with it."""
     refused = list(situation.refused_configs.values())
-    server = situation.bootstrap_server or ANY_SERVER
     shown = shown_of(len(refused), _LISTED)
     for each in refused[:shown]:
         yield NextStep(
             f"{each.name}={visible(shortened(each.value))} of topic {shown_path(each.topic)} prevents a 4.3.1 node from starting; older versions allowed it. Start the version that ran here last, remove "
             "or correct the property, and then start 4.3.1.",
-            f"kafka-configs.sh --bootstrap-server {server} --alter --entity-type topics --entity-name {shell_quoted(each.topic)} --delete-config {each.name}",
+            f"kafka-configs.sh --bootstrap-server {situation.server} --alter --entity-type topics --entity-name {shell_quoted(each.topic)} --delete-config {each.name}",
         )
     yield from likewise(len(refused) - shown, "property", command_line("metadata", {}, situation.request))
 
@@ -50,7 +47,7 @@ def end_transactions(situation: Situation) -> Iterator[NextStep]:
         if each.abort_command is not None:
             yield NextStep(
                 f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}.",
-                each.abort_command.replace(ANY_SERVER, situation.bootstrap_server or ANY_SERVER),
+                each.abort_command.replace(ANY_SERVER, situation.server),
             )
     command = command_line("transactions", {"--verbose": True}, situation.request)
     yield from likewise(len(situation.hanging) - shown, "transaction", command, "list the command for each")
@@ -61,13 +58,12 @@ def set_groups(situation: Situation) -> Iterator[NextStep]:
     by_topic: dict[tuple[str, str], list[int]] = {}
     for each in situation.stranded:
         by_topic.setdefault((each.group, each.topic), []).append(each.partition)
-    server = situation.bootstrap_server or ANY_SERVER
     shown = shown_of(len(by_topic), _LISTED)
     for (group, topic), numbers in list(by_topic.items())[:shown]:
         partitions = ",".join(map(str, sorted(numbers)))
         yield NextStep(
             f"With the broker running and the group's consumers stopped, preview where {group} would resume in {topic}; then replace --dry-run by --execute.",
-            f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
+            f"kafka-consumer-groups.sh --bootstrap-server {situation.server} --group {shell_quoted(group)} "
             f"--topic {topic}:{partitions} --reset-offsets --to-latest --dry-run",
         )
     yield from likewise(len(by_topic) - shown, "group", command_line("groups", {}, situation.request))

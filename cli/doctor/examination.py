@@ -29,7 +29,7 @@ from kseg.cli.doctor.doctor_rows import (
 from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log, renamed_metadata_log
 from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.obstacle_steps import linked_files
-from kseg.cli.doctor.situation import OtherNode, Situation
+from kseg.cli.doctor.situation import ANY_SERVER, OtherNode, Situation
 from kseg.cli.remote_evidence import with_remote_epochs
 from kseg.cli.request import Request
 from kseg.cli.topic_evidence import Asked, topic_settings
@@ -165,7 +165,7 @@ class Examination:
     def _note_node(self, image: "MetadataImage", node_id: int | None) -> None:
         self._situation.node_id = node_id
         self._situation.has_dynamic_quorum |= any(voter.directory_id is not None for voter in image.voters)
-        self._situation.bootstrap_server = bootstrap_server(image, node_id)
+        self._situation.server = bootstrap_server(image, node_id) or ANY_SERVER
 
     # --- the verification
 

@@ -27,7 +27,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kseg.cli.doctor.client_steps import (
-    ANY_SERVER,
     end_transactions,
     remove_configs,
     set_features,
@@ -47,15 +46,14 @@ from kseg.cli.doctor.obstacle_steps import copy_linked_files, move_obstacles, no
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
 from kseg.cli.text.replica_words import rename_back
+from kseg.internal_topics.broker_directories import end_offset_of
 from kseg.internal_topics.metadata.missing_replicas import has_segment
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
-from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import KSEG_DIRECTORY, NAME_BY_ROLE, Role, contains_partition_name
-from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shell_word, shown_path
@@ -155,12 +153,11 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
 
 
 def _make_new_log(situation: Situation, log_dir: str) -> Iterator[NextStep]:
-    server = situation.bootstrap_server or ANY_SERVER
     yield from new_log_steps(
         log_dir,
         situation.topics,
         situation.cluster_id,
-        server,
+        situation.server,
         "--standalone" if situation.has_dynamic_quorum else "",
         situation.request,
     )
@@ -244,7 +241,7 @@ def _keep_one(situation: Situation) -> Iterator[NextStep]:
             f"A broker does not start with two directories of partition {shown_path(os.path.basename(path))}: compare them.",
             f"kseg diff {shell_quoted(other)} {shell_quoted(path)}",
         )
-        ends = _end_offset(path), _end_offset(other)
+        ends = end_offset_of(PartitionTarget(path)), end_offset_of(PartitionTarget(other))
         gone, kept = (other, path) if ends[0] > ends[1] else (path, other)
         which = (
             "Both logs end at the same offset: move the later one"
@@ -302,14 +299,6 @@ def _give_ids(situation: Situation) -> Iterator[NextStep]:
         )
     command = command_line("verify", {"--verbose": True}, situation.request)
     yield from likewise(len(wrong_ids) - shown, "partition", command, "list the command for each")
-
-
-def _end_offset(partition: str) -> int:
-    try:
-        with PartitionLog(PartitionTarget(partition)) as log:
-            return log.end_offset
-    except KsegError:
-        return -1
 
 
 def _set_aside(partition: str) -> NextStep:

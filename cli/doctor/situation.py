@@ -10,7 +10,7 @@ from kseg.cli.next_command import next_command
 from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover
 from kseg.inspection.log_dir_host import LogDirHost
-from kseg.recovery.broker_start.snapshot_start import snapshot_fault
+from kseg.recovery.broker_start.metadata_start import snapshot_fault
 from kseg.recovery.repair.meta_properties_repair import META_PROPERTIES, IdentityRepair
 from kseg.segment.diagnosis import MetadataGap, MissingReplica, PartitionTwice, UnwritableFile, WrongTopicId
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
@@ -31,6 +31,8 @@ _APART = {
     "log-dirs-mixed": "belongs to another node or cluster than the others",
 }
 
+ANY_SERVER = "HOST:PORT"
+
 
 @dataclass(frozen=True, slots=True)
 class OtherNode:
@@ -45,7 +47,7 @@ class OtherNode:
 class Situation:
     """The results of an examination that steps depend on. Lists and mappings are of paths, unless said otherwise.
 
-    bootstrap_server: of the cluster; None if the metadata log has no broker. hints: the suggested commands by severity, each with its
+    server: HOST:PORT of a broker for clients. hints: the suggested commands by severity, each with its
     paths. foreign: directories whose names a broker cannot parse. lost_identities: log dirs without a readable meta.properties.
     values_needed: by log dir, the values of its meta.properties that only the user knows. apart: log dirs that do not belong with the
     others, with the reason. twice: (partition directory, another one of the same partition). missing: directories of missing replicas;
@@ -66,7 +68,7 @@ class Situation:
 
     request: Request
     node_id: int | None = None
-    bootstrap_server: str | None = None
+    server: str = ANY_SERVER
     hosts: list[LogDirHost] = field(default_factory=list)
     hints: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)

@@ -7,7 +7,7 @@ from kseg.cli.report import GOOD, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
-from kseg.cli.text.plan_words import carried_words, room_words, settings_words
+from kseg.cli.text.plan_words import carried_words, room_words, settings_words, undo_words
 from kseg.segment import layout as L
 from kseg.segment.counted import counted, listed
 from kseg.segment.findings import ERROR, WARNING
@@ -86,9 +86,7 @@ def _result(values: Values) -> Iterator[str]:
         yield from _records(values)
     yield from settings_words(values, _SETTINGS)
     yield from room_words(values)
-    for key, label in (("quarantine", "removed bytes"), ("journal", "undo with: kseg undo")):
-        if values.get(key):
-            yield f"  {label}{':' if key == 'quarantine' else ''} {shell_quoted(str(values[key]))}"
+    yield from undo_words(values)
 
 
 def _idle(values: Values) -> str:
@@ -109,17 +107,13 @@ def _records(values: Values) -> Iterator[str]:
     )
     yield (
         f"  stay: {counted(values['tombstones_kept'], 'tombstone')}, {counted(values['markers_kept'], 'marker')} "
-        f"({values['markers_stamped']:,} may go later), {_batches(values['batches_emptied'])}"
+        f"({values['markers_stamped']:,} may go later), {counted(values['batches_emptied'], 'empty batch')}"
     )
     held_by = "damage" if values["groups_skipped"] else values["held_by"]
     yield (
         f"  {values['dirty_ratio']:.0%} dirty from offset {values['first_dirty_offset']}; clean up to "
         f"{values['next_dirty_offset']} ({held_by}) in {counted(values['passes'], 'pass')}"
     )
-
-
-def _batches(number: int) -> str:
-    return counted(number, "empty batch")
 
 
 def _log_dir(values: Values) -> Iterator[str]:

@@ -7,13 +7,13 @@ from kseg.cli.report import GOOD, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
-from kseg.cli.text.plan_words import carried_words, room_words, settings_words
+from kseg.cli.text.plan_words import carried_words, room_words, settings_words, undo_words
 from kseg.cli.text.replica_words import lost_replicas, missing_words
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, log_range_words, offsets_words
 from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.scanning.lost_offsets import plus
-from kseg.segment.terminal import shell_quoted, shown_path, visible
+from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
 
@@ -78,9 +78,7 @@ def _result(values: Values) -> Iterator[str]:
         yield from _choice(costs)
     yield from carried_words(values)
     yield from room_words(values)
-    for key, label in (("quarantine", "removed bytes"), ("journal", "undo with: kseg undo")):
-        if values.get(key):
-            yield f"  {label}{':' if key == 'quarantine' else ''} {shell_quoted(str(values[key]))}"
+    yield from undo_words(values)
 
 
 def doubt_words(doubt: object) -> str:

@@ -7,10 +7,10 @@ from kseg.cli.report import GOOD, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
-from kseg.cli.text.plan_words import room_words, settings_words
+from kseg.cli.text.plan_words import room_words, settings_words, undo_words
 from kseg.segment.counted import counted, listed, log_range_words
 from kseg.segment.findings import ERROR, WARNING
-from kseg.segment.terminal import shell_quoted, shown_path, visible
+from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
 
@@ -93,7 +93,7 @@ def _result(values: Values) -> Iterator[str]:
     yield from room_words(values)
     if values["rolled"]:
         yield "  nothing else would be left, so an empty segment is begun at the log end"
-    yield from _undo_for(values)
+    yield from undo_words(values)
 
 
 def _goes(values: Values, size: Callable[[int], str] = lambda size_bytes: counted(size_bytes, "byte")) -> str:
@@ -127,12 +127,7 @@ def _log_dir(values: Values) -> Iterator[str]:
     ]
     starts = listed(starts_after, _STARTS_SHOWN, "partition")
     yield f"{shown_path(str(values['log_dir']))}: log start offsets{': ' + starts if starts else ' unchanged'}"
-    yield from _undo_for(values)
-
-
-def _undo_for(values: Values) -> Iterator[str]:
-    if values["journal"]:
-        yield f"  undo with: kseg undo {shell_quoted(str(values['journal']))}"
+    yield from undo_words(values)
 
 
 def _free_topic(values: Values) -> Iterator[str]:
