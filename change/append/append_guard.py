@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Self
 
-from kseg.change.append.multi_partition_guard import LogDirProtection, guard_of
+from kseg.change.append.multi_partition_guard import LogDirProtection
 from kseg.change.apply.append_journal import Guard
+from kseg.change.apply.disk import disk_for
 from kseg.change.apply.journal_scan import id_after
 from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.change.apply.unfinished import refuse_half_done
@@ -85,15 +86,15 @@ class Protection:
         if self._log_dir is not None:
             self._partition = self._log_dir.guard(path, grows=grows, replaces=replaces, is_new=is_new)
         else:
-            guard = guard_of(
+            guard = Guard(
                 path,
                 COMMAND,
-                self._id,
+                journal_id=self._id,
                 grows=grows,
                 replaces=replaces,
                 is_new=is_new,
-                follow_links=self._follow_links,
                 keeping=self._keeping,
+                disk=disk_for(self._follow_links),
             )
             self._partition = self._stack.enter_context(guard)
 

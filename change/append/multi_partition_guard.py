@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Self
 
-from kseg.change.apply.append_files import create_file, remove_file, replace_file, temporary_name
+from kseg.change.apply.append_files import create_file, remove_file, replace_file
 from kseg.change.apply.append_journal import Guard
 from kseg.change.apply.disk import disk_for
 from kseg.change.apply.keeping import BESIDE, Keeping
@@ -31,43 +31,6 @@ _OF_FORMER_LOGS = (Role.LOG_START_OFFSETS, Role.CLEANER_OFFSETS)
 # only if the log dir was shut down cleanly: otherwise that is unknown for the rest of the log.
 _RAISED = (Role.HIGH_WATERMARKS,)
 _RAISED_IF_CLEAN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)
-
-
-def guard_of(
-    directory: str,
-    command: str,
-    run_id: str,
-    *,
-    grows: Iterable[str] = (),
-    replaces: Iterable[str] = (),
-    creates: Iterable[str] = (),
-    is_new: bool = False,
-    in_log_dir: bool | None = None,
-    partitions: Collection[str] = (),
-    new_partitions: Collection[str] = (),
-    follow_links: bool = False,
-    keeping: Keeping = BESIDE,
-) -> Guard:
-    """The journal of one directory (see `Guard`). A replacement is first written under a temporary name, and replaces any
-    file of that name."""
-    names = list(replaces)
-    waiting = {temporary_name(name) for name in names}
-    there = {name for name in waiting if os.path.lexists(os.path.join(directory, name))}
-    return Guard(
-        directory,
-        command,
-        journal_id=run_id,
-        grows=grows,
-        replaces=[*names, *there],
-        creates=sorted({*creates, *(waiting - there)}),
-        is_new=is_new,
-        in_log_dir=in_log_dir,
-        partitions=sorted(partitions),
-        new_partitions=sorted(new_partitions),
-        quarantine=keeping.quarantine,
-        journal_dir=keeping.journal_dir,
-        disk=disk_for(follow_links),
-    )
 
 
 class LogDirProtection:
@@ -121,10 +84,10 @@ class LogDirProtection:
         there = [NAME_BY_ROLE[role] for role in roles if os.path.isfile(self._path(role))]
         others = {name: os.path.isfile(os.path.join(self.log_dir, name)) for name in files}
         self._guard = self._stack.enter_context(
-            guard_of(
+            Guard(
                 self.log_dir,
                 self._command,
-                self._id,
+                journal_id=self._id,
                 replaces=[*there, *(name for name, is_there in others.items() if is_there)],
                 creates=[name for name, is_there in others.items() if not is_there],
                 in_log_dir=True,
@@ -146,15 +109,15 @@ class LogDirProtection:
     ) -> Guard:
         """The journal of one of the partitions."""
         guard = self._stack.enter_context(
-            guard_of(
+            Guard(
                 directory,
                 self._command,
-                self._id,
+                journal_id=self._id,
                 grows=grows,
                 replaces=replaces,
                 is_new=is_new,
-                follow_links=self._follow_links,
                 keeping=self._keeping,
+                disk=disk_for(self._follow_links),
             )
         )
         self._partitions.append(guard)

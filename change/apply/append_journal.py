@@ -12,10 +12,11 @@ A file with a second hard link elsewhere is refused: writes to it would appear t
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Self
 
+from kseg.change.apply.append_files import temporary_name
 from kseg.change.apply.append_undo import kept_path, numbers_of
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.elsewhere import check_place
@@ -24,7 +25,7 @@ from kseg.change.apply.journal import Journal, JournalState, read_journal
 from kseg.change.apply.journal_lines import GUARD
 from kseg.change.apply.journal_location import JournalLocation, location_for, put_elsewhere
 from kseg.change.apply.journal_writer import append, begin, sync_names
-from kseg.change.apply.keeping import Keeping
+from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.change.apply.lock import claimed_by_command
 from kseg.change.apply.recorded_change import (
     abandon,
@@ -54,44 +55,45 @@ class Guard:
         creates: Iterable[str] = (),
         is_new: bool = False,
         in_log_dir: bool | None = None,
-        partitions: Sequence[str] = (),
-        new_partitions: Sequence[str] = (),
-        quarantine: str | None = None,
-        journal_dir: str | None = None,
+        partitions: Iterable[str] = (),
+        new_partitions: Iterable[str] = (),
+        keeping: Keeping = BESIDE,
         disk: Disk = DISK,
     ) -> None:
-        """grows: existing files that will only grow. replaces: existing files that may change anywhere or be removed. creates: names that
-        do not exist yet. is_new: the directory was created for this change, and its undo removes it. in_log_dir: whether it is a data
+        """grows: existing files that will only grow. replaces: existing files that may change anywhere or be removed; a replacement is first
+        written under a temporary name, and replaces any file of that name. creates: names that do not exist yet. is_new: the directory was created for this change, and its undo removes it. in_log_dir: whether it is a data
         directory; None: determined by its content. partitions: for the journal of a data directory, the names of the partitions that change
-        with it, and are undone with it. new_partitions: those of them that do not exist yet. quarantine, journal_dir: directories elsewhere
-        (`executor.apply_plan`). The caller holds the lock of the data directory."""
+        with it, and are undone with it. new_partitions: those of them that do not exist yet. The caller holds the lock of the data directory."""
         self._disk = disk
         self._stack = ExitStack()
         self._created: set[str] = set()
         self._grows = sorted(set(grows))
-        self._replaces = sorted(set(replaces))
-        self._is_new, self._partitions = is_new, list(partitions)
-        self._new_partitions = list(new_partitions)
+        names = set(replaces)
+        waiting = {temporary_name(name) for name in names}
+        there = {name for name in waiting if os.path.lexists(os.path.join(directory, name))}
+        self._replaces = sorted(names | there)
+        self._is_new = is_new
+        self._partitions, self._new_partitions = sorted(partitions), sorted(new_partitions)
         location = (
             location_for(directory, journal_id)
             if in_log_dir is None
             else JournalLocation(directory, journal_id, in_log_dir=in_log_dir)
         )
-        self.location = put_elsewhere(location, journal_dir, disk)
+        self.location = put_elsewhere(location, keeping.journal_dir, disk)
         self._elsewhere: str | None = None
-        if quarantine is not None:
-            check_place(quarantine, directory, "quarantine")
-            self._elsewhere = location.elsewhere(quarantine, disk)
+        if keeping.quarantine is not None:
+            check_place(keeping.quarantine, directory, "quarantine")
+            self._elsewhere = location.elsewhere(keeping.quarantine, disk)
         try:
             self._stack.enter_context(claimed_by_command(directory, disk.follow_links))
             clear_the_way(directory, disk)
             self._journal = self._begun(command)
-            for name in creates:
+            for name in sorted({*creates, *(waiting - there)}):
                 self.will_create(name)
         except BaseException as error:
             self._stack.close()
             if isinstance(error, OSError):
-                more = out_of_room(error, (), Keeping(journal_dir, quarantine))
+                more = out_of_room(error, (), keeping)
                 raise _refused(directory, error, f"nothing was changed{more}") from error
             raise
 

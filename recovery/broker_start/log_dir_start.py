@@ -16,12 +16,16 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, KAFKA, NUMBER_FORMAT, STORAGE
+from kseg.recovery.loading.kafka_exceptions import (
+    KAFKA,
+    STORAGE,
+    checkpoint_exception,
+)
 from kseg.segment.diagnosis import UnwritableFile
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
+from kseg.segment.java.java_text import INT_BITS, LONG_BITS
 from kseg.segment.partition.directory import LogDirectory, SubDirectory
 from kseg.segment.partition.names import (
     METADATA_DIRECTORY,
@@ -49,6 +53,7 @@ _IN_ORDER_OF_CREATION = (
     Role.HIGH_WATERMARKS,
     Role.CLEANER_OFFSETS,  # once logs are loaded
 )
+_ENTRY = (None, INT_BITS, LONG_BITS)  # topic, partition, offset
 READ_BEFORE_LOADING = (Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS)  # as empty, if a number cannot be parsed
 
 
@@ -238,31 +243,10 @@ def checkpoint_fault(log_dir: str, role: Role) -> Thrown | None:
     try:
         decode_offset_checkpoint(data)
     except FormatError as error:
-        exception = _exception_of(data)
+        exception = checkpoint_exception(data, _ENTRY) or STORAGE
         is_harmless = exception != STORAGE and (role in READ_BEFORE_LOADING or role is Role.CLEANER_OFFSETS)
         return None if is_harmless else Thrown(exception, f"{message}: {error}")
     return None
-
-
-def _exception_of(data: bytes) -> str:
-    """Most of these are an IOException, which Kafka wraps. Kafka parses the numbers of an entry, and a negative number of entries, outside
-    the try block."""
-    try:
-        lines = read_lines(data)
-    except FormatError:
-        return STORAGE
-    announced = parse_integer(lines[1], INT_BITS) if len(lines) > 1 else None
-    if parse_integer(lines[0], INT_BITS) != 0 or announced is None:
-        return STORAGE
-    if announced < 0:
-        return ILLEGAL_ARGUMENT
-    for line in lines[2:]:
-        fields = split_fields(line)
-        if len(fields) != 3:
-            return STORAGE
-        if parse_integer(fields[1], INT_BITS) is None or parse_integer(fields[2], LONG_BITS) is None:
-            return NUMBER_FORMAT
-    return STORAGE
 
 
 def _is_read_only(path: str) -> bool:

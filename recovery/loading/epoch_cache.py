@@ -6,14 +6,13 @@ truncation to the ends of the log. A load that changes nothing does not rewrite 
 
 from kseg.recovery.loading.kafka_exceptions import (
     ILLEGAL_ARGUMENT,
-    NUMBER_FORMAT,
-    STORAGE,
     BrokerException,
+    checkpoint_exception,
     unreadable_file,
 )
 from kseg.recovery.loading.load_state import LoadState
 from kseg.segment.errors import FormatError
-from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read_lines, split_fields
+from kseg.segment.java.java_text import INT_BITS, LONG_BITS
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochHistory
@@ -36,7 +35,9 @@ class LoadedEpochs:
         try:
             self._history = EpochHistory(decode_leader_epochs(data))
         except FormatError as error:
-            raise unreadable_file(_exception_of(data), FILE_NAME, error) from error
+            raise unreadable_file(
+                checkpoint_exception(data, (INT_BITS, LONG_BITS)) or ILLEGAL_ARGUMENT, FILE_NAME, error
+            ) from error
 
     @property
     def latest_epoch(self) -> int:
@@ -72,26 +73,3 @@ class LoadedEpochs:
         )
         if _TEMPORARY in self._load_state.image:
             self._load_state.remove(_TEMPORARY, "overwritten and renamed when the checkpoint was written")
-
-
-def _exception_of(data: bytes) -> str:
-    """The exception that Kafka throws for an unreadable checkpoint: mostly an IOException, which it wraps. A negative
-    number of entries and an entry with an invalid number throw other exceptions."""
-    try:
-        lines = read_lines(data)
-    except FormatError:
-        return STORAGE
-    if parse_integer(lines[0], INT_BITS) != 0 or len(lines) < 2:
-        return STORAGE
-    announced = parse_integer(lines[1], INT_BITS)
-    if announced is None:
-        return STORAGE
-    if announced < 0:
-        return ILLEGAL_ARGUMENT
-    for line in lines[2:]:
-        fields = split_fields(line)
-        if len(fields) != 2:
-            return STORAGE
-        if parse_integer(fields[0], INT_BITS) is None or parse_integer(fields[1], LONG_BITS) is None:
-            return NUMBER_FORMAT
-    return STORAGE if len(lines) - 2 != announced else ILLEGAL_ARGUMENT

@@ -4,8 +4,10 @@ The loader catches two of them. After an overflow it splits the segment and star
 (or a failed file operation) it truncates the segment to 0 bytes. All others end the load of the log.
 """
 
+from collections.abc import Sequence
+
 from kseg.segment.errors import FormatError
-from kseg.segment.java.java_text import NotUtf8
+from kseg.segment.java.java_text import INT_BITS, NotUtf8, parse_integer, read_lines, split_fields
 
 OVERFLOW = "LogSegmentOffsetOverflowException"
 OUT_OF_ORDER = "InvalidOffsetException"
@@ -44,3 +46,29 @@ def unreadable_file(kafka_exception: str, name: str, error: FormatError) -> Brok
     """The exception that a broker throws for a small file that it cannot read."""
     logged = MALFORMED_INPUT if isinstance(error, NotUtf8) else None
     return BrokerException(kafka_exception, f"{name} cannot be read: {error}", logged)
+
+
+def checkpoint_exception(data: bytes, bits: Sequence[int | None]) -> str | None:
+    """The exception that Kafka throws for an unreadable CheckpointFile; None if only an entry or its place is wrong. bits: of the number in
+    each field of an entry, None for a name.
+
+    Most faults are an IOException, which Kafka wraps. It parses the numbers of an entry, and a negative number of entries, outside the
+    try block.
+    """
+    try:
+        lines = read_lines(data)
+    except FormatError:
+        return STORAGE
+    announced = parse_integer(lines[1], INT_BITS) if len(lines) > 1 else None
+    if parse_integer(lines[0], INT_BITS) != 0 or announced is None:
+        return STORAGE
+    if announced < 0:
+        return ILLEGAL_ARGUMENT
+    for line in lines[2:]:
+        fields = split_fields(line)
+        if len(fields) != len(bits):
+            return STORAGE
+        numbers = zip(fields, bits, strict=True)
+        if any(parse_integer(field, width) is None for field, width in numbers if width is not None):
+            return NUMBER_FORMAT
+    return None if len(lines) - 2 == announced else STORAGE

@@ -223,31 +223,19 @@ def outcome_of(result: RecoverResult) -> PartitionOutcome | None:
     name = own_partition_name(result.directory)
     if name is None:
         return None
-    if result.first_base_offset is None:  # there is no log, which is not an error
-        return PartitionOutcome(
-            name=name,
-            first_base_offset=0,
-            log_start_offset=0,
-            log_end_offset=0,
-            recovery_point=0,
-            changed=bool(result.steps),
-            loses_bytes=bool(result.removed),
-            doubt=result.doubt or "",
-            is_misplaced=result.misplaced,
-            is_left_damaged=result.left_damaged,
-            is_known=False,
-        )
+    has_log = result.first_base_offset is not None  # none is no error
     return PartitionOutcome(
         name=name,
-        first_base_offset=result.first_base_offset,
-        log_start_offset=result.log_start_offset,
-        log_end_offset=result.log_end_offset,
-        recovery_point=result.recovery_point,
+        first_base_offset=result.first_base_offset or 0,
+        log_start_offset=result.log_start_offset if has_log else 0,
+        log_end_offset=result.log_end_offset if has_log else 0,
+        recovery_point=result.recovery_point if has_log else 0,
         changed=bool(result.steps),
         loses_bytes=bool(result.removed),
         doubt=result.doubt or "",
         is_misplaced=result.misplaced,
         is_left_damaged=result.left_damaged,
+        is_known=has_log,
     )
 
 

@@ -14,6 +14,7 @@ from kseg.change.apply.executor import apply_plan
 from kseg.change.apply.journal import JournalState
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.journal_scan import journals_in, unfinished_in
+from kseg.change.apply.keeping import Keeping
 from kseg.change.apply.undo import undo
 from kseg.change.apply.undo_command import UndoOptions, undo_journal
 from kseg.change.apply.unfinished import complete_unfinished, half_done, half_done_findings, refuse_half_done
@@ -174,8 +175,7 @@ def append_something(directory: Path, around: Path, quarantine: Path | None, dis
         journal_id=ID,
         grows=(LOG_9,),
         replaces=(INDEX, EPOCHS),
-        quarantine=None if quarantine is None else str(quarantine),
-        journal_dir=str(around),
+        keeping=Keeping(str(around), None if quarantine is None else str(quarantine)),
         disk=disk,
     ) as guard:
         with (directory / LOG_9).open("ab") as log:
