@@ -95,25 +95,20 @@ def ensure_directory(path: str | os.PathLike[str]) -> None:
 
 def sync_file(path: str | os.PathLike[str]) -> None:
     """Return once the bytes of a file are on disk; raises Refused if that fails."""
-    name = os.fspath(path)
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise Refused(f"cannot sync {name}: {error.strerror}") from error
+    _sync(os.fspath(path), 0, "sync")
 
 
 def sync_directory(path: str | os.PathLike[str]) -> None:
-    """Return once the names in a directory are on disk."""
-    name = os.fspath(path)
+    """Return once the names in a directory are on disk; raises Refused if that fails."""
+    _sync(os.fspath(path), os.O_DIRECTORY, "write")
+
+
+def _sync(name: str, flags: int, verb: str) -> None:
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | flags)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise Refused(f"cannot write {name}: {error.strerror}") from error
+        raise Refused(f"cannot {verb} {name}: {error.strerror}") from error

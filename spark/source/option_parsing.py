@@ -2,8 +2,9 @@
 
 import difflib
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kseg.segment.errors import UsageError
@@ -70,43 +71,17 @@ class Words:
 
     def number(self, name: str, most: int = LONG_MAX) -> int | None:
         """A whole number above 0; None when the option was not given."""
-        text = self.get(name)
-        if text is None:
-            return None
-        value = whole_number(text)
-        if value is None or not 0 < value <= most:
-            raise UsageError(f"the option {name} must be a whole number from 1 to {most}, not {text!r}")
-        return value
+        return self._value(name, whole_number, 1, most, f"a whole number from 1 to {most}")
 
     def size_bytes(self, name: str, most: int = LONG_MAX, least: int = 1) -> int | None:
         """A size in bytes, such as 1048576, 16m or 64MiB; None when the option was not given."""
-        text = self.get(name)
-        if text is None:
-            return None
-        try:
-            value = read_size(text, _BYTES)
-        except ValueError:
-            value = -1
-        if not least <= value <= most:
-            raise UsageError(
-                f"the option {name} must be a size such as 1048576, 16m or 64MiB, from {least} to {most} bytes, not {text!r}"
-            )
-        return value
+        words = f"a size such as 1048576, 16m or 64MiB, from {least} to {most} bytes"
+        return self._value(name, lambda text: read_size(text, _BYTES), least, most, words)
 
     def duration_ms(self, name: str) -> int | None:
         """A duration in milliseconds, such as 500, 30s or 7d; None when the option was not given."""
-        text = self.get(name)
-        if text is None:
-            return None
-        try:
-            value = read_duration(text)
-        except ValueError:
-            value = 0
-        if value <= 0:
-            raise UsageError(
-                f"the option {name} must be a duration such as 500 (milliseconds), 30s or 7d, not {text!r}"
-            )
-        return value
+        words = "a duration such as 500 (milliseconds), 30s or 7d"
+        return self._value(name, read_duration, 1, math.inf, words)
 
     def time_ms(self, name: str, least_ms: int = 0) -> int | None:
         """A moment in milliseconds since 1970, such as 1700000000000 or 2024-05-01T12:00:00Z; None when the option was
@@ -116,12 +91,20 @@ class Words:
 
     def offset(self, name: str) -> int | None:
         """A whole number from 0; None when the option was not given."""
+        return self._value(name, whole_number, 0, LONG_MAX, "an offset (a whole number from 0)")
+
+    def _value(
+        self, name: str, read: Callable[[str], int | None], least: int, most: float, words: str
+    ) -> int | None:
         text = self.get(name)
         if text is None:
             return None
-        value = whole_number(text)
-        if value is None or not 0 <= value <= LONG_MAX:
-            raise UsageError(f"the option {name} must be an offset (a whole number from 0), not {text!r}")
+        try:
+            value = read(text)
+        except ValueError:
+            value = None
+        if value is None or not least <= value <= most:
+            raise UsageError(f"the option {name} must be {words}, not {text!r}")
         return value
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
