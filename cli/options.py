@@ -6,7 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 from kseg.cli.option_schema import CLUSTER, FILTER, INPUT, RESULT, RUN, Argument, Option, read_number
-from kseg.segment.errors import UsageError
+from kseg.segment.errors import Refused, UsageError
 from kseg.segment.layout import INT32_MAX, INT64_MAX
 from kseg.segment.quantities import read_duration, read_size, read_time
 
@@ -46,6 +46,18 @@ def read_local_directory(text: str) -> str:
     if is_elsewhere(text):
         raise ValueError("takes a directory on disk")
     return text
+
+
+def refuse_read_only(command: str, paths: Sequence[str]) -> None:
+    """Raises Refused if a path that a command would change is in an object store or a tar archive."""
+    from kseg.segment.storage.attached import is_elsewhere
+
+    for path in paths:
+        if is_elsewhere(path):
+            raise Refused(
+                f"kseg {command} works on directories on disk only, and {path} is in an object store or a tar archive: "
+                "copy the directory to a disk first (verify, list, dump, lookup, read and export read it where it is)"
+            )
 
 
 def read_epoch(text: str) -> int:

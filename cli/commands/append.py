@@ -16,8 +16,8 @@ from kseg.cli.options import (
     int_size_option,
     offset_option,
     read_epoch,
+    refuse_read_only,
 )
-from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import complain
 from kseg.cli.text.plan_words import undo_words

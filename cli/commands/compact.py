@@ -26,9 +26,9 @@ from kseg.cli.options import (
     duration_option,
     offset_option,
     read_offset,
+    refuse_read_only,
     size_option,
 )
-from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerProperties, TopicProperties
 
 EXAMPLES = (

@@ -10,8 +10,8 @@ from kseg.cli.options import (
     OnCluster,
     Paths,
     Verbose,
+    refuse_read_only,
 )
-from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.topic_evidence import MetadataPath, NodesProperties
 
 EXAMPLES = (

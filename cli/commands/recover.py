@@ -24,9 +24,9 @@ from kseg.cli.options import (
     Verbose,
     duration_option,
     offset_option,
+    refuse_read_only,
     size_option,
 )
-from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.topic_evidence import (
     Asked,
     MetadataPath,

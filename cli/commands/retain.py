@@ -22,9 +22,9 @@ from kseg.cli.options import (
     Verbose,
     duration_option,
     offset_option,
+    refuse_read_only,
     size_option,
 )
-from kseg.cli.read_only_paths import refuse_read_only
 from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerProperties, TopicProperties
 from kseg.segment.errors import UsageError
 from kseg.segment.quantities import read_duration, read_size

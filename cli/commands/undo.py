@@ -5,8 +5,7 @@ from typing import Annotated
 
 from kseg.cli.change_options import FollowLinks
 from kseg.cli.option_schema import Argument, Option
-from kseg.cli.options import Json, NoJobs, NoNow, NoProgress, Quiet, Verbose
-from kseg.cli.read_only_paths import refuse_read_only
+from kseg.cli.options import Json, NoJobs, NoNow, NoProgress, Quiet, Verbose, refuse_read_only
 from kseg.jobs.events import Advance, Event, Row
 from kseg.segment.errors import UsageError
 

@@ -12,9 +12,9 @@ from kseg.cli.options import (
     Paths,
     Verbose,
     read_size_of_int,
+    refuse_read_only,
     size_option,
 )
-from kseg.cli.read_only_paths import refuse_read_only
 from kseg.segment.errors import UsageError
 from kseg.segment.quantities import read_duration, read_size
 
