@@ -22,12 +22,7 @@ from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.partition_log import PartitionLog, names_in
-from kseg.segment.partition.targets import (
-    LogDirTarget,
-    LogTarget,
-    PartitionTarget,
-    resolve_targets,
-)
+from kseg.segment.partition.targets import LogDirTarget, LogTarget, PartitionTarget, resolve_targets
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at

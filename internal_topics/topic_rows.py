@@ -13,12 +13,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from kseg.internal_topics import share_4_0
-from kseg.internal_topics.decoding import (
-    Decoded,
-    decode_framed,
-    decode_key,
-    decode_value,
-)
+from kseg.internal_topics.decoding import Decoded, decode_framed, decode_key, decode_value
 from kseg.internal_topics.groups.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kseg.internal_topics.row_programs import row_program_of
 from kseg.internal_topics.schemas import Message

@@ -27,11 +27,7 @@ from kseg.change.apply.journal_location import JournalLocation, location_for, pu
 from kseg.change.apply.journal_writer import append, begin, sync_names
 from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.change.apply.lock import claimed_by_command
-from kseg.change.apply.recorded_change import (
-    abandon,
-    clear_the_way,
-    half_done_sentence,
-)
+from kseg.change.apply.recorded_change import abandon, clear_the_way, half_done_sentence
 from kseg.change.apply.room import out_of_room
 from kseg.change.apply.staging import look, refuse_flags
 from kseg.segment.errors import KsegError, Refused

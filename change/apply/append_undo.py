@@ -14,12 +14,7 @@ from kseg.change.apply.journal import Journal, JournalState
 from kseg.change.apply.journal_lines import LOG_ROLES, last_log
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.proof import check_disposable, has_other_names, is_copy
-from kseg.change.apply.recorded_change import (
-    clear_guard,
-    give_back_time,
-    quarantine_open,
-    refuse_changed,
-)
+from kseg.change.apply.recorded_change import clear_guard, give_back_time, quarantine_open, refuse_changed
 from kseg.change.apply.staging import look
 from kseg.change.apply.step_progress import ObservedFile, is_alike, unlike
 from kseg.change.apply.undo_quarantine import UndoQuarantine

@@ -6,10 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from kseg.change.apply.disk import Disk
 from kseg.change.apply.file_operations import checksum, copy, copy_file, link_or_copy, remove_quietly
-from kseg.change.apply.journal import (
-    Journal,
-    JournalState,
-)
+from kseg.change.apply.journal import Journal, JournalState
 from kseg.change.apply.proof import check_removable, has_other_names, is_copy, may_grow
 from kseg.change.apply.recorded_change import change_of, give_back_time, half_done_sentence, refuse_changed
 from kseg.change.apply.staging import Staged, look, tail_path

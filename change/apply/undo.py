@@ -34,11 +34,7 @@ from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.journal_writer import append
 from kseg.change.apply.lock import claimed_by_command
-from kseg.change.apply.recorded_change import (
-    abandon,
-    half_done_sentence,
-    undo_command,
-)
+from kseg.change.apply.recorded_change import abandon, half_done_sentence, undo_command
 from kseg.change.apply.signals import deferring_signals
 from kseg.change.apply.undo_quarantine import UndoQuarantine
 from kseg.segment.errors import Refused, read_only_words

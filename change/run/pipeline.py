@@ -16,12 +16,7 @@ from kseg.change.run.prepared import Prepared
 from kseg.change.run.results import ChangeResult
 from kseg.jobs.events import Event
 from kseg.jobs.guarded import guarded
-from kseg.segment.partition.targets import (
-    LogDirTarget,
-    LogTarget,
-    Target,
-    directory_of,
-)
+from kseg.segment.partition.targets import LogDirTarget, LogTarget, Target, directory_of
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:

@@ -6,15 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.option_schema import Option
-from kseg.cli.options import (
-    CommonOptions,
-    Html,
-    Json,
-    Now,
-    OnCluster,
-    Paths,
-    Verbose,
-)
+from kseg.cli.options import CommonOptions, Html, Json, Now, OnCluster, Paths, Verbose
 from kseg.segment.errors import UsageError
 
 if TYPE_CHECKING:

@@ -4,15 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from kseg.cli.options import (
-    CommonOptions,
-    Json,
-    Now,
-    OnCluster,
-    Paths,
-    Verbose,
-    duration_option,
-)
+from kseg.cli.options import CommonOptions, Json, Now, OnCluster, Paths, Verbose, duration_option
 
 if TYPE_CHECKING:
     from kseg.internal_topics.transactions.transaction_rows import TransactionsOptions

@@ -1,16 +1,6 @@
 """`kseg verify`: check logs and data directories. Prints findings, a summary, and the next command to type."""
 
-from kseg.cli.options import (
-    CommonOptions,
-    Depth,
-    DropCache,
-    Html,
-    Json,
-    Now,
-    OnCluster,
-    Paths,
-    Verbose,
-)
+from kseg.cli.options import CommonOptions, Depth, DropCache, Html, Json, Now, OnCluster, Paths, Verbose
 from kseg.cli.topic_evidence import MetadataPath, NodesProperties
 
 EXAMPLES = (

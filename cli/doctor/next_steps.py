@@ -26,12 +26,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kseg.cli.doctor.client_steps import (
-    end_transactions,
-    remove_configs,
-    set_features,
-    set_groups,
-)
+from kseg.cli.doctor.client_steps import end_transactions, remove_configs, set_features, set_groups
 from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import (
     copied_log,

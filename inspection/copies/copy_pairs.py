@@ -12,13 +12,7 @@ from dataclasses import replace
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState
-from kseg.segment.partition.targets import (
-    LogDirTarget,
-    LogTarget,
-    PartitionTarget,
-    Target,
-    resolve_targets,
-)
+from kseg.segment.partition.targets import LogDirTarget, LogTarget, PartitionTarget, Target, resolve_targets
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 

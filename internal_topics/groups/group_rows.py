@@ -16,12 +16,7 @@ from kseg.internal_topics.groups.group_states import (
     ModernGroup,
 )
 from kseg.internal_topics.groups.partition_ends import LogEnds, PartitionEnds
-from kseg.internal_topics.groups.share_state import (
-    DeliveryState,
-    SharePartitionKey,
-    ShareState,
-    StateBatch,
-)
+from kseg.internal_topics.groups.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch
 from kseg.segment.errors import FormatError
 from kseg.segment.json_line import compact_json
 from kseg.segment.values import dataclass

@@ -12,11 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 
-from kseg.internal_topics.coordinator_log import (
-    CoordinatorRecord,
-    LogProblem,
-    read_coordinator_log,
-)
+from kseg.internal_topics.coordinator_log import CoordinatorRecord, LogProblem, read_coordinator_log
 from kseg.internal_topics.decoding import Decoded, UnknownType, decode_key, decode_value
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding

@@ -16,11 +16,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from kseg.recovery.loading.kafka_exceptions import (
-    KAFKA,
-    STORAGE,
-    checkpoint_exception,
-)
+from kseg.recovery.loading.kafka_exceptions import KAFKA, STORAGE, checkpoint_exception
 from kseg.segment.diagnosis import UnwritableFile
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small

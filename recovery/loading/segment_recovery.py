@@ -17,12 +17,7 @@ from collections.abc import Iterator
 from kseg.recovery.loading.epoch_cache import LoadedEpochs
 from kseg.recovery.loading.kafka_exceptions import ILLEGAL_ARGUMENT, INVALID_RECORD, KAFKA, BrokerException
 from kseg.recovery.loading.loss_report import report_truncation
-from kseg.recovery.loading.producer_replay import (
-    apply_rows,
-    read_marker,
-    rows_of_producers,
-    rows_to_read,
-)
+from kseg.recovery.loading.producer_replay import apply_rows, read_marker, rows_of_producers, rows_to_read
 from kseg.recovery.loading.producer_snapshots import LoadedProducers
 from kseg.recovery.loading.segment import LoadedSegment, OrderedRange
 from kseg.segment import header_tables as C

@@ -25,11 +25,7 @@ from kseg.recovery.repair import log_dir as own_files
 from kseg.recovery.repair.aligned_checkpoints import PartitionOutcome
 from kseg.recovery.repair.clean_shutdown_marker import Marker, marker_of, with_missing_replicas
 from kseg.recovery.repair.log_dir import LOSSES, opening_of
-from kseg.recovery.repair.meta_properties_repair import (
-    IdentityRepair,
-    Registered,
-    RequestedIdentity,
-)
+from kseg.recovery.repair.meta_properties_repair import IdentityRepair, Registered, RequestedIdentity
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.recover import recover
 from kseg.recovery.repair.rows import RecoverResult, log_dir_row, outcome_of, outcome_of_failure

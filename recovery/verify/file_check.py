@@ -19,13 +19,7 @@ from kseg.recovery.verify.txn_check import TxnIndexCheck
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry
-from kseg.segment.partition.names import (
-    INDEX_ROLES,
-    FileName,
-    Role,
-    parse_given_name,
-    segment_file_name,
-)
+from kseg.segment.partition.names import INDEX_ROLES, FileName, Role, parse_given_name, segment_file_name
 from kseg.segment.partition.targets import FileTarget
 from kseg.segment.scanning.prevalidated import skippable_spans
 from kseg.segment.scanning.scan import Scanner

@@ -7,10 +7,7 @@ from kseg.recovery.verify.totals import Totals
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.names import (
-    OFFSET_CHECKPOINT_ROLES,
-    Role,
-)
+from kseg.segment.partition.names import OFFSET_CHECKPOINT_ROLES, Role
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.sidecar.metadata_files import (

@@ -27,13 +27,7 @@ from kseg.spark.source.offset_range_limits import (
     starting_bound,
     wanted_bounds,
 )
-from kseg.spark.source.option_parsing import (
-    INT_MAX,
-    Words,
-    is_whole,
-    json_of,
-    paths_of,
-)
+from kseg.spark.source.option_parsing import INT_MAX, Words, is_whole, json_of, paths_of
 
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 RECORDS, FINDINGS = "records", "findings"

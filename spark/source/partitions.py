@@ -12,12 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from kseg.segment.errors import UnreadableInput, UsageError
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionState
-from kseg.segment.partition.targets import (
-    Expansion,
-    LogTarget,
-    directory_of,
-    resolve_targets,
-)
+from kseg.segment.partition.targets import Expansion, LogTarget, directory_of, resolve_targets
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 from kseg.spark.source.offset_range_limits import AtOffsets, AtTimes, TopicPartition, shown

@@ -14,12 +14,7 @@ from contextlib import ExitStack
 from itertools import islice
 
 from kseg.inspection.arrow.log_ranges import LogPiece
-from kseg.inspection.arrow.planning import (
-    SMALLEST_PART_BYTES,
-    ReadPlanOptions,
-    SegmentRead,
-    segment_reads,
-)
+from kseg.inspection.arrow.planning import SMALLEST_PART_BYTES, ReadPlanOptions, SegmentRead, segment_reads
 from kseg.inspection.lookup.by_time import by_timestamp
 from kseg.inspection.query import LookupQuery
 from kseg.segment.errors import UnreadableInput, UsageError

@@ -9,21 +9,8 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from tests.internal_topics.metadata_logs import (
-    T0,
-    config,
-    record,
-    topic,
-    topic_id,
-    write_log,
-    write_snapshot,
-)
-from tests.support.metadata_rows import (
-    LOG,
-    of,
-    one,
-    rows,
-)
+from tests.internal_topics.metadata_logs import T0, config, record, topic, topic_id, write_log, write_snapshot
+from tests.support.metadata_rows import LOG, of, one, rows
 
 
 def test_every_offset_of_a_brokers_log(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -9,14 +9,7 @@ import pytest
 from kseg.compaction.retention.options import Limits
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
-from tests.support.retain_helpers import (
-    Part,
-    bases,
-    epochs,
-    give_epochs,
-    lay,
-    run,
-)
+from tests.support.retain_helpers import Part, bases, epochs, give_epochs, lay, run
 
 
 @pytest.mark.behaviour("T14")

@@ -9,17 +9,7 @@ import pytest
 from kseg.compaction.retention.options import Limits, RetentionPolicy
 from kseg.compaction.retention.rules import Candidate, LogToRetain, Rule, decide, thresholds, what_if
 from kseg.segment.partition.names import Role
-from tests.support.retain_helpers import (
-    DAY_MS,
-    NOW,
-    Part,
-    bases,
-    checkpoint,
-    give_mtime,
-    lay,
-    noted,
-    run,
-)
+from tests.support.retain_helpers import DAY_MS, NOW, Part, bases, checkpoint, give_mtime, lay, noted, run
 from tests.support.trees import unchanged
 
 DELETE_AND_COMPACT = frozenset((RetentionPolicy.DELETE, RetentionPolicy.COMPACT))

@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 
 from kseg.internal_topics.coordinator_log import read_coordinator_chunks, read_coordinator_log
 from kseg.internal_topics.decoding import decode_value
-from kseg.internal_topics.groups.group_records import (
-    CONSUMER_OFFSETS,
-    is_commit_well_formed,
-    parse_commit,
-)
+from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS, is_commit_well_formed, parse_commit
 from kseg.internal_topics.groups.group_replay import LoadedGroups, load_groups
 from kseg.internal_topics.groups.group_rows import TopicNames, offset_line, offset_row
 from kseg.internal_topics.groups.partition_ends import LogEnds, PartitionEnds

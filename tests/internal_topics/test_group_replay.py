@@ -10,11 +10,7 @@ from kseg.internal_topics.groups.coordinator_partition import java_hash, partiti
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS, OffsetKey, parse_commit, parse_key
 from kseg.internal_topics.groups.group_replay import load_groups
 from tests.internal_topics.coordinator_logs import key, value
-from tests.support.group_records import (
-    Log,
-    offset,
-    waiting,
-)
+from tests.support.group_records import Log, offset, waiting
 
 # --- committed offsets
 

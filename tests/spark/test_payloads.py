@@ -13,15 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kseg.cli.main import run
-from kseg.segment.column_types import (
-    DecimalOf,
-    ListOf,
-    MapOf,
-    Scalar,
-    StructOf,
-    as_plain,
-    from_plain,
-)
+from kseg.segment.column_types import DecimalOf, ListOf, MapOf, Scalar, StructOf, as_plain, from_plain
 from kseg.segment.errors import UsageError
 from kseg.spark.source.options import read_options
 from kseg.spark.source.payload_fields import spark_type, without_large_decimals

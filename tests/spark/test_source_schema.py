@@ -6,15 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from kseg.segment.errors import UsageError
 from kseg.spark.source.options import SourceOptions

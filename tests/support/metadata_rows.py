@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from tests.internal_topics.metadata_logs import (
-    DIRECTORY,
-    record,
-    topic_id,
-)
+from tests.internal_topics.metadata_logs import DIRECTORY, record, topic_id
 
 LOG = "__cluster_metadata-0"
 Row = dict[str, Any]

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 from kseg.segment import header_tables as C
 from kseg.segment.kernel import state_fields as S
-from tests.support.kernel_variants import (
-    both,
-    buffers,
-    outcome,
-    table_of,
-)
+from tests.support.kernel_variants import both, buffers, outcome, table_of
 from tests.support.raw_batches import CASES, sealed
 from tests.support.scan_helpers import batch
 
