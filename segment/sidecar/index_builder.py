@@ -76,7 +76,7 @@ class SegmentIndexes:
         """Continue with the indexes of a segment of `end_position` bytes as the files have them after a clean stop.
 
         A broker trusts the files: its maximum timestamp is then that of the last time index entry (Kafka: LogSegment.
-        readMaxTimestampAndOffsetSoFar), and it counts bytes from the end, as in `reopen`.
+        readMaxTimestampAndOffsetSoFar), and it counts bytes from the end.
         """
         self.offset_index.resume(offset_index)
         self.time_index.resume(time_index)
@@ -161,11 +161,6 @@ class SegmentIndexes:
     def finish(self) -> IndexRefusal | None:
         """The segment ends here (rolled, closed, or recovered): add the final time index entry."""
         return self._add_time_entry(at_end=True)
-
-    def reopen(self) -> IndexRefusal | None:
-        """A broker was shut down cleanly and restarted at this point of the segment."""
-        self._counted_from = self._end_position
-        return self.finish()
 
     def _add_entries(self, last_offset: int, position: int) -> IndexRefusal | None:
         index = self.offset_index

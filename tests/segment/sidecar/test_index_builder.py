@@ -45,7 +45,8 @@ def built(log: Path, interval_bytes: int, restart_at: int | None = None) -> Segm
     indexes = SegmentIndexes(int(log.name[:20]), interval_bytes)
     for batch in reference_reader.batches(log.read_bytes()):
         if batch.position == restart_at:
-            assert indexes.reopen() is None
+            assert indexes.finish() is None
+            indexes.resume(indexes.offset_index.to_bytes(), indexes.time_index.to_bytes(), batch.position)
         refusal = indexes.add(batch.position, batch.size_bytes, batch.last_offset, batch.max_timestamp_ms)
         assert refusal is None
     assert indexes.finish() is None
