@@ -18,7 +18,6 @@ from kseg.segment.terminal import shown_path, visible
 Values = Mapping[str, Any]
 
 _POLICIES = ("salvage", "kafka")
-_NAMED = 5
 _TAIL = "lost-tail"
 _NO_LOG = (
     1 << 40

@@ -32,10 +32,6 @@ from kseg.segment.partition.targets import FileTarget, PartitionTarget, director
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
-KINDS = (
-    *("feature", "broker", "controller", "topic", "partition", "config", "quota", "acl", "scram", "token"),
-    *("removed_topic", "directory"),
-)
 _OF_TOPICS = ("topic", "partition", "config", "acl", "removed_topic", "directory")
 
 

@@ -32,7 +32,6 @@ _NEXT = {
     _DELETE_STARTED: {_DELETE_STARTED, _DELETE_FINISHED},
 }
 _PARTITION_DELETED = 2
-_SEGMENT, _UPDATE, _PARTITION_DELETE = 0, 1, 2
 
 PartitionKey = tuple[str, int]  # topic id and partition
 Lineage = Sequence[tuple[int, int]]  # leader epochs with their start offsets, in order

@@ -50,7 +50,6 @@ DEFAULT_LIMIT_BYTES = 256 * 1024 * 1024
 
 _SIZE_AND_MAGIC = struct.Struct(">iB")
 _CRC = struct.Struct(">I")
-_PREFIX = {0: struct.Struct(">iBI"), 1: struct.Struct(">iBBI")}
 KNOWN_CODECS = (L.NONE, L.GZIP, L.SNAPPY)
 _CORROBORATING_HOPS = 16
 _SEARCH_ALLOWANCE_BYTES = 64 * 1024 * 1024

@@ -134,11 +134,3 @@ class EpochHistory:
         higher = bisect.bisect_right(self._epochs, epoch)
         floor = self._epochs[higher - 1] if higher else epoch
         return EpochEntry(floor, self._starts[higher])
-
-
-def rebuild(batches: "Iterable[Batch]") -> EpochHistory:
-    """The history that recovery finds in `batches` when it starts from an empty one."""
-    history = EpochHistory()
-    for batch in batches:
-        history.recover_batch(batch)
-    return history

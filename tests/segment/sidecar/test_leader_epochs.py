@@ -1,6 +1,7 @@
 """The history of leader epochs: the acceptance rows, which quote Kafka's own LeaderEpochFileCacheTest."""
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from kseg.segment.errors import FormatError
 from kseg.segment.model import Batch
-from kseg.segment.sidecar.leader_epochs import EpochHistory, rebuild
+from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 Entries = list[tuple[int, int]]
 
@@ -36,9 +37,16 @@ def batch(leader_epoch: int, base_offset: int, magic: int = 2) -> Batch:
     return replace(BATCH, leader_epoch=leader_epoch, base_offset=base_offset, magic=magic)
 
 
+def recovered(batches: Iterable[Batch]) -> EpochHistory:
+    history = EpochHistory()
+    for each in batches:
+        history.recover_batch(each)
+    return history
+
+
 @pytest.mark.behaviour("R37", "R38")
 def test_recovery_notes_the_first_offset_of_each_epoch() -> None:
-    history = rebuild(
+    history = recovered(
         batch(epoch, offset) for epoch, offset in [(0, 104), (0, 105), (1, 106), (1, 108), (2, 110)]
     )
     assert history.entries == ((0, 104), (1, 106), (2, 110))
@@ -46,7 +54,7 @@ def test_recovery_notes_the_first_offset_of_each_epoch() -> None:
 
 @pytest.mark.behaviour("R37")
 def test_recovery_ignores_old_formats_unknown_and_lower_epochs() -> None:
-    history = rebuild(
+    history = recovered(
         [batch(-1, 0), batch(5, 1, magic=1), batch(4, 2), batch(3, 3), batch(4, 4), batch(-1, 5)]
     )
     assert history.entries == ((4, 2),)
