@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from kseg.inspection.dump.dump import dump
 from kseg.inspection.dump.options import DumpOptions
 from kseg.internal_topics.groups.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, decode_member
 from kseg.internal_topics.schemas import message
@@ -24,6 +23,7 @@ from kseg.segment.errors import FormatError
 from kseg.segment.partition.targets import FileTarget
 from tests.kafka.message_cases import Pair, mutants, printed, random_records, truncated, write_log
 from tests.kafka.oracle import Oracle
+from tests.support.one_target import dump
 
 pytestmark = pytest.mark.kafka
 
