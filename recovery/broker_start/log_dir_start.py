@@ -66,7 +66,7 @@ class LogDirStart:
     """How the files of one data directory affect the start.
 
     path: as shown to the user. identity_problem: why meta.properties cannot be used; empty when it can, or is missing (then has_identity is
-    False). from_zookeeper: whether the last broker here kept its metadata in ZooKeeper. metadata_log: whether it is in this directory.
+    False). from_zookeeper: whether a broker wrote it that kept its metadata in ZooKeeper. metadata_log: whether it is in this directory.
     prevents: what ends the process before it loads a log; bad_names: what ends it during log loading; unloadable: likewise, in directories
     that are marked for deletion. is_directory: False if a file has its name. swallowed: data directories inside it that are named like
     partitions; a broker loads them as empty partitions, which become stray. removed: directories that were marked for deletion. offline:

@@ -79,7 +79,9 @@ class NodeStart:
                 for path, why in self.offline
             ],
             "metadata": self.metadata,
-            "from_zookeeper": any(start.from_zookeeper for start in starts),
+            # after a migration to KRaft, meta.properties stays as the broker with ZooKeeper wrote it (observed with 3.9.1 and 4.3.1)
+            "from_zookeeper": any(each.from_zookeeper for each in starts)
+            and not any(each.metadata_log for each in starts),
             "partitions": sum(directory.partitions for directory in self.directories),
             "partitions_truncated": [row for each in loaded for row in _truncated(each)],
             "partitions_failed": [row for each in self.directories for row in _failed(each)],

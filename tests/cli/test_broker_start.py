@@ -188,6 +188,17 @@ def test_a_directory_of_a_broker_with_zookeeper(made: Make, capfd: pytest.Captur
     )
 
 
+def test_a_broker_that_was_migrated_to_kraft_uses_no_zookeeper(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (data,) = made("migrated_from_zookeeper")
+    (data / "__cluster_metadata-0" / "quorum-state").write_text("garbage")
+    (row,) = starts(capfd, data)
+    assert row["from_zookeeper"] is False
+    (verdict,) = forecast_lines(capfd, data)
+    assert verdict.startswith("a 4.3.1 broker on node 1 does not start: UncheckedIOException: ")
+
+
 def test_a_directory_of_2_1_has_no_cluster_id(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     """That keeps a 4.3.1 broker from starting, but not one of 2.1."""
     (data,) = made("metadata_log_gone")

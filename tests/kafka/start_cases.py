@@ -95,6 +95,13 @@ for _name in ("recovery-point", "log-start", "replication", "cleaner"):
 
 
 @case
+def migrated_from_zookeeper(data: Path) -> None:
+    """A migration to KRaft leaves the file as the broker with ZooKeeper wrote it (observed with 3.9.1; 4.3.1 leaves it as well)."""
+    file = data / "meta.properties"
+    file.write_text(file.read_text().replace("version=1", "version=0").replace("node.id=", "broker.id="))
+
+
+@case
 def no_meta_properties(data: Path) -> None:
     (data / "meta.properties").unlink()
 
