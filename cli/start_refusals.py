@@ -42,7 +42,7 @@ class Refusals:
 def refusals_of(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, Refusals]:
     """The refusals of the node of each log dir, by log dir. If the voters are unknown, the node counts as a controller."""
     from kseg.cli.topic_evidence import log_dirs_of
-    from kseg.internal_topics.metadata.metadata_gap import voters_of
+    from kseg.internal_topics.metadata.quorum_voters import voters_of
     from kseg.internal_topics.metadata.refused_configs import refused_configs
     from kseg.internal_topics.metadata.refused_features import refused_features
 

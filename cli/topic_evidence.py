@@ -210,8 +210,8 @@ def identities_after_cut(
     once its damaged batches are removed. Returns None unless this node is the only voter of its quorum: other voters may have the
     lost records."""
     from kseg.internal_topics.metadata.metadata_finder import node_of
-    from kseg.internal_topics.metadata.metadata_gap import voters_of
     from kseg.internal_topics.metadata.metadata_log import MetadataReading, read_metadata_log
+    from kseg.internal_topics.metadata.quorum_voters import voters_of
     from kseg.segment.errors import KsegError
     from kseg.segment.partition.directory import own_partition_name
 

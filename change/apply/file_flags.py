@@ -1,14 +1,17 @@
 """The flags with which nobody, not even root, can change a file or the names of a directory: `chattr +i` and `+a`, ioctl_iflags(2)."""
 
 import fcntl
+import os
 import struct
-from contextlib import suppress
+from collections.abc import Callable
 from enum import StrEnum
 
-from kseg.change.apply.disk import DISK, Disk
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.opening import opened_at_once
 from kseg.segment.terminal import shell_quoted
 
 _GET_FLAGS, _FLAGS = 0x80086601, struct.Struct("=L4x")  # FS_IOC_GETFLAGS
+_NO_FLAGS = bytes(_FLAGS.size)
 
 
 class FileFlag(StrEnum):
@@ -22,15 +25,19 @@ class FileFlag(StrEnum):
 
 
 _BITS = {FileFlag.IMMUTABLE: 0x10, FileFlag.APPEND_ONLY: 0x20}
+_ANY = 0x30
 
 
-def flag_of(path: str, disk: Disk = DISK) -> FileFlag | None:
-    """None also for a path that cannot be opened, and on a file system without such flags."""
-    with suppress(OSError):
-        descriptor = disk.open_for_attributes(path)
-        try:
-            (flags,) = _FLAGS.unpack_from(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(_FLAGS.size)))
-        finally:
-            disk.close(descriptor)
-        return next((flag for flag, bit in _BITS.items() if flags & bit), None)
-    return None
+def flag_of(path: str, opened: Callable[[str], int] = opened_at_once) -> FileFlag | None:
+    """None also for a path that cannot be opened, and on a file system without such flags. opened: returns a descriptor of the path."""
+    try:
+        descriptor = opened(path)
+    except (OSError, UnreadableInput):
+        return None
+    try:
+        (flags,) = _FLAGS.unpack(fcntl.ioctl(descriptor, _GET_FLAGS, _NO_FLAGS))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return next((flag for flag, bit in _BITS.items() if flags & bit), None) if flags & _ANY else None

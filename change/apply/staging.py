@@ -141,7 +141,7 @@ def refuse_flags(directory: str, names: Iterable[str], disk: Disk) -> None:
     """Raises Refused if the directory, or one of the files in it that change, is immutable or append-only: otherwise the change would stop half
     way, even for root."""
     for path in (directory, *(os.path.join(directory, name) for name in names)):
-        flag = flag_of(path, disk)
+        flag = flag_of(path, disk.open_for_attributes)
         if flag is not None:
             lift = f"`{flag.lift_command(path)}` lifts that"
             raise Refused(f"{path} is {flag} ({lift}, `lsattr` shows more); nothing was changed")

@@ -8,19 +8,14 @@ missing records, as one whose log ends before them does.
 """
 
 import os
-from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.internal_topics.metadata.metadata_log import MetadataReading, read_metadata_log
+from kseg.internal_topics.metadata.quorum_voters import voters_of
 from kseg.internal_topics.metadata.refused_features import METADATA_VERSION
 from kseg.segment.diagnosis import MetadataGap
-from kseg.segment.errors import KsegError
-from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role
-from kseg.segment.sidecar.metadata_files import decode_quorum_state
 
 
 def with_judged_gaps(image: MetadataImage, node_id: int | None) -> MetadataImage:
@@ -43,13 +38,3 @@ def _judged(doubt: Finding, is_loadable: bool) -> Finding:
         if isinstance(gap, MetadataGap)
         else doubt
     )
-
-
-def voters_of(image: MetadataImage, log_dirs: Iterable[str]) -> set[int]:
-    """The node ids of all voters named in the metadata log or in the quorum-state of these log dirs; empty if the voters are unknown."""
-    voters = {voter.id for voter in image.voters}
-    for log_dir in log_dirs:
-        path = os.path.join(log_dir, METADATA_DIRECTORY, NAME_BY_ROLE[Role.QUORUM_STATE])
-        with suppress(KsegError):
-            voters.update(decode_quorum_state(read_small(path)).current_voters or ())
-    return voters
