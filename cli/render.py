@@ -14,21 +14,12 @@ Rows of type `summary` or `verified` are totals of one target: their numbers are
 (JSON lines have the `verified` rows too). At the end the exit status is determined and the next command printed.
 """
 
-import os
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kseg.cli.failure_lines import FailureLines
 from kseg.cli.progress import Progress
-from kseg.cli.report import (
-    FAILURES_ALIKE_SHOWN,
-    FAILURES_SHOWN,
-    VERBOSE_SHOWS_ALL,
-    Line,
-    Report,
-    finding_sentence,
-)
+from kseg.cli.report import Line, Report, finding_sentence
 from kseg.cli.request import Request
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.streams import Output, complain, silence, terminal_columns
@@ -44,9 +35,7 @@ if TYPE_CHECKING:
     from kseg.cli.html.html_page import HtmlPage
     from kseg.cli.text.table import Table
 
-_SENTENCES_KEPT = 1000
 _HINTED_PATHS = 8  # paths in a suggested command; more are hard to read
-_NUMBERS = re.compile(r"\b[0-9a-f]{8}\b|\d[\d,.]*")
 # Findings that several targets may report about the same bytes: a bad sector in a log that the check of an index reads as well, or in a
 # file of the data directory; a checkpoint entry, by the partition and by its data directory.
 _REPORTED_BY_SEVERAL = frozenset(("unreadable", "checkpoint-beyond-log", "checkpoint-below-log"))
@@ -168,12 +157,7 @@ class _Screen:
         self._hints: dict[str, dict[str, list[str]]] = {ERROR: {}, WARNING: {}}
         self._reported: set[tuple[object, ...]] = set()  # path, position, length and message of such findings
         self._is_collected = style.report is not None and not style.json and not style.verbose
-        self._failures_folded = 0
-        self._folded_sentence = ""
-        self._failures_alike: Counter[str] = Counter()
-        self._failures_repeated = 0
-        self._sentences: set[str] = set()  # of failures printed so far
-        self._last_clauses: list[str] = []  # the clauses of the last failure
+        self._failures = FailureLines(folds=self._is_collected)
 
     def show(self, event: Text | Row | Finding | Failure) -> None:
         if isinstance(event, Text):
@@ -197,15 +181,8 @@ class _Screen:
         # a report that streams its rows has no verdict, but may have findings
         if report is not None and self._is_collected and report.streams_rows:
             self._lines(report.opening(self._tally))
-        self._tell_folded_failures()
+        self._failures.print_number_folded()
         self._out.flush()
-
-    def _tell_folded_failures(self) -> None:
-        if self._failures_folded == 1:
-            complain(f"kseg: {self._folded_sentence}")
-        elif self._failures_folded:
-            more = counted(self._failures_folded, "more target")
-            complain(f"kseg: … and {more} failed ({VERBOSE_SHOWS_ALL})")
 
     def finish(self) -> None:
         self._end_table()
@@ -214,7 +191,7 @@ class _Screen:
             self._json(tally.as_row(style.command))
         self._out.flush()
         self._progress.hide()
-        self._tell_folded_failures()
+        self._failures.print_number_folded()
         if tally.interrupted:
             back = (
                 f"; what was changed until then is undone by: {style.going_back}" if style.going_back else ""
@@ -350,33 +327,7 @@ class _Screen:
                     "exit_status": failure.exit_status,
                 }
             )
-        if failure.sentence in self._sentences:  # as when several targets need the same unavailable object
-            self._failures_repeated += 1
-            return
-        if len(self._sentences) < _SENTENCES_KEPT:
-            self._sentences.add(failure.sentence)
-        # failures are alike if they differ only in the path of the target, a file below it, and numbers
-        alike = _NUMBERS.sub("", re.sub(rf"{re.escape(failure.path)}[^\s:]*", "", failure.sentence))
-        self._failures_alike[alike] += 1
-        shown = len(self._tally.failures) - self._failures_folded - self._failures_repeated
-        is_enough = shown > FAILURES_SHOWN or self._failures_alike[alike] > FAILURES_ALIKE_SHOWN
-        if self._is_collected and is_enough:
-            self._failures_folded += 1
-            self._folded_sentence = failure.sentence
-            return
-        complain(f"kseg: {self._without_repetition(failure.sentence)}")
-        if failure.trace and os.environ.get("KSEG_TRACEBACK") == "1":
-            for line in failure.trace.rstrip().split("\n"):
-                complain(line)
-
-    def _without_repetition(self, sentence: str) -> str:
-        """The sentence without trailing clauses that the previous failure had too: a thousand targets may get the same advice."""
-        clauses, before = sentence.split("; "), self._last_clauses
-        self._last_clauses = clauses
-        same = 0
-        while same + 1 < len(clauses) and same + 1 < len(before) and clauses[-1 - same] == before[-1 - same]:
-            same += 1
-        return "; ".join([*clauses[: len(clauses) - same], "…"]) if same else sentence
+        self._failures.print(failure)
 
     def _human(self, sentence: str) -> None:
         """A sentence for people: on stdout if sentences are the result, else on stderr."""
