@@ -8,6 +8,7 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -16,7 +17,8 @@ R = TypeVar("R")
 
 
 class WorkerThreads:
-    """Use as a context manager, which waits for all that was submitted and not cancelled. most: number of threads."""
+    """Use as a context manager. It waits for all that was submitted and not cancelled; after an exception, such as Ctrl-C, for what has begun.
+    most: number of threads."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -48,7 +50,11 @@ class WorkerThreads:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with suppress(queue.Empty):
+                while (waiting := self._waiting.get_nowait()) is not None:
+                    waiting[0].cancel()
         self.close()
 
     def _serve(self) -> None:

@@ -65,3 +65,20 @@ def test_an_exception_of_the_work_is_raised(allowed: int, monkeypatch: pytest.Mo
     limit_threads(monkeypatch, allowed)
     with WorkerThreads(8) as threads, pytest.raises(ZeroDivisionError):
         [threads.submit(divmod, 7, divisor) for divisor in (2, 0, 1)][1].result()
+
+
+def test_after_an_interrupt_nothing_else_begins() -> None:
+    begun, goes_on = [], threading.Event()
+
+    def work(number: int) -> None:
+        begun.append(number)
+        goes_on.wait(10)
+
+    with pytest.raises(KeyboardInterrupt), WorkerThreads(1) as threads:
+        futures = [threads.submit(work, number) for number in range(3)]
+        while not begun:
+            threading.Event().wait(0.01)
+        threading.Timer(0.05, goes_on.set).start()
+        raise KeyboardInterrupt
+    assert begun == [0]
+    assert [future.cancelled() for future in futures] == [False, True, True]
