@@ -176,11 +176,18 @@ class SideFilePlan:
             roles |= {
                 role for role, kind in _ABSENCES.items() if self._assessment.has_finding(log_path, kind)
             }
-            # an empty active segment needs none, but a clean stop creates it
-            if roles and file_of(segment, Role.OFFSET_INDEX) not in self._working_image.image:
+            # an empty active segment needs none, but a clean stop creates them
+            is_cut_short = number == len(self._segments) - 1 and self._is_left_by_a_crash()
+            there = self._working_image.image
+            if (roles or is_cut_short) and file_of(segment, Role.OFFSET_INDEX) not in there:
                 roles.add(Role.OFFSET_INDEX)
+            if is_cut_short and file_of(segment, Role.TIME_INDEX) not in there and self._has_time_indexes():
+                roles.add(Role.TIME_INDEX)
             if roles:
                 yield number, frozenset(roles)
+
+    def _has_time_indexes(self) -> bool:
+        return any(file_of(each, Role.TIME_INDEX) in self._working_image.image for each in self._segments)
 
     def _with_all_time_indexes(self, flawed: dict[int, frozenset[Role]]) -> dict[int, frozenset[Role]]:
         """A log of magic 0 needs no time indexes, but if one segment gets or has one, all segments need one."""

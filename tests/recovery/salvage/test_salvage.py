@@ -317,3 +317,15 @@ def test_rebuild_writes_all_side_files_anew(partition: Path, tmp_path: Path) -> 
     read = {file.name: file.read_bytes() for file in whole.iterdir()}
     assert read == {file.name: file.read_bytes() for file in from_logs.iterdir()}
     assert {f"{MIDDLE}.index", f"{NEXT}.snapshot", "leader-epoch-checkpoint"} <= set(read)
+
+
+def test_a_segment_that_a_kill_left_without_its_first_batch(capture_small: Path, tmp_path: Path) -> None:
+    """A broker that is killed while it rolls for the first time has made the log, but neither its indexes nor a snapshot. With a clean-shutdown marker the next
+    start would recover a segment without an index; a clean stop makes empty ones."""
+    fares = Path(shutil.copytree(capture_small / "data" / "fares-0", tmp_path / "fares-0"))
+    (fares / "00000000000000000117.log").touch()
+    for snapshot in fares.glob("*.snapshot"):
+        snapshot.unlink()
+    repair, _ = salvaged(fares, tmp_path / "after", broker_state=BrokerState(is_clean=False))
+    assert {f"00000000000000000117{end}" for end in (".index", ".timeindex", ".snapshot")} <= set(repair.why)
+    assert (tmp_path / "after" / "fares-0" / "00000000000000000117.index").read_bytes() == b""
