@@ -28,16 +28,17 @@ class WorkerThreads:
     def submit(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
         """Call `work` in a thread. Without threads it is done when this returns, and its exception is raised here."""
         future: Future[R] = Future()
+        self._waiting.put((future, partial(work, *args, **kwargs)))
         if len(self._threads) < self._most:
             thread = threading.Thread(target=self._serve)
+            self._threads.append(thread)  # before it starts: Ctrl-C may come in between
             try:
                 thread.start()
-                self._threads.append(thread)
             except RuntimeError:
+                self._threads.remove(thread)
                 self._most = len(self._threads)
-        if self._threads:
-            self._waiting.put((future, partial(work, *args, **kwargs)))
-        else:
+        if not self._threads:
+            self._waiting.get()
             future.set_result(work(*args, **kwargs))
         return future
 
@@ -45,7 +46,8 @@ class WorkerThreads:
         for _ in self._threads:
             self._waiting.put(None)
         for thread in self._threads:
-            thread.join()
+            with suppress(RuntimeError):  # it did not get to its start
+                thread.join()
 
     def __enter__(self) -> Self:
         return self
