@@ -304,7 +304,8 @@ def _side_by_side(work: Callable[[I], R], items: Sequence[I]) -> list[R]:
 
     with WorkerThreads(_THREADS) as threads:
         results = [threads.submit(work, item) for item in items]
-        wait(results, return_when=FIRST_EXCEPTION)
+        done = wait(results, return_when=FIRST_EXCEPTION).done
         for result in results:
-            result.cancel()  # those that have not begun
+            if result in done:
+                result.result()
     return [result.result() for result in results]

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from kseg.change.apply.disk import DISK, Disk
 from kseg.change.apply.journal import Journal, JournalState, has_traces, last_change_ns
@@ -80,10 +81,24 @@ class ChangeRun:
         }
 
 
+class Changes(NamedTuple):
+    """The changes with journals in what a path stands for. runs: those that can be undone, oldest first. uncommitted: the directories in which one was
+    interrupted before it changed anything; what it had staged lies there."""
+
+    runs: list[ChangeRun]
+    uncommitted: list[str]
+
+
 def runs_below(path: str) -> list[ChangeRun]:
-    """The runs with journals in what a path stands for, oldest first. Raises UnreadableInput and Refused, also for a partition that cannot be listed, unless
-    each run names the partitions that it changed, and this is none of them."""
+    """The runs of `changes_below`."""
+    return changes_below(path).runs
+
+
+def changes_below(path: str) -> Changes:
+    """Raises UnreadableInput and Refused, also for a partition that cannot be listed, unless each run names the partitions that it changed, and
+    this is none of them."""
     found: dict[str, list[Journal]] = {}
+    uncommitted: list[str] = []
     unlisted: list[tuple[str, UnreadableInput]] = []
     for directory in _directories(path):
         try:
@@ -94,23 +109,13 @@ def runs_below(path: str) -> list[ChangeRun]:
         for journal in journals:
             if journal.state is not JournalState.ABANDONED:
                 found.setdefault(journal.location.id.removesuffix(END_SUFFIX), []).append(journal)
+        if any(each.state is JournalState.ABANDONED for each in journals) and not is_claimed(directory):
+            uncommitted.append(directory)
     for directory, why in unlisted:
         if not found or not all(_is_known_without(directory, journals) for journals in found.values()):
             raise why
     runs = [ChangeRun(each, tuple(sorted(journals, key=_rank))) for each, journals in found.items()]
-    return sorted(runs, key=lambda run: (run.id[:ID_TIME], run.changed_at_ns))
-
-
-def uncommitted_below(path: str) -> list[str]:
-    """The directories that a path stands for in which a change was interrupted before it changed anything. What it had staged lies there.
-    Raises UnreadableInput and Refused."""
-    found = []
-    for directory in _directories(path):
-        with suppress(UnreadableInput):  # `runs_below` reports it
-            states = {journal.state for journal in journals_in(directory)}
-            if JournalState.ABANDONED in states and not is_claimed(directory):
-                found.append(directory)
-    return found
+    return Changes(sorted(runs, key=lambda run: (run.id[:ID_TIME], run.changed_at_ns)), uncommitted)
 
 
 def _is_known_without(directory: str, journals: Sequence[Journal]) -> bool:
@@ -155,20 +160,20 @@ def undo_paths(paths: Sequence[str], options: UndoOptions) -> Iterator[Event]:
     for path in paths:
         if not _is_folder(path):
             yield from undo_journal(path, options)
-    found: dict[str, list[ChangeRun]] = {}
+    found: list[Changes] = []
     for path in folders:
         try:
-            found[path] = [run for run in runs_below(path) if not _is_out_of_reach(run)]
+            found.append(changes_below(path))
         except KsegError as error:
             yield Failure(path, str(error), error.exit_status)
             return
-    together = _together(run for runs in found.values() for run in runs)
+    together = _together(run for each in found for run in each.runs if not _is_out_of_reach(run))
     meant = _meant(together, options)
     if meant is None:
         for path in folders:
             yield from undo_path(path, options)
         return
-    uncommitted = [directory for path in folders for directory in uncommitted_below(path)]
+    uncommitted = [directory for each in found for directory in each.uncommitted]
     yield from _undo_run(_with_log_dirs(folders, meant, options), options, uncommitted)
 
 
@@ -216,9 +221,9 @@ def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
         if is_journal or not os.path.isdir(path):
             yield from undo_journal(path, options)
             return
-        runs = runs_below(given)
+        runs, found = changes_below(given)
         in_reach = [run for run in runs if not _is_out_of_reach(run)]
-        uncommitted = [] if options.go_on else uncommitted_below(given)
+        uncommitted = [] if options.go_on else found
         if not in_reach:
             for each in [path] if runs else uncommitted or [path]:
                 yield from undo_journal(each, options)
@@ -326,14 +331,14 @@ def _is_out_of_reach(run: ChangeRun) -> bool:
 def list_runs(path: str) -> Iterator[Event]:
     """A row for each run that can be undone, newest first, and one with their totals."""
     try:
-        runs = runs_below(path)[::-1]
+        runs, uncommitted = changes_below(path)
         held = 0
-        for run in runs:
+        for run in reversed(runs):
             row = run.row()
             held += int(str(row["bytes"]))
             yield Row({"type": "run"} | row)
         row = {"type": "runs", "command": COMMAND, "path": path, "runs": len(runs), "bytes": held}
-        yield Row(row | {"uncommitted": uncommitted_below(path)})
+        yield Row(row | {"uncommitted": uncommitted})
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
 
