@@ -26,7 +26,7 @@ from kseg.cli.streams import Output, complain, silence, terminal_columns
 from kseg.cli.termination import interrupted_words
 from kseg.jobs.events import Advance, Event, Failure, Row, Text
 from kseg.segment.counted import counted
-from kseg.segment.errors import KsegError
+from kseg.segment.errors import KsegError, Refused
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.terminal import visible
 from kseg.segment.values import dataclass
@@ -55,7 +55,7 @@ class Style:
     that nothing was found. remains: whether a row says that something still has to be done; with it, findings alone do not
     determine the exit status, unless `errors_settle`. advice: the suggested next command, None for the hint of the most severe
     finding. going_back: the command that undoes what an interrupted run has changed; empty if it changes nothing. goes_on: whether the
-    run is completed when nobody reads its output any more, as of a change, which should not end in the middle. raw: `Text`
+    run is completed when its output is not read or cannot be written, as of a change, which should not end in the middle. raw: `Text`
     events are bytes to be written unchanged. request: set by `run`. report: printed instead of each row and finding, with `verbose` in
     addition to them. page: a report that is also written to a file.
     """
@@ -97,8 +97,7 @@ def show(
     """Show all events and return the exit status. paths: the paths of the run, for the progress bar's total. progress: the bar, if the
     work itself advances it between events."""
     back = f", and is undone by: {style.going_back}" if style.going_back else ""
-    unread = f"kseg {style.command}: the output is no longer read; the command goes on{back}"
-    out = Output(unread if style.goes_on else "")
+    out = Output(f"{style.command} goes on{back}" if style.goes_on else "")
     progress = progress or Progress(paths, style.progress and not style.quiet, tally)
     screen = _Screen(out, progress, style, tally)
     try:
@@ -124,7 +123,7 @@ def show(
         silence()
     finally:
         progress.hide()
-    return tally.exit_status()
+    return Refused.exit_status if out.has_failed else tally.exit_status()
 
 
 def _close(events: Iterator[Event]) -> None:

@@ -26,12 +26,14 @@ def reserve_standard_streams() -> None:
 class Output:
     """stdout as bytes; written in chunks of about `WRITE_BYTES`, or immediately on a terminal.
 
-    Raises BrokenPipeError when the reader has gone, or tells `unread` on stderr, if that is given, and goes on without output. Raises
-    Refused when the output cannot be written: a full disk, a closed stdout.
+    Raises BrokenPipeError when the reader has gone, and Refused when the output cannot be written: a full disk, a closed stdout. If
+    `goes_on` is given, nothing is raised: the cause and these words go to stderr, and the command goes on without output.
+    has_failed: whether the output could not be written to its end, for another reason than that nobody reads it.
     """
 
-    def __init__(self, unread: str = "") -> None:
-        self._unread = unread
+    def __init__(self, goes_on: str = "") -> None:
+        self._goes_on = goes_on
+        self.has_failed = False
         self.is_terminal = os.isatty(STDOUT)
         self._has_colour = (
             self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -82,13 +84,16 @@ class Output:
         try:
             while rest:
                 rest = rest[os.write(STDOUT, rest) :]
-        except BrokenPipeError:
-            if not self._unread:
-                raise
-            silence()
-            complain(self._unread)
         except OSError as error:
-            raise not_written(error) from error
+            is_unread = isinstance(error, BrokenPipeError)
+            if not self._goes_on and is_unread:
+                raise
+            if not self._goes_on:
+                raise not_written(error) from error
+            self.has_failed = not is_unread
+            silence()
+            cause = "the output is no longer read" if is_unread else not_written(error)
+            complain(f"kseg: {cause}; {self._goes_on}")
 
 
 def not_written(error: OSError) -> Refused:

@@ -15,6 +15,17 @@ from tests.support.paths import ROOT
 from tests.support.trees import tree_state
 
 KSEG = (sys.executable, "-m", "kseg")
+COMPACT = (
+    "compact",
+    "--apply",
+    "--cleanup-policy",
+    "compact",
+    "--include-active",
+    "--damaged",
+    "skip",
+    "--now",
+    "2026-11-27T00:00:00Z",
+)
 
 
 @pytest.fixture
@@ -43,7 +54,9 @@ def test_no_file_gets_the_number_of_a_closed_stream(data: Path, closed: tuple[in
             stderr=subprocess.PIPE,
         )
         assert done.returncode == status
-        assert done.stderr == b"" or done.stderr.endswith(b"the standard output: Bad file descriptor\n")
+        assert (b"the standard output: Bad file descriptor" in done.stderr) == (
+            1 in closed and 2 not in closed
+        )
     assert tree_state(data) == before
 
 
@@ -55,26 +68,32 @@ def test_a_change_whose_output_nobody_reads_is_completed(
     """As with `| head -1`: it ended in the middle, with the exit status 0 and without a word."""
     before = tree_state(data)
     usual = Path(shutil.copytree(data, tmp_path / "usual"))
-    words = (
-        "compact",
-        "--apply",
-        "--cleanup-policy",
-        "compact",
-        "--include-active",
-        "--damaged",
-        "skip",
-        "--now",
-        "2026-11-27T00:00:00Z",
-    )
-    expected = subprocess.run([*KSEG, *words, usual], capture_output=True, check=False, cwd=ROOT).returncode
-    status, err = _unread([*words, *shown, "--jobs", jobs, str(data)])
+    expected = subprocess.run([*KSEG, *COMPACT, usual], capture_output=True, check=False, cwd=ROOT).returncode
+    status, err = _unread([*COMPACT, *shown, "--jobs", jobs, str(data)])
     assert status == expected
-    assert err.splitlines()[-1].endswith(f"; the command goes on, and is undone by: kseg undo {data}")
+    assert err.splitlines()[-1].endswith(f"; compact goes on, and is undone by: kseg undo {data}")
     assert _contents(data) == _contents(usual)
     assert _unread(["undo", *shown, str(data)]) == (
         0,
-        "kseg undo: the output is no longer read; the command goes on\n",
+        "kseg: the output is no longer read; undo goes on\n",
     )
+    assert tree_state(data) == before
+
+
+@pytest.mark.parametrize("shown", [(), ("--json",), ("--verbose",)], ids=["text", "json", "verbose"])
+def test_a_change_whose_output_cannot_be_written_is_completed(
+    data: Path, tmp_path: Path, shown: tuple[str, ...]
+) -> None:
+    """As when the output goes to a full disk: with --json and --verbose, it ended in the middle."""
+    before = tree_state(data)
+    usual = Path(shutil.copytree(data, tmp_path / "usual"))
+    subprocess.run([*KSEG, *COMPACT, usual], capture_output=True, check=False, cwd=ROOT)
+    cannot = "cannot write the standard output: No space left on device"
+    status, err = _to_a_full_disk([*COMPACT, *shown, str(data)])
+    assert status == 4
+    assert err.splitlines()[-1] == f"kseg: {cannot}; compact goes on, and is undone by: kseg undo {data}"
+    assert _contents(data) == _contents(usual) != {}
+    assert _to_a_full_disk(["undo", *shown, str(data)]) == (4, f"kseg: {cannot}; undo goes on\n")
     assert tree_state(data) == before
 
 
@@ -92,12 +111,9 @@ def _contents(data: Path) -> dict[str, str]:
     return {name: entry.content for name, entry in tree_state(data).items() if "kseg" not in name}
 
 
-def test_a_change_whose_report_is_lost_names_its_undo(data: Path) -> None:
+def _to_a_full_disk(words: list[str]) -> tuple[int, str]:
     with Path("/dev/full").open("w") as full:
-        words = [*KSEG, "recover", "--apply", str(data)]
-        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, check=False, cwd=ROOT, text=True)
-    assert done.returncode == 4
-    assert done.stderr.splitlines() == [
-        f"kseg recover: what was changed is undone by: kseg undo {data}",
-        "kseg: cannot write the standard output: No space left on device",
-    ]
+        done = subprocess.run(
+            [*KSEG, *words], stdout=full, stderr=subprocess.PIPE, check=False, cwd=ROOT, text=True
+        )
+    return done.returncode, done.stderr
