@@ -21,7 +21,8 @@ class FileFlag(StrEnum):
     APPEND_ONLY = "append-only"
 
     def lift_command(self, path: str) -> str:
-        return f"chattr -{self[0]} {shell_quoted(path)}"
+        """Of a directory, also from everything in it."""
+        return f"chattr {'-R ' if os.path.isdir(path) else ''}-{self[0]} {shell_quoted(path)}"
 
 
 _BITS = {FileFlag.IMMUTABLE: 0x10, FileFlag.APPEND_ONLY: 0x20}

@@ -13,7 +13,7 @@ from kseg.cli.doctor.situation import Situation
 from kseg.cli.next_command import command_line
 from kseg.inspection.disk_leftovers import LeftoverKind
 from kseg.inspection.log_dir_host import LogDirHost
-from kseg.segment.counted import shown_of
+from kseg.segment.counted import counted, shown_of
 from kseg.segment.findings import ERROR
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
@@ -42,22 +42,35 @@ def make_writable(situation: Situation) -> Iterator[NextStep]:
                 f"{advice} --output {shell_quoted('repaired')}",
             )
         yield NextStep("Otherwise remount it read-write.", f"mount -o remount,rw {shell_quoted(point)}")
-    shown = shown_of(len(situation.not_writable), _LISTED)
-    for path, why in situation.not_writable[:shown]:
-        if why.flag:
+    yield from _give_to_the_broker(situation)
+
+
+def _give_to_the_broker(situation: Situation) -> Iterator[NextStep]:
+    """Lift the flags of files, and change their owner: with one command for all of a data directory."""
+    log_dirs = [host.path for host in situation.hosts]
+    by_place: dict[tuple[str, str], list[str]] = {}
+    for path, why in situation.not_writable:
+        containing = (each for each in log_dirs if path == each or path.startswith(os.path.join(each, "")))
+        by_place.setdefault((next(containing, path), why.flag), []).append(path)
+    shown = shown_of(len(by_place), _LISTED)
+    for (log_dir, flag), paths in list(by_place.items())[:shown]:
+        is_one, first = len(paths) == 1, shown_path(paths[0])
+        place = paths[0] if is_one else log_dir
+        around = "it" if paths[0] == log_dir else shown_path(log_dir)
+        what = first if is_one else f"{first} and {counted(len(paths) - 1, 'more path')} in {around}"
+        if flag:
             yield NextStep(
-                f"{shown_path(path)} is {why.flag}: neither a broker nor a repair can change it. Lift that, unless somebody wants it so.",
-                FileFlag(why.flag).lift_command(path),
+                f"{what} {'is' if is_one else 'are'} {flag}: neither a broker nor a repair can change that. Lift it, unless somebody wants it so.",
+                FileFlag(flag).lift_command(place),
             )
             continue
-        log_dir = os.path.dirname(places.abspath(path))
+        owned_rightly = os.path.dirname(places.abspath(place)) if is_one else log_dir
         yield NextStep(
-            f"A broker that runs as the owner of the data directory cannot open the logs of {shown_path(path)} for writing: give it to that user.",
-            f"chown -R --reference={shell_quoted(log_dir)} {shell_quoted(path)}",
+            f"A broker that runs as the owner of the data directory cannot open the logs of {what} for writing: give them to that user.",
+            f"chown -R --reference={shell_quoted(owned_rightly)} {shell_quoted(place)}",
         )
-    yield from likewise(
-        len(situation.not_writable) - shown, "path", command_line("verify", {}, situation.request)
-    )
+    more = sum(len(paths) for paths in list(by_place.values())[shown:])
+    yield from likewise(more, "path", command_line("verify", {}, situation.request))
 
 
 def make_room(situation: Situation) -> Iterator[NextStep]:

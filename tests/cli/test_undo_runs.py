@@ -375,7 +375,8 @@ def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
         (error,) = [row for row in rows if row["type"] == "error"]
         assert (
             status == 5
-            and f"{log} is {what} (`chattr -{flag} {log}` lifts that" in error["message"]
+            and f"{log} is {what} (`chattr {'-R ' * of_directory}-{flag} {log}` lifts that"
+            in error["message"]
             and "nothing was changed" in error["message"]
         )
         assert tree_state(data / "fares-0") == before

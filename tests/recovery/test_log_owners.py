@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -65,15 +66,32 @@ def test_a_data_directory_of_root_tells_nothing(data: Path, capfd: pytest.Captur
 
 @pytest.mark.evidence("file-flags")
 @pytest.mark.parametrize(
-    "name", ["", "fares-0", "fares-0/00000000000000000068.log"], ids=["data", "partition", "log"]
+    ("name", "option"),
+    [("", "-R "), ("fares-0", "-R "), ("fares-0/00000000000000000068.log", "")],
+    ids=["data", "partition", "log"],
 )
 def test_an_immutable_path_is_named_with_the_command_that_lifts_it(
-    data: Path, capfd: pytest.CaptureFixture[str], name: str
+    data: Path, capfd: pytest.CaptureFixture[str], name: str, option: str
 ) -> None:
     with flagged(data / name, "i"):
         start, found = verified(data, capfd)
         assert [row["path"] for row in found] == [str(data / name)]
         assert (start["outcome"], start["exception"]) == ("does-not-start", "FileSystemException")
         assert run(["doctor", str(data)]) == 1
-        assert f"\n       chattr -i {data / name}\n" in capfd.readouterr().out
+        assert f"\n       chattr {option}-i {data / name}\n" in capfd.readouterr().out
     assert verified(data, capfd)[0]["outcome"] == "starts"
+
+
+@pytest.mark.evidence("file-flags")
+def test_many_immutable_paths_are_lifted_by_one_command(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As after `chattr -R +i`: there was a command for each."""
+    names = ["", "fares-0", "fares-0/00000000000000000068.log", "metro-0"]
+    with ExitStack() as flags:
+        for name in sorted(names, reverse=True):
+            flags.enter_context(flagged(data / name, "i"))
+        assert run(["doctor", str(data)]) == 1
+        out = capfd.readouterr().out
+    assert [line.strip() for line in out.splitlines() if "chattr" in line] == [f"chattr -R -i {data}"]
+    assert f"{data} and 2 more paths in it are immutable: " in out
