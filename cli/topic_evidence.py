@@ -167,6 +167,8 @@ def topic_identities(
         if image is None or name is None:
             continue
         images[image.path] = image
+        if image.is_certain:
+            found[log_dir] = UNKNOWN_IDENTITY  # checked: a partition without an entry is where it should be
         if name.is_metadata_log:
             if _has_loadable_gap(target.path, image):
                 found[target.path] = TopicIdentity(has_loadable_gap=True)
@@ -174,8 +176,6 @@ def topic_identities(
         identity = _identity(target.path, name, image, finder.node_of(log_dir))
         if identity.finding is not None or identity.topic_id is not None or identity.is_promoted:
             found[target.path] = identity
-        if image.is_certain:
-            found[log_dir] = UNKNOWN_IDENTITY  # checked: a partition without an entry is where it should be
     return found, told_of(images.values())
 
 

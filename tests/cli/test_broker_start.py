@@ -154,6 +154,18 @@ def test_a_sound_directory_starts_and_keeps_all(made: Make, capfd: pytest.Captur
     assert forecast_lines(capfd, data) == ["a 4.3.1 broker on node 1 starts, and keeps all of 12 logs"]
 
 
+def test_a_directory_with_nothing_but_the_metadata_log(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    """As on a controller, or in metadata.log.dir: it was said to be without a metadata log."""
+    (data,) = made("clean")
+    (data / "meta.properties").write_text("version=1\nnode.id=3000\ncluster.id=Mz9XvQe1R0mU7bTq2LkP5w\n")
+    for partition in data.iterdir():
+        if partition.is_dir() and partition.name != "__cluster_metadata-0":
+            shutil.rmtree(partition)
+    (row,) = starts(capfd, data)
+    assert (row["outcome"], row["metadata"]) == ("starts", "whole")
+    assert forecast_lines(capfd, data) == ["a 4.3.1 broker on node 3000 starts, and keeps all of 1 log"]
+
+
 def test_without_a_metadata_log_nobody_says_that_all_are_kept(
     made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
