@@ -5,9 +5,9 @@ becomes an extension; all of them import Cython's helper code from one more, `_s
 translated and compiled in parallel; for a release (`SOURCE_DATE_EPOCH`) one process translates all of them in one order, since the
 translator keeps caches from one module to the next. `optional`: without a C compiler kseg installs as well, interpreted.
 
-The translator finds the `.pxd` of `kseg.X.Y` only in a folder `kseg/X`. In a checkout that is a link; a source distribution has no links, so
-the build makes a tree of these files. Without them the kernels would be translated too, but with Python objects for all numbers: then the
-build fails.
+The translator finds the `.pxd` of `kseg.X.Y` only in a folder `kseg/X`. In a checkout that is a link; a source distribution has no links,
+so the build makes a tree of these files. Without them the kernels would be translated too, but with Python objects for all numbers: then
+the build fails.
 """
 
 import os

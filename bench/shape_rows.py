@@ -1,4 +1,5 @@
-"""The rows about records of other shapes than small JSON: large and tiny ones, one a batch and 10,000 a batch, with headers, without values.
+"""The rows about records of other shapes than small JSON: large and tiny ones, one a batch and 10,000 a batch, with headers, without
+values.
 
 Each is raced against the same command on the usual log (100-byte values, 100 a batch), whose time is scaled: to the bytes of the shape
 if its records are large, and to their number if they are small. Start-up is subtracted from both. Corpora: `bench.producer_corpus`.

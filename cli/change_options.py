@@ -178,8 +178,8 @@ def change(
 ) -> int:
     """Run `work` on the requested partitions with the lifecycle of the run around it; returns the exit status.
 
-    plan: as returned by `plan_options`. look: determines what else is needed about the targets, and adds it to the run before it begins. sharing: as in
-    `over_targets`.
+    plan: as returned by `plan_options`. look: determines what else is needed about the targets, and adds it to the run before it begins.
+    sharing: as in `over_targets`.
     """
     from kseg.change.run.pipeline import groups_of
     from kseg.cli.run import notice, over_targets

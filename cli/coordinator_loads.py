@@ -1,5 +1,5 @@
-"""The findings of `verify` and `recover` about records that a coordinator fails to load. A module of its own, since `recover` does without the
-rest of `verify_work`, which takes longer to import."""
+"""The findings of `verify` and `recover` about records that a coordinator fails to load. A module of its own, since `recover` does without
+the rest of `verify_work`, which takes longer to import."""
 
 from collections.abc import Iterator
 

@@ -1,8 +1,9 @@
-"""Failures as sentences on stderr. A disk that is gone fails a thousand targets in the same words, so what they have in common is said once.
+"""Failures as sentences on stderr. A disk that is gone fails a thousand targets in the same words, so what they have in common is said
+once.
 
 1. The same sentence is printed once, as when several targets need the same unavailable object.
-2. In front of a report, only a few are printed of those that differ in nothing but paths and numbers, and not very many in all. The others are
-   counted.
+2. In front of a report, only a few are printed of those that differ in nothing but paths and numbers, and not very many in all. The others
+   are counted.
 3. Trailing clauses that the previous failure had too, such as an advice, become "…".
 """
 

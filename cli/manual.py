@@ -69,10 +69,11 @@ def completions() -> dict[str, str]:
 
 
 PATHS_BEYOND_DISKS = (
-    "Commands that only read also take tar archives (.tar, .tar.gz, .tar.zst) and paths below them, as in backup.tar.zst/data; URLs such as "
-    "s3://bucket/data with the extra kseg[remote], with the credentials that the store's own library finds; and tiered: in front of "
-    "either for what a tiered-storage plugin has uploaded. doctor and the commands that change directories refuse them. Local copies are made "
-    "in TMPDIR."
+    "Commands that only read also take tar archives (.tar, .tar.gz, .tar.zst) and paths below them, as "
+    "in backup.tar.zst/data; URLs such as s3://bucket/data with the extra kseg[remote], with the "
+    "credentials that the store's own library finds; and tiered: in front of either for what a "
+    "tiered-storage plugin has uploaded. doctor and the commands that change directories refuse them. "
+    "Local copies are made in TMPDIR."
 )
 
 
@@ -188,11 +189,12 @@ def _values_section() -> list[str]:
     return [
         ".SH VALUES",
         _text(
-            "A TIME is a whole number of epoch milliseconds, an ISO 8601 time, a clock time such as 14:03 (the last one), "
-            "a time ago such as -1h, or now. It is in UTC unless a zone follows: +02:00, Europe/Berlin or local. A SIZE is "
-            "a number of bytes, or one with K, M, G or T (or KiB, MiB, GiB, TiB), or with the decimal KB, MB, GB or TB. A DURATION is a "
-            "number of milliseconds, or numbers with the units w, d, h, m (or min), s and ms, the largest first: 7d, 1h30m. Before a unit a "
-            "number may have a fraction: 1.5GiB, 0.5h. A GLOB takes * ? [ ]."
+            "A TIME is a whole number of epoch milliseconds, an ISO 8601 time, a clock time such as "
+            "14:03 (the last one), a time ago such as -1h, or now. It is in UTC unless a zone follows: "
+            "+02:00, Europe/Berlin or local. A SIZE is a number of bytes, or one with K, M, G or T (or "
+            "KiB, MiB, GiB, TiB), or with the decimal KB, MB, GB or TB. A DURATION is a number of "
+            "milliseconds, or numbers with the units w, d, h, m (or min), s and ms, the largest first: "
+            "7d, 1h30m. Before a unit a number may have a fraction: 1.5GiB, 0.5h. A GLOB takes * ? [ ]."
         ),
     ]
 

@@ -38,7 +38,8 @@ class Option:
     """A named option.
 
     names: `--x`, or `--x/--no-x`; empty if they follow from the name of the parameter. short: `-x`, for a flag. read: converts the
-    text into a value, or raises ValueError with the reason. bare: the value of an option that is followed by another option instead of a value, as joptsimple allows.
+    text into a value, or raises ValueError with the reason. bare: the value of an option that is followed by another option instead of a
+    value, as joptsimple allows.
     """
 
     __slots__ = ("bare", "choices", "help", "metavar", "names", "panel", "read", "short")

@@ -168,8 +168,10 @@ Html = Annotated[
     str | None,
     Option(
         metavar="FILE",
-        help="Also write a report for a browser to FILE. The file is self-contained, with tables to sort and filter. An earlier report is replaced, but "
-        "no other file.",
+        help=(
+            "Also write a report for a browser to FILE. The file is self-contained, with tables to sort "
+            "and filter. An earlier report is replaced, but no other file."
+        ),
     ),
 ]
 Quiet = Annotated[

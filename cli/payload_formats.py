@@ -29,9 +29,12 @@ class PayloadFormats(NamedTuple):
         Option(
             choices=FORMATS,
             metavar="FORMAT",
-            help="Decode keys: auto, avro, protobuf, json-schema, json, integer and more. avro, protobuf and json-schema: in the wire format "
-            "of schema registries; auto: whichever of them a key is in; json, string, short, integer, long, float, double: without a "
-            "schema; bytes: as --bytes shows them.",
+            help=(
+                "Decode keys: auto, avro, protobuf, json-schema, json, integer and more. avro, protobuf "
+                "and json-schema: in the wire format of schema registries; auto: whichever of them a "
+                "key is in; json, string, short, integer, long, float, double: without a schema; bytes: "
+                "as --bytes shows them."
+            ),
             panel=PAYLOADS,
         ),
     ] = "bytes"

@@ -1,5 +1,6 @@
-"""What `__remote_log_metadata` says about partitions with tiered storage: the leader epochs of segments in remote storage, for those that have
-lost their leader-epoch checkpoint, which is more than an index of the local log there; and where the remote segments end, for retention."""
+"""What `__remote_log_metadata` says about partitions with tiered storage: the leader epochs of segments in remote storage, for those that
+have lost their leader-epoch checkpoint, which is more than an index of the local log there; and where the remote segments end, for
+retention."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -234,8 +234,8 @@ def identities_after_cut(
 
 
 def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "dict[str, tuple[Finding, ...]]":
-    """A finding for each replica that the metadata log assigns to a log dir among the targets and that is missing there, by log dir. A running
-    broker may be about to create those that never were there."""
+    """A finding for each replica that the metadata log assigns to a log dir among the targets and that is missing there, by log dir. A
+    running broker may be about to create those that never were there."""
     from kseg.change.apply.lock import is_locked
 
     found = {}

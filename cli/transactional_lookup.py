@@ -88,7 +88,8 @@ class _Answer:
             )
         elif not found and not view.is_whole:
             complain(
-                f"kseg lookup: some partitions of __transaction_state are not under the given paths: {visible(self._name)} may be known in another"
+                "kseg lookup: some partitions of __transaction_state are not under the given paths: "
+                f"{visible(self._name)} may be known in another"
             )
         return () if known is None else (Row(id_row(known)),)
 

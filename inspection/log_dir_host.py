@@ -21,8 +21,9 @@ _CHECKPOINTS = tuple(NAME_BY_ROLE[role] for role in OFFSET_CHECKPOINT_ROLES)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirHost:
     """broker_process_id: of the broker that uses it, 0 if that process is not visible, None if there is none. is_clean: whether
-    the last shutdown left the clean-shutdown marker, None if no broker has been here: a controller leaves none. mount: None if unknown. total_bytes, free_bytes (for an ordinary user),
-    free_inodes (None also if the file system has no such limit): None if unknown. is_read_only: whether it is mounted read-only."""
+    the last shutdown left the clean-shutdown marker, None if no broker has been here: a controller leaves none. mount: None if unknown.
+    total_bytes, free_bytes (for an ordinary user), free_inodes (None also if the file system has no such limit): None if unknown.
+    is_read_only: whether it is mounted read-only."""
 
     path: str
     broker_process_id: int | None

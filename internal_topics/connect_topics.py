@@ -1,6 +1,7 @@
 """Kafka Connect's three topics, also those of MirrorMaker's workers: their JSON keys and values, and which values are secrets.
 
-Connect writes them with its JsonConverter without schemas (`KafkaOffsetBackingStore`, `KafkaConfigBackingStore`, `KafkaStatusBackingStore`):
+Connect writes them with its JsonConverter without schemas (`KafkaOffsetBackingStore`, `KafkaConfigBackingStore`,
+`KafkaStatusBackingStore`):
 
     offsets   ["connector",{partition}]                              → {offset}
     configs   connector-NAME, task-NAME-N                            → {"properties":{…}}
@@ -9,8 +10,8 @@ Connect writes them with its JsonConverter without schemas (`KafkaOffsetBackingS
               restart-connector-NAME, logger-cluster-NAMESPACE
     status    status-connector-NAME, status-task-NAME-N, status-topic-TOPIC:connector-NAME → {"state":…}
 
-Only the connector's class knows which of its properties are passwords. A value is redacted if its name suggests a password, if it contains one
-(a URL with a user, `password=`), or if it is the session key; references to a configuration provider (`${file:…}`) are kept.
+Only the connector's class knows which of its properties are passwords. A value is redacted if its name suggests a password, if it contains
+one (a URL with a user, `password=`), or if it is the session key; references to a configuration provider (`${file:…}`) are kept.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""Programs for rows (`kernel.message_rows`): the messages of a topic as `topic_rows` shows them, with the names beside numbers and topic ids."""
+"""Programs for rows (`kernel.message_rows`): the messages of a topic as `topic_rows` shows them, with the names beside numbers and topic
+ids."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,8 +1,9 @@
 """Records of share groups as Kafka 4.0 wrote them: an early-access format whose version 0 is not that of later releases.
 
-ShareGroupMetadataValue had no `metadataHash`, ShareGroupStatePartitionMetadataValue no `initializingTopics`; the epochs of ShareSnapshotValue and
-ShareUpdateValue were unsigned int16, the snapshot had no timestamps, and a type 9 existed, laid out like the partition metadata of consumer groups
-(fact sheet internal topics §3.3). A record that 4.3.1's schemas do not read to the last byte is tried with these.
+ShareGroupMetadataValue had no `metadataHash`, ShareGroupStatePartitionMetadataValue no `initializingTopics`; the epochs of
+ShareSnapshotValue and ShareUpdateValue were unsigned int16, the snapshot had no timestamps, and a type 9 existed, laid out like the
+partition metadata of consumer groups (fact sheet internal topics §3.3). A record that 4.3.1's schemas do not read to the last byte is tried
+with these.
 """
 
 from dataclasses import replace

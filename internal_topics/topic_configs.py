@@ -6,7 +6,8 @@ the first that is set anywhere counts (Kafka: ServerTopicConfigSynonyms, KafkaCo
 `log.retention.ms` in server.properties takes precedence over a dynamic `log.retention.hours`.
 
 The broker's own file is known only if the user specifies it. Then properties missing from it have their built-in values; without it only
-cleanup.policy is assumed to be built in (delete), unless the cleaner's checkpoint contradicts that. A limit that is configured nowhere is never assumed.
+cleanup.policy is assumed to be built in (delete), unless the cleaner's checkpoint contradicts that. A limit that is configured nowhere is
+never assumed.
 """
 
 from collections.abc import Mapping

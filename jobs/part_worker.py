@@ -75,7 +75,8 @@ class PartWorker:
         return False
 
     def receive(self) -> list[bytes | memoryview] | None:
-        """Wait for the first pending part that is wanted; its pieces are valid until `give_back`. None if the worker rejected it or died."""
+        """Wait for the first pending part that is wanted; its pieces are valid until `give_back`. None if the worker rejected it or
+        died."""
         while self.pending[0] in self._dropped:
             self._receive()
         return self._receive()

@@ -17,8 +17,8 @@ R = TypeVar("R")
 
 
 class WorkerThreads:
-    """Use as a context manager. It waits for all that was submitted and not cancelled; after an exception, such as Ctrl-C, for what has begun.
-    most: number of threads."""
+    """Use as a context manager. It waits for all that was submitted and not cancelled; after an exception, such as Ctrl-C, for what has
+    begun. most: number of threads."""
 
     def __init__(self, most: int) -> None:
         self._most = most

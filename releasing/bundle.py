@@ -2,7 +2,8 @@
 
 1. The interpreter is one that asks for an old glibc (`interpreter`).
 2. kseg's repaired wheel and its dependencies are installed into it, by a Python of the machine of the same version.
-3. Shared libraries that are neither glibc's nor the compiler's are copied to `lib/`, and each ELF file finds them by a path relative to itself.
+3. Shared libraries that are neither glibc's nor the compiler's are copied to `lib/`, and each ELF file finds them by a path relative to
+   itself.
 4. `bin/kseg` starts it, isolated from the Python settings of the host.
 5. The newest version of a glibc symbol that any file asks for is the floor; it is written to `GLIBC` and may not be above MAX_GLIBC.
 
@@ -62,7 +63,8 @@ def bundle(root: Path, wheel: Path, python: Path, extras: Sequence[str], source:
         raise SystemExit(f"release: the bundle needs glibc {'.'.join(map(str, floor))}")
     (root / "GLIBC").write_text(".".join(map(str, floor)) + "\n")
     # the hash of the source, and not its time, says whether bytecode fits: the same bytes each time, and no check at a start.
-    run(home / "bin" / PROGRAM, "-I", "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", home, home / "lib" / PROGRAM)  # fmt: skip
+    compiling = ("-I", "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash")
+    run(home / "bin" / PROGRAM, *compiling, "-s", home, home / "lib" / PROGRAM)
 
 
 def forget_origin(site: Path) -> None:

@@ -1,4 +1,5 @@
-"""A Debian package of the tarball's tree: below /usr/lib/kseg, with the program, the man pages and the completions where the system looks."""
+"""A Debian package of the tarball's tree: below /usr/lib/kseg, with the program, the man pages and the completions where the system
+looks."""
 
 import gzip
 import hashlib
@@ -31,7 +32,8 @@ exec /usr/lib/kseg/bin/kseg "$@"
 
 
 def debian_package(root: Path, work: Path, dist: Path, version: str, note: str, epoch_s: int) -> Path:
-    """Make it of the tree at `root`. work: a folder for its tree. note: the release note, its changelog. epoch_s: the time of every file."""
+    """Make it of the tree at `root`. work: a folder for its tree. note: the release note, its changelog. epoch_s: the time of every
+    file."""
     tree = work / "debian"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(root, tree / "usr" / "lib" / "kseg", symlinks=True)
@@ -76,7 +78,11 @@ def _changelog(version: str, epoch_s: int) -> str:
 
 def _copyright(root: Path) -> str:
     names = sorted(path.name.removesuffix(".txt") for path in (root / "licences").iterdir())
-    head = "Copyright 2026 the kseg developers\n\nkseg is licensed under the Apache License 2.0, /usr/share/common-licenses/Apache-2.0\n\nWhat it brings along, with texts in /usr/lib/kseg/licences:\n\n"
+    head = (
+        "Copyright 2026 the kseg developers\n\nkseg is licensed under the Apache License 2.0, "
+        "/usr/share/common-licenses/Apache-2.0\n\nWhat it brings along, with texts in "
+        "/usr/lib/kseg/licences:\n\n"
+    )
     return head + "".join(f"  {name}\n" for name in names)
 
 

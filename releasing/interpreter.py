@@ -26,7 +26,8 @@ _SHIM = Path(__file__).with_name("sem_clockwait.c")
 
 
 def copy_interpreter(home: Path, work: Path) -> None:
-    """Make `bin/python3.X` and `lib/` below `home`, for glibc 2.28. work: keeps the download. Ends the release where it is not what it was."""
+    """Make `bin/python3.X` and `lib/` below `home`, for glibc 2.28. work: keeps the download. Ends the release where it is not what it
+    was."""
     jar = _jar(work)
     unpacked = work / "interpreter"
     shutil.rmtree(unpacked, ignore_errors=True)
@@ -62,7 +63,8 @@ def _jar(work: Path) -> Path:
 
 
 def _lower(home: Path) -> None:
-    """Lead the interpreter to glibc 2.28: `sem_clockwait` of 2.30 to a library of our own, the functions of libm to the versions before 2.29."""
+    """Lead the interpreter to glibc 2.28: `sem_clockwait` of 2.30 to a library of our own, the functions of libm to the versions before
+    2.29."""
     interpreter = home / "lib" / f"libpython{MINOR}.so.1.0"
     shim = home / "lib" / "libsemclockwait.so"
     subprocess.run(

@@ -1,7 +1,8 @@
 """What a bundle is made of: an SBOM (CycloneDX), and the licences of all of it.
 
-Beside the packages that pip knows there are libraries linked into the interpreter and into packages: they are asked for their versions, and what
-a wheel says about itself (`*.dist-info/sboms/`) is taken over. A file of machine code that belongs to none of the parts named ends the release.
+Beside the packages that pip knows there are libraries linked into the interpreter and into packages: they are asked for their versions, and
+what a wheel says about itself (`*.dist-info/sboms/`) is taken over. A file of machine code that belongs to none of the parts named ends the
+release.
 """
 
 import json
@@ -50,8 +51,8 @@ def write_sbom(root: Path, source: Path, target: Path) -> None:
     """The packages of a bundle, its Python and the libraries that came along, as CycloneDX JSON without a time or a random number."""
     python = root / "python" / "bin" / PROGRAM
     text = run(
-        sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible", "--pyproject", source / "pyproject.toml", "--mc-type", "application",
-        python,
+        sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible", "--pyproject", source / "pyproject.toml",
+        "--mc-type", "application", python,
     )  # fmt: skip
     bom = json.loads(text)
     components = bom.setdefault("components", [])
@@ -195,7 +196,8 @@ def write_licences(root: Path, source: Path) -> None:
 
 
 def _licence_of_package(information: Path, folder: Path) -> None:
-    texts = [path for path in sorted(information.rglob("*")) if path.is_file() and re.match(r"(?i)(licen[cs]e|copying|notice|authors)", path.name)]  # fmt: skip
+    is_text = re.compile(r"(?i)(licen[cs]e|copying|notice|authors)").match
+    texts = [path for path in sorted(information.rglob("*")) if path.is_file() and is_text(path.name)]
     metadata = (information / "METADATA").read_text(encoding="utf-8", errors="replace")
     said = re.findall(r"^(?:License|License-Expression|Classifier: License ::.*?)[:\s]*(.*)$", metadata, re.MULTILINE)  # fmt: skip
     folder.mkdir()
@@ -213,7 +215,10 @@ def _licence_of_package(information: Path, folder: Path) -> None:
 def _declared(path: Path) -> Iterator[str]:
     """A line for each component of a wheel's own SBOM: its name, version and licence."""
     for component in json.loads(path.read_text(encoding="utf-8")).get("components", ()):
-        licences = [each.get("expression") or each["license"].get("id") or each["license"].get("name") for each in component.get("licenses", ())]  # fmt: skip
+        licences = [
+            each.get("expression") or each["license"].get("id") or each["license"].get("name")
+            for each in component.get("licenses", ())
+        ]
         yield f"{component['name']} {component.get('version', '')}: {' '.join(licences) or 'not declared'}"
 
 
@@ -222,7 +227,8 @@ def _debian_package(library: Path) -> tuple[str, str]:
     try:
         owner = subprocess.run(["dpkg", "-S", f"*/{library.name}"], capture_output=True, text=True, check=True).stdout  # fmt: skip
         package = owner.split(":")[0].split(",")[0]
-        version = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", package], capture_output=True, text=True, check=True).stdout  # fmt: skip
+        words = ["dpkg-query", "-W", "-f", "${Version}", package]
+        version = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return library.name, "unknown"
     return package, version

@@ -1,8 +1,8 @@
 """Versions of glibc's symbols in ELF files: the newest that is asked for, and references led to an older one.
 
-A function that glibc has changed is there in each version. `.gnu.version_r` of a file names those that it asks for: a file, and for each version
-the offset of its name in the table of names and the System V hash of it. `exp` of 2.29 differs from the one of 2.2.5 in how errors are told to
-programs of the 1980s only, so a reference may name the older one: name and hash are written over.
+A function that glibc has changed is there in each version. `.gnu.version_r` of a file names those that it asks for: a file, and for each
+version the offset of its name in the table of names and the System V hash of it. `exp` of 2.29 differs from the one of 2.2.5 in how errors
+are told to programs of the 1980s only, so a reference may name the older one: name and hash are written over.
 """
 
 import re

@@ -16,8 +16,8 @@ from releasing.archives import write_tar
 from releasing.commands import run
 
 OLDEST = (3, 11)
-# Debugging information names the folder that pip builds in, which is another one each time. When the compiler collects its garbage depends on the memory that it
-# finds, unless it is told; and names that it makes up on a seed.
+# Debugging information names the folder that pip builds in, which is another one each time. When the compiler collects its garbage depends
+# on the memory that it finds, unless it is told; and names that it makes up on a seed.
 _FLAGS = {
     "CFLAGS": "-g0 -frandom-seed=kseg --param=ggc-min-expand=100 --param=ggc-min-heapsize=131072",
     "LDFLAGS": "-s -Wl,--build-id=none",
@@ -61,8 +61,8 @@ def source_distribution(source: Path, dist: Path, epoch_s: int) -> Path:
 
 
 def _fixed_addresses() -> list[str]:
-    """The words in front of a command that has the same addresses in memory each time, for compilers that order by them; none where the system
-    does not allow that."""
+    """The words in front of a command that has the same addresses in memory each time, for compilers that order by them; none where the
+    system does not allow that."""
     setarch = shutil.which("setarch")
     if (
         setarch is None

@@ -113,8 +113,8 @@ class PartitionTwice:
 
 @dataclass(frozen=True, slots=True)
 class MetadataGap:
-    """Offsets that are missing within the metadata log, and in no snapshot. directory: of the log. is_loadable: whether the node is the only voter
-    of its quorum, and no other record refers to one of theirs."""
+    """Offsets that are missing within the metadata log, and in no snapshot. directory: of the log. is_loadable: whether the node is the
+    only voter of its quorum, and no other record refers to one of theirs."""
 
     directory: str
     is_loadable: bool = False
@@ -136,8 +136,8 @@ class LogStartBeyondEnd:
 
 @dataclass(frozen=True, slots=True)
 class UnwritableFile:
-    """A file or directory that a broker cannot write at its start. exception: the class that it throws. flag: immutable or append-only; empty if
-    it belongs to another user."""
+    """A file or directory that a broker cannot write at its start. exception: the class that it throws. flag: immutable or append-only;
+    empty if it belongs to another user."""
 
     exception: str
     flag: str = ""

@@ -231,7 +231,8 @@ class Finding:
 
     @property
     def hint(self) -> str:
-        """That of its kind; no repair rewrites a metadata snapshot or fills a gap in the metadata log, and a broker fails on the one and often on the other."""
+        """That of its kind; no repair rewrites a metadata snapshot or fills a gap in the metadata log, and a broker fails on the one and
+        often on the other."""
         hint = CATALOGUE[self.id].hint
         if isinstance(self.diagnosis, MetadataGap):
             return _SAID if self.diagnosis.is_loadable else _DOCTOR

@@ -131,8 +131,8 @@ def bytes_of(path: str) -> int:
 
 
 def explains(finding: Finding) -> bool:
-    """Whether a finding is about the content of a side file that was opened since `begin` and has unreadable bytes: it comes from the zeros in
-    their place."""
+    """Whether a finding is about the content of a side file that was opened since `begin` and has unreadable bytes: it comes from the zeros
+    in their place."""
     is_of_content = finding.id.endswith("-corrupt") or finding.id.startswith("txn-index-")
     return is_of_content and bool(bytes_of(finding.path))
 

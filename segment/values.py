@@ -5,7 +5,8 @@ classes, creates instances of a third of them, and spent more than a third of it
 
 1. the standard decorator finds the fields and creates the slots, but generates no function;
 2. `__init__`, the only function that needs generated code for speed, is compiled when the first instance is created;
-3. `__repr__`, `__eq__`, `__hash__`, and for frozen classes `__setattr__`, `__delattr__` and pickling, are closures over the names of the fields.
+3. `__repr__`, `__eq__`, `__hash__`, and for frozen classes `__setattr__`, `__delattr__` and pickling, are closures over the names of the
+   fields.
 
 `fields`, `replace`, `asdict` and `match` work as usual. Unsupported, because unused: `order`, `unsafe_hash`, `weakref_slot`, `InitVar`.
 """

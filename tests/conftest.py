@@ -66,10 +66,11 @@ settings.load_profile(os.environ.get("KSEG_HYPOTHESIS", "gate"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Directories of tests are in memory where there is enough of it: the thousands of fsyncs of journals and brokers wait for no disk then.
+    """Directories of tests are in memory where there is enough of it: the thousands of fsyncs of journals and brokers wait for no disk
+    then.
 
-    A process of xdist has a thread that listens to the others, so Python 3.12 warns at every fork there. The program itself has none at that
-    moment (tests/jobs/test_threads_at_fork.py), and without xdist the warning shows.
+    A process of xdist has a thread that listens to the others, so Python 3.12 warns at every fork there. The program itself has none at
+    that moment (tests/jobs/test_threads_at_fork.py), and without xdist the warning shows.
 
     A shell that runs the gate in the background lets it ignore signals, and so would every program that a test starts."""
     if _has_memory_for_files():
@@ -181,7 +182,8 @@ def _work_imported() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def _default_jobs(request: pytest.FixtureRequest) -> Iterator[None]:
     """The default of --jobs for commands called in the test process is 1, since a fork of a test process costs several times that of the
-    program; in the gate those of MANY_JOBS have as many as there are cores. KSEG_TEST_DEFAULT_JOBS: that many everywhere, 0 for the cores."""
+    program; in the gate those of MANY_JOBS have as many as there are cores. KSEG_TEST_DEFAULT_JOBS: that many everywhere, 0 for the
+    cores."""
     many = request.path.relative_to(ROOT).as_posix().startswith(MANY_JOBS)
     jobs = int(os.environ.get("KSEG_TEST_DEFAULT_JOBS", "0" if many else "1"))
     with default_jobs(jobs) if jobs else nullcontext():

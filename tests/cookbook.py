@@ -1,11 +1,11 @@
 """The incidents of docs/cookbook.md: the directories that reproduce them, and the output on the page.
 
-`python -m tests.cookbook` runs every command of the page in order, in the directory of its incident, and writes again what it prints and its exit
-status; prose and the broker's log lines stay. `tests/test_cookbook.py` fails when that is stale, and `tests/kafka/test_cookbook.py` starts a real broker
-on the same directories and looks for those lines in its log.
+`python -m tests.cookbook` runs every command of the page in order, in the directory of its incident, and writes again what it prints and
+its exit status; prose and the broker's log lines stay. `tests/test_cookbook.py` fails when that is stale, and
+`tests/kafka/test_cookbook.py` starts a real broker on the same directories and looks for those lines in its log.
 
-A section of the page names its incident by `<!-- incident: NAME -->`. A block of `console` holds commands (`$ kseg …`) and what they print, a block of
-`log` lines of the broker's log, in which `…` stands for what differs from run to run.
+A section of the page names its incident by `<!-- incident: NAME -->`. A block of `console` holds commands (`$ kseg …`) and what they print,
+a block of `log` lines of the broker's log, in which `…` stands for what differs from run to run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The picture of the README: what `kseg doctor` shows on a terminal, of the second incident of the cookbook.
 
-`python -m tests.picture` makes it again from a real run, with the line about the disk that an example machine gave; `tests/test_readme.py` fails when it is stale. The font is the reader's: a picture of a
-page loads nothing.
+`python -m tests.picture` makes it again from a real run, with the line about the disk that an example machine gave; `tests/test_readme.py`
+fails when it is stale. The font is the reader's: a picture of a page loads nothing.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ class _Content:
 @dataclass(frozen=True, slots=True)
 class TakenUp:
     """A partition to append to. existing: the names of its files. grows, replaces: the files that the next batch extends, and
-    those that are rewritten (side files of the active segment, leader epochs). against_v2: what is to be said where batches of v2 are appended."""
+    those that are rewritten (side files of the active segment, leader epochs). against_v2: what is to be said where batches of v2 are
+    appended."""
 
     partition: OpenPartition
     log_start_offset: int = 0

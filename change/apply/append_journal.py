@@ -56,10 +56,11 @@ class Guard:
         keeping: Keeping = BESIDE,
         disk: Disk = DISK,
     ) -> None:
-        """grows: existing files that will only grow. replaces: existing files that may change anywhere or be removed; a replacement is first
-        written under a temporary name, and replaces any file of that name. creates: names that do not exist yet. is_new: the directory was created for this change, and its undo removes it. in_log_dir: whether it is a data
-        directory; None: determined by its content. partitions: for the journal of a data directory, the names of the partitions that change
-        with it, and are undone with it. new_partitions: those of them that do not exist yet. The caller holds the lock of the data directory."""
+        """grows: existing files that will only grow. replaces: existing files that may change anywhere or be removed; a replacement is
+        first written under a temporary name, and replaces any file of that name. creates: names that do not exist yet. is_new: the
+        directory was created for this change, and its undo removes it. in_log_dir: whether it is a data directory; None: determined by its
+        content. partitions: for the journal of a data directory, the names of the partitions that change with it, and are undone with it.
+        new_partitions: those of them that do not exist yet. The caller holds the lock of the data directory."""
         self._disk = disk
         self._stack = ExitStack()
         self._created: set[str] = set()

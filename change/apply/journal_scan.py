@@ -32,8 +32,8 @@ def journals_in(directory: str, disk: Disk = DISK) -> list[Journal]:
 
 
 def id_after(run_id: str, directories: Iterable[str], disk: Disk = DISK) -> str:
-    """The id for a run that changes `directories`: `run_id`, or, if the clock has been set back since the newest run there, one that follows
-    it. Runs are undone in the order of their ids. What cannot be listed is left to the change itself to report."""
+    """The id for a run that changes `directories`: `run_id`, or, if the clock has been set back since the newest run there, one that
+    follows it. Runs are undone in the order of their ids. What cannot be listed is left to the change itself to report."""
     newest = ""
     for directory in filter(_may_have_journals, directories):
         with suppress(KsegError):

@@ -210,8 +210,8 @@ def remains_of(journal: Journal) -> list[str]:
 
 
 def overtaken_by(journal: Journal) -> list[str]:
-    """The files that something else has changed since the change, or its undo, was interrupted, so that it can be neither finished nor undone.
-    Empty if there are none, or that is unknown."""
+    """The files that something else has changed since the change, or its undo, was interrupted, so that it can be neither finished nor
+    undone. Empty if there are none, or that is unknown."""
     if journal.kind == PLAN and journal.state in (JournalState.APPLYING, JournalState.UNDOING):
         with suppress(Refused, OSError):
             names = change_of(journal, DISK).off_the_way(look(journal.location.directory, DISK))
@@ -251,8 +251,9 @@ def half_done_sentence(journal: Journal, overtaken: Sequence[str] | None = None)
         if journal.location.in_log_dir:
             around = "; the partitions of a run can be undone one by one (`kseg undo` of each directory)"
         return (
-            f"{path} is missing, and without it kseg can neither undo nor finish that change{around}. What it removed is kept in {remains}: "
-            "put back by hand what is wanted, and move the rest away"
+            f"{path} is missing, and without it kseg can neither undo nor finish that change{around}. "
+            f"What it removed is kept in {remains}: put back by hand what is wanted, and move the rest "
+            "away"
         )
     what = journal.command if journal.state is JournalState.APPLYING else f"an undo of {journal.command}"
     changed = overtaken_by(journal) if overtaken is None else overtaken

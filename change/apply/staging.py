@@ -138,8 +138,8 @@ def _cannot_be_kept(status: os.stat_result, position: int) -> bool:
 
 
 def refuse_flags(directory: str, names: Iterable[str], disk: Disk) -> None:
-    """Raises Refused if the directory, or one of the files in it that change, is immutable or append-only: otherwise the change would stop half
-    way, even for root."""
+    """Raises Refused if the directory, or one of the files in it that change, is immutable or append-only: otherwise the change would stop
+    half way, even for root."""
     for path in (directory, *(os.path.join(directory, name) for name in names)):
         flag = flag_of(path, disk.open_for_attributes)
         if flag is not None:

@@ -29,9 +29,9 @@ def inputs_of(directory: str, *, follow_links: bool = False) -> tuple[FileIdenti
 def listing_of(directory: str, *, follow_links: bool = False) -> Listing:
     """What is in a directory. Call it before the files are read, so that a change during the reading is noticed.
 
-    A broker follows links, a rename replaces them: a plan that left linked files out would take them for lost. follow_links: list what they lead to,
-    for a load that is only simulated and for a plan that may turn out to be empty (`refuse_links`). Raises UnreadableInput when the directory cannot be
-    listed, Refused where one of Kafka's files is a link otherwise."""
+    A broker follows links, a rename replaces them: a plan that left linked files out would take them for lost. follow_links: list what they
+    lead to, for a load that is only simulated and for a plan that may turn out to be empty (`refuse_links`). Raises UnreadableInput when
+    the directory cannot be listed, Refused where one of Kafka's files is a link otherwise."""
     found, names, odd_logs = [], [], []
     try:
         with places.scandir(directory) as entries:

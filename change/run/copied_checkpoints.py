@@ -48,8 +48,8 @@ def carry(
     output: str,
     journal: JournalLocation | None,
 ) -> None:
-    """Write checkpoint files beside copies of partitions. journal: of the run (`copy_journal`). Raises Refused when an existing one cannot be read or
-    written."""
+    """Write checkpoint files beside copies of partitions. journal: of the run (`copy_journal`). Raises Refused when an existing one cannot
+    be read or written."""
     copied = dict.fromkeys(partitions)
     lying = tuple(file for file in inputs_of(output) if parse_file_name(file.name).role not in OURS)
     steps: list[Step] = []

@@ -117,8 +117,8 @@ def refuse_unreadable(directory: str, found: Sequence[Finding]) -> None:
 
 
 def shown_steps(name: str, plan: Plan, copy: str | None) -> Iterator[Row]:
-    """The rows of the steps of a plan for `name`. copy: where the changed copy is written, if one is. Raises Refused before the first row if
-    files that are to be changed or copied are links."""
+    """The rows of the steps of a plan for `name`. copy: where the changed copy is written, if one is. Raises Refused before the first row
+    if files that are to be changed or copied are links."""
     if copy is not None or not plan.is_empty:
         refuse_links(plan.directory)
     return map(Row, step_rows(name, plan))

@@ -1,5 +1,5 @@
-"""Runs that can be undone: a run leaves a journal in each directory that it changed, and is listed, undone or forgotten (`forget_runs`) as one,
-by the path that was given to it.
+"""Runs that can be undone: a run leaves a journal in each directory that it changed, and is listed, undone or forgotten (`forget_runs`) as
+one, by the path that was given to it.
 
 A path stands for the directory itself, for the partitions of a data directory, and for all data directories below a parent. If there
 are several runs, the newest is undone first; an incomplete one comes before all others. A run over several data
@@ -82,8 +82,8 @@ class ChangeRun:
 
 
 class Changes(NamedTuple):
-    """The changes with journals in what a path stands for. runs: those that can be undone, oldest first. uncommitted: the directories in which one was
-    interrupted before it changed anything; what it had staged lies there."""
+    """The changes with journals in what a path stands for. runs: those that can be undone, oldest first. uncommitted: the directories in
+    which one was interrupted before it changed anything; what it had staged lies there."""
 
     runs: list[ChangeRun]
     uncommitted: list[str]
@@ -95,8 +95,8 @@ def runs_below(path: str) -> list[ChangeRun]:
 
 
 def changes_below(path: str) -> Changes:
-    """Raises UnreadableInput and Refused, also for a partition that cannot be listed, unless each run names the partitions that it changed, and
-    this is none of them."""
+    """Raises UnreadableInput and Refused, also for a partition that cannot be listed, unless each run names the partitions that it changed,
+    and this is none of them."""
     found: dict[str, list[Journal]] = {}
     uncommitted: list[str] = []
     unlisted: list[tuple[str, UnreadableInput]] = []
@@ -119,8 +119,8 @@ def changes_below(path: str) -> Changes:
 
 
 def _is_known_without(directory: str, journals: Sequence[Journal]) -> bool:
-    """Whether the journals of a run tell that it has not changed a partition directory: that of its data directory, the last one, names all those that it
-    has changed."""
+    """Whether the journals of a run tell that it has not changed a partition directory: that of its data directory, the last one, names all
+    those that it has changed."""
     log_dir, name = os.path.split(directory)
     named = {
         str(each)
@@ -198,8 +198,8 @@ def _together(runs: Iterable[ChangeRun]) -> list[ChangeRun]:
 
 
 def _meant(runs: Sequence[ChangeRun], options: UndoOptions) -> ChangeRun | None:
-    """The run to finish or to undo: an incomplete one, otherwise the newest. A later run that changed one of its directories again is undone
-    first: afterwards it could not be, because files that it found would have changed."""
+    """The run to finish or to undo: an incomplete one, otherwise the newest. A later run that changed one of its directories again is
+    undone first: afterwards it could not be, because files that it found would have changed."""
     run = next((run for run in reversed(runs) if run.is_half_done), runs[-1] if runs else None)
     while run is not None and not options.go_on and (later := _later(runs, run)) is not None:
         run = later
@@ -279,7 +279,8 @@ def _check_all(paths: Sequence[str], options: UndoOptions) -> None:
 
 def _undo_run(run: ChangeRun, options: UndoOptions, uncommitted: Sequence[str]) -> Iterator[Event]:
     """Undo all journals of a run, holding the locks of all its data directories. All are checked first; if one is refused later,
-    the result names those that were undone. uncommitted: further directories, in which a change was interrupted before it changed anything."""
+    the result names those that were undone. uncommitted: further directories, in which a change was interrupted before it changed
+    anything."""
     meant = [journal for journal in run.journals if journal.is_half_done or not options.go_on]
     paths = [journal.path for journal in meant]
     with ExitStack() as stack:

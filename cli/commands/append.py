@@ -66,7 +66,10 @@ def command(
     keep_offsets: Annotated[
         bool | None,
         Option(
-            help="Whether to keep the offsets of the lines; otherwise numbering continues at the log end. Default: keep them where a line has one.",
+            help=(
+                "Whether to keep the offsets of the lines; otherwise numbering continues at the log "
+                "end. Default: keep them where a line has one."
+            ),
             panel=INPUT,
         ),
     ] = None,

@@ -184,8 +184,8 @@ def command(
     everything after an open transaction and everything that is too young. Old segments stay as .deleted until a broker starts, or
     `kseg retain --purge` deletes them; `kseg undo` brings them back. Only topics whose cleanup.policy says so are
     cleaned, with each topic's own settings as the metadata log has them; options here override the settings, but
-    not the policy, which only --cleanup-policy and --config override. A topic with an unknown policy is left alone. The exit status is 1 when a compaction is due and
-    was only planned.
+    not the policy, which only --cleanup-policy and --config override. A topic with an unknown policy is left alone. The exit status is 1
+    when a compaction is due and was only planned.
     """
     refuse_read_only("compact", paths)
     cluster = on.cluster()

@@ -18,8 +18,11 @@ Copies = Annotated[
     tuple[str, ...],
     Argument(
         "PATH",
-        help="The two copies, A and B: two partition directories, log dirs, directories above several, or segment files. A partition directory is compared with "
-        "the partition of its name in a log dir.",
+        help=(
+            "The two copies, A and B: two partition directories, log dirs, directories above several, "
+            "or segment files. A partition directory is compared with the partition of its name in a "
+            "log dir."
+        ),
     ),
 ]
 

@@ -69,7 +69,10 @@ def command(
         Option(
             metavar="COLUMN[,...]",
             read=read_names,
-            help="Write one directory per value of these columns: topic, partition, timestampType, date or hour (the last two of the timestamp, in UTC).",
+            help=(
+                "Write one directory per value of these columns: topic, partition, timestampType, date or hour "
+                "(the last two of the timestamp, in UTC)."
+            ),
             panel=RESULT,
         ),
     ] = (),

@@ -48,15 +48,20 @@ def command(
     count: Annotated[
         bool | None,
         Option(
-            help="Read every batch header, for exact numbers of records. Default: with --json and --verbose only; without, records are estimated from the "
-            "offsets, and only the ends of each log are read."
+            help=(
+                "Read every batch header, for exact numbers of records. Default: with --json and "
+                "--verbose only; without, records are estimated from the offsets, and only the ends of "
+                "each log are read."
+            )
         ),
     ] = None,
     remote: Annotated[
         bool,
         Option(
-            help="Show tiered storage, from __remote_log_metadata under PATH: which offsets of each partition are local, remote, both or missing, and which uploads "
-            "dangle."
+            help=(
+                "Show tiered storage, from __remote_log_metadata under PATH: which offsets of each "
+                "partition are local, remote, both or missing, and which uploads dangle."
+            )
         ),
     ] = False,
     groups: Annotated[

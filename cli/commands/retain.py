@@ -149,9 +149,10 @@ def command(
     limits count, as the metadata log has them; options here override the limits, but not the policy,
     which only --cleanup-policy and --config override. A topic with an unknown policy is left alone, and nothing is deleted for an
     unknown limit. With tiered storage the limits are those of local.retention, only segments that are known to be in remote storage are
-    deleted, and the log keeps its start. --free chooses by bytes instead: the oldest segments of all topics with delete in their policy. With --apply the files are marked with .deleted, as a broker does first; --purge deletes what
-    was marked a while ago (alone, without a limit, it marks nothing more); until then --unmark, or `kseg undo`, brings it back. Files of Kafka 0.7 go by their
-    modification time and size.
+    deleted, and the log keeps its start. --free chooses by bytes instead: the oldest segments of all topics with delete in their policy.
+    With --apply the files are marked with .deleted, as a broker does first; --purge deletes what was marked a while ago (alone, without a
+    limit, it marks nothing more); until then --unmark, or `kseg undo`, brings it back. Files of Kafka 0.7 go by their modification time and
+    size.
     """
     refuse_read_only("retain", paths)
     if unmark and (purge or what_if or retention_ms is not None or retention_bytes is not None or config):

@@ -56,7 +56,8 @@ def command(
 
     Refused when a file has changed since, a broker is running, or another kseg is at work there. An interrupted
     change can be undone too, or completed. An interrupted undo continues when the command is repeated. A run is undone
-    as a whole, by the paths that were given to it, or not at all. The exit status is 1 when journals are to be forgotten and were only planned.
+    as a whole, by the paths that were given to it, or not at all. The exit status is 1 when journals are to be forgotten and were only
+    planned.
     """
     refuse_read_only("undo", journals)
     if not journals:

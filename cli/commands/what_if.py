@@ -36,7 +36,10 @@ def command(
         tuple[str, ...],
         Option(
             metavar="CODEC[:LEVEL]",
-            help="Try this codec: none, gzip, snappy, lz4 or zstd, with a level as in zstd:9; may be repeated. Default: all, zstd at levels 1, 3 and 9.",
+            help=(
+                "Try this codec: none, gzip, snappy, lz4 or zstd, with a level as in zstd:9; may be "
+                "repeated. Default: all, zstd at levels 1, 3 and 9."
+            ),
             panel=TRIED,
         ),
     ] = (),
@@ -72,7 +75,10 @@ def command(
         Option(
             metavar="SIZE",
             read=read_size,
-            help="Show what this limit per partition would keep; may be repeated. Default: about a half and a quarter of the largest partition.",
+            help=(
+                "Show what this limit per partition would keep; may be repeated. Default: about a half "
+                "and a quarter of the largest partition."
+            ),
             panel=TRIED,
         ),
     ] = (),

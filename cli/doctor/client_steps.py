@@ -17,13 +17,15 @@ def set_features(situation: Situation) -> Iterator[NextStep]:
     for each in situation.refused_features.values():
         if each.is_of_older:
             yield NextStep(
-                "The metadata.version of the cluster is older than 3.3-IV3, and a 4.3.1 node does not start with it. Start a version from 3.3 to 3.9 on all nodes, raise the "
+                "The metadata.version of the cluster is older than 3.3-IV3, and a 4.3.1 node does not "
+                "start with it. Start a version from 3.3 to 3.9 on all nodes, raise the "
                 "metadata.version, and then start 4.3.1.",
                 f"kafka-features.sh --bootstrap-server {situation.server} upgrade --metadata 3.3",
             )
         else:
             yield NextStep(
-                f"Feature {shown_path(each.name)} has level {each.level}, which 4.3.1 does not support: a newer version wrote it. Start the version that ran here last.",
+                f"Feature {shown_path(each.name)} has level {each.level}, which 4.3.1 does not support: "
+                "a newer version wrote it. Start the version that ran here last.",
                 f"kafka-features.sh --bootstrap-server {situation.server} describe",
             )
 
@@ -34,9 +36,11 @@ def remove_configs(situation: Situation) -> Iterator[NextStep]:
     shown = shown_of(len(refused), _LISTED)
     for each in refused[:shown]:
         yield NextStep(
-            f"{each.name}={visible(shortened(each.value))} of topic {shown_path(each.topic)} prevents a 4.3.1 node from starting; older versions allowed it. Start the version that ran here last, remove "
-            "or correct the property, and then start 4.3.1.",
-            f"kafka-configs.sh --bootstrap-server {situation.server} --alter --entity-type topics --entity-name {shell_quoted(each.topic)} --delete-config {each.name}",
+            f"{each.name}={visible(shortened(each.value))} of topic {shown_path(each.topic)} prevents a "
+            "4.3.1 node from starting; older versions allowed it. Start the version that ran here last, "
+            "remove or correct the property, and then start 4.3.1.",
+            f"kafka-configs.sh --bootstrap-server {situation.server} --alter --entity-type topics "
+            f"--entity-name {shell_quoted(each.topic)} --delete-config {each.name}",
         )
     yield from likewise(len(refused) - shown, "property", command_line("metadata", {}, situation.request))
 
@@ -62,7 +66,8 @@ def set_groups(situation: Situation) -> Iterator[NextStep]:
     for (group, topic), numbers in list(by_topic.items())[:shown]:
         partitions = ",".join(map(str, sorted(numbers)))
         yield NextStep(
-            f"With the broker running and the group's consumers stopped, preview where {group} would resume in {topic}; then replace --dry-run by --execute.",
+            f"With the broker running and the group's consumers stopped, preview where {group} would "
+            f"resume in {topic}; then replace --dry-run by --execute.",
             f"kafka-consumer-groups.sh --bootstrap-server {situation.server} --group {shell_quoted(group)} "
             f"--topic {topic}:{partitions} --reset-offsets --to-latest --dry-run",
         )

@@ -31,8 +31,9 @@ def make_writable(situation: Situation) -> Iterator[NextStep]:
             by_mount.setdefault(host.path if host.mount is None else host.mount.point, host)
     for point, host in by_mount.items():
         yield NextStep(
-            f"{shown_path(host.path)} is on a file system that is mounted read-only: neither a repair nor a broker can write there. The kernel "
-            "remounts a file system read-only after an I/O error; look for one.",
+            f"{shown_path(host.path)} is on a file system that is mounted read-only: neither a repair "
+            "nor a broker can write there. The kernel remounts a file system read-only after an I/O "
+            "error; look for one.",
             "dmesg --level=emerg,alert,crit,err | tail -n 40",
         )
         advice = situation.advice
@@ -60,7 +61,8 @@ def _give_to_the_broker(situation: Situation) -> Iterator[NextStep]:
         what = first if is_one else f"{first} and {counted(len(paths) - 1, 'more path')} in {around}"
         if flag:
             yield NextStep(
-                f"{what} {'is' if is_one else 'are'} {flag}: neither a broker nor a repair can change that. Lift it, unless somebody wants it so.",
+                f"{what} {'is' if is_one else 'are'} {flag}: neither a broker nor a repair can change "
+                "that. Lift it, unless somebody wants it so.",
                 FileFlag(flag).lift_command(place),
             )
             continue
@@ -92,7 +94,8 @@ def make_room(situation: Situation) -> Iterator[NextStep]:
         )
     if not situation.undo_bytes and not any(each.kind in _MARKED for each in situation.leftovers):
         yield NextStep(
-            f"{full}, and a repair writes new files before it removes old ones: see which segments could be deleted (--apply deletes them), or "
-            "write a repaired copy to another disk (kseg recover --output).",
+            f"{full}, and a repair writes new files before it removes old ones: see which segments could "
+            "be deleted (--apply deletes them), or write a repaired copy to another disk (kseg recover "
+            "--output).",
             command_line("retain", {"--free": _WANTED_FREE}, situation.request),
         )

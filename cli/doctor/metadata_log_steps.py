@@ -1,9 +1,9 @@
 """The steps for a metadata log that a broker cannot load, and for one that is in none of the given data directories.
 
-A node loads the newest snapshot of `__cluster_metadata-0`. If that is damaged it fails, or starts with less than it had; it does not try an older
-one (Kafka: KafkaRaftClient, observed with 4.3.1). With the damaged snapshot moved away, it starts from the previous one or from the log, provided
-these reach back far enough; otherwise the log has to come from another node. If a KRaft node's data directories contain no metadata log,
-either it is in another directory of the node, or it is lost.
+A node loads the newest snapshot of `__cluster_metadata-0`. If that is damaged it fails, or starts with less than it had; it does not try an
+older one (Kafka: KafkaRaftClient, observed with 4.3.1). With the damaged snapshot moved away, it starts from the previous one or from the
+log, provided these reach back far enough; otherwise the log has to come from another node. If a KRaft node's data directories contain no
+metadata log, either it is in another directory of the node, or it is lost.
 """
 
 import os
@@ -36,15 +36,19 @@ def snapshot_steps(damaged: Sequence[str], move: Callable[[str], str]) -> Iterat
         if _reaches_back(directory, here):
             for path in here:
                 yield NextStep(
-                    f"A broker tries no other snapshot of the metadata log than {shown_path(os.path.basename(path))}, which is damaged, and no repair can restore it. The log "
-                    "reaches back far enough without it: with the broker stopped, move it out of the data directory.",
+                    "A broker tries no other snapshot of the metadata log than "
+                    f"{shown_path(os.path.basename(path))}, which is damaged, and no repair can restore "
+                    "it. The log reaches back far enough without it: with the broker stopped, move it "
+                    "out of the data directory.",
                     move(path),
                 )
         else:
             yield NextStep(
-                "A broker tries no other snapshot of the metadata log than the newest one, which is damaged, and without it the log does not reach back far enough. With the broker stopped, "
-                "either replace __cluster_metadata-0 by that of another controller or broker, or, only if a majority of the other controllers is "
-                "running, move it out of the data directory so that this node fetches it.",
+                "A broker tries no other snapshot of the metadata log than the newest one, which is "
+                "damaged, and without it the log does not reach back far enough. With the broker "
+                "stopped, either replace __cluster_metadata-0 by that of another controller or broker, "
+                "or, only if a majority of the other controllers is running, move it out of the data "
+                "directory so that this node fetches it.",
                 move(directory),
             )
 
@@ -54,8 +58,11 @@ def gap_steps(directories: Sequence[str], move: Callable[[str], str]) -> Iterato
     only the damaged batches were removed, it would fail on the first record that refers to a lost one."""
     for directory in dict.fromkeys(directories):
         yield NextStep(
-            "The metadata log has lost records that no snapshot contains, and no repair can restore them (`kseg recover` leaves it as it is, because a broker would fail on the "
-            "remaining records, or never fetch the lost ones from other controllers). With the broker stopped, move it out of the data directory. Do not start a node that is the only controller: it would set everything aside as stray.",
+            "The metadata log has lost records that no snapshot contains, and no repair can restore "
+            "them (`kseg recover` leaves it as it is, because a broker would fail on the remaining "
+            "records, or never fetch the lost ones from other controllers). With the broker stopped, "
+            "move it out of the data directory. Do not start a node that is the only controller: it "
+            "would set everything aside as stray.",
             move(directory),
         )
         yield copied_log(os.path.dirname(directory))
@@ -65,8 +72,9 @@ def copied_log(log_dir: str, is_due: bool = True) -> NextStep:
     """The step that copies the log of another node, including its quorum-state: with that of another node, a node still elects or finds
     the leader, in another epoch."""
     return NextStep(
-        f"Copy {METADATA_DIRECTORY} here from another controller or broker, or from a backup (PATH). If a majority of the other controllers is running, "
-        "the node can be started without it instead, and fetches it.",
+        f"Copy {METADATA_DIRECTORY} here from another controller or broker, or from a backup (PATH). If "
+        "a majority of the other controllers is running, the node can be started without it instead, "
+        "and fetches it.",
         f"cp -r PATH/{METADATA_DIRECTORY} {shell_quoted(log_dir)}/",
         is_due,
     )
@@ -110,8 +118,9 @@ def name_metadata_log(directory: str) -> NextStep:
     """directory: the metadata log under another name."""
     own = os.path.join(os.path.dirname(directory), METADATA_DIRECTORY)
     return NextStep(
-        f"By its quorum-state {shown_path(os.path.basename(directory))} is the metadata log, which no broker finds under this name: a node that is also a controller begins "
-        "with an empty one and sets every partition aside as stray. Give it its name back.",
+        f"By its quorum-state {shown_path(os.path.basename(directory))} is the metadata log, which no "
+        "broker finds under this name: a node that is also a controller begins with an empty one and "
+        "sets every partition aside as stray. Give it its name back.",
         f"mv -T {shell_quoted(directory)} {shell_quoted(own)}",
     )
 
@@ -119,9 +128,11 @@ def name_metadata_log(directory: str) -> NextStep:
 def find_metadata_log() -> NextStep:
     """Not due: most likely the metadata log is in a data directory of the node that was not given."""
     return NextStep(
-        f"{METADATA_DIRECTORY} tells which partitions belong here, but none of these directories contains it: add the data directory that does (metadata.log.dir, else "
-        "the first of log.dirs). If it is lost, restore it before a broker starts: a node that is also a controller would begin with an empty one and set "
-        "every partition aside as stray; one that is only a broker fetches it from the controllers.",
+        f"{METADATA_DIRECTORY} tells which partitions belong here, but none of these directories "
+        "contains it: add the data directory that does (metadata.log.dir, else the first of log.dirs). "
+        "If it is lost, restore it before a broker starts: a node that is also a controller would begin "
+        "with an empty one and set every partition aside as stray; one that is only a broker fetches it "
+        "from the controllers.",
         f"find / -type d -name '{METADATA_DIRECTORY}*' -not -empty",
         is_due=False,
     )

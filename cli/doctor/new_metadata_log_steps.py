@@ -35,8 +35,9 @@ def new_log_steps(
     made = f"{os.path.abspath(log_dir)}-new"
     dirs = shell_quoted(rf"s#^(log\.dirs?|metadata\.log\.dir)=.*#\1={made}#")
     yield _step(
-        f"If it is lost everywhere and this node is the only controller, create a new one. Configurations, ACLs and credentials are then lost; the records are not. First, write "
-        f"the properties of a node with an empty data directory, {made}.",
+        "If it is lost everywhere and this node is the only controller, create a new one. "
+        "Configurations, ACLs and credentials are then lost; the records are not. First, write the "
+        f"properties of a node with an empty data directory, {made}.",
         f"sed -E {dirs} server.properties > {_PROPERTIES}",
     )
     yield _step(
@@ -53,7 +54,8 @@ def new_log_steps(
         f"mv {paths} {shell_quoted(os.path.join(log_dir, ''))}",
     )
     yield _step(
-        "Run doctor again for the steps that give the partitions the ids of the new topics; then start the node with its own server.properties.",
+        "Run doctor again for the steps that give the partitions the ids of the new topics; then start "
+        "the node with its own server.properties.",
         command_line("doctor", {}, request),
     )
 
@@ -77,7 +79,8 @@ def _topic_steps(topics: Mapping[str, int], server: str, request: Request) -> It
         config = _INTERNAL if topic in INTERNAL_TOPICS else _KEPT
         yield _step(
             f"Create {words.format(topic)}.",
-            f"kafka-topics.sh --bootstrap-server {server} --create --topic {shell_word(topic)} --partitions {topics[topic]} --replication-factor 1 --config {config}",
+            f"kafka-topics.sh --bootstrap-server {server} --create --topic {shell_word(topic)} "
+            f"--partitions {topics[topic]} --replication-factor 1 --config {config}",
         )
     command = command_line("list", {"--partitions": True}, request)
     yield from (replace(step, is_due=False) for step in likewise(len(topics) - shown, "topic", command))

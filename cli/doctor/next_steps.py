@@ -3,7 +3,8 @@
 0. Make file systems writable that are mounted read-only.
 1. If a broker is running and something has to change, stop it. What was read beside a running broker may be out of date.
 2. Undo a kseg run that was killed half-way, and check again: it blocks everything else.
-3. Give a metadata log under another name its own: without it nothing else can be judged. Correct a node id that is not that of the data directory: with a wrong one all partitions look stray.
+3. Give a metadata log under another name its own: without it nothing else can be judged. Correct a node id that is not that of the data
+   directory: with a wrong one all partitions look stray.
 4. If a broker does not accept some of the data directories together (they are of different nodes, or one is a copy of another), check
    those of one node.
 5. Move out of the data directory what prevents a start: files that a broker cannot read, whatever is there by mistake, directories
@@ -56,8 +57,8 @@ from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 _LISTED = 5  # directories with a step of their own
 _OF_FILE_SYSTEM = "lost+found"
 _SOURCES_OF_VALUES = (
-    "the values that meta.properties had (node.id is in server.properties, cluster.id in meta.properties of any other node, directory.id in the "
-    "output of `kseg metadata`)"
+    "the values that meta.properties had (node.id is in server.properties, cluster.id in "
+    "meta.properties of any other node, directory.id in the output of `kseg metadata`)"
 )
 
 
@@ -162,9 +163,10 @@ def _set_node_id(other: OtherNode) -> NextStep:
     file = os.path.join(other.log_dir, NAME_BY_ROLE[Role.META_PROPERTIES])
     edit = shlex.quote(rf"s/^node\.id *=.*/node.id={other.by_metadata}/")
     return NextStep(
-        f"{shown_path(file)} says node {other.in_file}, but according to the metadata log the directory belongs to node {other.by_metadata}: started as node "
-        f"{other.in_file}, a broker sets its partitions aside as stray. Mount it on the machine of node {other.by_metadata}, or, if the id was "
-        "changed by mistake, correct it here and in server.properties.",
+        f"{shown_path(file)} says node {other.in_file}, but according to the metadata log the directory "
+        f"belongs to node {other.by_metadata}: started as node {other.in_file}, a broker sets its "
+        f"partitions aside as stray. Mount it on the machine of node {other.by_metadata}, or, if the id "
+        "was changed by mistake, correct it here and in server.properties.",
         f"sed -i.before {edit} {shell_quoted(file)}",
     )
 
@@ -179,13 +181,15 @@ def _move_out(situation: Situation) -> Iterator[NextStep]:
         former_name = former_names.get(path)
         if former_name is not None:
             yield NextStep(
-                f"A broker does not start with this name. {shown_path(former_name)} is missing here, although a checkpoint has an offset of it: rename the directory back, "
-                "or, if it is not that partition, move it out of the data directory.",
+                f"A broker does not start with this name. {shown_path(former_name)} is missing here, "
+                "although a checkpoint has an offset of it: rename the directory back, or, if it is not "
+                "that partition, move it out of the data directory.",
                 f"mv -T {shell_quoted(path)} {shell_quoted(os.path.join(os.path.dirname(path), former_name))}",
             )
         elif os.path.basename(path) == _OF_FILE_SYSTEM:
             yield NextStep(
-                "Remove it: a broker does not start with it. The next fsck creates it again, so let log.dirs name a directory below the mount point.",
+                "Remove it: a broker does not start with it. The next fsck creates it again, so let "
+                "log.dirs name a directory below the mount point.",
                 f"rmdir {shell_quoted(path)}",
             )
         else:
@@ -244,8 +248,8 @@ def _keep_one(situation: Situation) -> Iterator[NextStep]:
             else "Move the shorter one"
         )
         yield NextStep(
-            f"{which} out of the data directory (its log ends at offset {min(ends)}, that of {shown_path(kept)} at {max(ends)}). Records that only it "
-            "has remain in the moved directory.",
+            f"{which} out of the data directory (its log ends at offset {min(ends)}, that of "
+            f"{shown_path(kept)} at {max(ends)}). Records that only it has remain in the moved directory.",
             _move(gone),
         )
     pairs = Counter(
@@ -253,7 +257,8 @@ def _keep_one(situation: Situation) -> Iterator[NextStep]:
     )
     for (log_dir, other_dir), count in pairs.items():
         yield NextStep(
-            f"Likewise for {'each of ' * (count > 1)}{counted(count, 'more partition')} that these two data directories both contain: compare them.",
+            f"Likewise for {'each of ' * (count > 1)}{counted(count, 'more partition')} that these two "
+            "data directories both contain: compare them.",
             f"kseg diff {shell_quoted(other_dir)} {shell_quoted(log_dir)}",
         )
 
@@ -270,8 +275,9 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
     shown = names[: shown_of(len(names), _LISTED)]
     wanted = " -o ".join(f"-name {shell_word(each)}" for name in shown for each in _names_of_copies(name))
     yield NextStep(
-        f"Put {shown_path(listed(names, _LISTED))} back before a broker starts and recreates {it} empty: from a backup, a disk that is not mounted, "
-        f"or wherever else {lies} on this machine (`kseg verify` tells which copy is sound). To give up the records that only {has}, start the broker.",
+        f"Put {shown_path(listed(names, _LISTED))} back before a broker starts and recreates {it} empty: "
+        f"from a backup, a disk that is not mounted, or wherever else {lies} on this machine (`kseg "
+        f"verify` tells which copy is sound). To give up the records that only {has}, start the broker.",
         rf"find / -type d \( {wanted} \) -not -empty",
     )
 
@@ -288,8 +294,9 @@ def _give_ids(situation: Situation) -> Iterator[NextStep]:
     shown = shown_of(len(wrong_ids), _LISTED)
     for path, topic_id in list(wrong_ids.items())[:shown]:
         yield NextStep(
-            f"A broker does not serve {shown_path(os.path.basename(path))}, because its topic id is not that of the topic. If the partition belongs to this topic nevertheless (and "
-            "not to a deleted one, or to another cluster), give it the id; `kseg undo` reverts that.",
+            f"A broker does not serve {shown_path(os.path.basename(path))}, because its topic id is not "
+            "that of the topic. If the partition belongs to this topic nevertheless (and not to a "
+            "deleted one, or to another cluster), give it the id; `kseg undo` reverts that.",
             f"kseg recover --apply --topic-id {topic_id} {shell_quoted(path)}",
         )
     command = command_line("verify", {"--verbose": True}, situation.request)
@@ -298,9 +305,10 @@ def _give_ids(situation: Situation) -> Iterator[NextStep]:
 
 def _set_aside(partition: str) -> NextStep:
     return NextStep(
-        f"A broker fails on {shown_path(os.path.basename(partition))}, and no repair changes that: with the broker stopped, move it out of the "
-        "data directory. The broker recreates it empty and fetches what other replicas have; records that only this one has remain in the "
-        "moved directory, for `kseg export`.",
+        f"A broker fails on {shown_path(os.path.basename(partition))}, and no repair changes that: with "
+        "the broker stopped, move it out of the data directory. The broker recreates it empty and "
+        "fetches what other replicas have; records that only this one has remain in the moved "
+        "directory, for `kseg export`.",
         _move(partition),
     )
 

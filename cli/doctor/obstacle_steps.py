@@ -38,8 +38,8 @@ def why_in_the_way(finding: Finding) -> str:
         return "a broker fails on it, and needs it only until there is a metadata log"
     if finding.id == "quorum-state-corrupt" or (finding.id == "unreadable" and name == _QUORUM_STATE):
         return (
-            "a broker fails on it; without it, it asks the other voters and writes a new one (a voter thereby forgets its vote of this epoch, so "
-            "let the others elect a leader first)"
+            "a broker fails on it; without it, it asks the other voters and writes a new one (a voter "
+            "thereby forgets its vote of this epoch, so let the others elect a leader first)"
         )
     if finding.id == "bad-file-name":
         parsed = parse_file_name(name)
@@ -51,7 +51,10 @@ def why_in_the_way(finding: Finding) -> str:
         places.lexists(finding.path) and not places.isfile(finding.path) and not places.islink(finding.path)
     )
     if finding.id == "unreadable-file" and is_odd:
-        return "a broker expects a file of this name, and this is none; restore the file if you have it (`kseg recover` rebuilds everything except logs)"
+        return (
+            "a broker expects a file of this name, and this is none; restore the file if you have it "
+            "(`kseg recover` rebuilds everything except logs)"
+        )
     return _BY_ID.get(finding.id, "")
 
 
@@ -79,7 +82,8 @@ def copy_linked_files(linked: Sequence[str]) -> Iterator[NextStep]:
     for path in linked[:shown]:
         target = places.realpath(path)
         yield NextStep(
-            f"{shown_path(path)} is a link to {shown_path(target)}, and `kseg recover` does not change files through links: replace the link by a copy.",
+            f"{shown_path(path)} is a link to {shown_path(target)}, and `kseg recover` does not change "
+            "files through links: replace the link by a copy.",
             f"cp --remove-destination --preserve=all {shell_quoted(target)} {shell_quoted(path)}",
         )
     directories = dict.fromkeys(map(os.path.dirname, linked[shown:]))
@@ -100,13 +104,15 @@ def no_data_directories(
     left = tuple(path for path in request.paths if path not in files)
     for path in files:
         yield NextStep(
-            f"{shown_path(path)} is a file: a broker with it in log.dirs starts without that directory, or does not start. Remove it from log.dirs, or restore the "
-            "intended directory, and examine the rest.",
+            f"{shown_path(path)} is a file: a broker with it in log.dirs starts without that directory, "
+            "or does not start. Remove it from log.dirs, or restore the intended directory, and examine "
+            "the rest.",
             command_line("doctor", {}, Request(left)),
         )
     for path in dict.fromkeys((*empty, *unformatted)):
         yield NextStep(
-            f"{shown_path(path)} is {'empty' if places.lexists(path) else 'missing'}: a broker with it in log.dirs does not start until it is formatted (first check whether a disk should be mounted there). "
-            "Formatting leaves the other directories as they are.",
+            f"{shown_path(path)} is {'empty' if places.lexists(path) else 'missing'}: a broker with it "
+            "in log.dirs does not start until it is formatted (first check whether a disk should be "
+            "mounted there). Formatting leaves the other directories as they are.",
             format_command(cluster_id, "server.properties", "--ignore-formatted", flags),
         )

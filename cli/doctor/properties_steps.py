@@ -54,8 +54,9 @@ def properties_steps(node: PropertiesOfNode, request: Request) -> Iterator[NextS
     properties, file = node.properties, shown_path(node.file)
     if None not in (node.stored_id, properties.node_id) and node.stored_id != properties.node_id:
         yield NextStep(
-            f"{file} has node id {properties.node_id}, but the data directories belong to node {node.stored_id}: a broker does not start. Use the file of node "
-            f"{node.stored_id}, or, if the id was changed by mistake, correct it.",
+            f"{file} has node id {properties.node_id}, but the data directories belong to node "
+            f"{node.stored_id}: a broker does not start. Use the file of node {node.stored_id}, or, if "
+            "the id was changed by mistake, correct it.",
             _edited(rf"s/^((node|broker)\.id)\s*=.*/\1={node.stored_id}/", node.file),
         )
     left_out = properties.leaves_out(node.log_dirs)
@@ -67,8 +68,10 @@ def properties_steps(node: PropertiesOfNode, request: Request) -> Iterator[NextS
     wanted = node.wanted()
     if left_out:
         yield NextStep(
-            f"log.dirs lacks {listed([*map(shown_path, left_out[: _LISTED + 1])], _LISTED, number=len(left_out))}: a broker loads no log from there, and recreates the partitions "
-            "empty in the directories that it has. Add what belongs to it.",
+            "log.dirs lacks "
+            f"{listed([*map(shown_path, left_out[: _LISTED + 1])], _LISTED, number=len(left_out))}: a "
+            "broker loads no log from there, and recreates the partitions empty in the directories that "
+            "it has. Add what belongs to it.",
             _with_log_dirs(wanted, node.file),
         )
     elif len(wanted) < len(properties.log_dirs):
@@ -79,7 +82,8 @@ def properties_steps(node: PropertiesOfNode, request: Request) -> Iterator[NextS
     place = node.metadata_log_dir
     if place is not None and not properties.is_metadata_log_dir(place):
         yield NextStep(
-            f"The metadata log is in {shown_path(place)}, but by {file} it belongs in {shown_path(properties.metadata_log_dir)} (metadata.log.dir, else the first of log.dirs): "
+            f"The metadata log is in {shown_path(place)}, but by {file} it belongs in "
+            f"{shown_path(properties.metadata_log_dir)} (metadata.log.dir, else the first of log.dirs): "
             "a broker does not start.",
             f"printf '\\nmetadata.log.dir=%s\\n' {shell_quoted(place)} >> {shell_quoted(node.file)}",
         )

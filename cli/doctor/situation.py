@@ -55,11 +55,11 @@ class Situation:
     topic id than the topic of their name, whose id is the value. in_the_way: paths that prevent a start, with the reason. given_files,
     given_empty: paths of the request that are no data directories because they are files, or empty.
 
-    has_metadata: whether a metadata log was read. has_dynamic_quorum: whether the voters are in the metadata log instead of controller.quorum.voters. topics: the partition count of
-    each topic, according to the directories here. damaged_snapshots: of the metadata log. refused_features, refused_configs: entries of
-    the metadata log that a 4.3.1 node refuses. gapped_metadata_logs: directories of metadata logs that a repair would make worse, so
-    `advice` leaves them out. lacks_metadata_log: whether none of the directories has it. renamed_metadata_log: the only directory that has it
-    under another name.
+    has_metadata: whether a metadata log was read. has_dynamic_quorum: whether the voters are in the metadata log instead of
+    controller.quorum.voters. topics: the partition count of each topic, according to the directories here. damaged_snapshots: of the
+    metadata log. refused_features, refused_configs: entries of the metadata log that a 4.3.1 node refuses. gapped_metadata_logs:
+    directories of metadata logs that a repair would make worse, so `advice` leaves them out. lacks_metadata_log: whether none of the
+    directories has it. renamed_metadata_log: the only directory that has it under another name.
 
     has_linked_directories: whether `recover` needs --follow-links. linked_files: files of damaged partitions that are links. properties:
     server.properties, if it was given. unformatted_log_dirs: directories in its log.dirs that do not exist or are empty. undo_bytes: held

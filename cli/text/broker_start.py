@@ -25,7 +25,10 @@ def broker_start_words(values: Values) -> Iterator[str]:
         return
     if values["outcome"] == "does-not-start":
         if values["from_zookeeper"]:
-            yield "  the last broker here used ZooKeeper, which Kafka 4 does not support; this forecast is not for a broker of the version that ran here"
+            yield (
+                "  the last broker here used ZooKeeper, which Kafka 4 does not support; this forecast "
+                "is not for a broker of the version that ran here"
+            )
         return
     offline = values["log_dirs_offline"]
     shown = shown_of(len(offline), _SHOWN)
@@ -76,15 +79,17 @@ def _verdict(values: Values) -> str:
 
 
 def _may_set_aside(values: Values) -> bool:
-    """Whether it may set aside more of the loaded partitions than predicted, because it is unknown what the metadata log says about them."""
+    """Whether it may set aside more of the loaded partitions than predicted, because it is unknown what the metadata log says about
+    them."""
     return bool(values["metadata"] == "unknown" and values["partitions"] and values["outcome"] is not None)
 
 
 def _strays_unknown(values: Values) -> str:
     if values["from_zookeeper"]:
         return (
-            "the last broker here used ZooKeeper, which Kafka 4 does not support: in a KRaft cluster to which its metadata was not migrated, "
-            "every log is set aside as stray (a broker of the version that ran here keeps them)"
+            "the last broker here used ZooKeeper, which Kafka 4 does not support: in a KRaft cluster to "
+            "which its metadata was not migrated, every log is set aside as stray (a broker of the "
+            "version that ran here keeps them)"
         )
     return "without a metadata log it is unknown which of them it sets aside as stray"
 

@@ -90,7 +90,8 @@ def _read_line(values: Values) -> str:
 
 
 def record_line(record: Values, most: int | None = None) -> str:
-    """`offset 7 at 2024-05-01T12:00:00.123Z key "a" value "b" header "c"="d"`. most: characters of the key, of the value, and of all headers."""
+    """`offset 7 at 2024-05-01T12:00:00.123Z key "a" value "b" header "c"="d"`. most: characters of the key, of the value, and of all
+    headers."""
     words = [f"offset {record.get('offset')}"]
     if isinstance(record.get("timestamp"), int) and record["timestamp"] >= 0:
         words.append(f"at {moment(record['timestamp'])}")

@@ -200,8 +200,9 @@ class DoctorReport(Report):
         for values in found[: shown_of(self._counts.get("transaction", 0), _SHOWN)]:
             yield Line(
                 visible(
-                    f"{values['topic']}-{values['partition']}: from offset {values['start_offset']}, producer {values['producer_id']}, last "
-                    f"written at {moment(values['last_timestamp'])}; read_committed consumers are blocked"
+                    f"{values['topic']}-{values['partition']}: from offset {values['start_offset']}, "
+                    f"producer {values['producer_id']}, last written at "
+                    f"{moment(values['last_timestamp'])}; read_committed consumers are blocked"
                 )
             )
         yield from _more(self._counts.get("transaction", 0))
@@ -216,8 +217,8 @@ class DoctorReport(Report):
             )
             yield Line(
                 visible(
-                    f"{values['group']}: {values['topic']}-{values['partition']} at offset {values['offset']}, {limit}; its consumers fall back "
-                    "to auto.offset.reset"
+                    f"{values['group']}: {values['topic']}-{values['partition']} at offset "
+                    f"{values['offset']}, {limit}; its consumers fall back to auto.offset.reset"
                 )
             )
         yield from _more(self._counts.get("offset", 0))

@@ -140,7 +140,8 @@ class GroupsReport(Report):
         count, here = evidence.count_given(self._groups), len(evidence.offsets_partitions)
         if count is None and here:
             yield Line(
-                f"{counted(here, 'partition')} of __consumer_offsets under PATH: how many there are is not known without a metadata log, and other groups may be in others"
+                f"{counted(here, 'partition')} of __consumer_offsets under PATH: how many there are is "
+                "not known without a metadata log, and other groups may be in others"
             )
         elif count is not None and here < count:
             yield Line(

@@ -130,8 +130,8 @@ def _lost(offsets: int, cost: Values) -> str:
         if at_most is None:
             return f"records in {counted(offsets, 'offset')} or more lost; their number is unknown, because it is in the damaged headers"
         return (
-            f"at most {counted(at_most, 'record')} lost: the exact number is in the damaged headers, and not every offset of this log has a "
-            "record"
+            f"at most {counted(at_most, 'record')} lost: the exact number is in the damaged headers, and "
+            "not every offset of this log has a record"
         )
     among = "" if records == offsets or not offsets else f" ({counted(offsets, 'offset')})"
     return f"{counted(records, 'record')} lost{among}" if records or offsets else "no record lost"

@@ -1,4 +1,5 @@
-"""Missing replicas in the text of `recover`, and the step that gives one its directory back where its log is under another name: `doctor` has the same."""
+"""Missing replicas in the text of `recover`, and the step that gives one its directory back where its log is under another name: `doctor`
+has the same."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -24,8 +25,8 @@ def rename_back(path: str, found: str) -> tuple[str, str]:
         else f"is in {shown_path(os.path.basename(found))}, according to the topic id"
     )
     sentence = (
-        f"{shown_path(os.path.basename(path))} {what}, and the metadata log assigns it to this directory: rename it back, or a broker recreates it "
-        "empty."
+        f"{shown_path(os.path.basename(path))} {what}, and the metadata log assigns it to this "
+        "directory: rename it back, or a broker recreates it empty."
     )
     return sentence, f"mv -T {shell_quoted(found)} {shell_quoted(path)}"
 

@@ -51,7 +51,10 @@ def _not_restored(values: Mapping[str, Any]) -> str:
         return ""
     left = "the data directory's own files remain as that run left them"
     if values.get("whole_run_lost"):
-        return f"{left}, because its journal {shown_path(journal)} is missing; without .kafka_cleanshutdown a broker checks its logs when it starts"
+        return (
+            f"{left}, because its journal {shown_path(journal)} is missing; without .kafka_cleanshutdown "
+            "a broker checks its logs when it starts"
+        )
     return f"{left}; undo it with: kseg undo {shell_quoted(journal)}"
 
 
@@ -89,7 +92,10 @@ def _run_words(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"{shown_path(path)}: {runs}"
         if values.get("uncommitted"):
             where = listed([*map(shown_path, values["uncommitted"])], _SHOWN)
-            yield f"  a change of {where} was interrupted before it changed anything; what it left is removed with: kseg undo {shell_quoted(path)}"
+            yield (
+                f"  a change of {where} was interrupted before it changed anything; what it left is "
+                f"removed with: kseg undo {shell_quoted(path)}"
+            )
         return
     first, *others = map(str, values["directories"])
     where = counted(len(others) + 1, "directory") if others else shown_path(first)

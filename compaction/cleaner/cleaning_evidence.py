@@ -41,8 +41,8 @@ class Roll:
     """The new active segment, and the producer snapshot that is written with it.
 
     preallocated: (name, size without the zeros) of the files of the previous one that end with preallocated zeros; a broker
-    truncates them when it rolls. time_index: (name, used bytes, last entry) of its time index, where the greatest timestamp is not yet in it; a
-    broker adds it then (LogSegment.onBecomeInactiveSegment), and takes the age of the segment from there.
+    truncates them when it rolls. time_index: (name, used bytes, last entry) of its time index, where the greatest timestamp is not yet in
+    it; a broker adds it then (LogSegment.onBecomeInactiveSegment), and takes the age of the segment from there.
     """
 
     base_offset: int

@@ -121,7 +121,8 @@ class NewLog:
         return int(self.state[S.REWRITE_POSITION])
 
     def join(self, part: WrittenPart, notes: memoryview, spool: ScratchFile | None) -> None:
-        """Append what another process has written; everything before it must be complete. notes: about all its batches. Raises NotWritable."""
+        """Append what another process has written; everything before it must be complete. notes: about all its batches. Raises
+        NotWritable."""
         state, table = self.state, self._buffers.table
         for at in range(0, part.rows, table.capacity):
             table.count = count = min(table.capacity, part.rows - at)

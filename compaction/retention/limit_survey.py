@@ -1,4 +1,5 @@
-"""The limits at which each segment of a partition would be deleted if its policy were `delete`: for `what-if`, which sums them over topics."""
+"""The limits at which each segment of a partition would be deleted if its policy were `delete`: for `what-if`, which sums them over
+topics."""
 
 from collections.abc import Iterator
 

@@ -53,9 +53,9 @@ class Limits:
     """retention_ms, retention_bytes: None and negative values are off. policies: of cleanup.policy; time and size
     delete only with `delete` among them (none at all is Kafka's empty list).
 
-    is_tiered: with remote.storage.enable, a log may start below its first local segment. is_copied: its segments are copied to remote storage
-    (remote.log.copy.disable is not set); the limits are then those of local.retention, only what has been copied is deleted, and the
-    log keeps its start."""
+    is_tiered: with remote.storage.enable, a log may start below its first local segment. is_copied: its segments are copied to remote
+    storage (remote.log.copy.disable is not set); the limits are then those of local.retention, only what has been copied is deleted, and
+    the log keeps its start."""
 
     retention_ms: int | None = None
     retention_bytes: int | None = None
@@ -97,9 +97,10 @@ class RetainOptions(ChangeOptions):
 
     now_ms: the clock. log_start_offset: raise it to this first, as DeleteRecords does. high_watermark: None reads the data
     directory. remote_end_offset: the offset after the last one in remote storage, None if unknown. is_policy_given: the policy of the
-    limits applies to internal topics too. purge: delete files that were marked long enough ago; purge_only: and mark no others. free_bytes: choose over all partitions of a run what to delete, so that each file
-    system gets this many bytes back. cuts: that choice, by partition directory the offset below which segments are deleted.
-    unmark: restore marked segments instead. what_if: report what other limits would free.
+    limits applies to internal topics too. purge: delete files that were marked long enough ago; purge_only: and mark no others. free_bytes:
+    choose over all partitions of a run what to delete, so that each file system gets this many bytes back. cuts: that choice, by partition
+    directory the offset below which segments are deleted. unmark: restore marked segments instead. what_if: report what other limits would
+    free.
     """
 
     limits: Limits

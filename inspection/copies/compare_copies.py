@@ -45,7 +45,8 @@ _SEGMENTS_DRAWN = 400
 
 @dataclass(frozen=True, slots=True)
 class CopyPicture:
-    """The data for a picture of one copy. segments: the first base offsets, up to a limit. damaged, missing: offsets, both ends inclusive."""
+    """The data for a picture of one copy. segments: the first base offsets, up to a limit. damaged, missing: offsets, both ends
+    inclusive."""
 
     start_offset: int
     end_offset: int

@@ -46,7 +46,8 @@ class LogPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogStretch:
-    """A part of a log between two batches, None for the ends of the log. It covers the offsets from `first_offset` to before `stop_offset`."""
+    """A part of a log between two batches, None for the ends of the log. It covers the offsets from `first_offset` to before
+    `stop_offset`."""
 
     start: LogPlace | None = None
     stop: LogPlace | None = None

@@ -19,7 +19,8 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CopyPair:
-    """Two copies of a partition; None for a missing one. name: `topic-partition`, or the name of the directory. jobs: processes for the pair."""
+    """Two copies of a partition; None for a missing one. name: `topic-partition`, or the name of the directory. jobs: processes for the
+    pair."""
 
     name: str
     a: LogTarget | None

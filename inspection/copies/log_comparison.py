@@ -223,7 +223,8 @@ class LogComparison:
         b.skip_exhausted()
 
     def _reopen(self, stream: RecordStream, copy: CopyBatches, other: RecordStream) -> None:
-        """The run of one copy has ended, that of the other has not: continue with the batches that overlap it, or count the rest as a gap."""
+        """The run of one copy has ended, that of the other has not: continue with the batches that overlap it, or count the rest as a
+        gap."""
         if copy.is_done:
             other.flag_rest(self._start, copy.covers_to)
         elif copy.at(C.BASE_OFFSET) > other.last_offset:

@@ -266,8 +266,8 @@ def _record_of_maximum(
     for batch in segment.walk.find(start, has_it):
         record = None if batch.magic == L.MAGIC_V0 else segment.first_record(batch, is_it)
         if record is not None or segment.first_offset_of(batch) >= start_offset:
-            # a broker looks no further than the first such batch, of which a cleaner may have left only the header, and which in a log without
-            # timestamps may be of version 0
+            # a broker looks no further than the first such batch, of which a cleaner may have left only the header, and which in a log
+            # without timestamps may be of version 0
             segment.scanned(start, batch.end_position)
             return None if record is None else (batch, record)
     segment.scanned(start, segment.file.size_bytes)

@@ -48,8 +48,8 @@ def estimated(places: Sequence[tuple[int, int]], total_bytes: int, is_all: bool)
 
 
 def student(freedom: int) -> float:
-    """The two-sided quantile of Student's t at `CONFIDENCE`, by the expansion of Abramowitz and Stegun 26.7.5 (right to 1 % from 3 degrees of
-    freedom on; with 1 and 2 the values themselves)."""
+    """The two-sided quantile of Student's t at `CONFIDENCE`, by the expansion of Abramowitz and Stegun 26.7.5 (right to 1 % from 3 degrees
+    of freedom on; with 1 and 2 the values themselves)."""
     if freedom < 3:
         return (12.706, 4.303)[freedom - 1]
     z: float = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)

@@ -45,7 +45,8 @@ class Sample:
 def spread(
     logs: Mapping[str, Sequence[tuple[str, int]]], sample_bytes: int, place_bytes: int
 ) -> dict[str, Sample]:
-    """The samples of one topic, by partition. logs: (path, size) of the `.log` files, by partition. sample_bytes: of all samples together."""
+    """The samples of one topic, by partition. logs: (path, size) of the `.log` files, by partition. sample_bytes: of all samples
+    together."""
     flat = [(partition, path, size) for partition, files in logs.items() for path, size in files if size]
     total = sum(size for _, _, size in flat)
     places: dict[str, list[Place]] = {partition: [] for partition in logs}

@@ -46,8 +46,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPlace:
-    """size_bytes: of its batches now. fixed_bytes: of those that no setting changes. by_codec: of all, by codec. candidates: in the order of
-    the options."""
+    """size_bytes: of its batches now. fixed_bytes: of those that no setting changes. by_codec: of all, by codec. candidates: in the order
+    of the options."""
 
     size_bytes: int
     fixed_bytes: int

@@ -31,8 +31,8 @@ _IMPROVING_STEP, _DETERIORATING_STEP = 0.005, 0.05
 
 @dataclass(frozen=True, slots=True)
 class SampledBatch:
-    """A batch of a sample. content: its records, uncompressed. is_fixed: no setting changes it (control batches, old formats, empty batches,
-    and those that cannot be decompressed). records: empty when nothing needs them."""
+    """A batch of a sample. content: its records, uncompressed. is_fixed: no setting changes it (control batches, old formats, empty
+    batches, and those that cannot be decompressed). records: empty when nothing needs them."""
 
     size_bytes: int
     codec: int

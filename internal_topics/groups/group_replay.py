@@ -145,7 +145,8 @@ class _Replay:
         )
 
     def _too_late(self, record: CoordinatorRecord) -> None:
-        """A record after the requested time. If its key is in the cleaned part, that is recorded: the record that it replaced may be gone."""
+        """A record after the requested time. If its key is in the cleaned part, that is recorded: the record that it replaced may be
+        gone."""
         if record.offset < self._cleaned_end and record.key is not None:
             with suppress(FormatError):
                 key = parse_key(record.key)[1]

@@ -196,8 +196,8 @@ def _of_log(problem: LogProblem) -> Finding:
 def _of_record(path: str, failure: FailedRecord) -> Finding:
     origin = _EARLY_ACCESS if _OF_SHARE_GROUP.search(failure.reason) else ""
     message = (
-        f"the coordinator fails to load the record at offset {failure.offset}: {failure.reason}{origin}; until it is gone none of the groups "
-        "of this partition is available"
+        f"the coordinator fails to load the record at offset {failure.offset}: {failure.reason}{origin}; "
+        "until it is gone none of the groups of this partition is available"
     )
     return Finding("coordinator-load-fails", path, message, first_offset=failure.offset)
 

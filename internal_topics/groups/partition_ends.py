@@ -19,7 +19,8 @@ class LogEnds(NamedTuple):
 
 
 class PartitionEnds:
-    """The ends of partitions by (topic, partition). replicas: their directories; the longest of several counts, as it does for the leader."""
+    """The ends of partitions by (topic, partition). replicas: their directories; the longest of several counts, as it does for the
+    leader."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas

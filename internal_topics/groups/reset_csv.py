@@ -4,8 +4,8 @@
     group,topic,partition,offset     with several
 
 The tool's reader takes missing columns for zeros and fails at an empty line, so every line has all columns and ends in `\\n`. A name is
-quoted as the tool's own writer does it: when it has more than 24 characters or one below `-` (a blank, a quote, a comma, a line break). (Kafka:
-CsvUtils, OffsetsUtils.parseResetPlan; jackson-csv.)
+quoted as the tool's own writer does it: when it has more than 24 characters or one below `-` (a blank, a quote, a comma, a line break).
+(Kafka: CsvUtils, OffsetsUtils.parseResetPlan; jackson-csv.)
 """
 
 from collections.abc import Iterable

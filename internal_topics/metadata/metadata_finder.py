@@ -33,7 +33,8 @@ class MetadataFinder:
     """Finds and reads metadata logs, each once.
 
     given: log dirs that the user named. explicit: the path of --metadata. more: further directories that may contain a metadata
-    log. left_out: those that the node does not have any more: what they hold is missing. Raises UsageError for an explicit path without one, UnreadableInput for one that cannot be read.
+    log. left_out: those that the node does not have any more: what they hold is missing. Raises UsageError for an explicit path without
+    one, UnreadableInput for one that cannot be read.
     """
 
     def __init__(
@@ -92,8 +93,8 @@ class MetadataFinder:
         return node_by_placement(log_dir, known, image, taken, is_own=is_own)
 
     def others_of(self, log_dir: str) -> list[str]:
-        """The other log dirs of the same node, as far as they are given or found. A log dir with the same directory id is a copy. One that was
-        given and whose meta.properties is lost is taken for one of the node: what it has is not missing."""
+        """The other log dirs of the same node, as far as they are given or found. A log dir with the same directory id is a copy. One that
+        was given and whose meta.properties is lost is taken for one of the node: what it has is not missing."""
         node, seen = self.placed_node_of(log_dir), {places.realpath(log_dir), *self._left_out}
         found = []
         directory_ids = {node.directory_id} - {None}

@@ -3,8 +3,8 @@
 Transactions: records between BeginTransaction and EndTransaction are held back, and dropped at AbortTransaction or at the end of the log
 (Kafka: OffsetControlManager, the controller's rule; the loader of a 4.3.1 broker gets aborts wrong). In an earlier state, if the clock went
 back, a transaction counts if its EndTransaction does: its records are held back although its BeginTransaction is later. A record that
-contradicts the state (a change of a missing partition, an End without a Begin) is recorded, and skipped where it has no effect. None is written,
-but one may refer to a record that is lost: a controller ends its start with it (observed with 4.3.1, record by record).
+contradicts the state (a change of a missing partition, an End without a Begin) is recorded, and skipped where it has no effect. None is
+written, but one may refer to a record that is lost: a controller ends its start with it (observed with 4.3.1, record by record).
 
 Most callers need only topics, configurations, brokers and features; for them (`everything=False`) other records are not decoded.
 """

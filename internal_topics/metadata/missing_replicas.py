@@ -152,7 +152,10 @@ def _finding(
         )
         if places.lexists(os.path.join(path, NAME_BY_ROLE[Role.PARTITION_METADATA])):
             start = "starts it with an empty log"
-    message = f"the metadata log (offset {image.end_offset}) assigns {name} to this log dir, but {lack}: at its next start a KRaft broker {start}"
+    message = (
+        f"the metadata log (offset {image.end_offset}) assigns {name} to this log dir, but {lack}: at "
+        f"its next start a KRaft broker {start}"
+    )
     kind = "replica-missing"
     if is_noted_nowhere:
         kind = "replica-unmade"
@@ -189,8 +192,8 @@ def _set_aside(
 def _renamed(
     log_dir: str, present: _Names, expected: ExpectedPartition, image: MetadataImage, *, is_alone: bool
 ) -> str | None:
-    """The directory of the topic's id under a name that no partition of the topic has: of the same number, or, where this is the only replica of
-    the topic that is missing here, of any. The name may be no partition's at all: `topic-0.bak`."""
+    """The directory of the topic's id under a name that no partition of the topic has: of the same number, or, where this is the only
+    replica of the topic that is missing here, of any. The name may be no partition's at all: `topic-0.bak`."""
     topic = image.topics[expected.topic_id]
     own_names = {f"{topic.name}-{number}" for number in topic.partitions}
     others = {

@@ -23,8 +23,9 @@ _SUPPORTED: Mapping[str, tuple[int, int]] = {
     "streams.version": (0, 1),
 }
 _TOO_OLD = (
-    "Unsupported metadata version - if you are currently upgrading your cluster, please ensure the metadata version is set to 3.3-IV3 (or higher) before "
-    "updating the software version. The metadata version can be updated via the `kafka-features` command-line tool."
+    "Unsupported metadata version - if you are currently upgrading your cluster, please ensure the "
+    "metadata version is set to 3.3-IV3 (or higher) before updating the software version. The metadata "
+    "version can be updated via the `kafka-features` command-line tool."
 )
 
 

@@ -11,7 +11,8 @@ from kseg.segment.storage import places
 
 
 def registered_directories(log_dirs: Iterable[str]) -> Mapping[int, tuple[str, ...]]:
-    """Directory ids by node id, from the metadata log in one of these data directories; the longest of several. Empty if none can be read."""
+    """Directory ids by node id, from the metadata log in one of these data directories; the longest of several. Empty if none can be
+    read."""
     images = list[MetadataImage]()
     for log_dir in log_dirs:
         path = os.path.join(log_dir, METADATA_DIRECTORY)

@@ -212,8 +212,8 @@ def _fields(schema: Mapping[str, Any], depth: int) -> list[Any]:
 
 
 def _with_checks(parsed: Any, known: dict[int, Any] | None = None) -> Any:
-    """A copy of a parsed schema for reading. Unions and symbols are dictionaries: their indexes come from the payload, and −1 is not the last.
-    The numbers of an int are checked by a logical type of kseg's own.
+    """A copy of a parsed schema for reading. Unions and symbols are dictionaries: their indexes come from the payload, and −1 is not the
+    last. The numbers of an int are checked by a logical type of kseg's own.
 
     known: copies by identity, since a type occurs in several places.
     """

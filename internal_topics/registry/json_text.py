@@ -1,7 +1,8 @@
 """Read JSON payloads strictly, and convert decoded values for a JSON line.
 
-Python's own reader accepts NaN and Infinity, as many levels as its stack allows, and half of a surrogate pair, which no UTF-8 text can contain; each
-would make writing the value fail. Values of other decoders become JSON: bytes as base64, decimals and non-finite numbers as text.
+Python's own reader accepts NaN and Infinity, as many levels as its stack allows, and half of a surrogate pair, which no UTF-8 text can
+contain; each would make writing the value fail. Values of other decoders become JSON: bytes as base64, decimals and non-finite numbers as
+text.
 """
 
 import json

@@ -1,1 +1,2 @@
-"""Tiered storage according to `__remote_log_metadata`: which segments of a partition are in the remote store, and which offsets they serve."""
+"""Tiered storage according to `__remote_log_metadata`: which segments of a partition are in the remote store, and which offsets they
+serve."""

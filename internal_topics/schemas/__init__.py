@@ -10,8 +10,8 @@ without a default the value is zero, empty, false or, for a struct, a struct of 
 
 `python -m tests.kafka.message_definitions` writes the file from the definitions in Kafka's jars.
 
-`mirror-maker-4.3.1.json` has the records of MirrorMaker's topics in the same form, key and value without a type; their classes have no definition
-in a jar (Heartbeat, Checkpoint, OffsetSync of connect-mirror).
+`mirror-maker-4.3.1.json` has the records of MirrorMaker's topics in the same form, key and value without a type; their classes have no
+definition in a jar (Heartbeat, Checkpoint, OffsetSync of connect-mirror).
 """
 
 import json

@@ -16,8 +16,8 @@ from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.partition.topic_identity import TopicIdentity
 from kseg.segment.storage import places
 
-# (directory of the metadata log, the offset to which a broker truncates it or None, partition directories) → what it says about each of them then.
-# None where this node alone cannot tell: another voter of the quorum may still have what it has lost.
+# (directory of the metadata log, the offset to which a broker truncates it or None, partition directories) → what it says about each of
+# them then. None where this node alone cannot tell: another voter of the quorum may still have what it has lost.
 IdentitiesAfterCut = Callable[[str, int | None, Sequence[str]], Mapping[str, TopicIdentity] | None]
 
 WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"
@@ -54,8 +54,8 @@ class StartForecast:
     def add_refused(
         self, log_dir: str, thrown: Iterable[Thrown], contradiction: tuple[int, Thrown] | None
     ) -> None:
-        """Add the exceptions that features and topic configurations in the metadata log end a start with. contradiction: the offset of a record that
-        cannot follow those before it, and the exception."""
+        """Add the exceptions that features and topic configurations in the metadata log end a start with. contradiction: the offset of a
+        record that cannot follow those before it, and the exception."""
         directory = self._directory(log_dir)
         directory.refused.extend(thrown)
         directory.contradiction = contradiction

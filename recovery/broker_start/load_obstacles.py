@@ -57,8 +57,8 @@ def not_writable(
 def _written(
     directory: "PartitionDirectory", opened: "Sequence[SegmentFiles]", is_clean: bool
 ) -> "Iterator[str]":
-    """What a load, or the replica that is served then, opens for writing, replaces or deletes (observed with 4.3.1). Other indexes are mapped
-    on first use, and a partition.metadata stays as it is."""
+    """What a load, or the replica that is served then, opens for writing, replaces or deletes (observed with 4.3.1). Other indexes are
+    mapped on first use, and a partition.metadata stays as it is."""
     yield directory.path
     yield from (segment.log.path for segment in directory.segments)
     for segment in opened:
@@ -84,8 +84,9 @@ def locked(paths: "Iterable[str]") -> Finding | None:
 
 
 def _of_another_user(directory: "PartitionDirectory", log_dir: str) -> Finding | None:
-    """A log that a broker cannot open for writing, as a copy by root leaves it (observed with 4.3.1: AccessDeniedException). The user of the broker is not
-    known, but owns the data directory; one that belongs to root tells nothing, and neither does a file that others may write."""
+    """A log that a broker cannot open for writing, as a copy by root leaves it (observed with 4.3.1: AccessDeniedException). The user of
+    the broker is not known, but owns the data directory; one that belongs to root tells nothing, and neither does a file that others may
+    write."""
     with suppress(OSError):  # a broker may be running, and delete a segment
         owner = places.stat(log_dir).st_uid
         for segment in directory.segments if owner else ():

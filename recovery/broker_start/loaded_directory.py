@@ -27,9 +27,11 @@ _NOT_LIVE = frozenset(
 class LoadedDirectory:
     """The partitions of one data directory.
 
-    live: those that are served from it: names of directories, with the partition that a broker takes each for. noteworthy: those that a load changes. missing: those that the metadata log
-    places here and that do not exist. obstructed: those whose name is taken by a file. refused: what a broker ends with because of features and topic
-    configurations in the metadata log that it does not allow. bootstrap_fault: what it ends with because of bootstrap.checkpoint. is_checked: whether its partitions are known. contradiction: likewise, because of the record at this offset of the log.
+    live: those that are served from it: names of directories, with the partition that a broker takes each for. noteworthy: those that a
+    load changes. missing: those that the metadata log places here and that do not exist. obstructed: those whose name is taken by a file.
+    refused: what a broker ends with because of features and topic configurations in the metadata log that it does not allow.
+    bootstrap_fault: what it ends with because of bootstrap.checkpoint. is_checked: whether its partitions are known. contradiction:
+    likewise, because of the record at this offset of the log.
     """
 
     path: str

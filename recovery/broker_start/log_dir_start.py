@@ -146,8 +146,8 @@ def _is_of_a_node(directory: LogDirectory) -> bool:
 
 
 def log_dir_start(directory: LogDirectory, blocked: Finding | None = None) -> LogDirStart | None:
-    """How a data directory affects a broker's start; None for a plain collection of partitions. blocked: the finding about a file of its own
-    that cannot be written."""
+    """How a data directory affects a broker's start; None for a plain collection of partitions. blocked: the finding about a file of its
+    own that cannot be written."""
     if not _is_of_a_node(directory):
         return None
     path = directory.path

@@ -1,7 +1,8 @@
 """What server.properties says of a node, and which data directories a broker with it takes (Kafka: KafkaConfig, MetaPropertiesEnsemble).
 
-log.dirs is compared with the data directories that were checked. Those that it does not name are no part of the start, and those that are missing, or were not
-checked, are. A directory may be examined elsewhere than where the broker has it, as in a copy: where none of them is in log.dirs, only the node id counts.
+log.dirs is compared with the data directories that were checked. Those that it does not name are no part of the start, and those that are
+missing, or were not checked, are. A directory may be examined elsewhere than where the broker has it, as in a copy: where none of them is
+in log.dirs, only the node id counts.
 """
 
 import os

@@ -163,8 +163,8 @@ def _failed(directory: LoadedDirectory) -> Iterator[dict[str, object]]:
 def node_start(
     directories: Sequence[LoadedDirectory], metadata: str, properties: NodeProperties | None = None
 ) -> NodeStart:
-    """What a broker does with these data directories, all of one node, in the order of log.dirs. metadata: see `NodeStart`. properties: of the
-    node, None if unknown."""
+    """What a broker does with these data directories, all of one node, in the order of log.dirs. metadata: see `NodeStart`. properties: of
+    the node, None if unknown."""
     dirs = tuple(directories)
     if properties is None:
         return _of_taken(dirs, metadata, properties)

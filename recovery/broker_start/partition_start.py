@@ -94,8 +94,8 @@ _BY_STATE = {
 class PartitionStart:
     """partition: `topic-partition`. log_start_offset, log_end_offset: after the load; None when the load fails or the partition is deleted.
     bytes_to_scan, batches_to_scan: in the segments that are recovered. bytes_lost, records_lost: removed from the log (None: the number of
-    records is unknown). exception, message: those of the failed load; exception is the simple name of the Java class. is_of_torn_snapshot: a metadata
-    log whose node starts with a snapshot of which a part is lost."""
+    records is unknown). exception, message: those of the failed load; exception is the simple name of the Java class. is_of_torn_snapshot:
+    a metadata log whose node starts with a snapshot of which a part is lost."""
 
     partition: str
     outcome: Loading

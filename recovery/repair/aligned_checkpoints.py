@@ -17,8 +17,9 @@ a clean shutdown, which writes all of them: a broker assumes 0 everywhere. Log s
 (`segment.partition.log_start_trace`); recovery points were at the log ends, since everything was synced; high watermarks come from the
 other replicas. With an unreadable file a broker (4.3.1) loads the logs with offset 0 for all partitions, but still takes the data
 directory offline, and stops when it has no other. Entries of partitions without a directory are dropped when their file is written
-anyway, as a broker writes only what it has loaded; they are no reason to write the file. Neither is, under policy salvage, an entry below the log
-start: a broker begins at the log start then, and one that is killed after retention leaves such entries. The metadata log has no entries.
+anyway, as a broker writes only what it has loaded; they are no reason to write the file. Neither is, under policy salvage, an entry below
+the log start: a broker begins at the log start then, and one that is killed after retention leaves such entries. The metadata log has no
+entries.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -71,7 +72,8 @@ class PartitionOutcome:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether a broker writes checkpoint entries for this partition and its offsets are known: current and future logs, not the metadata log."""
+        """Whether a broker writes checkpoint entries for this partition and its offsets are known: current and future logs, not the
+        metadata log."""
         is_loaded = self.name.state in (PartitionState.LIVE, PartitionState.FUTURE)
         return self.is_known and is_loaded and not self.name.is_metadata_log
 

@@ -9,8 +9,8 @@ The directory.id matters as much: the controller treats a data directory with a 
 were there have no leader any more (observed with 4.3.1). The metadata log of the cluster has the ids that a node
 registered; if exactly one of them belongs to no other data directory of the run, it is this one's.
 
-A broker with ZooKeeper ends if the file has version 1, and needs neither of the other two ids ("Zk-based brokers only support version 0"). So
-the version is that of the old file or of the other data directories, and 0 where the partitions show that no KRaft node was here.
+A broker with ZooKeeper ends if the file has version 1, and needs neither of the other two ids ("Zk-based brokers only support version 0").
+So the version is that of the old file or of the other data directories, and 0 where the partitions show that no KRaft node was here.
 """
 
 import os

@@ -23,7 +23,8 @@ class RecoverOptions(ChangeOptions):
     is_clean, recovery_point, log_start_offset: None takes the value of the data directory. marked: data directories that count as marked
     although this run, or a killed one before it, removed their marker. is_nested: the copies of several data directories each go
     into a directory of their name below `output`. rebuild: rebuild all side files. topic_id: for a missing
-    partition.metadata. identity: for a lost meta.properties. coordinator_findings: the records of a partition that its coordinator fails to load.
+    partition.metadata. identity: for a lost meta.properties. coordinator_findings: the records of a partition that its coordinator fails to
+    load.
     """
 
     settings: LoadSettings

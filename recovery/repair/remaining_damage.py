@@ -66,8 +66,8 @@ def with_remaining_damage(
 
 
 def with_coordinator(repair: Repair, findings: Sequence[Finding]) -> Repair:
-    """The repair of a partition of a coordinator's topic. findings: the records in it that the coordinator fails to load; salvage keeps valid
-    batches, whatever their records say."""
+    """The repair of a partition of a coordinator's topic. findings: the records in it that the coordinator fails to load; salvage keeps
+    valid batches, whatever their records say."""
     failed = sum(finding.severity == ERROR for finding in findings)
     if not failed or repair.misplaced:
         return repair
@@ -80,8 +80,9 @@ def with_coordinator(repair: Repair, findings: Sequence[Finding]) -> Repair:
 def with_metadata_gap(repair: Repair, found: DirectoryImage, *, is_loadable: bool) -> Repair:
     """The repair of a metadata log. found: the directory. is_loadable: whether the node can do without the records that are lost.
 
-    Where offsets are missing that no snapshot covers, the directory stays as found, with a doubt, unless it is loadable: a node fails on the first record
-    that refers to a lost one, and one with other voters would never fetch what is missing. It cuts the damaged log there when it starts, and fetches the rest.
+    Where offsets are missing that no snapshot covers, the directory stays as found, with a doubt, unless it is loadable: a node fails on
+    the first record that refers to a lost one, and one with other voters would never fetch what is missing. It cuts the damaged log there
+    when it starts, and fetches the rest.
     """
     if is_loadable:
         return repair
@@ -93,8 +94,8 @@ def with_metadata_gap(repair: Repair, found: DirectoryImage, *, is_loadable: boo
     for first, last in missing:
         if last >= covered and not repair.doubt:
             words = (
-                f"the metadata log lacks {offsets_words(first, last)}, and without them it is no log to start a node with, so it stays as it is: take this "
-                "directory from another node"
+                f"the metadata log lacks {offsets_words(first, last)}, and without them it is no log to "
+                "start a node with, so it stays as it is: take this directory from another node"
             )
             return replace(repair, image=found, why={}, removed=(), doubt=words)
     return repair

@@ -33,7 +33,8 @@ from kseg.segment.values import dataclass
 
 # Findings about bytes that a broker truncates when it recovers the log.
 _TRIMMED = ("index-preallocated", PREALLOCATED)
-# A node recovers the metadata log at every start, whatever the marker says (Kafka: KafkaRaftLog.createLog), and 4.4.0 stops without trimming its indexes.
+# A node recovers the metadata log at every start, whatever the marker says (Kafka: KafkaRaftLog.createLog), and 4.4.0 stops without
+# trimming its indexes.
 _TRIMMED_OF_METADATA_LOG = (PREALLOCATED,)
 # Findings about bytes of a file that cannot be read.
 UNREADABLE_BYTES = "unreadable"

@@ -4,8 +4,9 @@ The pass over a file compares a batch with its two neighbours. Where damage remo
 batches in a row were altered, that is not enough:
 
 1. A *run*: offsets jump by more than a log can skip, or beyond the base offset of the next segment, while the file, the next segment, or
-   nothing at all continues from before the jump. The batches after the jump are doubtful if they are few. Their values are certain if the true offset of each is one
-   bit away from its claim (directly after the previous batch, if nothing follows), or if together they fill the gap exactly.
+   nothing at all continues from before the jump. The batches after the jump are doubtful if they are few. Their values are certain if the
+   true offset of each is one bit away from its claim (directly after the previous batch, if nothing follows), or if together they fill the
+   gap exactly.
 2. A batch that ends a valid run above the offsets with which the file continues, or far above everything before the damaged end, is
    doubtful if the order is correct without it.
 """

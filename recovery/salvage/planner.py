@@ -230,7 +230,10 @@ def overlap_findings(logs: Logs, superseded: Sequence[Superseded]) -> Iterator[F
     for entry in superseded[:SHOWN_PER_FILE]:
         valid_run, log = entry.valid_run, logs[entry.valid_run.log]
         first, last = valid_run.first_offset, valid_run.last_offset
-        message = f"{offsets_words(first, last)} exist{'s' if first == last else ''} twice: {_RULES[entry.rule]}, in {logs[entry.kept_log].name}"
+        message = (
+            f"{offsets_words(first, last)} exist{'s' if first == last else ''} twice: "
+            f"{_RULES[entry.rule]}, in {logs[entry.kept_log].name}"
+        )
         yield Finding(
             "overlap-resolved",
             log.path,

@@ -362,7 +362,8 @@ class SideFilePlan:
         return self._broker_state.log_start_offset < first and not history.begins_below(first)
 
     def _with_remote_epochs(self, history: EpochHistory) -> EpochHistory:
-        """The history behind the epochs that begin below the first segment: those of the file as found, else those of the remote segments."""
+        """The history behind the epochs that begin below the first segment: those of the file as found, else those of the remote
+        segments."""
         first, filed = self._segments[0].base_offset, self._filed_epochs()
         is_filed = filed is not None and filed.begins_below(first)
         known = filed.entries if filed is not None and is_filed else self._settings.topic.remote_epochs
@@ -371,7 +372,8 @@ class SideFilePlan:
         return joined
 
     def _filed_epochs(self) -> EpochHistory | None:
-        """The leader-epoch checkpoint as found; None where it is missing or corrupt. Raises UnreadableInput when it can no longer be read."""
+        """The leader-epoch checkpoint as found; None where it is missing or corrupt. Raises UnreadableInput when it can no longer be
+        read."""
         path = self._working_image.path(_EPOCHS)
         if _EPOCHS not in self._working_image.image or self._assessment.has_finding(path, "unreadable-file"):
             return None

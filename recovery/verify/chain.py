@@ -160,7 +160,10 @@ class Chain:
             message = f"the batch at position {position} has magic {magic}; it is valid with magic 2"
             self.rows.report("bad-magic", message, position, size, first, last, {"magic": magic})
         if reasons & verify_records.COUNT:
-            message = f"the batch at position {position} declares {counted(at(C.COUNT, row), 'record')} but spans {counted(last - first + 1, 'offset')}"
+            message = (
+                f"the batch at position {position} declares {counted(at(C.COUNT, row), 'record')} but "
+                f"spans {counted(last - first + 1, 'offset')}"
+            )
             self.rows.report("record-count-mismatch", message, position, size, first, last)
         if reasons & verify_records.ATTRIBUTES:
             attributes = at(C.ATTRIBUTES, row)

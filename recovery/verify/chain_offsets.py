@@ -72,8 +72,8 @@ class OffsetComparison:
         return previous, current
 
     def _by_gap(self, previous: F.Fit, current: F.Fit, row: int, following: int) -> tuple[F.Fit, F.Fit]:
-        """The fits of a pair of which both may be altered: gaps are legal there, so a tight fit is no evidence. The altered batch is the one
-        whose offset is out of context; where there is more room than needed, a batch is more likely missing."""
+        """The fits of a pair of which both may be altered: gaps are legal there, so a tight fit is no evidence. The altered batch is the
+        one whose offset is out of context; where there is more room than needed, a batch is more likely missing."""
         if (
             not previous.strength
             or not current.strength
@@ -118,7 +118,10 @@ class OffsetComparison:
         first, last = N.first_of(table, row), table.at(C.LAST_OFFSET, row)
         position, size = table.at(C.POSITION, row), table.at(C.SIZE, row)
         if not row and self._rows.is_start:
-            message = f"the first batch has {offsets_words(first, last)}, below the base offset {self._rows.context.base_offset} in the file name"
+            message = (
+                f"the first batch has {offsets_words(first, last)}, below the base offset "
+                f"{self._rows.context.base_offset} in the file name"
+            )
             self._rows.report("offset-below-segment", message, position, size, first, last)
             return
         copy = ", a copy of it" if row and N.is_copy(table, row) else ""

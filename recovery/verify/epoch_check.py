@@ -66,7 +66,10 @@ class EpochCheck(Consumer):
         """
         yield from self._end_run()
         if not self._entries and last_epoch >= 0 and log_start < end_offset:
-            message = f"the checkpoint has no entry, but the last batch has epoch {last_epoch}; a broker then knows no leader epoch of the log"
+            message = (
+                f"the checkpoint has no entry, but the last batch has epoch {last_epoch}; a broker then "
+                "knows no leader epoch of the log"
+            )
             yield Finding("leader-epoch-file-empty", self._path, message, numbers={"batch_epoch": last_epoch})
         previous: EpochEntry | None = None
         for line, entry in enumerate(self._entries, start=3):

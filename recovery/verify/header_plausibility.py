@@ -1,4 +1,5 @@
-"""Decide which of two adjacent batches has a corrupt header. The CRC does not cover base offset and leader epoch, so only adjacent batches can tell.
+"""Decide which of two adjacent batches has a corrupt header. The CRC does not cover base offset and leader epoch, so only adjacent batches
+can tell.
 
 The batches of a log cover increasing, disjoint offset ranges, and leader epochs never decrease. One altered field breaks
 that between two batches, and either of them can be the corrupt one. For a pair (previous, current) that breaks it:

@@ -96,7 +96,11 @@ def index_size(entry: Entry, log_bytes: int | None = None) -> Iterator[Finding]:
         message = f"the size of {counted(entry.size_bytes, 'byte')} is not a multiple of {width}, the size of an entry"
         yield Finding(kind, entry.path, message, entry.size_bytes - trailing, trailing)
     elif log_bytes is not None and entry.size_bytes // width > log_bytes // _SMALLEST_BATCH_BYTES + 1:
-        message = f"{counted(entry.size_bytes // width, 'entry')} {'is' if entry.size_bytes < 2 * width else 'are'} too many for a segment of {counted(log_bytes, 'byte')}"
+        message = (
+            f"{counted(entry.size_bytes // width, 'entry')} "
+            f"{'is' if entry.size_bytes < 2 * width else 'are'} too many for a segment of "
+            f"{counted(log_bytes, 'byte')}"
+        )
         yield Finding("index-oversized", entry.path, message, 0, entry.size_bytes)
 
 

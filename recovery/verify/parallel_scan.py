@@ -41,7 +41,8 @@ MIN_PART_BYTES = 2 * 1024 * 1024
 MAX_PART_BYTES = 8 * 1024 * 1024
 _PARTS = 64  # enough to distribute the work evenly
 
-# The result of a part consists of pieces: a table, preceded by its capacity, its number of rows, and the positions where they begin and end.
+# The result of a part consists of pieces: a table, preceded by its capacity, its number of rows, and the positions where they begin and
+# end.
 _HEAD = 4
 _OWN_ROOM = array("q", bytes(8 * (_HEAD + C.BATCH_WIDTH * BATCHES_PER_TABLE)))
 

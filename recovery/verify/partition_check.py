@@ -250,7 +250,8 @@ class PartitionCheck:
     def _indexes(
         self, stack: ExitStack, segment: SegmentFiles, is_last: bool
     ) -> Generator[Finding, None, list[Consumer]]:
-        """The checks of the entries that the indexes have now, before the log is opened: a running broker writes a batch before its entry."""
+        """The checks of the entries that the indexes have now, before the log is opened: a running broker writes a batch before its
+        entry."""
         checks: list[Consumer] = []
         if not self._wants_side_files:
             return checks

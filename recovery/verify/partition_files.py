@@ -226,15 +226,16 @@ def log_start(directory: PartitionDirectory, log_dir_state: LogDirState) -> Iter
 def remote_epochs(
     path: str, epochs: EpochHistory | None, log_start_offset: int, first_base: int
 ) -> Iterator[Finding]:
-    """Report that a log with tiered storage lacks the leader epochs below its first segment. A broker deletes the remote segments whose epochs
-    are all below the first one that it knows, and reads none whose epoch it does not know (Kafka: RemoteLogManager). path: of the checkpoint,
-    or of the partition."""
+    """Report that a log with tiered storage lacks the leader epochs below its first segment. A broker deletes the remote segments whose
+    epochs are all below the first one that it knows, and reads none whose epoch it does not know (Kafka: RemoteLogManager). path: of the
+    checkpoint, or of the partition."""
     if log_start_offset >= first_base or (epochs is not None and epochs.begins_below(first_base)):
         return
     message = (
-        f"the log begins at offset {log_start_offset} in remote storage, but the leader epochs below {first_base} are lost: a broker that leads "
-        "the partition deletes remote segments because of that (the leader-epoch-checkpoint of another replica has them, and "
-        "__remote_log_metadata, from where kseg recover takes them)"
+        f"the log begins at offset {log_start_offset} in remote storage, but the leader epochs below "
+        f"{first_base} are lost: a broker that leads the partition deletes remote segments because of "
+        "that (the leader-epoch-checkpoint of another replica has them, and __remote_log_metadata, from "
+        "where kseg recover takes them)"
     )
     numbers = {"log_start_offset": log_start_offset}
     yield Finding(

@@ -262,8 +262,9 @@ class ProducerReplay:
     def _as_once_written(
         self, entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry
     ) -> ProducerSnapshotEntry:
-        """What the replay found as the broker that wrote `entry` had it, which may have read the log from its start offset only: behind a marker,
-        one before 2.4 kept the time of the newest batch, and one before 1.0 took the marker for the last batch, but for its sequence."""
+        """What the replay found as the broker that wrote `entry` had it, which may have read the log from its start offset only: behind a
+        marker, one before 2.4 kept the time of the newest batch, and one before 1.0 took the marker for the last batch, but for its
+        sequence."""
         if entry == found:
             return found
         opened = found.current_txn_first_offset

@@ -220,8 +220,9 @@ class SegmentCheck:
             yield Finding(
                 "offset-gap",
                 path,
-                f"{counted(facts.missing_offsets, 'offset')} {'is' if facts.missing_offsets == 1 else 'are'} missing at {counted(facts.gaps, 'place')}, "
-                f"first at offset {where}",
+                f"{counted(facts.missing_offsets, 'offset')} "
+                f"{'is' if facts.missing_offsets == 1 else 'are'} missing at "
+                f"{counted(facts.gaps, 'place')}, first at offset {where}",
                 position=sums[S.SUM_GAP_POSITION],
                 length=0,
                 first_offset=where,

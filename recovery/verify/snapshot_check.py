@@ -76,8 +76,8 @@ class SnapshotCheck:
     def missing(
         self, replay: ProducerReplay, log_dir_state: LogDirState | None, log_start: int, end_offset: int
     ) -> Iterator[Finding]:
-        """Without any snapshot a clean start takes no look at the log (UnifiedLog.rebuildProducerState). A broker that stops writes none where
-        all records were deleted: its newest offset is that of the log start (ProducerStateManager.takeSnapshot)."""
+        """Without any snapshot a clean start takes no look at the log (UnifiedLog.rebuildProducerState). A broker that stops writes none
+        where all records were deleted: its newest offset is that of the log start (ProducerStateManager.takeSnapshot)."""
         producers = replay.state.snapshot()
         if not producers or self._directory.snapshots or log_start >= end_offset:
             return

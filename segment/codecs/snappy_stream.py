@@ -103,8 +103,8 @@ def _raw(block: memoryview, room: int, limit_bytes: int) -> memoryview:
 def _with_more_behind(block: memoryview, length: int) -> memoryview:
     """The content of a block whose last literal is of one or two bytes and has its length behind its tag.
 
-    The library wants four bytes behind such a tag, so it is given the block with another literal at its end. A literal that exceeds the block
-    takes in these bytes, and a second one of another size shows that.
+    The library wants four bytes behind such a tag, so it is given the block with another literal at its end. A literal that exceeds the
+    block takes in these bytes, and a second one of another size shows that.
     """
     start = next(at for at, byte in enumerate(block) if byte < 0x80) + 1
     for size in (4, 3):

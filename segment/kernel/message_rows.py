@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, annotation_typing=False
-"""JSON lines of records whose keys and values are messages of Kafka's own topics: the lines of `json_lines`, with messages instead of bytes,
-as in `internal_topics.topic_rows` (docs/json.md).
+"""JSON lines of records whose keys and values are messages of Kafka's own topics: the lines of `json_lines`, with messages instead of
+bytes, as in `internal_topics.topic_rows` (docs/json.md).
 
     key     {"type":1,"name":"OffsetCommitKey","data":{…}}
     value   {"type":1,"name":"OffsetCommitValue","version":4,"data":{…}}
 
-A program begins with COORDINATOR or FRAMED (`kernel.decoded_lines`), the number of types, and the positions of their table and of the table of
-topic ids. For each type the table has the struct of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that is left to the caller; the first
-and last version and the position of their structs; the texts before the version and before the data of the key, with their lengths.
+A program begins with COORDINATOR or FRAMED (`kernel.decoded_lines`), the number of types, and the positions of their table and of the table
+of topic ids. For each type the table has the struct of the key (COORDINATOR) or 1 (FRAMED), 0 for a type that is left to the caller; the
+first and last version and the position of their structs; the texts before the version and before the data of the key, with their lengths.
 
 This module formats only ordinary records. `format_rows` stops at a record that needs additional members (a newer version, unknown tags,
 trailing bytes, secrets) or cannot be decoded, and the caller writes its line.

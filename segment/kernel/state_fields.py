@@ -1,6 +1,7 @@
 """The fields of the state arrays that kernels read and update, by kernel.
 
-A state is an array of int64. `state_fields.pxd` declares the same numbers for the compiled kernels, as `header_tables.pxd` does for columns.
+A state is an array of int64. `state_fields.pxd` declares the same numbers for the compiled kernels, as `header_tables.pxd` does for
+columns.
 """
 
 # --- `batch_walk.walk`: where the next walk goes on, and how many rows the table has

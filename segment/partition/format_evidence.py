@@ -1,8 +1,8 @@
 """Which message format can the brokers that use a log be trusted to read? They write their version nowhere; their files tell it.
 
-Kafka 0.11 and later, which read v2, create a log-start-offset-checkpoint with the other checkpoints of a data directory. Where only a partition
-is known, its producer snapshots and leader-epoch-checkpoint tell them; in a whole data directory these may also be from a repair. An
-older broker reads the format of the last batch of the log: 0.8 and 0.9 know v0 only, and one of 0.10 may be configured to write it.
+Kafka 0.11 and later, which read v2, create a log-start-offset-checkpoint with the other checkpoints of a data directory. Where only a
+partition is known, its producer snapshots and leader-epoch-checkpoint tell them; in a whole data directory these may also be from a repair.
+An older broker reads the format of the last batch of the log: 0.8 and 0.9 know v0 only, and one of 0.10 may be configured to write it.
 """
 
 import os

@@ -1,9 +1,9 @@
 """One segment of a log, opened on first use, and the notes that a read of the log collects.
 
 An index entry is used only if a valid batch starts at its position, with a first offset above neither the entry's offset nor
-the requested one, and the entry's offset is in it or behind it: brokers before 4.0 index the last offset of an append, which may have several
-batches. Then no earlier batch can contain the offset. So a damaged index, or an altered base offset, costs time, but never causes a wrong
-answer.
+the requested one, and the entry's offset is in it or behind it: brokers before 4.0 index the last offset of an append, which may have
+several batches. Then no earlier batch can contain the offset. So a damaged index, or an altered base offset, costs time, but never causes a
+wrong answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -253,7 +253,10 @@ class LogSegment:
         if batch.last_offset < entry.offset:
             following = self.walk.valid_batch_at(batch.end_position)
             if following is None or not batch.last_offset < self.first_offset_of(following) <= entry.offset:
-                return f"the batch at position {entry.position} ends at offset {batch.last_offset}, and none between it and {entry.offset} follows"
+                return (
+                    f"the batch at position {entry.position} ends at offset {batch.last_offset}, and "
+                    f"none between it and {entry.offset} follows"
+                )
         return None
 
     def _index(self, role: Role, kind: type[I]) -> I | None:

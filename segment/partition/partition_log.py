@@ -150,8 +150,8 @@ class PartitionLog(Notes):
 
     @property
     def remote_start(self) -> int | None:
-        """The log start of the checkpoint if that is below the local log, as with tiered storage; another broker may have left such an entry when
-        it died."""
+        """The log start of the checkpoint if that is below the local log, as with tiered storage; another broker may have left such an
+        entry when it died."""
         start = self.start_offset
         return self._wished_start if self._wished_start is not None and self._wished_start < start else None
 

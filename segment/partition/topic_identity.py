@@ -17,9 +17,9 @@ class TopicIdentity:
     """finding: what a broker will do to the directory at its next start that nobody wants; None for nothing. topic_id: what a
     partition.metadata that is missing or cannot be read is to say; None where that is not certain. named_id: the id of the
     topic that the directory is named after, None when the metadata log has no such topic. is_assigned: whether that topic has this
-    partition on this node. is_promoted: of a `-future` directory that the metadata log already assigns the replica to: a broker makes it the
-    live one when it starts (Kafka: LogManager.recoverAbandonedFutureLogs). has_loadable_gap: of the metadata log itself, if it lacks records that the
-    node can do without."""
+    partition on this node. is_promoted: of a `-future` directory that the metadata log already assigns the replica to: a broker makes it
+    the live one when it starts (Kafka: LogManager.recoverAbandonedFutureLogs). has_loadable_gap: of the metadata log itself, if it lacks
+    records that the node can do without."""
 
     finding: Finding | None = None
     topic_id: str | None = None

@@ -15,7 +15,8 @@ REMOTE_COPY_DISABLE = "remote.log.copy.disable"
 
 
 def has_tiers(is_enabled: bool, policies: Collection[str]) -> bool:
-    """Whether a broker moves segments to remote storage (Kafka: UnifiedLog.isRemoteLogEnabled). is_enabled: remote.storage.enable is true."""
+    """Whether a broker moves segments to remote storage (Kafka: UnifiedLog.isRemoteLogEnabled). is_enabled: remote.storage.enable is
+    true."""
     return is_enabled and "compact" not in policies
 
 
@@ -65,8 +66,8 @@ class Setting:
 class TopicSettings:
     """settings: by the topic property's name, only known ones. unknown: why the cleanup.policy is unknown,
     empty if it is known. settles: the options that would specify it. remote_epochs: of one partition, the leader epochs of its segments in
-    remote storage with their start offsets, if the partition itself has lost them. remote_end_offset: of one partition, the offset after the
-    last one in remote storage, None if that is unknown."""
+    remote storage with their start offsets, if the partition itself has lost them. remote_end_offset: of one partition, the offset after
+    the last one in remote storage, None if that is unknown."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
     unknown: str = ""

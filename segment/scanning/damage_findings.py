@@ -87,7 +87,8 @@ def transaction_end_lost(
     (producer_id, producer_epoch), (first, last) = producer, lost
     message = (
         f"the transaction of producer {producer_id} from offset {offsets[0]} was open where "
-        f"{offsets_words(first, last)} {'is' if first == last else 'are'} lost; if its marker was among them, the transaction now extends to the next marker or stays open"
+        f"{offsets_words(first, last)} {'is' if first == last else 'are'} lost; if its marker was among "
+        "them, the transaction now extends to the next marker or stays open"
     )
     numbers = {
         "producer_id": producer_id,

@@ -172,7 +172,8 @@ def _proved(damage: memoryview, size_bytes: int, delta: int, count: int) -> tupl
 
 
 def _has_producer_without_sequence(head: memoryview) -> bool:
-    """Whether a batch has a producer but no sequence, as only control batches do, each with one record; recognizes them even if the attributes are damaged."""
+    """Whether a batch has a producer but no sequence, as only control batches do, each with one record; recognizes them even if the
+    attributes are damaged."""
     producer_id = int.from_bytes(head[_PRODUCER_ID : _PRODUCER_ID + 8], "big", signed=True)
     return producer_id >= 0 and head[_BASE_SEQUENCE : _BASE_SEQUENCE + 4] == b"\xff" * 4
 

@@ -121,8 +121,8 @@ class OffsetOrder:
     def around(
         self, behind: Sequence[Claim] = (), limit: int = L.INT64_MAX, following: int | None = None
     ) -> DamageBounds:
-        """behind: the offsets of the batches after the damage. limit: the segment holds offsets below it. following: the first offset after the
-        segment, None if unknown."""
+        """behind: the offsets of the batches after the damage. limit: the segment holds offsets below it. following: the first offset after
+        the segment, None if unknown."""
         tails = [tail for tail in self._tails if tail[1] < limit]
         if not tails and (self._tails or len(behind) > 1) and all(each[0] >= limit for each in behind):
             limit, tails = (

@@ -267,8 +267,8 @@ def _quorum_text(content: dict[str, object], key: str) -> str:
 
 
 def _check_replicas(leader_id: int, voted_id: int) -> None:
-    """The id of a leader, or without one that of the voted replica, becomes the state of the node (Kafka: QuorumState.initialize); if the log
-    has a later epoch, neither does."""
+    """The id of a leader, or without one that of the voted replica, becomes the state of the node (Kafka: QuorumState.initialize); if the
+    log has a later epoch, neither does."""
     for kind, replica_id in (("leader", leader_id), ("voted", voted_id)):
         if replica_id < _NOBODY:
             raise QuorumStateFault(f"Illegal {kind} Id {replica_id}: must be non-negative", _ILLEGAL_ARGUMENT)

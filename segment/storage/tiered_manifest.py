@@ -16,7 +16,8 @@ Each segment is stored in three objects:
     encryption      present if log and side files are encrypted
     remoteLogSegmentMetadata.endOffset   of the segment; the producer snapshot is named by the next offset
 
-Source: the code of the plugin (SegmentManifestV1, ChunkSizesBinaryCodec, ObjectKeyFactory), 2026-05. Every number is checked before it is used.
+Source: the code of the plugin (SegmentManifestV1, ChunkSizesBinaryCodec, ObjectKeyFactory), 2026-05. Every number is checked before it is
+used.
 """
 
 import base64

@@ -218,7 +218,8 @@ def all_there_is(start: Offsets, extents: Mapping[TopicPartition, GrownExtent]) 
 def limited(
     start: Offsets, end: Offsets, extents: Mapping[TopicPartition, GrownExtent], most: int
 ) -> Offsets:
-    """End offsets of a batch of about `most` offsets, shared among the partitions in proportion to what each has (Spark: KafkaMicroBatchStream)."""
+    """End offsets of a batch of about `most` offsets, shared among the partitions in proportion to what each has (Spark:
+    KafkaMicroBatchStream)."""
     begins = {where: max(start.get(where, 0), extents[where].start_offset) for where in end}
     sizes = {where: end[where] - begins[where] for where in end if end[where] > begins[where]}
     total = sum(sizes.values())

@@ -69,8 +69,8 @@ class SourceOptions:
     record reaches stands for (False: an error). include_deleted: also what is below the log start.
     trust_transactions: which transactions were aborted is read from the transaction indexes, not from the log.
     check_headers: batches are judged beside their neighbours, as by `verify`.
-    key_format, value_format: how keys and values are written, "bytes" for not decoded. schemas: where the schemas are, None to look for them
-    in and beside the log dirs. decoded_as: COLUMNS of the schemas' types, or text that is JSON.
+    key_format, value_format: how keys and values are written, "bytes" for not decoded. schemas: where the schemas are, None to look for
+    them in and beside the log dirs. decoded_as: COLUMNS of the schemas' types, or text that is JSON.
     show_secrets: values that hold secrets are given out. connect_topics: globs of topics that Kafka Connect keeps, beside those named so.
     wanted: of the records between the starting and ending offsets only those within.
     """

@@ -377,8 +377,8 @@ def test_the_estimate_is_a_range_that_says_what_it_stands_on(
     assert "loads" not in "".join(broker_start_words(clean | {"estimated_s_slow": 1.0}))
 
 
-# what a 4.3.1 broker logged as the time in which it loaded all logs, after an unclean stop where nothing else is said, on two processors that others used as well:
-# logs, bytes, batches, seconds
+# what a 4.3.1 broker logged as the time in which it loaded all logs, after an unclean stop where nothing else is said, on two processors
+# that others used as well: logs, bytes, batches, seconds
 STARTS = {
     "4 logs of 512 MiB, 64 KiB a batch, in memory": (4, 2_147_241_718, 33_000, 1.9),
     "4 logs of 512 MiB, 64 KiB a batch, from the disk": (4, 2_147_241_718, 33_000, 5.9),

@@ -1,4 +1,5 @@
-"""The steps of `kseg doctor` for what is in a broker's way by being where it is. A real broker is started after them in tests/kafka/test_doctor.py."""
+"""The steps of `kseg doctor` for what is in a broker's way by being where it is. A real broker is started after them in
+tests/kafka/test_doctor.py."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What share groups of Kafka 4.0.0 left, which were early access: 4.3.1 loads neither of the two partitions (`Deserializing record … failed`), and no
-repair of the logs changes that. Keys and values are those of a real 4.0.0."""
+"""What share groups of Kafka 4.0.0 left, which were early access: 4.3.1 loads neither of the two partitions (`Deserializing record …
+failed`), and no repair of the logs changes that. Keys and values are those of a real 4.0.0."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The exit status of every command about directories in every state, against the rule of the command contract (`cli/run_summary.py`); and a pipe in the
-place of a file ends no command by hanging it.
+"""The exit status of every command about directories in every state, against the rule of the command contract (`cli/run_summary.py`); and a
+pipe in the place of a file ends no command by hanging it.
 
 Where a status is not 0 there is a reason: 1 what was found or is due, 2 no target of the kind that was asked for, 3 what cannot be read,
 5 a part of the targets.
@@ -290,7 +290,8 @@ FORBIDDEN: dict[str, tuple[Callable[[Path], None], dict[str, int]]] = {
 
 
 def _run_as_nobody(words: list[str]) -> int:
-    """The status of a command in a child that has given up root's rights. What it imports has to be there before: it may not be readable."""
+    """The status of a command in a child that has given up root's rights. What it imports has to be there before: it may not be
+    readable."""
     child = os.fork()
     if not child:
         status = 99

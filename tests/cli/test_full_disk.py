@@ -296,7 +296,8 @@ def test_holes_are_read_where_no_page_is_left(
 def test_a_copy_of_a_member_of_an_archive_has_no_room(
     disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Reported before a byte is copied, or when space runs out in the meantime. The log is not called damaged, and nothing is left behind."""
+    """Reported before a byte is copied, or when space runs out in the meantime. The log is not called damaged, and nothing is left
+    behind."""
     log = tmp_path / "large-0" / f"{0:020}.log"
     log.parent.mkdir()
     log.write_bytes(bytes(2 * SIZE))

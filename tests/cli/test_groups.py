@@ -193,7 +193,8 @@ def test_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.CaptureFixtu
 def test_a_group_in_another_partition_than_with_the_default_number_of_them(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`g` hashes to partition 3 of 50. If it is found in another one, the topic does not have 50, and `my-group` may be in any partition."""
+    """`g` hashes to partition 3 of 50. If it is found in another one, the topic does not have 50, and `my-group` may be in any
+    partition."""
     here = tmp_path / f"{CONSUMER_OFFSETS}-1"
     write_segment(here, batch(0, commit(4, "g")))
     write_segment(tmp_path / f"{CONSUMER_OFFSETS}-12", batch(0, commit(4, "another")))

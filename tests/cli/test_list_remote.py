@@ -35,7 +35,8 @@ def finished(
 
 
 def log_dir(root: Path, *more: bytes) -> Path:
-    """orders-0 has offsets 100 to 149 here, its log starts at 10, epoch 1 begins at 60. 10 to 119 were uploaded, the next segment is under way."""
+    """orders-0 has offsets 100 to 149 here, its log starts at 10, epoch 1 begins at 60. 10 to 119 were uploaded, the next segment is under
+    way."""
     write_meta_properties(root)
     local = root / "orders-0"
     local.mkdir()

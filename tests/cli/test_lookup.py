@@ -161,7 +161,8 @@ class TestKeySearch:
     def test_the_metadata_log_says_how_many_partitions_there_are(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """Each partition of the topic has the same keys; one of five is selected, and the directory of the metadata log is not among them."""
+        """Each partition of the topic has the same keys; one of five is selected, and the directory of the metadata log is not among
+        them."""
         log_dir = broker_dir(tmp_path / "logs", 1, 5, running=False)
         key = "key-3"
         selected = partition_for_key(key.encode(), 5)

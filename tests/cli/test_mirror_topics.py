@@ -1,4 +1,5 @@
-"""MirrorMaker's topics in rows: what is damaged or another's. What its own classes write is compared in tests/kafka/test_mirror_maker.py."""
+"""MirrorMaker's topics in rows: what is damaged or another's. What its own classes write is compared in
+tests/kafka/test_mirror_maker.py."""
 
 from __future__ import annotations
 

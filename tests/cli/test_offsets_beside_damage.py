@@ -1,5 +1,5 @@
-"""One answer about damage beside altered offsets, where the logs of a long run of `test_one_answer` had several: what is a copy, which of two batches is
-altered, and what stays lost over the rounds of salvage."""
+"""One answer about damage beside altered offsets, where the logs of a long run of `test_one_answer` had several: what is a copy, which of
+two batches is altered, and what stays lost over the rounds of salvage."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_an_offset_that_no_segment_can_hold_is_named_before_damage_at_the_log_en
 def test_what_is_lost_in_damage_stays_lost_when_another_batch_moves(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A batch with the offsets behind the log end moves there and gets the leader epoch of its new neighbours, which takes another round. The
-    repaired log has only a gap where the damage was."""
+    """A batch with the offsets behind the log end moves there and gets the leader epoch of its new neighbours, which takes another round.
+    The repaired log has only a gap where the damage was."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     moved, (damage, size) = spans[23], spans[17]

@@ -168,7 +168,8 @@ def test_offsets_that_the_segment_cannot_hold_prove_no_other_batch_wrong(
 def test_a_batch_whose_offset_was_zeroed_with_what_lies_before_it_keeps_its_place(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A hole of zeros ends in its header. It claims offset 0; that is also lost at the start of the log, but this batch does not hold it."""
+    """A hole of zeros ends in its header. It claims offset 0; that is also lost at the start of the log, but this batch does not hold
+    it."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     zeroed, width = spans[15]

@@ -177,8 +177,8 @@ def test_preallocated_indexes_of_a_metadata_log_are_no_repair(
 
 @pytest.mark.parametrize("padding", [0, 30])
 def test_a_roll_completes_the_time_index(log: Path, padding: int, capfd: pytest.CaptureFixture[str]) -> None:
-    """Of an active segment that stays, because a transaction is open in it. The index of a killed broker lacks the greatest timestamp, from which a
-    broker takes the age of a segment that it does not recover any more."""
+    """Of an active segment that stays, because a transaction is open in it. The index of a killed broker lacks the greatest timestamp, from
+    which a broker takes the age of a segment that it does not recover any more."""
     index = (log / ACTIVE).with_suffix(".timeindex")
     complete = index.read_bytes()
     index.write_bytes(complete[:-12] + bytes(12 * padding))

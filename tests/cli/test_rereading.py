@@ -1,5 +1,5 @@
-"""Reading commands beside a running broker, for which a process that holds its lock stands: files go while they are read. Without the lock a
-file that is missing is an error."""
+"""Reading commands beside a running broker, for which a process that holds its lock stands: files go while they are read. Without the lock
+a file that is missing is an error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def broker(target: PartitionTarget) -> Iterator[None]:
 
 
 class Work:
-    """Meets a deleted file in its first readings. shown: what it yields before that. is_raised: whether it raises, or yields the failure."""
+    """Meets a deleted file in its first readings. shown: what it yields before that. is_raised: whether it raises, or yields the
+    failure."""
 
     def __init__(self, vanishing: int, *shown: Event, is_raised: bool = True) -> None:
         self.left = vanishing

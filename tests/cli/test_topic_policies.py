@@ -168,7 +168,8 @@ def test_what_a_cleaner_has_cleaned_is_compacted(data: Path, say: Say) -> None:
 
 
 def test_a_default_that_the_cleaner_contradicts(capture_small: Path, tmp_path: Path, say: Say) -> None:
-    """The topic has no policy of its own but was compacted: the broker's default differs from Kafka's, and only server.properties has it."""
+    """The topic has no policy of its own but was compacted: the broker's default differs from Kafka's, and only server.properties has
+    it."""
     data = make(capture_small, tmp_path / "data")
     (data / "cleaner-offset-checkpoint").write_text("0\n2\nplain 0 72\norders 0 72\n")
     words = ("--retention-ms", "1", *ON_THE_CLOCK, data)

@@ -366,7 +366,8 @@ def test_one_undo_takes_back_a_run_that_was_killed_anywhere(
 def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
     data: Path, say: Say, flag: str, what: str, of_directory: bool
 ) -> None:
-    """Staging copies what it cannot link, and the change ended half way; names can be added to an append-only directory, but not removed."""
+    """Staging copies what it cannot link, and the change ended half way; names can be added to an append-only directory, but not
+    removed."""
     several(data)
     log = data / "fares-0" if of_directory else max((data / "fares-0").glob("*.log"))
     with flagged(log, flag):

@@ -1,5 +1,5 @@
-"""Retention of logs with tiered storage: only segments that have been copied are deleted, by the limits of local.retention, and the log keeps
-its start: from a higher one a broker would delete the segments in remote storage. The rules are compared with UnifiedLog in
+"""Retention of logs with tiered storage: only segments that have been copied are deleted, by the limits of local.retention, and the log
+keeps its start: from a higher one a broker would delete the segments in remote storage. The rules are compared with UnifiedLog in
 `tests/kafka/test_retain_differential.py`, and a broker goes on behind them in `tests/kafka/test_tiered_broker.py`."""
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def test_restored_segments_leave_the_log_start(partition: Path) -> None:
     ],
 )
 def test_limits(partition: Path, changed: dict[str, str], deleted: list[int]) -> None:
-    """Kafka: LogConfig.localRetentionMs, UnifiedLog.isRemoteLogEnabled, KIP-950 for remote.log.copy.disable. The active segment stays: it is of
-    today, and not copied."""
+    """Kafka: LogConfig.localRetentionMs, UnifiedLog.isRemoteLogEnabled, KIP-950 for remote.log.copy.disable. The active segment stays: it
+    is of today, and not copied."""
     if changed.get("retention.ms") == "1":
         changed = {**changed, "retention.ms": str(DAY_MS)}
     assert retained(partition, 30, changed).result["deleted"] == deleted

@@ -1,7 +1,8 @@
 """Every command that changes files, killed at every change and failed at every file system call.
 
-By default a few of each are tried; KSEG_FAULT_STRIDE=1 tries every call (hours), 5 every fifth, from KSEG_FAULT_OFFSET on. The calls are those of the whole process,
-whoever makes them (shim.c); without a C compiler the tests are skipped. With --spark the tasks run in the command's own process.
+By default a few of each are tried; KSEG_FAULT_STRIDE=1 tries every call (hours), 5 every fifth, from KSEG_FAULT_OFFSET on. The calls are
+those of the whole process, whoever makes them (shim.c); without a C compiler the tests are skipped. With --spark the tasks run in the
+command's own process.
 """
 
 from __future__ import annotations

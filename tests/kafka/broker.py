@@ -1,9 +1,9 @@
 """A real broker: one KRaft node on free loopback ports, over a data directory of the tests.
 
 Plan of a start: 1. pick two free ports, 2. write the properties, 3. format the data directory unless it is formatted, 4. start the
-process, 5. wait for the line that says it serves. A stop is SIGTERM (clean: indexes are trimmed, the marker file is written), a crash is SIGKILL.
-Nodes share a Java process (`shared_java.py`), except those that a test kills or freezes.
-Only the process started here is ever ended, by its own id.
+process, 5. wait for the line that says it serves. A stop is SIGTERM (clean: indexes are trimmed, the marker file is written), a crash is
+SIGKILL. Nodes share a Java process (`shared_java.py`), except those that a test kills or freezes. Only the process started here is ever
+ended, by its own id.
 """
 
 from __future__ import annotations

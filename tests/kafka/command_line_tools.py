@@ -1,4 +1,5 @@
-"""Kafka's command line tools for steps that are typed in as they are printed: scripts of their names that run the real classes, and a server.properties."""
+"""Kafka's command line tools for steps that are typed in as they are printed: scripts of their names that run the real classes, and a
+server.properties."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Partition directories after what file systems and operators do: aligned blocks of another file or of zeros, logs that end at a block and are filled with zeros,
-segments of another place in the log or of another partition, files that were exchanged, copied twice or restored from an older copy."""
+"""Partition directories after what file systems and operators do: aligned blocks of another file or of zeros, logs that end at a block and
+are filled with zeros, segments of another place in the log or of another partition, files that were exchanged, copied twice or restored
+from an older copy."""
 
 from __future__ import annotations
 

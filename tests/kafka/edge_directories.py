@@ -1,5 +1,5 @@
-"""Partition directories whose offsets lie at the edges of 64 bits: segments that begin just below 2^63, and batches at 2^63 - 1, -1 and -2^63,
-where a broker's arithmetic overflows."""
+"""Partition directories whose offsets lie at the edges of 64 bits: segments that begin just below 2^63, and batches at 2^63 - 1, -1 and
+-2^63, where a broker's arithmetic overflows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Logs that clients with other libraries wrote: headers, batches of many records, keys and values of any bytes, compressed blocks in every shape
-that a library can give them, and header fields that a broker takes as they come."""
+"""Logs that clients with other libraries wrote: headers, batches of many records, keys and values of any bytes, compressed blocks in every
+shape that a library can give them, and header fields that a broker takes as they come."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Data directories as `kafka-storage.sh format` makes them.
 
-The tool takes half a second of processor time. A test process runs it for the first node of each kind; the directories of later ones get the same
-files, with identities of their own, as the tool gives them.
+The tool takes half a second of processor time. A test process runs it for the first node of each kind; the directories of later ones get
+the same files, with identities of their own, as the tool gives them.
 """
 
 from __future__ import annotations

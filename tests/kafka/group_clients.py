@@ -1,4 +1,5 @@
-"""Groups of a running broker: Admin's answers, and clients that confluent-kafka does not have (kseg.oracle.Groups, which has the requests)."""
+"""Groups of a running broker: Admin's answers, and clients that confluent-kafka does not have (kseg.oracle.Groups, which has the
+requests)."""
 
 from __future__ import annotations
 

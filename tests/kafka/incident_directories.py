@@ -1,6 +1,6 @@
-"""Whole data directories after what operators and file systems do in an incident: parts restored from an older copy, rsync over a directory in use, a partition
-copied over another one, a disk that was full in the midst of a roll, blocks of zeros after a journal was replayed, files of editors and of rsync, names in
-another case, logs that were moved to another disk.
+"""Whole data directories after what operators and file systems do in an incident: parts restored from an older copy, rsync over a directory
+in use, a partition copied over another one, a disk that was full in the midst of a roll, blocks of zeros after a journal was replayed,
+files of editors and of rsync, names in another case, logs that were moved to another disk.
 
 `Incident` has the node, and an older copy of its data directory. A case is repeated by its seed; `done` lists what happened.
 """

@@ -3,9 +3,9 @@
 `java/target/libs` gets the jars (Maven), `java/target/kseg.jar` the classes (plain javac), `java/target/stamp` records their sources;
 a change of the pom or of a source rebuilds them. A file lock lets parallel test workers wait for the one that builds.
 
-A Java process of the tests lives for seconds and spends most of them on loading and compiling classes. So it compiles once, quickly, and maps the
-classes as another process left them: `java/target/broker.jsa`, an archive that the first process of nodes makes when it ends (`shared_java.py`).
-A broker that starts costs a third of the processor time that way.
+A Java process of the tests lives for seconds and spends most of them on loading and compiling classes. So it compiles once, quickly, and
+maps the classes as another process left them: `java/target/broker.jsa`, an archive that the first process of nodes makes when it ends
+(`shared_java.py`). A broker that starts costs a third of the processor time that way.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ class JoiningBroker(Broker):
         self._first = first
 
     def freeze(self) -> None:
-        """It answers nothing until it thaws. It leads its partitions as long as its session lasts (broker.session.timeout.ms of the first)."""
+        """It answers nothing until it thaws. It leads its partitions as long as its session lasts (broker.session.timeout.ms of the
+        first)."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:

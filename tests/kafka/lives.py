@@ -1,5 +1,5 @@
-"""Random lives of a broker: topics of every kind, several clients, transactions, deletions of records and topics, changed settings, clean stops
-and kills. Its own housekeeping (retention, cleaning, deletion of files) goes on all the time.
+"""Random lives of a broker: topics of every kind, several clients, transactions, deletions of records and topics, changed settings, clean
+stops and kills. Its own housekeeping (retention, cleaning, deletion of files) goes on all the time.
 
 A life is drawn from its seed. When the broker does its own work is not, so that a life that is led again differs in details.
 """

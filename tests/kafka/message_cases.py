@@ -161,7 +161,8 @@ def _put_protocols(
 
 
 def printed(fields: Sequence[Field], version: int, data: Any) -> Any:
-    """The data of a row of ours as the converters print it: without names beside numbers and ids, and without tagged fields that have their default."""
+    """The data of a row of ours as the converters print it: without names beside numbers and ids, and without tagged fields that have their
+    default."""
     if data is None:
         return None
     found = {}

@@ -1,4 +1,5 @@
-"""Odd logs for the cleaner: as `cleaning`, with batches that no current writer makes and every cleaner reads, and a log start of its own."""
+"""Odd logs for the cleaner: as `cleaning`, with batches that no current writer makes and every cleaner reads, and a log start of its
+own."""
 
 from __future__ import annotations
 

@@ -133,8 +133,8 @@ def repeat_a_partition(node: Node) -> None:
 
 
 def leave_a_move(node: Node) -> None:
-    """As a broker that is killed while it moves a replica, and somebody who tidies up after it: future replicas beside live ones and instead of
-    them, where the metadata log assigns them and elsewhere."""
+    """As a broker that is killed while it moves a replica, and somebody who tidies up after it: future replicas beside live ones and
+    instead of them, where the metadata log assigns them and elsewhere."""
     path = node.a_partition()
     if path is None or "." in path.name:
         return

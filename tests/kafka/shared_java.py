@@ -1,7 +1,7 @@
 """Nodes that share one Java process (kseg.oracle.Nodes), in which the classes of Kafka are loaded and compiled once.
 
-A broker of a process of its own takes 1.5 s of processor time to start, and one in a process that has started another 0.2 s. Such a node can
-be stopped, and it may end by itself with an exit or a halt, but it cannot be killed or frozen: that takes a process of its own
+A broker of a process of its own takes 1.5 s of processor time to start, and one in a process that has started another 0.2 s. Such a node
+can be stopped, and it may end by itself with an exit or a halt, but it cannot be killed or frozen: that takes a process of its own
 (`Broker.apart`). So does a test of the lock on a data directory: a process loses its lock on a file (fcntl) as soon as it closes any
 descriptor of it, and a node that could not start closes its own some time later. KSEG_NODE_PROCESSES=1 gives one to each node.
 """

@@ -344,7 +344,8 @@ def metadata_magic_of_tomorrow(data: Path) -> None:
 
 @case
 def offset_lowered_unclean(data: Path) -> None:
-    """An index entry every 1,024 bytes, as the topic has it, meets an offset that is not above the last one; every 4,096 bytes there would be none."""
+    """An index entry every 1,024 bytes, as the topic has it, meets an offset that is not above the last one; every 4,096 bytes there would
+    be none."""
     log = min((data / "metro-none-0").glob("*.log"))
     content, position = bytearray(log.read_bytes()), 0
     while position < len(content):

@@ -1,8 +1,8 @@
 """Random lives of a real broker (`lives`) whose data directories kseg changes each time the broker is down.
 
-After each change `verify` has no warning, and the records are those that the change promises; `undo` restores every byte and every time. The next
-start of the broker serves what kseg said of the files, and the broker goes on writing, cleaning and deleting. `KSEG_CHANGED_LIVES` says how
-many (default 1), `KSEG_CHANGED_LIVES_SEED` from which seed on.
+After each change `verify` has no warning, and the records are those that the change promises; `undo` restores every byte and every time.
+The next start of the broker serves what kseg said of the files, and the broker goes on writing, cleaning and deleting. `KSEG_CHANGED_LIVES`
+says how many (default 1), `KSEG_CHANGED_LIVES_SEED` from which seed on.
 """
 
 from __future__ import annotations

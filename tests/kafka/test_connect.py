@@ -1,5 +1,5 @@
-"""A real Connect worker's three topics: shown as JSON, with decoded keys and without secrets; and the newest record of each key is what the worker's
-REST interface told before it was stopped."""
+"""A real Connect worker's three topics: shown as JSON, with decoded keys and without secrets; and the newest record of each key is what the
+worker's REST interface told before it was stopped."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A broker that is killed directly behind DeleteRecords up to the log end: what it leaves, and what its load makes of that. It takes more than ten
-seconds because the broker has a process of its own and starts twice."""
+"""A broker that is killed directly behind DeleteRecords up to the log end: what it leaves, and what its load makes of that. It takes more
+than ten seconds because the broker has a process of its own and starts twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`kseg diff` on the disks of two real brokers: a follower that is behind, an unclean election, and the follower after it has truncated its log."""
+"""`kseg diff` on the disks of two real brokers: a follower that is behind, an unclean election, and the follower after it has truncated its
+log."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ TRUNCATED = "Truncating to offset 300"
 
 
 class Node(Broker):
-    """A node of a cluster of two; node 1 is the controller, with `roles` also a broker, and node 2 is killed. Ports stay the same over restarts."""
+    """A node of a cluster of two; node 1 is the controller, with `roles` also a broker, and node 2 is killed. Ports stay the same over
+    restarts."""
 
     def __init__(self, root: Path, node_id: int, controller: str) -> None:
         super().__init__(

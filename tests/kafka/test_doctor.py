@@ -1,4 +1,5 @@
-"""Follow the steps of `kseg doctor` as they are printed, on directories that no broker starts with (or starts without some of it), and start a real broker."""
+"""Follow the steps of `kseg doctor` as they are printed, on directories that no broker starts with (or starts without some of it), and
+start a real broker."""
 
 from __future__ import annotations
 
@@ -122,8 +123,8 @@ def doctor(log_dirs: list[Path]) -> list[dict[str, Any]]:
 
 
 def follow(log_dirs: list[Path], root: Path, values: dict[str, str]) -> tuple[list[str], list[Path]]:
-    """Type in what it says, round after round, until nothing is due: what was typed, and the data directories that it asked to look at last. What
-    needs a running broker comes later. values: what the user puts in for a name in capitals."""
+    """Type in what it says, round after round, until nothing is due: what was typed, and the data directories that it asked to look at
+    last. What needs a running broker comes later. values: what the user puts in for a name in capitals."""
     typed: list[str] = []
     environment = environment_for(root)
     for _ in range(ROUNDS):

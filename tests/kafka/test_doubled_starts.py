@@ -1,5 +1,5 @@
-"""One partition in several directories of a node: moves that were broken off, numbers with leading zeros, links. What a real broker does at its start is
-what `verify` foretold, and where it ends the start a finding names the two directories."""
+"""One partition in several directories of a node: moves that were broken off, numbers with leading zeros, links. What a real broker does at
+its start is what `verify` foretold, and where it ends the start a finding names the two directories."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Groups that change while they are in use: between the classic protocol and the consumer protocol both ways, with static members and
-with a pattern; topics that get more partitions meanwhile; a streams group of several subtopologies. kseg reads a copy of the disk at each moment,
-and each moment again with --at from the last copy, and says what Admin said then.
+with a pattern; topics that get more partitions meanwhile; a streams group of several subtopologies. kseg reads a copy of the disk at each
+moment, and each moment again with --at from the last copy, and says what Admin said then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Data directories after an incident (`incident_directories`): the forecast of `verify` is what a real 4.3.1 broker does, before and after `recover --apply`."""
+"""Data directories after an incident (`incident_directories`): the forecast of `verify` is what a real 4.3.1 broker does, before and after
+`recover --apply`."""
 
 from __future__ import annotations
 

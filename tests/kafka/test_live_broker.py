@@ -1,6 +1,6 @@
-"""Read while a real broker writes. Groups, transactions and the metadata log: no run ends in a bug, none calls an ordinary transaction hanging
-or a partition missing that was there before, and when the broker has stopped the answers are those of a copy that lies still. Logs that the
-broker rolls, cleans and deletes meanwhile: none is damaged."""
+"""Read while a real broker writes. Groups, transactions and the metadata log: no run ends in a bug, none calls an ordinary transaction
+hanging or a partition missing that was there before, and when the broker has stopped the answers are those of a copy that lies still. Logs
+that the broker rolls, cleans and deletes meanwhile: none is damaged."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What kseg says of the states that random lives of a real broker leave (`lives`), and what the broker's next start makes of them.
 
-At every end of the broker, on copies: `verify` finds no fault; its forecast of the start is what happens; and `recover --policy kafka` leaves in
-each partition what the start leaves. Every second life is one of kills, in a process of its own. `KSEG_LIVES` says how many (default 1),
-`KSEG_LIVES_SEED` from which seed on.
+At every end of the broker, on copies: `verify` finds no fault; its forecast of the start is what happens; and `recover --policy kafka`
+leaves in each partition what the start leaves. Every second life is one of kills, in a process of its own. `KSEG_LIVES` says how many
+(default 1), `KSEG_LIVES_SEED` from which seed on.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ pytestmark = pytest.mark.kafka
 LIVES = int(os.environ.get("KSEG_LIVES", "1"))
 SEED = int(os.environ.get("KSEG_LIVES_SEED", "2"))
 ENDS = int(os.environ.get("KSEG_LIFE_ENDS", "2"))
-# by a kill: replicas that the broker was told to make, the index of a segment, which is made with its first batch, and a log start offset on its
-# way into the checkpoint
+# by a kill: replicas that the broker was told to make, the index of a segment, which is made with its first batch, and a log start offset
+# on its way into the checkpoint
 CUT_SHORT = {
     "replica-unmade",
     "replica-unfinished",
@@ -103,8 +103,8 @@ def _run(*words: str, allowed: Sequence[int] = (0,)) -> list[Mapping[str, Any]]:
 
 
 def _assert_same_partitions(ours: Path, theirs: Path) -> None:
-    """File by file. A start adds a leader epoch at the log end, and writes in internal topics; and in others, where a coordinator goes on with a
-    transaction whose end it had noted."""
+    """File by file. A start adds a leader epoch at the log end, and writes in internal topics; and in others, where a coordinator goes on
+    with a transaction whose end it had noted."""
     for partition in sorted(path for path in ours.iterdir() if path.is_dir() and "." not in path.name):
         if partition.name.startswith("__") or not (partition / "partition.metadata").exists():
             continue

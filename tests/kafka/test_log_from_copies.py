@@ -1,5 +1,5 @@
-"""One log from three copies, each damaged elsewhere, as docs/usage.md puts it together: `diff` says what each copy lacks, `dump` reads the rest, and
-`append` writes it. A real broker serves the result, and its consumers are given what they were given before the damage."""
+"""One log from three copies, each damaged elsewhere, as docs/usage.md puts it together: `diff` says what each copy lacks, `dump` reads the
+rest, and `append` writes it. A real broker serves the result, and its consumers are given what they were given before the damage."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A real broker and files that it cannot write: those of another user (root without the right to open everybody's files stands for the user of the broker), and
-immutable or append-only ones."""
+"""A real broker and files that it cannot write: those of another user (root without the right to open everybody's files stands for the user
+of the broker), and immutable or append-only ones."""
 
 from __future__ import annotations
 

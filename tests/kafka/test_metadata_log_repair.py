@@ -1,5 +1,5 @@
-"""`recover --policy kafka` leaves the metadata log as a real node does that starts with it after a clean stop; policy salvage repairs only what a real
-node starts with."""
+"""`recover --policy kafka` leaves the metadata log as a real node does that starts with it after a clean stop; policy salvage repairs only
+what a real node starts with."""
 
 from __future__ import annotations
 

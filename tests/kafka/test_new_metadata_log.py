@@ -1,5 +1,5 @@
-"""The steps of `kseg doctor` for a node whose metadata log is lost or has a gap, typed in as they are printed: with a copy of another node, and for the
-only controller, of whose log there is none. Then a real broker starts with all records. About a minute: six starts."""
+"""The steps of `kseg doctor` for a node whose metadata log is lost or has a gap, typed in as they are printed: with a copy of another node,
+and for the only controller, of whose log there is none. Then a real broker starts with all records. About a minute: six starts."""
 
 from __future__ import annotations
 

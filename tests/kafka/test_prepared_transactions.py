@@ -1,5 +1,6 @@
 """Transactions that a real cluster holds in PrepareCommit and PrepareAbort: the coordinator on broker 1 has decided, and the partition on
-broker 2 does not take the marker, as that broker is frozen. `kseg transactions` names the partitions that `kafka-transactions.sh describe` names.
+broker 2 does not take the marker, as that broker is frozen. `kseg transactions` names the partitions that `kafka-transactions.sh describe`
+names.
 
 At last broker 2 thaws, and takes the markers. Then the coordinator loads two states that none writes.
 """

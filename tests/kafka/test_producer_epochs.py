@@ -1,5 +1,5 @@
-"""`kseg transactions` on producers whose epochs run out: the coordinator gives them a new producer id, in the middle of their transactions with the
-second protocol (KIP-890), at their next start with the first. Admin is asked at the same moments.
+"""`kseg transactions` on producers whose epochs run out: the coordinator gives them a new producer id, in the middle of their transactions
+with the second protocol (KIP-890), at their next start with the first. Admin is asked at the same moments.
 
 A quarter of a minute: a broker that is restarted on records planted in `__transaction_state`.
 """

@@ -1,5 +1,5 @@
-"""`kseg transactions` on partitions whose producer snapshots are gone, damaged, too old or out of place: the `producer` lines are what the broker
-describes that is started on the same directory, after a clean stop and after an unclean one.
+"""`kseg transactions` on partitions whose producer snapshots are gone, damaged, too old or out of place: the `producer` lines are what the
+broker describes that is started on the same directory, after a clean stop and after an unclean one.
 
 About half a minute: one broker writes, two more are started on copies.
 """

@@ -1,6 +1,6 @@
-"""Random histories of producers, written into partitions while a real broker is stopped: transactions of several producers across each other, epochs that
-rise with a marker or without one, markers without data, several batches a segment, a log start within a transaction. The producers and
-the last stable offsets that the started broker tells are those of `kseg transactions` on the disk as it lay there.
+"""Random histories of producers, written into partitions while a real broker is stopped: transactions of several producers across each
+other, epochs that rise with a marker or without one, markers without data, several batches a segment, a log start within a transaction. The
+producers and the last stable offsets that the started broker tells are those of `kseg transactions` on the disk as it lay there.
 
 Some fifteen seconds: one broker with one restart.
 """

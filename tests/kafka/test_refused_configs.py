@@ -1,4 +1,5 @@
-"""Topic configurations that a 4.3.1 node does not start with: values for every property that LogConfig knows, judged by it and by kseg, and a real start."""
+"""Topic configurations that a 4.3.1 node does not start with: values for every property that LogConfig knows, judged by it and by kseg, and
+a real start."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Transactions that a coordinator finds in its log when it starts: written while it is stopped, in every state, of both versions of the value. A prepared
-one gets its markers where a leader takes them; the partition of a broker that is away keeps it prepared. `kseg transactions` names what
-DescribeTransactions names, of the disk as it lay before the start (`describe` of a prepared transaction names all partitions that
-lack the marker) and after it.
+"""Transactions that a coordinator finds in its log when it starts: written while it is stopped, in every state, of both versions of the
+value. A prepared one gets its markers where a leader takes them; the partition of a broker that is away keeps it prepared. `kseg
+transactions` names what DescribeTransactions names, of the disk as it lay before the start (`describe` of a prepared transaction names all
+partitions that lack the marker) and after it.
 
 Some fifteen seconds: two brokers, one of them started twice.
 """
@@ -102,7 +102,8 @@ def _write(broker: Broker, rng: random.Random, now: int) -> None:
 
 
 def _promise_a_leader(log: Path, bootstrap: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Broker 2 is there, for the controller, and leads fares-1: a coordinator leaves out a partition without a leader, as if it were deleted."""
+    """Broker 2 is there, for the controller, and leads fares-1: a coordinator leaves out a partition without a leader, as if it were
+    deleted."""
     capfd.readouterr()
     run(["metadata", "--json", str(log)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]

@@ -74,7 +74,8 @@ def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
 
 @pytest.mark.evidence("segment-age", "deleted-file")
 def test_a_broker_goes_on_where_a_disk_was_freed(everything: Written, tmp_path: Path) -> None:
-    """`--free --purge` over all topics: the broker takes what is left without recovery and serves it, and no other topic has lost a record."""
+    """`--free --purge` over all topics: the broker takes what is left without recovery and serves it, and no other topic has lost a
+    record."""
     data = copy_tree(everything.stopped, tmp_path / "data")
     # how much its cleaner had marked when the broker stopped differs from run to run, and counts first
     marked_bytes = sum(path.stat().st_size for path in data.rglob("*.deleted"))

@@ -1,6 +1,6 @@
 """A real broker with the topic `_schemas` and topics of Avro, protobuf and JSON Schema payloads. The registry is Confluent's in memory, its
-records in the published format; serializers and deserializers are Confluent's. What kseg decodes from the disk alone is what a real consumer
-deserializes, before `_schemas` is compacted and after."""
+records in the published format; serializers and deserializers are Confluent's. What kseg decodes from the disk alone is what a real
+consumer deserializes, before `_schemas` is compacted and after."""
 
 from __future__ import annotations
 

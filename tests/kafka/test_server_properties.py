@@ -1,4 +1,5 @@
-"""`verify` and `doctor` with --server-properties: a real node that starts with the file does what was foretold, and starts after the steps."""
+"""`verify` and `doctor` with --server-properties: a real node that starts with the file does what was foretold, and starts after the
+steps."""
 
 from __future__ import annotations
 

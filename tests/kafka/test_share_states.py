@@ -1,5 +1,5 @@
-"""`__share_group_state` as a share coordinator has it after loading: deliveries in every state, of a real member and in random records written while
-the broker is stopped. The broker is asked by the requests with which a partition's leader reads its state.
+"""`__share_group_state` as a share coordinator has it after loading: deliveries in every state, of a real member and in random records
+written while the broker is stopped. The broker is asked by the requests with which a partition's leader reads its state.
 
 Some twenty seconds: one broker with one restart.
 """

@@ -72,7 +72,8 @@ def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Pa
 def test_a_broker_makes_a_missing_replica_anew_behind_a_marker_too(
     capture_small: Path, tmp_path: Path
 ) -> None:
-    """The state that recover leaves beside a missing replica: with the marker the other logs need no recovery, and it has no broker epoch."""
+    """The state that recover leaves beside a missing replica: with the marker the other logs need no recovery, and it has no broker
+    epoch."""
     require_kafka()
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     shutil.rmtree(data / "metro-zstd-0")

@@ -1,5 +1,5 @@
-"""A real broker with tiered storage: what `kseg list --remote` says is what the remote store holds and a consumer is given, and what `recover`
-does about a lost leader-epoch checkpoint, and `retain` about local segments, keeps the broker from deleting it."""
+"""A real broker with tiered storage: what `kseg list --remote` says is what the remote store holds and a consumer is given, and what
+`recover` does about a lost leader-epoch checkpoint, and `retain` about local segments, keeps the broker from deleting it."""
 
 from __future__ import annotations
 

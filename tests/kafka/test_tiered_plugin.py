@@ -1,7 +1,7 @@
 """Segments that a running broker uploads with Aiven's plugin for tiered storage, as reading commands see them while it runs.
 
-The plugin is on no Maven repository, so KSEG_TIERED_PLUGIN names a directory with its jars and those it needs: the classes of core, commons, storage/core,
-storage/filesystem and storage/s3, compiled against Kafka's jars (CONTRIBUTING.md).
+The plugin is on no Maven repository, so KSEG_TIERED_PLUGIN names a directory with its jars and those it needs: the classes of core,
+commons, storage/core, storage/filesystem and storage/s3, compiled against Kafka's jars (CONTRIBUTING.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which records a transaction coordinator cannot load: one of each kind in a partition of its own of a real broker's `__transaction_state`, while the broker is
-stopped, between two transactional ids. When it starts, the partitions whose load it breaks off are those for which `kseg verify` has an error,
-and it knows the ids after the others."""
+"""Which records a transaction coordinator cannot load: one of each kind in a partition of its own of a real broker's `__transaction_state`,
+while the broker is stopped, between two transactional ids. When it starts, the partitions whose load it breaks off are those for which
+`kseg verify` has an error, and it knows the ids after the others."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ def _ordinary(clients: TransactionClients, old_clients: list[Producer]) -> None:
 
 
 def _make_hanging(broker: Broker, clients: TransactionClients, truth: dict[str, Any]) -> None:
-    """1. A late batch of a producer that is done. 2. A producer that no coordinator knows. 3. The same in __consumer_offsets. 4. The id of an open
-    transaction is gone from the coordinator's log; it forgets it when it loads that again."""
+    """1. A late batch of a producer that is done. 2. A producer that no coordinator knows. 3. The same in __consumer_offsets. 4. The id of
+    an open transaction is gone from the coordinator's log; it forgets it when it loads that again."""
     ids = {row["transactional_id"]: row for row in truth["ids"]}
     done = ids["old-done"]
     (last,) = [

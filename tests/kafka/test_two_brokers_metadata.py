@@ -1,6 +1,6 @@
-"""`kseg metadata` of a cluster of two brokers to which things happen: names that need quoting, reassignments under way, a log dir that fails, eligible leader
-replicas, a broker that is fenced and then unregistered. Every offset of the log is compared with the image of the real classes, and
-each moment with what Admin said then, also from the last copy.
+"""`kseg metadata` of a cluster of two brokers to which things happen: names that need quoting, reassignments under way, a log dir that
+fails, eligible leader replicas, a broker that is fenced and then unregistered. Every offset of the log is compared with the image of the
+real classes, and each moment with what Admin said then, also from the last copy.
 
 About forty seconds: two brokers.
 """

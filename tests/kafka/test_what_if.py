@@ -127,7 +127,8 @@ JAVA_RECORDS = 12_000
 
 @pytest.fixture(scope="module")
 def by_java(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A topic for each batch.size and codec of a Java producer that lingers until batches are full, and one, `now`, whose batches are small."""
+    """A topic for each batch.size and codec of a Java producer that lingers until batches are full, and one, `now`, whose batches are
+    small."""
     require_kafka()
     pytest.importorskip("confluent_kafka")
     import random

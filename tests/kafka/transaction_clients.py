@@ -1,5 +1,5 @@
-"""Transactions of a running broker: producers of Kafka's own client and Admin's answers (kseg.oracle.Transactions), batches that no client would
-send, and `kafka-transactions.sh`."""
+"""Transactions of a running broker: producers of Kafka's own client and Admin's answers (kseg.oracle.Transactions), batches that no client
+would send, and `kafka-transactions.sh`."""
 
 from __future__ import annotations
 

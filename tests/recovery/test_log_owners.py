@@ -1,4 +1,5 @@
-"""Files that a broker cannot write: logs that belong to another user than their data directory, as a copy by root leaves them, and immutable files."""
+"""Files that a broker cannot write: logs that belong to another user than their data directory, as a copy by root leaves them, and
+immutable files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The classes of Spark's Java processes, as one of them left them: the others map them from a file and do not load them again.
 
-A session of the tests lives for seconds, and so do its executors: half of the processor time of either goes into loading classes. The file is made
-once, by a session that does a little of everything, and again when Java or the jars change. Java takes it only with the class path with which it was made,
-whose first entry is the directory of Spark's configuration: that one is always the same, and empty.
+A session of the tests lives for seconds, and so do its executors: half of the processor time of either goes into loading classes. The file
+is made once, by a session that does a little of everything, and again when Java or the jars change. Java takes it only with the class path
+with which it was made, whose first entry is the directory of Spark's configuration: that one is always the same, and empty.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ gateway.proc.wait()
 
 
 def environment(place: Path) -> dict[str, str]:
-    """The environment in which every Java process of Spark starts quickly, whoever starts it. place: an empty directory to make the archive in."""
+    """The environment in which every Java process of Spark starts quickly, whoever starts it. place: an empty directory to make the archive
+    in."""
     CONFIGURATION.mkdir(parents=True, exist_ok=True)
     archive = TARGET / f"spark-{_stamp()}.jsa"
     if not archive.exists():

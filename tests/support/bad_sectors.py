@@ -86,7 +86,8 @@ class DyingDisk:
         self._mount()
 
     def _take_free_blocks_behind_the_end(self) -> None:
-        """Allocate these blocks: a file that got one of them would extend the image when it is written, and make the bad blocks readable."""
+        """Allocate these blocks: a file that got one of them would extend the image when it is written, and make the bad blocks
+        readable."""
         end = KEPT_BYTES // self.block_bytes
         free = [
             block

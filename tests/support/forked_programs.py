@@ -2,9 +2,9 @@
 
     python -m tests.support.forked_programs MODULE...     imports kseg and these, and serves requests on stdin until that ends
 
-A program that reads a bucket imports an S3 client for 0.4 s of processor time, which is more than most of its answers take. A child has imported
-it already, and is otherwise a program of its own: its environment, its output, its status, and what it keeps in memory. The default of --jobs is 1:
-a worker of a program that reads a bucket is a new process, and imports that client as well.
+A program that reads a bucket imports an S3 client for 0.4 s of processor time, which is more than most of its answers take. A child has
+imported it already, and is otherwise a program of its own: its environment, its output, its status, and what it keeps in memory. The
+default of --jobs is 1: a worker of a program that reads a bucket is a new process, and imports that client as well.
 """
 
 from __future__ import annotations

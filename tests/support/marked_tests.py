@@ -1,7 +1,7 @@
 """Which tests of the suite carry which ids: the markers `behaviour("F01", …)` and `evidence("lock", …)`.
 
-A run of the whole suite has collected it already (`is_whole_suite`). For any other, `python -m tests.support.marked_tests` collects it and prints
-`{marker: {id: [test, …]}}` as JSON; the fixture `marked_tests` (conftest) runs it in a process of its own, because pytest does not
+A run of the whole suite has collected it already (`is_whole_suite`). For any other, `python -m tests.support.marked_tests` collects it and
+prints `{marker: {id: [test, …]}}` as JSON; the fixture `marked_tests` (conftest) runs it in a process of its own, because pytest does not
 collect inside of pytest.
 """
 

@@ -2,8 +2,8 @@
 
     python -m tests.support.s3_server NOTES      prints the port, serves until it is terminated
 
-A line of NOTES is one response: method, path, size of the body. moto implements the protocol over HTTP, ranges, ETags and preconditions included.
-A line of NOTES.faults determines the fate of later requests: a kind of FAULTS, and a part of the path.
+A line of NOTES is one response: method, path, size of the body. moto implements the protocol over HTTP, ranges, ETags and preconditions
+included. A line of NOTES.faults determines the fate of later requests: a kind of FAULTS, and a part of the path.
 """
 
 from __future__ import annotations

@@ -320,8 +320,8 @@ def test_rebuild_writes_all_side_files_anew(partition: Path, tmp_path: Path) -> 
 
 
 def test_a_segment_that_a_kill_left_without_its_first_batch(capture_small: Path, tmp_path: Path) -> None:
-    """A broker that is killed while it rolls for the first time has made the log, but neither its indexes nor a snapshot. With a clean-shutdown marker the next
-    start would recover a segment without an index; a clean stop makes empty ones."""
+    """A broker that is killed while it rolls for the first time has made the log, but neither its indexes nor a snapshot. With a
+    clean-shutdown marker the next start would recover a segment without an index; a clean stop makes empty ones."""
     fares = Path(shutil.copytree(capture_small / "data" / "fares-0", tmp_path / "fares-0"))
     (fares / "00000000000000000117.log").touch()
     for snapshot in fares.glob("*.snapshot"):

@@ -1,5 +1,5 @@
-"""What a broker leaves that has loaded a log with a log start within a segment: it forgets the producers of the batches below, and where all records were
-deleted also the leader epoch. That a real 4.3.1 leaves such states is in tests/kafka/test_verify.py."""
+"""What a broker leaves that has loaded a log with a log start within a segment: it forgets the producers of the batches below, and where
+all records were deleted also the leader epoch. That a real 4.3.1 leaves such states is in tests/kafka/test_verify.py."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def test_a_log_without_records_may_have_no_leader_epoch(
 def test_the_load_of_a_log_that_was_emptied_and_not_flushed_leaves_nothing_that_is_damage(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker that is killed directly behind DeleteRecords up to the log end has moved the entry of the epoch there, and not yet written the log
-    start (tests/kafka/test_deleted_to_the_end.py)."""
+    """A broker that is killed directly behind DeleteRecords up to the log end has moved the entry of the epoch there, and not yet written
+    the log start (tests/kafka/test_deleted_to_the_end.py)."""
     (partition.parent / ".kafka_cleanshutdown").unlink()
     (partition / "leader-epoch-checkpoint").write_text("0\n1\n2 6\n")
     assert run(["recover", "--policy", "kafka", "--apply", str(partition)]) == 0

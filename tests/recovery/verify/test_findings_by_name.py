@@ -76,8 +76,8 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def test_a_checkpoint_below_the_log(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The first segment, which had the checkpointed offset, is missing; it may have been deleted since. `recover` raises the offset where it writes the file
-    for another reason."""
+    """The first segment, which had the checkpointed offset, is missing; it may have been deleted since. `recover` raises the offset where
+    it writes the file for another reason."""
     for file in (log_dir / "metro-0").glob("0" * 20 + ".*"):
         file.unlink()
     checkpoint = log_dir / "cleaner-offset-checkpoint"

@@ -1,8 +1,8 @@
-"""Producer snapshots as older brokers wrote them behind a marker. Before 2.4 `timestamp_ms` is that of the producer's newest batch, before 1.0
-`last_offset` is that of the marker.
+"""Producer snapshots as older brokers wrote them behind a marker. Before 2.4 `timestamp_ms` is that of the producer's newest batch, before
+1.0 `last_offset` is that of the marker.
 
-The entries are those that real brokers left for such a log at a clean stop and when they rolled, with other times: 2.1.1 and 1.1.1, and 0.11.0.3. A
-2.4.1 broker has the time of the marker and the offset of the batch.
+The entries are those that real brokers left for such a log at a clean stop and when they rolled, with other times: 2.1.1 and 1.1.1, and
+0.11.0.3. A 2.4.1 broker has the time of the marker and the offset of the batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The kernel that prints messages: interpreted with checked buffers and compiled with the same results, for any bytes and any buffer size."""
+"""The kernel that prints messages: interpreted with checked buffers and compiled with the same results, for any bytes and any buffer
+size."""
 
 from __future__ import annotations
 

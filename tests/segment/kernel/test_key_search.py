@@ -1,4 +1,5 @@
-"""The search for a key: compiled and interpreted with the same results on any bytes; a batch is skipped only if decoding it finds nothing."""
+"""The search for a key: compiled and interpreted with the same results on any bytes; a batch is skipped only if decoding it finds
+nothing."""
 
 from __future__ import annotations
 
