@@ -12,6 +12,7 @@ The node of a log dir comes from its meta.properties, or else from the placement
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -53,13 +54,15 @@ def missing_replicas(
     if not missing:
         return
     elsewhere = [(other, _names_in(other)) for other in others()]
+    renamed = cache(partial(_renamed_by_topic, log_dir, present, image))
+    missing_of = Counter(expected.topic_id for expected in missing)
     for expected in missing:
         if not any(_is_kept(other, names, expected) for other, names in elsewhere):
             there = present.get(_name(expected), {})
             own = _set_aside(log_dir, there, expected)
             if own is None and PartitionState.LIVE not in there:
-                alone = sum(each.topic_id == expected.topic_id for each in missing) == 1
-                own = _renamed(log_dir, present, expected, image, is_alone=alone)
+                candidates = renamed().get(expected.topic_id, ())
+                own = _renamed(candidates, expected, is_alone=missing_of[expected.topic_id] == 1)
             yield _finding(log_dir, expected, node.node_id, image, there, state(), own)
 
 
@@ -189,25 +192,36 @@ def _set_aside(
     return next(own, None)
 
 
-def _renamed(
-    log_dir: str, present: _Names, expected: ExpectedPartition, image: MetadataImage, *, is_alone: bool
-) -> str | None:
-    """The directory of the topic's id under a name that no partition of the topic has: of the same number, or, where this is the only
-    replica of the topic that is missing here, of any. The name may be no partition's at all: `topic-0.bak`."""
-    topic = image.topics[expected.topic_id]
-    own_names = {f"{topic.name}-{number}" for number in topic.partitions}
-    others = {
-        os.path.join(log_dir, entry): name.rpartition("-")[2] == str(expected.partition)
-        for name, by_state in present.items()
-        if name not in own_names
-        for entry in by_state.get(PartitionState.LIVE, ())
-    }
-    for entry in _nameless_in(log_dir):
-        others[os.path.join(log_dir, entry)] = contains_partition_name(entry, _name(expected))
-    found = [path for path in others if topic_id_of(path)[1] == expected.topic_id and has_segment(path)]
-    same = [path for path in found if others[path]]
+def _renamed_by_topic(log_dir: str, present: _Names, image: MetadataImage) -> dict[str, list[str]]:
+    """The directories under a name that no partition of their topic has, by the topic id in them. The name may be no partition's at all:
+    `topic-0.bak`."""
+    found: dict[str, list[str]] = {}
+    live = (entry for by_state in present.values() for entry in by_state.get(PartitionState.LIVE, ()))
+    for entry in (*live, *_nameless_in(log_dir)):
+        path, name = os.path.join(log_dir, entry), partition_name(entry)
+        topic_id = topic_id_of(path)[1]
+        topic = None if topic_id is None else image.topics.get(topic_id)
+        if topic_id is None or topic is None:
+            continue
+        if name is None or name.topic != topic.name or name.partition not in topic.partitions:
+            found.setdefault(topic_id, []).append(path)
+    return found
+
+
+def _renamed(candidates: Sequence[str], expected: ExpectedPartition, *, is_alone: bool) -> str | None:
+    """The one of these directories that has the log of a replica: by its number, or, where this is the only replica of the topic that is
+    missing here, whatever its number."""
+    found = [path for path in candidates if has_segment(path)]
+    same = [path for path in found if _has_number(os.path.basename(path), expected)]
     chosen = same or (found if is_alone else [])
     return chosen[0] if len(chosen) == 1 else None
+
+
+def _has_number(entry: str, expected: ExpectedPartition) -> bool:
+    name = partition_name(entry)
+    if name is None:
+        return contains_partition_name(entry, _name(expected))
+    return name.partition == expected.partition
 
 
 def _nameless_in(log_dir: str) -> list[str]:

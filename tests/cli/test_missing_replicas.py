@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kseg.internal_topics.metadata import missing_replicas
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.segment.diagnosis import MissingReplica
 from tests.cli.test_known_topics import data, reported
 from tests.internal_topics.metadata_logs import record, topic, topic_id
+from tests.support.broker_dirs import broker_dir
 from tests.support.command_lines import Say
 from tests.support.known_topics import LOG, append, ids, set_id
 from tests.support.missing_replicas import KINDS, change, found_in, names
@@ -346,3 +349,32 @@ def test_doubts_accuse_nobody(data: Path) -> None:
 
 
 # --- what recover says
+
+
+def test_each_directory_is_read_once_however_many_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For each missing replica every directory was read again: minutes with thousands of each."""
+    data = broker_dir(tmp_path / "data", 2, 6)
+    for number in (1, 3, 5):
+        shutil.rmtree(data / f"orders.00-{number}")
+    (data / "orders.01-4").rename(data / "orders.old-4")
+    read: Counter[str] = Counter()
+    whole = missing_replicas.topic_id_of
+
+    def counted(directory: str) -> tuple[bool, str | None]:
+        read[Path(directory).name] += 1
+        return whole(directory)
+
+    monkeypatch.setattr(missing_replicas, "topic_id_of", counted)
+    found = found_in(data)["replica-missing"]
+    own = {
+        Path(each.path).name: each.diagnosis.set_aside
+        for each in found
+        if isinstance(each.diagnosis, MissingReplica)
+    }
+    assert own == {
+        **dict.fromkeys(["orders.00-1", "orders.00-3", "orders.00-5"]),
+        "orders.01-4": str(data / "orders.old-4"),
+    }
+    assert set(read.values()) == {1}
