@@ -10,16 +10,27 @@ from kseg.segment.counted import shown_of
 from kseg.segment.terminal import shell_quoted, shortened, shown_path, visible
 
 _LISTED = 5  # transactions and groups with a step of their own
+_WITH_SNAPSHOT = "with metadata.log.max.record.bytes.between.snapshots=1"
+_SNAPSHOT_WRITTEN = "wait until each has a newer .checkpoint file in __cluster_metadata-0"
 
 
 def set_features(situation: Situation) -> Iterator[NextStep]:
-    """A feature level can only be changed by a version of Kafka that supports it."""
+    """A feature level can only be changed by a version of Kafka that supports it, and is replayed until a snapshot
+    follows the change."""
     for each in situation.refused_features.values():
-        if each.is_of_older:
+        if each.is_past:
+            yield NextStep(
+                f"The metadata log still sets feature {shown_path(each.name)} to level {each.level}, "
+                "which 4.3.1 does not support, before it sets a later one, and a 4.3.1 node fails on that "
+                f"record. Start the version that ran here last on all nodes {_WITH_SNAPSHOT}, "
+                f"{_SNAPSHOT_WRITTEN}, and then start 4.3.1.",
+                f"kafka-features.sh --bootstrap-server {situation.server} describe",
+            )
+        elif each.is_of_older:
             yield NextStep(
                 "The metadata.version of the cluster is older than 3.3-IV3, and a 4.3.1 node does not "
-                "start with it. Start a version from 3.3 to 3.9 on all nodes, raise the "
-                "metadata.version, and then start 4.3.1.",
+                f"start with it. Start a version from 3.3 to 3.9 on all nodes {_WITH_SNAPSHOT}, raise the "
+                f"metadata.version, {_SNAPSHOT_WRITTEN}, and then start 4.3.1.",
                 f"kafka-features.sh --bootstrap-server {situation.server} upgrade --metadata 3.3",
             )
         else:

@@ -181,6 +181,7 @@ class _LogReader:
             configs=replay.configs,
             brokers=replay.brokers,
             features=replay.features,
+            feature_levels=tuple(replay.feature_levels),
             removed=replay.removed,
             controllers=replay.controllers,
             access=replay.access.image(),

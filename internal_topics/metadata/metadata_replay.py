@@ -58,12 +58,13 @@ class MetadataReplay:
 
     everything: also controllers, producer ids and access. watch: receives each record that counts. problems: (offset, words) of records
     that could not be read: the state may be wrong from there on. oddities: likewise, of records that were skipped or are of a newer Kafka.
-    contradictions: those of the oddities on which a controller fails.
+    contradictions: those of the oddities on which a controller fails. feature_levels: every (feature, level) that was set, in order.
     """
 
     def __init__(self, everything: bool = False, watch: Watch | None = None) -> None:
         self.brokers: dict[int, Broker] = {}
         self.features: dict[str, int] = {}
+        self.feature_levels: dict[tuple[str, int], None] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.removed: dict[str, RemovedTopic] = {}
         self.problems: list[tuple[int, str]] = []
@@ -148,6 +149,12 @@ class MetadataReplay:
             words = f"a metadata transaction of {counted(len(self._held), 'record')} is open at the end of the state"
             self.oddities.append((self._began_at, words))
         self._held = None
+
+    def set_feature(self, name: str, level: int) -> None:
+        self.feature_levels[name, level] = None
+        self.features[name] = level
+        if level == 0 and name != KRAFT_VERSION_FEATURE:
+            del self.features[name]
 
     def topics(self) -> Mapping[str, Topic]:
         """By id."""
@@ -323,12 +330,8 @@ class MetadataReplay:
 
     def _feature(self, record: MetadataRecord) -> None:
         name, level = record.values["name"], record.values["featureLevel"]
-        if name == KRAFT_VERSION_FEATURE:
-            return  # it comes from a control record (Kafka: FeaturesDelta)
-        if level == 0:
-            self.features.pop(name, None)
-        else:
-            self.features[name] = level
+        if name != KRAFT_VERSION_FEATURE:  # which comes from a control record (Kafka: FeaturesDelta)
+            self.set_feature(name, level)
 
     def _access(self, record: MetadataRecord) -> None:
         odd = self.access.apply(record.type, record.values)

@@ -111,4 +111,4 @@ def take_kraft_version(control: ControlRecord, replay: MetadataReplay) -> None:
     """The feature kraft.version, which no metadata record sets."""
     level = control.fields.get("kRaftVersion") if control.kind == KRAFT_VERSION else None
     if isinstance(level, int):
-        replay.features[KRAFT_VERSION_FEATURE] = level
+        replay.set_feature(KRAFT_VERSION_FEATURE, level)

@@ -3,6 +3,9 @@
 metadata.version   missing, as in a KRaft cluster older than 3.3: no image of the features can be built (Kafka: FeaturesImage). Below
                    3.3-IV3, or above the last level that 4.3.1 has a name for: MetadataVersion.fromFeatureLevel throws.
 others             a level that a controller does not support (QuorumFeatures; FeatureControlManager.replay); a mere broker starts.
+
+A node fails on the record that sets the level. So a level that was replaced later prevents its start as well, until a newer snapshot has only the
+later one (observed with logs that 3.3.2 began with 3.3-IV0, and 3.9.1 raised to 3.9-IV0).
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,12 +34,13 @@ _TOO_OLD = (
 
 @dataclass(frozen=True, slots=True)
 class RefusedFeature:
-    """level: None for a missing one. exception, message: of the node."""
+    """level: None for a missing one. exception, message: of the node. is_past: whether a later record sets another level."""
 
     name: str
     level: int | None
     exception: str
     message: str
+    is_past: bool = False
 
     @property
     def is_of_older(self) -> bool:
@@ -54,12 +58,13 @@ def refused_features(image: MetadataImage, *, is_controller: bool) -> Iterator[R
             return  # no node has run, or only later versions, which register their log dirs
         message = "Unknown metadata version for FeaturesImage: metadataVersion(Optional.empty)"
         yield RefusedFeature(METADATA_VERSION, None, "IllegalStateException", message)
-    elif level not in _NAMED:
-        yield RefusedFeature(METADATA_VERSION, level, "IllegalArgumentException", _TOO_OLD)
-    for name, level in sorted(image.features.items()) if is_controller else ():
+    for name, level in image.feature_levels:
+        is_past = image.features.get(name, 0) != level
         low, high = _SUPPORTED.get(name, (0, 0))
-        if not low <= level <= high and (name != METADATA_VERSION or level in _NAMED):
+        if name == METADATA_VERSION and level not in _NAMED:
+            yield RefusedFeature(name, level, "IllegalArgumentException", _TOO_OLD, is_past)
+        elif is_controller and not low <= level <= high:
             record = f"FeatureLevelRecord(name='{name}', featureLevel={level})"
             supported = f"{low}-{high}" if high else str(high)
             message = f"Tried to apply FeatureLevelRecord {record}, but this controller only supports versions {supported}"
-            yield RefusedFeature(name, level, "RuntimeException", message)
+            yield RefusedFeature(name, level, "RuntimeException", message, is_past)

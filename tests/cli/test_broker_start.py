@@ -127,8 +127,10 @@ def test_a_topic_configuration_of_an_older_version(made: Make, capfd: pytest.Cap
     ("case", "exception", "step"),
     [
         ("metadata_version_of_old", "IllegalArgumentException", "upgrade --metadata 3.3"),
+        ("metadata_version_once_of_old", "IllegalArgumentException", "describe"),
         ("metadata_version_of_tomorrow", "IllegalArgumentException", "describe"),
         ("feature_of_tomorrow", "RuntimeException", "describe"),
+        ("feature_once_of_tomorrow", "RuntimeException", "describe"),
     ],
 )
 def test_features_of_another_version(

@@ -381,6 +381,13 @@ def metadata_version_of_old(data: Path) -> None:
 
 
 @case
+def metadata_version_once_of_old(data: Path) -> None:
+    """Raised since then, but no snapshot was written after that."""
+    metadata_version_of_old(data)
+    append_to_metadata(data, record("FeatureLevelRecord", name="metadata.version", featureLevel=21))
+
+
+@case
 def metadata_version_of_tomorrow(data: Path) -> None:
     append_to_metadata(data, record("FeatureLevelRecord", name="metadata.version", featureLevel=99))
 
@@ -393,6 +400,12 @@ def metadata_version_not_released(data: Path) -> None:
 @case
 def feature_of_tomorrow(data: Path) -> None:
     append_to_metadata(data, record("FeatureLevelRecord", name="share.version", featureLevel=2))
+
+
+@case
+def feature_once_of_tomorrow(data: Path) -> None:
+    feature_of_tomorrow(data)
+    append_to_metadata(data, record("FeatureLevelRecord", name="share.version", featureLevel=1))
 
 
 @case
