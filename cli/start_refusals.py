@@ -40,7 +40,8 @@ class Refusals:
 
 
 def refusals_of(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, Refusals]:
-    """The refusals of the node of each log dir, by log dir. If the voters are unknown, the node counts as a controller."""
+    """The refusals of the node of each log dir, by log dir. If the voters are unknown, the node counts as a controller as well as a
+    broker. A voter that never registered as a broker is none: it loads no topics, and starts with any configuration of them."""
     from kseg.cli.topic_evidence import log_dirs_of
     from kseg.internal_topics.metadata.quorum_voters import voters_of
     from kseg.internal_topics.metadata.refused_configs import refused_configs
@@ -51,10 +52,12 @@ def refusals_of(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str
         image = finder.image_for(log_dir)
         if image is not None:
             voters = voters_of(image, [log_dir])
-            is_controller = not voters or finder.node_of(log_dir).node_id in voters
+            node_id = finder.node_of(log_dir).node_id
+            is_controller = not voters or node_id in voters
+            is_broker = node_id in image.brokers or node_id not in voters
             found[log_dir] = Refusals(
                 tuple(refused_features(image, is_controller=is_controller)),
-                tuple(refused_configs(image)),
+                tuple(refused_configs(image) if is_broker else ()),
                 image.contradictions,
             )
     return found

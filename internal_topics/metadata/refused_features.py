@@ -4,8 +4,8 @@ metadata.version   missing, as in a KRaft cluster older than 3.3: no image of th
                    3.3-IV3, or above the last level that 4.3.1 has a name for: MetadataVersion.fromFeatureLevel throws.
 others             a level that a controller does not support (QuorumFeatures; FeatureControlManager.replay); a mere broker starts.
 
-A node fails on the record that sets the level. So a level that was replaced later prevents its start as well, until a newer snapshot has only the
-later one (observed with logs that 3.3.2 began with 3.3-IV0, and 3.9.1 raised to 3.9-IV0).
+A node fails on the record that sets the level. So a level that was replaced later prevents its start as well, until a newer
+snapshot has only the later one (observed with logs that 3.3.2 began with 3.3-IV0, and 3.9.1 raised to 3.9-IV0).
 """
 
 from collections.abc import Iterator, Mapping

@@ -17,12 +17,24 @@ from kseg.cli.text.broker_start import broker_start_words
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import Thrown
 from kseg.recovery.broker_start.node_start import NodeStart
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.storage import places
-from tests.internal_topics.metadata_logs import CLUSTER, DIRECTORY, NODE, record, topic, topic_id, write_log
+from tests.internal_topics.metadata_logs import (
+    CLUSTER,
+    DIRECTORY,
+    NODE,
+    config,
+    record,
+    topic,
+    topic_id,
+    write_log,
+)
 from tests.kafka.start_cases import CASES
+from tests.support.metadata_rows import BROKER
 from tests.support.trees import copy_tree
 
 Make = Callable[[str], list[Path]]
+VERSION = record("FeatureLevelRecord", name="metadata.version", featureLevel=21)
 
 
 @pytest.fixture
@@ -121,6 +133,32 @@ def test_a_topic_configuration_of_an_older_version(made: Make, capfd: pytest.Cap
     assert command.startswith("kafka-configs.sh") and command.endswith(
         "--entity-name fares --delete-config segment.bytes"
     )
+
+
+def test_a_controller_starts_with_topic_configs_of_old(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It has no logs to configure; observed with a controller of 3.9.1 that a 4.3.1 one follows, whose brokers do not start."""
+    controller, broker, log = 3000, tmp_path / "broker", tmp_path / "data" / METADATA_DIRECTORY
+    write_log(log, [VERSION, BROKER, *topic("fares", topic_id(1)), config("fares", "segment.bytes", "9000")])
+    voters = [{"voterId": controller}]
+    state = {
+        "leaderId": controller,
+        "leaderEpoch": 1,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": voters,
+    }
+    (log / "quorum-state").write_text(json.dumps(state | {"clusterId": "", "data_version": 0}))
+    copy_tree(log.parent, broker)
+    exceptions = []
+    for node_id, data in ((controller, log.parent), (NODE, broker)):
+        (data / "meta.properties").write_text(
+            f"version=1\nnode.id={node_id}\ncluster.id={CLUSTER}\ndirectory.id={DIRECTORY}\n"
+        )
+        (row,) = starts(capfd, data)
+        exceptions.append(row["exception"])
+    assert exceptions == [None, "ConfigException"]
 
 
 @pytest.mark.parametrize(
