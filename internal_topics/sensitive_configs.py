@@ -8,6 +8,8 @@ Kafka's own rule, by which it hides values when it describes or logs them (Kafka
 3. of a broker's loggers and of client metrics: nothing;
 4. of any other kind of resource: everything.
 
+Names that 4.0 removed are known here: they are in the metadata logs of older clusters, and none of them is a password.
+
 The names are data, `schemas/config-names-4.3.1.json`, which `python -m tests.kafka.config_names` writes from Kafka's jars.
 """
 
@@ -28,6 +30,12 @@ _OF_MECHANISM = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
+_UNTIL_4_0_OF_TOPIC = (
+    "message.downconversion.enable",
+    "message.format.version",
+    "message.timestamp.difference.max.ms",
+)
+_UNTIL_4_0_OF_BROKER = ("log.message.downconversion.enable", "log.message.timestamp.difference.max.ms")
 # Set dynamically only, so not among a broker's static names (Kafka: QuotaConfig.brokerQuotaConfigs).
 _DYNAMIC_OF_BROKER = (
     "leader.replication.throttled.rate",
@@ -40,10 +48,12 @@ def is_sensitive(resource_type: int, name: str) -> bool:
     """Whether the value of a configuration may be a secret. resource_type: of the ConfigRecord."""
     if resource_type == _BROKER:
         base = _without_listener(name)
-        is_known = base in _names("broker") or base in _DYNAMIC_OF_BROKER
+        is_known = base in _names("broker") or base in (*_DYNAMIC_OF_BROKER, *_UNTIL_4_0_OF_BROKER)
         return not is_known or base in _names("broker_passwords")
-    if resource_type in (_TOPIC, _GROUP):
-        return name not in _names("topic" if resource_type == _TOPIC else "group")
+    if resource_type == _TOPIC:
+        return name not in _names("topic") and name not in _UNTIL_4_0_OF_TOPIC
+    if resource_type == _GROUP:
+        return name not in _names("group")
     return resource_type not in (_BROKER_LOGGER, _CLIENT_METRICS)
 
 

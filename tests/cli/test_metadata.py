@@ -272,6 +272,20 @@ def test_secrets_are_shown_when_asked_for_only(tmp_path: Path, capfd: pytest.Cap
     assert one(found, "scram")["stored_key"] == "c3RvcmVk"
 
 
+def test_configurations_that_4_0_removed_are_no_secrets(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Observed after a migration from ZooKeeper with 3.9.1; the names are those of 3.9.1 that 4.3.1 does not know."""
+    names = "format.version", "downconversion.enable", "timestamp.difference.max.ms"
+    settings = [
+        *(setting(2, "orders", f"message.{name}", "shown") for name in names),
+        *(setting(4, "1", f"log.message.{name}", "shown") for name in names[1:]),
+    ]
+    write_log(tmp_path / LOG, settings)
+    found = of(rows(capfd, tmp_path / LOG), "config")
+    assert [(row["value"], row["sensitive"]) for row in found] == [("shown", False)] * 5
+
+
 def test_narrowing(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = capture_small / "data"
     found = rows(capfd, "--topic", "metro-*", "--partition", 0, data)
