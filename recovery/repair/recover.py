@@ -30,6 +30,7 @@ from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.policy import BrokerState, Policy, Repair
 from kseg.recovery.repair import rows
 from kseg.recovery.repair.broker_state import broker_state_of
+from kseg.recovery.repair.lossless_load import is_written_by_load, loses_nothing
 from kseg.recovery.repair.obstacles import obstacles, refuse_obstructed, with_obstacles
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.remaining_damage import (
@@ -44,13 +45,11 @@ from kseg.recovery.salvage.unchanged import unchanged_repair
 from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import ERROR, INFO, Finding
-from kseg.segment.partition.names import INDEX_ROLES, Role, parse_file_name
 from kseg.segment.partition.targets import LogTarget, PartitionTarget, directory_of
 from kseg.segment.partition.topic_identity import BECOMES_STRAY
 
 COMMAND = "recover"
 
-_WRITTEN_BY_LOAD = frozenset((*INDEX_ROLES, Role.PRODUCER_SNAPSHOT, Role.LEADER_EPOCHS))
 # Findings that do not affect what a broker's load does to the logs.
 _IGNORED_BY_LOAD = frozenset(("partition-metadata-missing", *BECOMES_STRAY, "topic-id-conflict"))
 
@@ -121,9 +120,11 @@ def _prepared(
     around_copy = options.copy_of(recovery_target.log_dir)
     copy = None if around_copy is None else copy_path(around_copy, recovery_target.directory)
     yield from shown_steps(recovery_target.name, plan, copy)
-    salvaged, costs = _costs(recovery_target, found, whole, plan, broker_state, options)
+    afterwards = _findings_afterwards(recovery_target, repair, plan, broker_state, options)
+    salvaged, costs = _costs(recovery_target, found, whole, plan, broker_state, options, afterwards)
     topic = options.topic_of(recovery_target.directory)
-    remains = _remaining(recovery_target, repair, salvaged, plan, broker_state, options)
+    # not known: what is wrong now may still be wrong afterwards
+    remains = salvaged.findings if afterwards is None else afterwards
     # `misplaced` reports which topic it belongs to
     remains = [each for each in remains if recovery_target.concerns(each) and each != identity.finding]
     repair = with_remaining_damage(repair, options.policy, remains, recovery_target.directory)
@@ -248,20 +249,25 @@ def _costs(
     plan: Plan,
     broker_state: BrokerState,
     options: RecoverOptions,
+    afterwards: Sequence[Finding] | None,
 ) -> tuple[Repair, dict[str, rows.Row]]:
     """The result of policy salvage, and the cost of either policy. Salvage reads every byte: if it reports nothing, no broker
-    loses anything. A clean load alone proves nothing, since a broker that loads after a clean shutdown reads next to nothing."""
+    loses anything. A clean load alone proves nothing, since a broker that loads after a clean shutdown reads next to nothing.
+    afterwards: what salvage finds once a load is done, None if that is unknown."""
     if options.policy is Policy.SALVAGE:
         salvaged = loaded = repair
         is_doubted = any(f.severity != INFO and f.id not in _IGNORED_BY_LOAD for f in repair.findings)
-        if not (is_doubted or plan.is_empty) and _is_written_by_load(plan, broker_state):
-            cost = rows.cost_row(salvaged)
-            return salvaged, {Policy.SALVAGE.value: cost, Policy.KAFKA.value: cost | {"expired_segments": 0}}
+        if not (is_doubted or plan.is_empty) and is_written_by_load(plan, broker_state):
+            return salvaged, _lossless(salvaged)
         if is_doubted or not plan.is_empty:
             loaded = _repair(recovery_target, Policy.KAFKA, broker_state, options)
     else:
         loaded = repair
         salvaged = repair
+        if is_written_by_load(plan, broker_state) and loses_nothing(
+            recovery_target, loaded, broker_state, options, afterwards
+        ):
+            return salvaged, _lossless(loaded)
         if not repair.is_in_order:
             # the result of salvage for an ordinary directory is known without running it, whatever a load would rewrite
             salvaged = _unchanged_by_salvage(recovery_target, found, broker_state, options) or _repair(
@@ -294,29 +300,27 @@ def _costs(
     }
 
 
-def _is_written_by_load(plan: Plan, broker_state: BrokerState) -> bool:
-    """Whether the plan changes only what a broker's load writes anew after a crash."""
-    names = (parse_file_name(step.name) for step in plan.steps)
-    return not broker_state.is_clean and all(name.role in _WRITTEN_BY_LOAD and name.is_live for name in names)
+def _lossless(repair: Repair) -> dict[str, rows.Row]:
+    cost = rows.cost_row(repair)
+    return {Policy.SALVAGE.value: cost, Policy.KAFKA.value: cost | {"expired_segments": 0}}
 
 
-def _remaining(
+def _findings_afterwards(
     recovery_target: RecoveryTarget,
     repair: Repair,
-    salvaged: Repair,
     plan: Plan,
     broker_state: BrokerState,
     options: RecoverOptions,
-) -> Sequence[Finding]:
-    """What policy salvage would report once the plan is carried out. The plan changes every file with an error
-    that salvage can repair, so only the other files have to be checked."""
+) -> Sequence[Finding] | None:
+    """What policy salvage would report once the plan is carried out; None if there is no plan, or no room to check. A plan of
+    salvage changes every file with an error that it can repair, so only the other files have to be checked."""
     if plan.is_empty:
-        return salvaged.findings
+        return None
     if recovery_target.is_kafka07 or (options.policy is Policy.SALVAGE and not _has_error_left(repair, plan)):
         return ()
     from kseg.recovery.salvage.fixpoint import findings_afterwards
 
-    try:
+    with suppress(Refused):
         return findings_afterwards(
             recovery_target.directory,
             recovery_target.inputs,
@@ -325,8 +329,7 @@ def _remaining(
             options.settings,
             recovery_target.partition if recovery_target.base_offset is None else None,
         )
-    except Refused:  # no room to check: report what is wrong now, as it may still be wrong afterwards
-        return salvaged.findings
+    return None
 
 
 def _has_error_left(repair: Repair, plan: Plan) -> bool:

@@ -48,10 +48,21 @@ def deleted_by_wrong_times(
 ) -> frozenset[str]:
     """Names of the logs that time-based retention deletes from `image`, as a broker loads it, but not from `sound`, whose time
     indexes are correct. found: the original files. Raises UnreadableInput."""
-    mtimes = {file.name: file.mtime_ns // 1_000_000 for file in found}
+    mtimes = _mtimes(found)
     if all(image.content(name) == sound.content(name) for name in _time_indexes(image) if name in sound):
         return frozenset()
     return _expired(directory, image, mtimes, limit) - _expired(directory, sound, mtimes, limit)
+
+
+def deletes_any(
+    directory: str, found: Iterable[FileIdentity], image: DirectoryImage, limit: TimeLimit
+) -> bool:
+    """Whether time-based retention deletes any log from `image`, as a broker loads it. Raises UnreadableInput."""
+    return bool(_expired(directory, image, _mtimes(found), limit))
+
+
+def _mtimes(found: Iterable[FileIdentity]) -> dict[str, int]:
+    return {file.name: file.mtime_ns // 1_000_000 for file in found}
 
 
 def _time_indexes(image: DirectoryImage) -> list[str]:
