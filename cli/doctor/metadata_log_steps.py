@@ -18,6 +18,8 @@ from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role,
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
 
+_OF_THE_PREVIEW = "@metadata-0"
+
 
 def is_metadata_snapshot(path: str) -> bool:
     """Whether a path is a KRaft snapshot in the directory of the metadata log."""
@@ -116,6 +118,14 @@ def _is_metadata_log(directory: str) -> bool:
 
 def name_metadata_log(directory: str) -> NextStep:
     """directory: the metadata log under another name."""
+    if os.path.basename(directory) == _OF_THE_PREVIEW:
+        log_dir = os.path.dirname(directory)
+        return NextStep(
+            f"{_OF_THE_PREVIEW} is the metadata log of Kafka 2.8, whose preview of KRaft no later version "
+            "continues: a 4.3.1 node that is also a controller begins with an empty one and sets every "
+            "partition aside as stray. Start 2.8 here, or write the records to files for a new cluster.",
+            f"kseg export --to json --output DIR {shell_quoted(log_dir)}",
+        )
     own = os.path.join(os.path.dirname(directory), METADATA_DIRECTORY)
     return NextStep(
         f"By its quorum-state {shown_path(os.path.basename(directory))} is the metadata log, which no "

@@ -112,6 +112,16 @@ def test_a_metadata_log_with_a_gap_is_not_repaired(data: Path, capfd: pytest.Cap
     assert reported[:2] == [f"kseg recover {data}/fares-0", f"kseg recover --apply {data}/fares-0"]
 
 
+def test_the_metadata_log_of_the_preview_of_kraft_keeps_its_name(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Observed with one of 2.8.2: under the name of today 4.3.1 ends with "upgrades from the preview release of KRaft in 2.8 to newer
+    versions are not supported"."""
+    (data / "__cluster_metadata-0").rename(data / "@metadata-0")
+    first, *_ = commands(doctor(capfd, data, status=1))
+    assert first == f"kseg export --to json --output DIR {data}"
+
+
 def test_a_renamed_partition_gets_its_name_back_and_a_copy_beside_it_is_moved_out(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
