@@ -6,7 +6,8 @@ command that it ends (design, command contract):
     KsegError
     ├── UsageError          2   the request makes no sense
     ├── UnreadableInput     3   an input cannot be opened or read
-    │   └── VanishedInput   3   … because it does not exist
+    │   ├── VanishedInput   3   … because it does not exist
+    │   └── NotPermitted    3   … by this user, who is not the owner of its directory; it says nothing about what a broker reads there
     ├── OutOfResources      3   this process has no descriptors, memory or disk space left; it says nothing about an input
     ├── OutOfReach          3   an object store does not answer, or rejects the request; it says nothing about an input either
     ├── Refused             4   the request is possible but unsafe
@@ -15,6 +16,7 @@ command that it ends (design, command contract):
 """
 
 import errno
+import os
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
 OUT_OF_REACH = errno.EHOSTUNREACH
@@ -40,6 +42,11 @@ class UnreadableInput(KsegError):
 
 class VanishedInput(UnreadableInput):
     """An input does not exist: it never did, or it was deleted after it was listed."""
+
+
+class NotPermitted(UnreadableInput):
+    """An input that the user who runs kseg may not read, in a directory of another user. A broker runs as that one, and can read it: for a
+    forecast or a repair it is neither damaged nor missing."""
 
 
 class OutOfResources(KsegError):
@@ -90,8 +97,18 @@ def cannot_read(path: str, error: OSError) -> KsegError:
         kind = OutOfReach
     elif error.errno == errno.ENOENT:
         kind = VanishedInput
+    elif isinstance(error, PermissionError) and _is_of_another_user(os.path.dirname(os.path.abspath(path))):
+        kind = NotPermitted
     reason = "not a regular file" if error.errno == errno.ESPIPE else error.strerror
-    return kind(f"cannot read {shown_path(path)}: {reason}")
+    hint = " (run kseg as the owner of the data directory, or as root)" if kind is NotPermitted else ""
+    return kind(f"cannot read {shown_path(path)}: {reason}{hint}")
+
+
+def _is_of_another_user(directory: str) -> bool:
+    try:
+        return os.stat(directory).st_uid != os.geteuid()
+    except OSError:  # not even its owner can be seen from here
+        return True
 
 
 def read_only_words(error: OSError) -> str:

@@ -215,8 +215,10 @@ def node_of(log_dir: str) -> Node:
 def _named(path: str) -> str:
     """The metadata log directory or file that the user specified."""
     if not places.isdir(path):
-        if not places.lexists(path):
-            raise UnreadableInput(f"cannot read {path}: No such file or directory")
+        try:
+            places.lstat(path)
+        except OSError as error:
+            raise cannot_read(path, error) from error
         name = parse_file_name(os.path.basename(path))
         if name.role not in (Role.METADATA_SNAPSHOT, Role.LOG):
             raise UsageError(f"{path} is neither a snapshot nor a segment of a metadata log")

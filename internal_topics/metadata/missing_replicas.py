@@ -20,7 +20,7 @@ from functools import cache, partial
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
 from kseg.segment import layout as L
 from kseg.segment.diagnosis import MissingReplica
-from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.errors import KsegError, UnreadableInput, VanishedInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partition_name, partitions_in
@@ -123,10 +123,10 @@ def _is_of_topic(directory: str, expected: ExpectedPartition) -> bool:
 def topic_id_of(directory: str) -> tuple[bool, str | None]:
     """(whether partition.metadata exists, the id in it or None if it cannot be read)."""
     place = os.path.join(directory, NAME_BY_ROLE[Role.PARTITION_METADATA])
-    if not places.lexists(place):
-        return False, None
     try:
         return True, decode_partition_metadata(read_small(place)).topic_id
+    except VanishedInput:
+        return places.lexists(place), None  # a link that leads nowhere
     except KsegError:
         return True, None
 

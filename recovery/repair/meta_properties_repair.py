@@ -25,7 +25,7 @@ from kseg.recovery.verify.identity_evidence import (
 )
 from kseg.segment.errors import FormatError, UnreadableInput, UsageError
 from kseg.segment.files import read_small
-from kseg.segment.findings import Finding
+from kseg.segment.findings import Finding, unreadable_file
 from kseg.segment.java import uuids
 from kseg.segment.java.java_text import INT_BITS, parse_integer
 from kseg.segment.java.properties import decode_properties
@@ -109,7 +109,7 @@ def identity_repair(
             data = read_small(path)
             problem = decode_meta_properties(data).problem
         except UnreadableInput as error:
-            finding = Finding("unreadable-file", path, str(error))
+            finding = unreadable_file(path, error)
             return IdentityRepair(finding, doubt="has a meta.properties that cannot be read")
         except FormatError as error:
             problem = str(error)

@@ -32,7 +32,7 @@ from kseg.segment import layout as L
 from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, OpenFile, Reader
-from kseg.segment.findings import Finding
+from kseg.segment.findings import Finding, unreadable_file
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.log_shape import ShapeTaker
@@ -228,7 +228,7 @@ class PartitionCheck:
         try:
             opened = stack.enter_context(self._reader.open(entry.path, self._options.drop_cache))
         except UnreadableInput as error:
-            yield Finding("unreadable-file", entry.path, str(error))
+            yield unreadable_file(entry.path, error)
             return None
         # after all checks, before the file is closed
         stack.callback(self._note_unreadable, entry.path, opened)

@@ -13,7 +13,7 @@ from kseg.recovery.verify.totals import Totals
 from kseg.segment.diagnosis import LogStartBeyondEnd, Numbers
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, Reader
-from kseg.segment.findings import Finding
+from kseg.segment.findings import Finding, unreadable_file
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.log_start_trace import log_start_trace
@@ -52,7 +52,7 @@ def leader_epochs(
     try:
         data = reader.read_small(entry.path)
     except UnreadableInput as error:
-        return None, Finding("unreadable-file", entry.path, str(error))
+        return None, unreadable_file(entry.path, error)
     try:
         entries = decode_leader_epochs(data)
     except FormatError as error:
@@ -83,7 +83,7 @@ def metadata_files(
     try:
         data = reader.read_small(entry.path)
     except UnreadableInput as error:
-        yield Finding("unreadable-file", entry.path, str(error))
+        yield unreadable_file(entry.path, error)
         return
     try:
         metadata = decode_partition_metadata(data)

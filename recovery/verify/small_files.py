@@ -6,7 +6,7 @@ from kseg.jobs.events import Event
 from kseg.recovery.verify.totals import Totals
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
-from kseg.segment.findings import Finding
+from kseg.segment.findings import Finding, unreadable_file
 from kseg.segment.partition.names import OFFSET_CHECKPOINT_ROLES, Role
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
 from kseg.segment.sidecar.leader_epochs import EpochHistory
@@ -65,4 +65,4 @@ def readable(path: str, check: Iterator[Event]) -> Iterator[Event]:
     try:
         yield from check
     except UnreadableInput as error:
-        yield Finding("unreadable-file", path, str(error))
+        yield unreadable_file(path, error)

@@ -8,7 +8,7 @@ from kseg.recovery.verify.totals import Totals
 from kseg.segment.counted import log_range_words
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import Reader
-from kseg.segment.findings import Finding
+from kseg.segment.findings import Finding, unreadable_file
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
@@ -35,7 +35,7 @@ class SnapshotCheck:
         try:
             data = self._reader.read_small(entry.path)
         except UnreadableInput as error:
-            return None, Finding("unreadable-file", entry.path, str(error))
+            return None, unreadable_file(entry.path, error)
         try:
             loaded = decode_snapshot(data)
         except SnapshotCorrupt as error:

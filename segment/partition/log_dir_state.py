@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import lru_cache
 
-from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
+from kseg.segment.errors import FormatError, NotPermitted, UnreadableInput, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
@@ -105,7 +105,9 @@ def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> LogDi
                 lost.add(role)
             except UnreadableInput as error:
                 # which says nothing about the content of the file
-                if isinstance(error.__cause__, OSError) and error.__cause__.errno in _MOUNT_IS_LOST:
+                if isinstance(error, NotPermitted) or (
+                    isinstance(error.__cause__, OSError) and error.__cause__.errno in _MOUNT_IS_LOST
+                ):
                     raise
                 lost.add(role)
     version = node_id = None

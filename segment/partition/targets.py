@@ -21,7 +21,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from kseg.segment.errors import FormatError, Refused, UnreadableInput, UsageError
+from kseg.segment.errors import FormatError, Refused, UnreadableInput, UsageError, cannot_read
 from kseg.segment.partition.directory import (
     Entry,
     LogDirectory,
@@ -259,8 +259,10 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
     path = places.given(given)
     path = path.rstrip(os.sep) or path
     if not places.isdir(path):
-        if not places.lexists(path):
-            raise UnreadableInput(f"cannot read {given}: No such file or directory")
+        try:
+            places.lstat(path)
+        except OSError as error:
+            raise cannot_read(given, error) from error
         name = _directory_name(os.path.dirname(path))
         if name is None or wish.accepts(name):
             yield FileTarget(path)

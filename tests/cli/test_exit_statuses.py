@@ -8,9 +8,7 @@ Where a status is not 0 there is a reason: 1 what was found or is due, 2 no targ
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
-import pkgutil
 import shutil
 import signal
 import socket
@@ -22,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
-import kseg
 from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from tests.support.broker_dirs import broker_dir
+from tests.support.other_users import NOBODY, import_everything, run_as_nobody
 from tests.support.status_cases import (
     COMMANDS,
     FIRST,
@@ -245,8 +243,6 @@ def test_a_pipe_is_said_to_be_no_regular_file(tmp_path: Path, capfd: pytest.Capt
 
 # --- what this user may not read or change
 
-NOBODY = 65534
-
 
 def _log_unreadable(data: Path) -> None:
     (data / PARTITION / f"{FIRST}.log").chmod(0)
@@ -289,22 +285,6 @@ FORBIDDEN: dict[str, tuple[Callable[[Path], None], dict[str, int]]] = {
 }
 
 
-def _run_as_nobody(words: list[str]) -> int:
-    """The status of a command in a child that has given up root's rights. What it imports has to be there before: it may not be
-    readable."""
-    child = os.fork()
-    if not child:
-        status = 99
-        try:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            status = run(words)
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 @pytest.fixture
 def open_root(base: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The same where others can look into: pytest's directories are closed to them."""
@@ -318,10 +298,7 @@ def open_root(base: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def everything_imported(open_root: Path) -> None:
     """By kseg, and of the standard library by its commands."""
-    for module in pkgutil.walk_packages(kseg.__path__, "kseg."):
-        if not module.name.startswith(("kseg.spark", "kseg.__main__")):
-            importlib.import_module(module.name)
-    importlib.import_module("multiprocessing")
+    import_everything()
     for make in (healthy, damaged, missing):
         _statuses(open_root, make)
 
@@ -340,7 +317,7 @@ def test_the_status_of_what_may_not_be_read_or_changed(
         damage(data)
         return data
 
-    assert _statuses(open_root, make, _run_as_nobody) == expected
+    assert _statuses(open_root, make, run_as_nobody) == expected
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: no child can become another user")
@@ -358,16 +335,16 @@ def test_a_partition_that_may_not_be_listed_keeps_no_other_from_its_repair(
         os.chown(path, NOBODY, NOBODY)
     before = tree_state(data)
     (data / OTHER).chmod(0)
-    assert _run_as_nobody(["recover", "--quiet", str(data)]) == 5
-    assert _run_as_nobody(["recover", "--quiet", "--apply", str(data)]) == 5
+    assert run_as_nobody(["recover", "--quiet", str(data)]) == 5
+    assert run_as_nobody(["recover", "--quiet", "--apply", str(data)]) == 5
     assert not (data / ".kafka_cleanshutdown").exists()
     assert run(["verify", "--quiet", str(data / PARTITION)]) == 0
     if is_listed_again:
         (data / OTHER).chmod(0o755)
         assert run(["undo", "--quiet", str(data)]) == 0
     else:  # the run names the partitions that it has changed
-        assert _run_as_nobody(["undo", "--list", "--quiet", str(data)]) == 0
-        assert _run_as_nobody(["undo", "--quiet", str(data)]) == 0
+        assert run_as_nobody(["undo", "--list", "--quiet", str(data)]) == 0
+        assert run_as_nobody(["undo", "--quiet", str(data)]) == 0
         (data / OTHER).chmod(0o755)
     for path in data.rglob("*.kept"):  # whoever undoes it has not signed the journals
         path.unlink()

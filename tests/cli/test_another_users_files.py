@@ -1,0 +1,84 @@
+"""A data directory of another user, with files that only that one may read, as a broker leaves every metadata snapshot (mode 0400): what
+the user who runs kseg may not read is named, and is neither damaged nor missing, since a broker reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.main import run
+from tests.support.other_users import import_everything, run_as_nobody
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="not root: no child can become another user")
+BROKERS_USER = 1000
+FILES = (
+    "__cluster_metadata-0/00000000000000000069-0000000001.checkpoint",
+    "__cluster_metadata-0/quorum-state",
+    "meta.properties",
+    "recovery-point-offset-checkpoint",
+    "metro-none-0/00000000000000000000.log",
+    "metro-none-0/00000000000000000000.index",
+    "metro-none-0/leader-epoch-checkpoint",
+    "metro-none-0/partition.metadata",
+    "metro-none-0",
+)
+
+
+@pytest.fixture
+def data(capture_small: Path) -> Iterator[Path]:
+    """Where others can look into: pytest's directories are closed to them."""
+    with tempfile.TemporaryDirectory(prefix="kseg-test-") as made:
+        Path(made).chmod(0o755)
+        data = Path(shutil.copytree(capture_small / "data", Path(made) / "data"))
+        for path in (data, *data.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+            os.chown(path, BROKERS_USER, BROKERS_USER)
+        import_everything()
+        run(["doctor", "--quiet", str(data)])
+        yield data
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_what_only_the_brokers_user_may_read_is_no_damage(
+    file: str, data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (data / file).chmod(0o700 if (data / file).is_dir() else 0o400)
+    for command in ("verify", "doctor"):
+        capfd.readouterr()
+        assert run_as_nobody([command, "--json", str(data)]) == 5
+        printed = capfd.readouterr()
+        rows = [json.loads(line) for line in printed.out.splitlines()]
+        assert [row for row in rows if row["type"] == "finding" and row["severity"] == "error"] == []
+        assert [row["message"] for row in rows if row["type"] == "error"] == printed.err.replace(
+            "kseg: ", ""
+        ).splitlines()
+        assert f"cannot read {data / file}" in printed.err
+        assert "does-not-start" not in {row["outcome"] for row in rows if row["type"] == "broker-start"}
+        assert [row["command"] for row in rows if row["type"] == "step"] == []
+    assert run_as_nobody(["metadata", "--quiet", str(data)]) == 0
+    assert "stray" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_repair_takes_it_for_neither_damaged_nor_missing(
+    file: str, data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (data / file).chmod(0o700 if (data / file).is_dir() else 0o400)
+    assert run_as_nobody(["recover", "--json", str(data)]) in (0, 5)
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row for row in rows if row["type"] in ("finding", "step") and row.get("severity") != "info"] == []
+
+
+def test_a_path_in_a_closed_directory_is_not_said_to_be_missing(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data.chmod(0o700)
+    assert run_as_nobody(["verify", str(data / "metro-none-0")]) == 3
+    err = capfd.readouterr().err
+    assert f"cannot read {data / 'metro-none-0'}: Permission denied (run kseg as the owner" in err
