@@ -1,10 +1,10 @@
 """Find the keys whose superseded values take most space: estimated during the pass, looked up afterwards.
 
-A sketch of fixed size keeps one key per slot (`key_verdicts.tally_keys`). A key that shares its slot with a larger one is
-therefore not named, and what a key had before it took over its slot is not counted: the figures are lower bounds. The key itself
+A sketch of fixed size keeps one key per place (`key_verdicts.tally_keys`). A key that shares its place with a larger one is
+therefore not named, and what a key had before it took over its place is not counted: the figures are lower bounds. The key itself
 is read from the log again, at the first old value that was counted.
 
-Slots come from a hash with a fixed seed of its own, so that every run names the same keys for the same log. The map that decides
+Places come from a hash with a fixed seed of its own, so that every run names the same keys for the same log. The map that decides
 what stays uses a secret instead: there, two keys that are crafted to collide would cost a record; here they cost a name.
 """
 
@@ -19,6 +19,7 @@ from kseg.segment.kernel import key_verdicts as K
 from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel.batch_walk import walk
 from kseg.segment.kernel.keymap import hash_rows
+from kseg.segment.memory import PrivateMemory
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder, record_at
 from kseg.segment.values import dataclass
 
@@ -43,7 +44,9 @@ class KeySketch:
     """Counts superseded values."""
 
     def __init__(self) -> None:
-        self._cells = memoryview(array("q", bytes(8 * _WIDTH * _PLACES)))
+        # of a small log, few places are ever touched
+        self._cells = PrivateMemory(8 * _WIDTH * _PLACES).view.cast("q")
+        self._used = PrivateMemory(8 * (_PLACES + 1)).view.cast("q")
         self._hashes = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))
 
     def count(self, chunk: Chunk, flags: bytearray, table: Columns, base_offset: int) -> None:
@@ -51,7 +54,15 @@ class KeySketch:
         records = chunk.records
         hash_rows(chunk.body, records.cells, records.capacity, records.count, *_SEED, self._hashes)
         K.tally_keys(
-            *records.raw, records.count, self._hashes, flags, *table.raw, base_offset, self._cells, _PLACES
+            *records.raw,
+            records.count,
+            self._hashes,
+            flags,
+            *table.raw,
+            base_offset,
+            self._cells,
+            self._used,
+            _PLACES,
         )
 
     def named(self, limit: int, segments: Sequence[CleanerSegment]) -> list[TopKey]:
@@ -60,25 +71,23 @@ class KeySketch:
 
     def top(self, limit: int, segments: Sequence[CleanerSegment]) -> Iterator[TopKey]:
         """The largest first. segments: those that were counted, in their original state."""
-        weights = self._column(_BYTES).tolist()
         by_base = {segment.base_offset: segment for segment in segments}
-        first = [self._column(field) for field in (_SEGMENT, _POSITION, _OFFSET)]
-
-        def rank(
-            at: int,
-        ) -> tuple[int, ...]:  # ties in log order: their slots are arbitrary
-            return -weights[at], *(column[at] for column in first)
-
-        least = max(1, min(nlargest(limit, weights), default=1))  # few of the slots have to be ranked
-        heaviest = sorted((at for at, weight in enumerate(weights) if weight >= least), key=rank)
-        for at in heaviest[:limit]:
-            segment = by_base[self._column(_SEGMENT)[at]]
-            key = _key_at(segment, self._column(_POSITION)[at], self._column(_OFFSET)[at])
+        places = self._used[1 : self._used[0] + 1].tolist()
+        weights = [self._cells[_WIDTH * place + _BYTES] for place in places]
+        least = max(1, min(nlargest(limit, weights), default=1))  # few of the places have to be ranked
+        largest = [self._row(place) for place, weight in zip(places, weights, strict=True) if weight >= least]
+        for row in sorted(largest, key=_rank)[:limit]:
+            key = _key_at(by_base[row[_SEGMENT]], row[_POSITION], row[_OFFSET])
             if key is not None:
-                yield TopKey(key, weights[at], self._column(_VALUES)[at])
+                yield TopKey(key, row[_BYTES], row[_VALUES])
 
-    def _column(self, field: int) -> memoryview:
-        return self._cells[field * _PLACES : (field + 1) * _PLACES]
+    def _row(self, place: int) -> list[int]:
+        return self._cells[_WIDTH * place : _WIDTH * (place + 1)].tolist()
+
+
+def _rank(row: Sequence[int]) -> tuple[int, ...]:
+    """By bytes; ties in log order, since their places are arbitrary."""
+    return -row[_BYTES], row[_SEGMENT], row[_POSITION], row[_OFFSET]
 
 
 def _key_at(segment: CleanerSegment, position: int, offset: int) -> bytes | None:

@@ -7,4 +7,4 @@ from kseg.segment.kernel cimport buffer_access, keymap_probe
 cpdef int judge_rows(long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count, long long[::1] hashes, long long[::1] slots, long long slot_count, long long latest_offset, long long now_ms, int keeps_legacy, const long long[::1] batches, Py_ssize_t batch_capacity, unsigned char[::1] flags, long long[::1] tallies, long long[::1] totals) except -1
 
 @cython.locals(row=cython.Py_ssize_t, batch=cython.Py_ssize_t, weight=cython.longlong, at=cython.Py_ssize_t, is_known=cython.bint)
-cpdef int tally_keys(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count, const long long[::1] hashes, const unsigned char[::1] flags, const long long[::1] batches, Py_ssize_t batch_capacity, long long segment, long long[::1] sketch, Py_ssize_t places) except -1
+cpdef int tally_keys(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count, const long long[::1] hashes, const unsigned char[::1] flags, const long long[::1] batches, Py_ssize_t batch_capacity, long long segment, long long[::1] sketch, long long[::1] used, Py_ssize_t places) except -1

@@ -129,12 +129,14 @@ def tally_keys(
     batch_capacity: int,
     segment: int,
     sketch: Writable,
+    used: Writable,
     places: int,
 ) -> int:
     """Count the removed values by key in a sketch of `places`, which never misses the keys with the most bytes.
 
-    sketch: columns hash, hash, weight, bytes, values, segment, position of the batch, offset. A key has one place, which it
-    keeps until the bytes of other keys there outweigh its own; bytes from before it took the place are not counted.
+    sketch: for each place hash, hash, weight, bytes, values, segment, position of the batch, offset. A key has one place, which it
+    keeps until the bytes of other keys there outweigh its own; bytes from before it took the place are not counted. used: the number
+    of places that were ever taken, then these.
     """
     if (
         count > capacity
@@ -143,7 +145,12 @@ def tally_keys(
         or count > len(flags)
     ):
         raise ValueError("a table is smaller than its capacity says")
-    if places < 1 or 8 * places > len(sketch) or C.BATCH_WIDTH * batch_capacity > len(batches):
+    if (
+        places < 1
+        or 8 * places > len(sketch)
+        or places >= len(used)
+        or C.BATCH_WIDTH * batch_capacity > len(batches)
+    ):
         raise ValueError("the sketch is smaller than its capacity says")
     row = 0
     while row < count:
@@ -156,27 +163,30 @@ def tally_keys(
             if batch < 0 or batch >= batch_capacity:
                 raise ValueError("a record belongs to no batch of the table")
             weight = cells[C.R_KEY_LENGTH * capacity + row] + cells[C.R_VALUE_LENGTH * capacity + row] + 1
-            at = keymap_probe.home_of(hashes[2 * row + 1], places)
-            is_known = sketch[at] == hashes[2 * row] and sketch[places + at] == hashes[2 * row + 1]
-            if is_known or sketch[2 * places + at] < weight:
+            at = 8 * keymap_probe.home_of(hashes[2 * row + 1], places)
+            is_known = sketch[at] == hashes[2 * row] and sketch[at + 1] == hashes[2 * row + 1]
+            if is_known or sketch[at + 2] < weight:
+                if sketch[at + 4] == 0:
+                    used[0] = used[0] + 1
+                    used[used[0]] = at // 8
                 if not is_known:
-                    weight = weight - sketch[2 * places + at]
+                    weight = weight - sketch[at + 2]
                     sketch[at] = hashes[2 * row]
-                    sketch[places + at] = hashes[2 * row + 1]
-                    sketch[2 * places + at] = 0
-                    sketch[3 * places + at] = 0
-                    sketch[4 * places + at] = 0
-                    sketch[5 * places + at] = segment
-                    sketch[6 * places + at] = batches[C.POSITION * batch_capacity + batch]
-                    sketch[7 * places + at] = cells[C.R_OFFSET * capacity + row]
-                sketch[2 * places + at] = sketch[2 * places + at] + weight
-                sketch[3 * places + at] = (
-                    sketch[3 * places + at]
+                    sketch[at + 1] = hashes[2 * row + 1]
+                    sketch[at + 2] = 0
+                    sketch[at + 3] = 0
+                    sketch[at + 4] = 0
+                    sketch[at + 5] = segment
+                    sketch[at + 6] = batches[C.POSITION * batch_capacity + batch]
+                    sketch[at + 7] = cells[C.R_OFFSET * capacity + row]
+                sketch[at + 2] = sketch[at + 2] + weight
+                sketch[at + 3] = (
+                    sketch[at + 3]
                     + cells[C.R_KEY_LENGTH * capacity + row]
                     + cells[C.R_VALUE_LENGTH * capacity + row]
                 )
-                sketch[4 * places + at] = sketch[4 * places + at] + 1
+                sketch[at + 4] = sketch[at + 4] + 1
             else:
-                sketch[2 * places + at] = sketch[2 * places + at] - weight
+                sketch[at + 2] = sketch[at + 2] - weight
         row = row + 1
     return 0
