@@ -9,6 +9,7 @@ from kseg.segment.errors import FormatError, KsegError
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import PartitionDirectory
+from kseg.segment.partition.log_dir_state import KRAFT_VERSION
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
     PartitionName,
@@ -77,7 +78,11 @@ def topic_id_of_siblings(name: PartitionName | None, log_dir: str | None) -> tup
 
 
 def _needs_topic_id(directory: PartitionDirectory, log_dir: str, meta_version: int | None) -> bool:
-    """Whether other evidence shows that a broker with topic ids wrote here: 2.8 was the first to write the file."""
+    """Whether other evidence shows that a broker with topic ids wrote here: 2.8 was the first to write the file. One that keeps its
+    metadata in ZooKeeper writes it to some partitions only, and reads the others as well (observed with 2.8.2 on the directory of a
+    1.1.1: to those that it moved between data directories)."""
     if directory.name is not None and directory.name.is_metadata_log:
         return False
-    return meta_version == 1 or next(topic_ids(log_dir), None) is not None
+    if meta_version is not None:
+        return meta_version == KRAFT_VERSION
+    return next(topic_ids(log_dir), None) is not None

@@ -37,7 +37,7 @@ Offsets = Mapping[tuple[str, int], int]
 @dataclass(frozen=True, slots=True)
 class LogDirState:
     """path: of the data directory. is_clean: the clean-shutdown marker exists. meta_version: of meta.properties,
-    None if it is missing or unreadable. checkpoints: by role, only readable ones. lost: the roles of those that a
+    None if it is missing, unreadable or without a node id. checkpoints: by role, only readable ones. lost: the roles of those that a
     broker must have written and that are unreadable or completely empty."""
 
     path: str
@@ -115,7 +115,8 @@ def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> LogDi
         try:
             data = read_small(os.path.join(log_dir, NAME_BY_ROLE[Role.META_PROPERTIES]))
             identity = decode_meta_properties(data)
-            version, node_id = identity.version, identity.node_id
+            node_id = identity.node_id
+            version = None if node_id is None else identity.version
         except (FormatError, UnreadableInput):
             version = None
     is_unknown = Role.META_PROPERTIES in present and node_id is None  # no reason to expect less

@@ -348,6 +348,20 @@ def test_a_missing_topic_id_is_offered_from_the_topics_other_partitions(tmp_path
     assert "--topic-id" not in messages["c-0"][0]
 
 
+@pytest.mark.evidence("topic-id-missing")
+def test_a_broker_with_zookeeper_needs_no_topic_ids(tmp_path: Path) -> None:
+    """Observed: 2.8.2 on the data directory of a 1.1.1 gives ids only to the partitions that it moves between data directories."""
+    place = a_log_dir(tmp_path, "a-0", "a-1")
+    (place / "a-1" / "partition.metadata").write_text(metadata(TOPIC_ID))
+    (place / "a-0" / f"{0:020}.log").write_bytes(b"")
+    found = {}
+    for properties in ("version=0\nbroker.id=1\n", "version=0\n"):
+        (place / "meta.properties").write_text(properties)
+        repair = with_topic_id(a_repair(place / "a-0"), str(place / "a-0"), str(place), None)
+        found[properties] = [finding.id for finding in repair.findings], bool(repair.doubt)
+    assert [*found.values()] == [([], False), (["partition-metadata-missing"], True)]
+
+
 def a_repair(directory: Path) -> Repair:
     return Repair(
         image=DirectoryImage.of(inputs_of(str(directory))),
