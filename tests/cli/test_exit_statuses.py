@@ -295,12 +295,14 @@ def open_root(base: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield made_root
 
 
-@pytest.fixture
-def everything_imported(open_root: Path) -> None:
-    """By kseg, and of the standard library by its commands."""
+@pytest.fixture(scope="module")
+def everything_imported(base: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """By kseg, and of the standard library by its commands. Once for all tests: it stays imported."""
     import_everything()
-    for make in (healthy, damaged, missing):
-        _statuses(open_root, make)
+    root = _furnished(base, tmp_path_factory.mktemp("imported"))
+    with contextlib.chdir(root):
+        for make in (healthy, damaged, missing):
+            _statuses(root, make)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: no child can become another user")
