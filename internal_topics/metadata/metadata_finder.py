@@ -255,13 +255,15 @@ def _neighbours(log_dir: str) -> Iterator[str]:
 
 def _alike(log_dir: str) -> Iterator[str]:
     """Directories whose last two path components differ from those of a log dir only in their numbers."""
-    path = places.abspath(log_dir)
-    parent = os.path.dirname(path)
-    for folder in _children(os.path.dirname(parent)):
-        if _is_alike(folder, parent) and folder != parent:
-            for child in _children(folder):
-                if _is_alike(child, path):
-                    yield child
+    parent, name = os.path.split(places.abspath(log_dir))
+    for folder in _children_alike(*os.path.split(parent)):
+        if folder != parent:
+            yield from _children_alike(folder, name)
+
+
+def _children_alike(directory: str, name: str) -> list[str]:
+    wanted = _DIGITS.sub("", name)
+    return [path for path in _children(directory) if _DIGITS.sub("", os.path.basename(path)) == wanted]
 
 
 def _reach(log_dir: str) -> tuple[int, int]:
@@ -280,7 +282,3 @@ def _children(directory: str, most: int | None = _MAX_NEIGHBOURS) -> list[str]:
     except OSError:
         return []
     return [os.path.join(directory, name) for name in names]
-
-
-def _is_alike(one: str, other: str) -> bool:
-    return _DIGITS.sub("", os.path.basename(one)) == _DIGITS.sub("", os.path.basename(other))
