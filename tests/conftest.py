@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import os
 import shutil
@@ -21,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from kseg.segment import unreadable
 from kseg.segment.kernel import bad_pages
 from tests.support import trees
-from tests.support.command_lines import default_jobs
+from tests.support.command_lines import default_jobs, import_work
 from tests.support.marked_tests import TestsById, is_whole_suite, marks_of
 from tests.support.paths import ROOT
 
@@ -29,7 +28,6 @@ FIXTURES = ROOT / "fixtures"
 ALONE = "tests/spark/"
 # by duration: Spark in one process, then the brokers, then the other real Kafka and the failing disks, file by file
 LONGEST = ("tests/spark/", "tests/kafka/", "tests/faults/", "tests/test_fuzz.py")
-NOT_IMPORTED = ("kseg.inspection.arrow", "kseg.inspection.export")
 MEMORY, MIN_MEMORY_BYTES = "/dev/shm", 4 << 30
 # what every command prints, and random directories of all kinds: with worker processes they must come out the same
 MANY_JOBS = (
@@ -171,12 +169,8 @@ def _bad_sectors_forgotten() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _work_imported() -> None:
     """Import here what the workers of a command import. The program forks once per run; a test process forks thousands of times, and each
-    worker would import the work of its command again. Without the modules that need Arrow, which starts threads."""
-    for room in ("segment", "jobs", "change", "internal_topics", "inspection", "compaction", "recovery"):
-        for path in sorted((ROOT / room).rglob("*.py")):
-            name = ".".join(("kseg", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
-            if not name.startswith(NOT_IMPORTED):
-                importlib.import_module(name)
+    worker would import the work of its command again."""
+    import_work()
 
 
 @pytest.fixture(scope="module", autouse=True)

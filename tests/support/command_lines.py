@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from tests.support.paths import ROOT
 
+ROOMS = ("segment", "jobs", "change", "internal_topics", "inspection", "compaction", "recovery")
+NOT_IMPORTED = ("kseg.inspection.arrow", "kseg.inspection.export")
 Rows = list[dict[str, Any]]
 Say = Callable[..., tuple[int, Rows]]
 
@@ -29,3 +33,12 @@ def default_jobs(jobs: int) -> Iterator[None]:
         for module in ("kseg.cli.options", "kseg.cli.run"):
             patch.setattr(f"{module}.default_jobs", lambda: jobs)
         yield
+
+
+def import_work() -> None:
+    """Import what commands do, for the processes that are forked from this one. Without the modules that need Arrow, which starts threads."""
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            name = ".".join(("kseg", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+            if not name.startswith(NOT_IMPORTED):
+                importlib.import_module(name)

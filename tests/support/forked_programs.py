@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.command_lines import default_jobs
+from kseg.cli.registry import COMMANDS, module_of
+from tests.support.command_lines import default_jobs, import_work
 from tests.support.paths import ROOT
 
 
@@ -55,7 +56,10 @@ def forked_programs(*modules: str) -> Iterator[ForkedPrograms]:
 
 
 def _serve(modules: Sequence[str]) -> None:
-    for module in ("kseg.cli.main", "kseg.cli.run", *modules):
+    import_work()
+    for command in COMMANDS:
+        module_of(command)
+    for module in modules:
         importlib.import_module(module)
     for line in sys.stdin:
         request = json.loads(line)

@@ -8,6 +8,7 @@ included. A line of NOTES.faults determines the fate of later requests: a kind o
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from tests.support.forked_programs import ForkedPrograms, forked_programs
 from tests.support.paths import ROOT
 
 BUCKET = "backups"
+LARGE_BYTES = 64 << 20  # more than moto keeps in memory
 
 # status, code and message as in S3; of a truncated response half of the body is sent, then the connection is closed
 FAULTS = {
@@ -87,6 +89,7 @@ class S3Server:
 def s3_server(place: Path) -> Iterator[S3Server]:
     """A server with one empty bucket. place: an empty directory for its notes and for a home without credentials."""
     import boto3
+    from botocore.config import Config
 
     notes = place / "answers"
     notes.touch()
@@ -112,6 +115,8 @@ def s3_server(place: Path) -> Iterator[S3Server]:
             aws_access_key_id="key",
             aws_secret_access_key="secret",
             region_name="us-east-1",
+            # of a GiB checksums take seconds, here and in the server
+            config=Config(request_checksum_calculation="when_required"),
         )
         client.create_bucket(Bucket=BUCKET)
         with forked_programs("fsspec", "s3fs", "aiobotocore.session") as programs:
@@ -121,10 +126,26 @@ def s3_server(place: Path) -> Iterator[S3Server]:
         server.communicate(timeout=60)
 
 
+def _map_large_objects() -> None:
+    """Of an object that it has in a file, moto would read all for each range of it."""
+    from moto.s3.models import FakeKey
+
+    def value(key: Any) -> bytes | mmap.mmap:
+        file = key._value_buffer
+        if key.contentsize < LARGE_BYTES:
+            with key.lock:
+                file.seek(0)
+                return bytes(file.read())
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    FakeKey.value = FakeKey.value.getter(value)
+
+
 def _serve(notes: str) -> None:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import make_server
 
+    _map_large_objects()
     app = DomainDispatcherApplication(create_backend_app)
     log = open(notes, "a", buffering=1)  # noqa: SIM115  (as long as the process)
 
