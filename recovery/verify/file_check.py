@@ -115,9 +115,9 @@ def _beside_log(
             replay.begin(log_path, log.view)
             consumers = [replay, TxnIndexCheck(path, view, base, replay, totals)]
         elif name.role is Role.OFFSET_INDEX:
-            consumers = [OffsetIndexCheck(context, view, totals)]
+            consumers = [OffsetIndexCheck(context, view, totals, index.data_end)]
         else:
-            consumers = [TimeIndexCheck(context, view, totals)]
+            consumers = [TimeIndexCheck(context, view, totals, index.data_end)]
         check = SegmentCheck(log, HeaderContext(log_path, base), options, Totals(), consumers)
         for event in check.events():
             if isinstance(event, Advance) or (isinstance(event, Finding) and event.path == path):

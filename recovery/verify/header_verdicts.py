@@ -252,7 +252,7 @@ def _index_of(stack: ExitStack, segment: SegmentFiles) -> OffsetIndexCheck | Non
     except UnreadableInput:
         return None
     return OffsetIndexCheck(
-        IndexContext(segment.offset_index.path, segment.base_offset), opened.view, Totals()
+        IndexContext(segment.offset_index.path, segment.base_offset), opened.view, Totals(), opened.data_end
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shlex
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.support.encoders import encode_set
 
 LAST = "00000000000000000297.log"
 HOLE_BYTES = 32 << 30
+INDEX, TIME_INDEX = f"{297:020}.index", f"{297:020}.timeindex"
+PREALLOCATED = {INDEX: 10 << 20, TIME_INDEX: (10 << 20) - 4}
 # The work itself takes about half a second, reading the hole tens of seconds.
 MOST_CPU_SECONDS = 6
 
@@ -114,3 +117,38 @@ def run_within_limits(
     assert len(capfdbinary.readouterr().out) < 1 << 20
     copied = sum(file.stat().st_blocks * 512 for file in tmp_path.glob("out/**/*"))
     assert copied < 8 << 20
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lookup", "--key", "key-5", "."],
+        ["read", "--offset", "0", "--max-bytes", "1KiB", "."],
+        ["recover", "."],
+        ["verify", INDEX],
+        ["verify", TIME_INDEX],
+    ],
+    ids=" ".join,
+)
+def test_the_hole_of_a_preallocated_index_is_not_read(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10 MiB for each index of an active segment. In memory, a hole that is read is filled."""
+    partition = healthy.partition(tmp_path / "metro-0")
+    monkeypatch.chdir(partition)
+    for name, size_bytes in PREALLOCATED.items():
+        os.truncate(name, size_bytes)
+    _skip_unless_filled_by_reading(tmp_path / "probe")
+    before = sum(os.stat(name).st_blocks for name in PREALLOCATED)
+    run(words)
+    after = sum(os.stat(name).st_blocks for name in PREALLOCATED)
+    assert 512 * (after - before) <= 256 << 10  # the pages that a binary search looks at
+
+
+def _skip_unless_filled_by_reading(file: Path) -> None:
+    file.touch()
+    os.truncate(file, 1 << 20)
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        view[0]
+    if not file.stat().st_blocks:
+        pytest.skip("a hole that is read stays a hole on this file system")
