@@ -36,7 +36,7 @@ def default_jobs(jobs: int) -> Iterator[None]:
 
 
 def import_work() -> None:
-    """Import what commands do, for the processes that are forked from this one. Without the modules that need Arrow, which starts threads."""
+    """Import what commands do, for the processes that this one forks. Without the modules that need Arrow, which starts threads."""
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
             name = ".".join(("kseg", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")

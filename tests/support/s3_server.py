@@ -89,7 +89,6 @@ class S3Server:
 def s3_server(place: Path) -> Iterator[S3Server]:
     """A server with one empty bucket. place: an empty directory for its notes and for a home without credentials."""
     import boto3
-    from botocore.config import Config
 
     notes = place / "answers"
     notes.touch()
@@ -116,7 +115,7 @@ def s3_server(place: Path) -> Iterator[S3Server]:
             aws_secret_access_key="secret",
             region_name="us-east-1",
             # of a GiB checksums take seconds, here and in the server
-            config=Config(request_checksum_calculation="when_required"),
+            config=boto3.session.Config(request_checksum_calculation="when_required"),
         )
         client.create_bucket(Bucket=BUCKET)
         with forked_programs("fsspec", "s3fs", "aiobotocore.session") as programs:
@@ -138,7 +137,7 @@ def _map_large_objects() -> None:
                 return bytes(file.read())
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
-    FakeKey.value = FakeKey.value.getter(value)
+    FakeKey.value = FakeKey.value.getter(value)  # type: ignore[method-assign, attr-defined]  # a property without types
 
 
 def _serve(notes: str) -> None:
