@@ -28,6 +28,7 @@ PAYLOADS = "Payloads"
 RUN = "Running"
 CLUSTER = "Spark"
 KAFKA = "Flags of kafka-dump-log.sh"
+_PATHS = ("PATH", "FILE", "DIR", "JOURNAL")
 _MOST_DIGITS = len(str(INT64_MAX))  # int() refuses thousands of them with a sentence of its own
 
 Reader = Callable[[str], object]
@@ -215,6 +216,10 @@ def _bound(parameter: Parameter, given: Raw) -> object:
 
 
 def _value(parameter: Parameter, text: str) -> object:
+    if (
+        not text and parameter.spec.metavar in _PATHS
+    ):  # relative to it, paths would be in the working directory
+        raise UsageError(f"{parameter.hint} takes a path, not '': is a variable of the shell not set?")
     try:
         return parameter.read(text)
     except ValueError as error:

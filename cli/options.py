@@ -39,6 +39,11 @@ def read_partition(text: str) -> int:
     return _whole(text, 0, INT32_MAX, "takes a partition number")
 
 
+def read_node(text: str) -> int:
+    """The id of a broker or controller, which Kafka keeps in 32 bits."""
+    return _whole(text, 0, INT32_MAX, "takes a node id, a whole number from 0")
+
+
 def read_local_directory(text: str) -> str:
     """A directory to write to: object stores and archives are read, never written."""
     from kseg.segment.storage.attached import is_elsewhere

@@ -16,7 +16,7 @@ from kseg.cli.options import (
     Topics,
     Verbose,
     offset_option,
-    read_partition,
+    read_node,
     time_option,
 )
 from kseg.segment.errors import UsageError
@@ -73,7 +73,7 @@ def command(
         int | None,
         Option(
             metavar="N",
-            read=read_partition,
+            read=read_node,
             help="Only partitions with a replica on this broker.",
             panel=FILTER,
         ),

@@ -24,6 +24,7 @@ from kseg.cli.options import (
     Verbose,
     duration_option,
     offset_option,
+    read_node,
     refuse_read_only,
     size_option,
 )
@@ -96,9 +97,11 @@ def command(
     server_properties: ServerProperties = None,
     node_id: Annotated[
         int | None,
-        offset_option(
-            "Write a lost meta.properties with this node id. Default: that of the other data directories.",
-            CHANGE,
+        Option(
+            metavar="N",
+            read=read_node,
+            help="Write a lost meta.properties with this node id. Default: that of the other data directories.",
+            panel=CHANGE,
         ),
     ] = None,
     cluster_id: Annotated[

@@ -176,6 +176,14 @@ def test_help_of_the_program_lists_the_commands_and_the_exit_status() -> None:
         (["verify", "--quick", "--deep", "x"], "kseg: --quick and --deep are mutually exclusive"),
         (["lookup", "x"], "kseg: kseg lookup takes exactly one of --offset, --timestamp, --max-timestamp, --earliest, --latest, --key, --leader-epoch"),
         (["lookup", "--latest", "--all", "x"], "kseg: --all requires --key"),
+        (["metadata", "--node", "x", "x"], "kseg: --node takes a node id, a whole number from 0, not 'x'"),
+        (["recover", "--node-id", str(2**31), "x"], "kseg: --node-id takes a node id, a whole number from 0, not '2147483648'"),
+        (["verify", ""], "kseg: PATH takes a path, not '': is a variable of the shell not set?"),
+        (["undo", ""], "kseg: JOURNAL takes a path, not '': is a variable of the shell not set?"),
+        (["recover", "--output", "", "x"], "kseg: --output takes a path, not '': is a variable of the shell not set?"),
+        (["recover", "--journal=", "x"], "kseg: --journal takes a path, not '': is a variable of the shell not set?"),
+        (["doctor", "--html", "", "x"], "kseg: --html takes a path, not '': is a variable of the shell not set?"),
+        (["append", "--from", "", "x"], "kseg: --from takes a path, not '': is a variable of the shell not set?"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_sentence_and_status_2(
