@@ -201,6 +201,15 @@ def change(
     )
 
 
+def command_to_apply(
+    run: "RunLifecycle[Any]", command: str, plan: "Mapping[str, object]", request: "Request"
+) -> str:
+    """The command that carries out the plan of a run, with the option without which links are refused."""
+    from kseg.cli.next_command import apply_command
+
+    return apply_command(command, {**plan, "--follow-links": True} if run.links else plan, request)
+
+
 def _resumable(
     style: "Style", options: "ChangeOptions", request: "Request", plan: "Mapping[str, object]"
 ) -> "Style":

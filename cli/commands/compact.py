@@ -10,6 +10,7 @@ from kseg.cli.change_options import (
     InPlaceOptions,
     change,
     change_style,
+    command_to_apply,
     look_at_settings,
     options_of_change,
 )
@@ -191,7 +192,7 @@ def command(
     cluster = on.cluster()
     changes = options_of_change(in_place, cluster, copy)
     from kseg.cli.html.html_option import page_for
-    from kseg.cli.next_command import apply_command, plan_options
+    from kseg.cli.next_command import plan_options
     from kseg.cli.run import clock_ms
     from kseg.cli.shared_targets import Sharing
     from kseg.cli.streams import complain
@@ -260,7 +261,7 @@ def command(
         report=CompactReport(),
         page=page_for(html, "compact", now_ms),
         remains=is_due,
-        advice=lambda _tally: apply_command("compact", plan, request) if run.is_due else "",
+        advice=lambda _tally: command_to_apply(run, "compact", plan, request) if run.is_due else "",
         after_failure=lambda: None,  # damage must be repaired first
     )
     return change(

@@ -11,6 +11,7 @@ from kseg.cli.change_options import (
     InPlaceOptions,
     change,
     change_style,
+    command_to_apply,
     options_of_change,
 )
 from kseg.cli.option_schema import Option
@@ -171,7 +172,7 @@ def command(
     cluster = on.cluster()
     changes = options_of_change(in_place, cluster, copy)
     from kseg.cli.coordinator_loads import coordinator_findings
-    from kseg.cli.next_command import apply_command, command_line, plan_options
+    from kseg.cli.next_command import command_line, plan_options
     from kseg.cli.remote_evidence import with_remote_epochs
     from kseg.cli.run import clock_ms, workers
     from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words, stays_unloadable
@@ -231,7 +232,7 @@ def command(
 
     def command(options: "Mapping[str, object]", paths: tuple[str, ...] | None) -> str:
         wanted = request if paths is None else replace(request, paths=paths)
-        return apply_command("recover", {**plan, **options}, wanted)
+        return command_to_apply(run, "recover", {**plan, **options}, wanted)
 
     def advice(tally: "RunSummary") -> str | None:
         if tally.metadata_gaps and copy.output is None:

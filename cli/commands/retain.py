@@ -8,6 +8,7 @@ from kseg.cli.change_options import (
     InPlaceOptions,
     change,
     change_style,
+    command_to_apply,
     look_at_settings,
     options_of_change,
 )
@@ -162,7 +163,7 @@ def command(
             "--free takes a positive number of bytes and excludes --unmark, --what-if and --log-start-offset"
         )
     from kseg.cli.html.html_option import page_for
-    from kseg.cli.next_command import apply_command, plan_options
+    from kseg.cli.next_command import plan_options
     from kseg.cli.remote_evidence import with_remote_ends
     from kseg.cli.run import clock_ms
     from kseg.cli.streams import complain
@@ -239,12 +240,12 @@ def command(
     def advice() -> str | None:
         if run.is_due:
             if run.choice is None:
-                return apply_command("retain", plan, request)
+                return command_to_apply(run, "retain", plan, request)
             can = run.choice.attainable_bytes
-            return apply_command("retain", {**plan, "--free": can}, request) if can else ""
+            return command_to_apply(run, "retain", {**plan, "--free": can}, request) if can else ""
         if run.choice is not None and not purge:
             of_purge = {"--purge": True, "--file-delete-delay-ms": "0"}
-            return apply_command("retain", of_purge, request)
+            return command_to_apply(run, "retain", of_purge, request)
         return "" if run.choice is not None else None
 
     style = change_style(

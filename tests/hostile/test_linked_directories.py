@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
+from tests.support.broker_dirs import broker_dir
 
 LOG = f"{0:020}.log"
 
@@ -91,6 +93,28 @@ def test_verify_and_a_plan_say_that_it_is_a_link(data: Path, capfd: pytest.Captu
         rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
         assert [row["path"] for row in rows if row.get("id") == "linked-directory"] == [str(data / "there-0")]
         assert any("there-0" in str(row) for row in rows if row.get("id") != "linked-directory")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recover"],
+        ["compact", "--cleanup-policy", "compact", "--include-active"],
+        ["retain", "--cleanup-policy", "delete", "--retention-bytes", "1"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_the_command_after_a_plan_is_not_refused(
+    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = broker_dir(tmp_path / "data", 1, 3, running=False)
+    next(data.glob("*-1/*.index")).unlink()
+    linked = next(data.glob("*-0"))
+    linked.symlink_to(linked.rename(tmp_path / linked.name))
+    run([*words, str(data)])
+    (suggested,) = (line for line in capfd.readouterr().out.splitlines() if line.startswith("next: "))
+    assert suggested.startswith(f"next: kseg {words[0]} --apply") and "--follow-links" in suggested
+    assert run(shlex.split(suggested.removeprefix("next: kseg "))) == 0
 
 
 def test_no_link_leads_to_the_rest_of_the_machine(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
