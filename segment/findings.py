@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from kseg.segment.diagnosis import Diagnosis, MetadataGap, Numbers
-from kseg.segment.errors import NotPermitted, UnreadableInput
 from kseg.segment.values import dataclass
 
 ERROR = "error"
@@ -257,13 +256,6 @@ class Finding:
             "message": self.message,
         }
         return row | {name: value for name, value in self.numbers.items() if name not in row}
-
-
-def unreadable_file(path: str, error: UnreadableInput) -> Finding:
-    """The finding of a file that cannot be read. Raises `error` if that is only this user's lack of permission, which is no damage."""
-    if isinstance(error, NotPermitted):
-        raise error
-    return Finding("unreadable-file", path, str(error))
 
 
 def linked_directory(path: str) -> Finding:

@@ -23,9 +23,10 @@ from kseg.recovery.verify.identity_evidence import (
     is_without_kraft,
     why_identity_is_missing,
 )
+from kseg.recovery.verify.small_files import unreadable_file
 from kseg.segment.errors import FormatError, UnreadableInput, UsageError
 from kseg.segment.files import read_small
-from kseg.segment.findings import Finding, unreadable_file
+from kseg.segment.findings import Finding
 from kseg.segment.java import uuids
 from kseg.segment.java.java_text import INT_BITS, parse_integer
 from kseg.segment.java.properties import decode_properties

@@ -24,6 +24,7 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.producer_check import ProducerReplay
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts, SegmentShaper
+from kseg.recovery.verify.small_files import unreadable_file
 from kseg.recovery.verify.snapshot_check import SnapshotCheck
 from kseg.recovery.verify.totals import CheckedPartition, Totals
 from kseg.recovery.verify.txn_check import TxnIndexCheck
@@ -32,7 +33,7 @@ from kseg.segment import layout as L
 from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, OpenFile, Reader
-from kseg.segment.findings import Finding, unreadable_file
+from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles, list_partition
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.log_shape import ShapeTaker

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from kseg.recovery.verify.header_plausibility import SideFileEvidence
 from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.recovery.verify.small_files import unreadable_file
 from kseg.recovery.verify.topic_ids import missing_metadata
 from kseg.recovery.verify.totals import Totals
 from kseg.segment.diagnosis import LogStartBeyondEnd, Numbers
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, Reader
-from kseg.segment.findings import Finding, unreadable_file
+from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.log_start_trace import log_start_trace

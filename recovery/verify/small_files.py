@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 from kseg.jobs.events import Event
 from kseg.recovery.verify.totals import Totals
-from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.errors import FormatError, NotPermitted, UnreadableInput
 from kseg.segment.files import read_small
-from kseg.segment.findings import Finding, unreadable_file
+from kseg.segment.findings import Finding
 from kseg.segment.partition.names import OFFSET_CHECKPOINT_ROLES, Role
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, decode_offset_checkpoint
 from kseg.segment.sidecar.leader_epochs import EpochHistory
@@ -58,6 +58,13 @@ def clean_shutdown(path: str, totals: Totals) -> Iterator[Finding]:
     totals.account(path, len(data))
     if data and decode_clean_shutdown(data).broker_epoch is None:
         yield Finding("clean-shutdown-corrupt", path, "it has no readable broker epoch", 0, len(data))
+
+
+def unreadable_file(path: str, error: UnreadableInput) -> Finding:
+    """The finding of a file that cannot be read. Raises `error` if that is only this user's lack of permission, which is no damage."""
+    if isinstance(error, NotPermitted):
+        raise error
+    return Finding("unreadable-file", path, str(error))
 
 
 def readable(path: str, check: Iterator[Event]) -> Iterator[Event]:

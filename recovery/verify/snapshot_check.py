@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from kseg.recovery.verify.producer_check import ProducerReplay
 from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.recovery.verify.small_files import unreadable_file
 from kseg.recovery.verify.totals import Totals
 from kseg.segment.counted import log_range_words
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import Reader
-from kseg.segment.findings import Finding, unreadable_file
+from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
