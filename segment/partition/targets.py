@@ -15,6 +15,7 @@ A directory counts once, however many paths and links lead to it; a path without
 """
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
@@ -255,14 +256,20 @@ def files_of(directories: Sequence[str]) -> list[list[FileTarget]]:
     return [_files(path) for path in directories]
 
 
+def _is_directory(given: str, path: str) -> bool:
+    """False also for a link that leads nowhere. Raises UnreadableInput where it cannot be determined."""
+    try:
+        return stat.S_ISDIR(places.stat(path).st_mode)
+    except OSError as error:
+        if places.islink(path):
+            return False
+        raise cannot_read(given, error) from error
+
+
 def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
     path = places.given(given)
     path = path.rstrip(os.sep) or path
-    if not places.isdir(path):
-        try:
-            places.lstat(path)
-        except OSError as error:
-            raise cannot_read(given, error) from error
+    if not _is_directory(given, path):
         name = _directory_name(os.path.dirname(path))
         if name is None or wish.accepts(name):
             yield FileTarget(path)

@@ -29,7 +29,7 @@ from tests.support.compact_helpers import Topic
 from tests.support.retried_changes import GroupWork
 
 FIRST = f"{0:020}.log"
-NOW_MS = 1_800_000_000_000
+NOW_MS = 4_000_000_000_000  # after every real clock, from which files get the time of their mark
 NOW = str(NOW_MS)
 OLD_NS = 1_600_000_000_000_000_000
 DAMAGED = ("metro-none-0", "metro-zstd-0")
