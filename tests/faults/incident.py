@@ -23,7 +23,9 @@ from tests.support.trees import Entry, tree_state
 
 _CONTRACT = (0, 1, 3, 4, 5)
 _OURS = re.compile(r"^aside$|(^|/)(kseg-|\.kseg(/|$)|\.kseg\.|\.[^/]*\.kseg-)")
-_UNREADABLE_INDEX = re.compile(r"cannot read (\S.*?\.(?:time)?index): .*\(unreadable-file\)$", re.MULTILINE)
+_MADE_ANEW = re.compile(
+    r"cannot read (\S.*?(?:\.(?:time)?index|/leader-epoch-checkpoint)): .*\(unreadable-file\)$", re.MULTILINE
+)  # a side file that cannot be read is reported, and rebuilt from what the log still has
 _RUN = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{8}\.c000\b")
 State = dict[str, tuple[str, str, int]]
 
@@ -96,7 +98,7 @@ class Scenario:
         root = self.fresh()
         struck = self._run(root, self.case.words, fault)
         wrong = self._wrong_with(struck, fault, root) if struck.struck else []
-        anew = {os.path.relpath(path, root) for path in _UNREADABLE_INDEX.findall(struck.output)}
+        anew = {os.path.relpath(path, root) for path in _MADE_ANEW.findall(struck.output)}
         result, planned = _without_content(contents(root), anew), _without_content(self.planned, anew)
         if struck.status == 0 and result != planned:
             wrong.append(f"status 0, and not as planned: {_first(result, planned)}")
@@ -117,12 +119,12 @@ class Scenario:
             )
         return _wrong_with(struck, fault, root)
 
-    def _unsound(self, root: Path, indexes: set[str]) -> list[str]:
-        """Which of these indexes verify does not accept."""
-        directories = sorted({str((root / name).parent) for name in indexes if (root / name).exists()})
+    def _unsound(self, root: Path, anew: set[str]) -> list[str]:
+        """Which of these side files verify does not accept."""
+        directories = sorted({str((root / name).parent) for name in anew if (root / name).exists()})
         output = self.machine.run(["verify", "--json", *directories], root).output if directories else ""
         errors = [line for line in output.splitlines() if '"severity":"error"' in line]
-        return [f"{name} is not sound" for name in indexes if any(f'{name}"' in line for line in errors)]
+        return [f"{name} is not sound" for name in anew if any(f'{name}"' in line for line in errors)]
 
     def _again(self, root: Path, struck: Outcome, anew: set[str]) -> list[str]:
         if self.case.words[0] == "append" and struck.status == 0:
