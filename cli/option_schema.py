@@ -216,9 +216,8 @@ def _bound(parameter: Parameter, given: Raw) -> object:
 
 
 def _value(parameter: Parameter, text: str) -> object:
-    if (
-        not text and parameter.spec.metavar in _PATHS
-    ):  # relative to it, paths would be in the working directory
+    # relative to an empty path, everything would be in the working directory
+    if not text and parameter.spec.metavar in _PATHS:
         raise UsageError(f"{parameter.hint} takes a path, not '': is a variable of the shell not set?")
     try:
         return parameter.read(text)
