@@ -114,7 +114,7 @@ def show(
         _close(events)
         screen.finish()
     except KsegError:  # what was found before the run failed is shown
-        if style.going_back:  # the output may be what failed
+        if style.going_back:
             complain(f"kseg {style.command}: what was changed is undone by: {style.going_back}")
         screen.show_pending()
         raise

@@ -21,7 +21,7 @@ from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.partition.targets import PartitionTarget, is_directory
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
 from kseg.segment.storage import places
 
@@ -214,11 +214,7 @@ def node_of(log_dir: str) -> Node:
 
 def _named(path: str) -> str:
     """The metadata log directory or file that the user specified."""
-    if not places.isdir(path):
-        try:
-            places.lstat(path)
-        except OSError as error:
-            raise cannot_read(path, error) from error
+    if not is_directory(path, path):
         name = parse_file_name(os.path.basename(path))
         if name.role not in (Role.METADATA_SNAPSHOT, Role.LOG):
             raise UsageError(f"{path} is neither a snapshot nor a segment of a metadata log")

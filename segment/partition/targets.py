@@ -256,8 +256,9 @@ def files_of(directories: Sequence[str]) -> list[list[FileTarget]]:
     return [_files(path) for path in directories]
 
 
-def _is_directory(given: str, path: str) -> bool:
-    """False also for a link that leads nowhere. Raises UnreadableInput where it cannot be determined."""
+def is_directory(given: str, path: str) -> bool:
+    """Whether the `path` that was given as `given` is a directory; a link that leads nowhere is none. Raises UnreadableInput if there is
+    nothing, or that cannot be determined."""
     try:
         return stat.S_ISDIR(places.stat(path).st_mode)
     except OSError as error:
@@ -269,7 +270,7 @@ def _is_directory(given: str, path: str) -> bool:
 def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
     path = places.given(given)
     path = path.rstrip(os.sep) or path
-    if not _is_directory(given, path):
+    if not is_directory(given, path):
         name = _directory_name(os.path.dirname(path))
         if name is None or wish.accepts(name):
             yield FileTarget(path)
