@@ -2,6 +2,7 @@
 values (`segment.partition.topic_settings`), so that the lower layers do not depend on its sources."""
 
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -161,6 +162,7 @@ def topic_identities(
     finder = finder or finder_for(targets, metadata)
     images: dict[str, MetadataImage] = {}
     found = {}
+    unsettled = []
     for target in _partitions(targets):
         log_dir, name = log_dir_of(target), own_partition_name(target.path)
         image = finder.image_for(log_dir)
@@ -176,7 +178,37 @@ def topic_identities(
         identity = _identity(target.path, name, image, finder.node_of(log_dir))
         if identity.finding is not None or identity.topic_id is not None or identity.is_promoted:
             found[target.path] = identity
-    return found, told_of(images.values())
+        if identity.becomes_stray:
+            unsettled.append(target)
+    return found | _settled(unsettled, finder), told_of(images.values())
+
+
+def _settled(targets: Sequence[PartitionTarget], finder: "MetadataFinder") -> "dict[str, TopicIdentity]":
+    """The identities of directories that seem to become stray, once more where a broker runs: it may have been about to delete them, or to
+    write partition.metadata. Nothing is known about those that are gone."""
+    from kseg.change.apply.running_broker import SETTLING_S, is_in_use
+    from kseg.internal_topics.metadata.metadata_finder import read_again
+    from kseg.segment.partition.directory import own_partition_name
+    from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY
+
+    in_use = [target for target in targets if is_in_use(target)]
+    if not in_use:
+        return {}
+    time.sleep(SETTLING_S)
+    images: dict[str, MetadataImage] = {}
+    found = {}
+    for target in in_use:
+        log_dir, name = log_dir_of(target), own_partition_name(target.path)
+        image = finder.image_for(log_dir)
+        assert image is not None and name is not None
+        if image.path not in images:
+            images[image.path] = read_again(image)
+        is_there = places.lexists(target.path)
+        node = finder.node_of(log_dir)
+        found[target.path] = (
+            _identity(target.path, name, images[image.path], node) if is_there else UNKNOWN_IDENTITY
+        )
+    return found
 
 
 def _has_loadable_gap(path: str, image: "MetadataImage") -> bool:
@@ -234,10 +266,7 @@ def identities_after_cut(
 
 
 def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "dict[str, tuple[Finding, ...]]":
-    """A finding for each replica that the metadata log assigns to a log dir among the targets and that is missing there, by log dir. A
-    running broker may be about to create those that never were there."""
-    from kseg.change.apply.lock import is_locked
-
+    """A finding for each replica that the metadata log assigns to a log dir among the targets and that is missing there, by log dir."""
     found = {}
     for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
         image = finder.image_for(log_dir)
@@ -245,9 +274,7 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
             from kseg.internal_topics.metadata.missing_replicas import missing_replicas
 
             others = partial(finder.others_of, log_dir)
-            missing = missing_replicas(log_dir, finder.placed_node_of(log_dir), image, others)
-            is_in_use = is_locked(log_dir)
-            found[log_dir] = tuple(each for each in missing if each.id != "replica-unmade" or not is_in_use)
+            found[log_dir] = tuple(missing_replicas(log_dir, finder.placed_node_of(log_dir), image, others))
     return found
 
 

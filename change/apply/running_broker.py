@@ -8,6 +8,8 @@ CHANGED = "changed-while-read"
 # How often a target is read whose files change, and the pause after the first reading; the next ones are multiples of it.
 READINGS = 4
 PAUSE_S = 0.05
+# The time that a running broker is given to do in its log dirs what the metadata log says: to create, rename and delete directories.
+SETTLING_S = 0.5
 
 
 def is_in_use(target: Target) -> bool:

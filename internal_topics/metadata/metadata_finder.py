@@ -201,6 +201,14 @@ def _read(path: str) -> MetadataImage:
     return with_judged_gaps(image, node_of(os.path.dirname(places.abspath(path))).node_id)
 
 
+def read_again(image: MetadataImage) -> MetadataImage:
+    """The image of the same metadata log as it is now; the same image if that cannot be read."""
+    try:
+        return _read(image.path)
+    except KsegError:
+        return image
+
+
 def node_of(log_dir: str) -> Node:
     """The content of a log dir's meta.properties; empty when it is missing or cannot be read."""
     try:

@@ -12,11 +12,15 @@ The node of a log dir comes from its meta.properties, or else from the placement
 """
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 
+from kseg.change.apply.lock import is_locked
+from kseg.change.apply.running_broker import SETTLING_S
+from kseg.internal_topics.metadata.metadata_finder import read_again
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
 from kseg.segment import layout as L
 from kseg.segment.diagnosis import MissingReplica
@@ -40,17 +44,17 @@ def missing_replicas(
     log_dir: str, node: Node, image: MetadataImage, others: Callable[[], Sequence[str]]
 ) -> Iterator[Finding]:
     """One finding for each replica. others: the other known log dirs of the node, read only if something is missing; an
-    existing replica is not lost, whatever its assigned directory."""
+    existing replica is not lost, whatever its assigned directory. While a broker uses the log dir, a replica counts as missing only if it
+    also is with the metadata log as it is now: the image may be older than the deletion of a topic, and a new topic is in the metadata log
+    before its directories exist."""
     if not image.is_certain or node.node_id is None:
         return
     present = _names_in(log_dir)
     state = cache(partial(read_log_dir_state, log_dir))
-    missing = [
-        expected
-        for expected in image.partitions_of(node.node_id, node.directory_id)
-        if not _has(log_dir, present, expected)
-        and (_is_here(expected, node, image) or _noted_offset(expected, state()) is not None)
-    ]
+    missing = _missing(log_dir, present, image, node, state)
+    is_in_use = bool(missing) and is_locked(log_dir)
+    if is_in_use:
+        missing = _still_missing(missing, log_dir, image, node, state)
     if not missing:
         return
     elsewhere = [(other, _names_in(other)) for other in others()]
@@ -63,7 +67,35 @@ def missing_replicas(
             if own is None and PartitionState.LIVE not in there:
                 candidates = renamed().get(expected.topic_id, ())
                 own = _renamed(candidates, expected, is_alone=missing_of[expected.topic_id] == 1)
-            yield _finding(log_dir, expected, node.node_id, image, there, state(), own)
+            found = _finding(log_dir, expected, node.node_id, image, there, state(), own)
+            if not (is_in_use and found.id == "replica-unmade"):
+                yield found
+
+
+def _missing(
+    log_dir: str, present: _Names, image: MetadataImage, node: Node, state: Callable[[], LogDirState]
+) -> list[ExpectedPartition]:
+    """The replicas that are expected in a log dir and not there, whether or not another log dir of the node has them."""
+    return [
+        expected
+        for expected in image.partitions_of(-1 if node.node_id is None else node.node_id, node.directory_id)
+        if not _has(log_dir, present, expected)
+        and (_is_here(expected, node, image) or _noted_offset(expected, state()) is not None)
+    ]
+
+
+def _still_missing(
+    missing: Sequence[ExpectedPartition],
+    log_dir: str,
+    image: MetadataImage,
+    node: Node,
+    state: Callable[[], LogDirState],
+) -> list[ExpectedPartition]:
+    """Those that are missing with the metadata log and the log dir read again, when a running broker has had time to create them."""
+    time.sleep(SETTLING_S)
+    found = _missing(log_dir, _names_in(log_dir), read_again(image), node, state)
+    now = {(expected.topic_id, expected.partition) for expected in found}
+    return [expected for expected in missing if (expected.topic_id, expected.partition) in now]
 
 
 def _name(expected: ExpectedPartition) -> str:

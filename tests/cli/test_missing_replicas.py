@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.internal_topics.metadata_logs import record, topic, topic_id
 from tests.support.broker_dirs import broker_dir
 from tests.support.command_lines import Say
 from tests.support.known_topics import LOG, append, ids, set_id
+from tests.support.lock_holders import child, running_broker
 from tests.support.missing_replicas import KINDS, change, found_in, names
 from tests.support.trees import unchanged
 
@@ -102,6 +104,39 @@ def test_what_was_never_made(data: Path) -> None:
     assert names(found_in(data), "replica-unmade") == ["made-since-0"]
     (data / "recovery-point-offset-checkpoint").write_bytes(b"")  # then nothing speaks for it
     assert names(found_in(data)) == ["made-since-0"]
+
+
+def test_a_running_broker_deletes_a_topic_after_the_metadata_log_was_read(data: Path) -> None:
+    """It writes the record first, and renames the directory then: the directory is missing only in an older image."""
+    fares = ids(data)["fares"]
+
+    def delete() -> None:
+        append(data, record("RemoveTopicRecord", topicId=fares))
+        (data / "fares-0").rename(data / f"fares-0.{'a' * 32}-delete")
+
+    shutil.rmtree(data / "stations-0")
+    with child(running_broker(data)) as broker:
+        assert broker.output() == "in"
+        assert names(found_in(data, meanwhile=delete)) == ["stations-0"]
+
+
+def test_a_running_broker_creates_a_topic(data: Path) -> None:
+    """Under a new name, or under that of a topic that it deleted meanwhile."""
+    fares = ids(data)["fares"]
+    here: dict[str, Any] = {"directories": ["UsCu_Qd6HlJL_AROE7wUxg"]}
+
+    def create_again() -> None:
+        append(data, record("RemoveTopicRecord", topicId=fares), *topic("fares", topic_id(4), **here))
+        append(data, *topic("made-since", topic_id(5), **here))
+        shutil.rmtree(data / "fares-0")
+
+    with child(running_broker(data)) as broker:
+        assert broker.output() == "in"
+        assert found_in(data, meanwhile=create_again) == {}
+        assert found_in(data) == {
+            "replica-missing": ANY
+        }  # the checkpoints still have the deleted topic's offset
+    assert set(found_in(data)) == {"replica-missing", "replica-unmade"}
 
 
 @pytest.mark.parametrize("suffix", ["future", "delete", "stray"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from tests.support.known_topics import append, ids
 KINDS = ("replica-missing", "replica-fetched-anew", "replica-unmade")
 
 
-def found_in(data: Path, *given: Path) -> dict[str, list[Finding]]:
-    """The findings about one log dir, by kind."""
+def found_in(
+    data: Path, *given: Path, meanwhile: Callable[[], object] = lambda: None
+) -> dict[str, list[Finding]]:
+    """The findings about one log dir, by kind. meanwhile: what happens between the reading of the metadata log and of the log dir."""
     finder = MetadataFinder([str(data), *map(str, given)])
     image = finder.image_for(str(data))
     assert image is not None
+    meanwhile()
     found: dict[str, list[Finding]] = {}
     node, others = finder.placed_node_of(str(data)), lambda: finder.others_of(str(data))
     for finding in missing_replicas(str(data), node, image, others):
