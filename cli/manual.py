@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kseg import __version__
+from kseg.cli.help_page import HELP, OPTIONS, STATUS, help_text
 from kseg.cli.main import COMPLETING
 from kseg.cli.next_command import hint_of
 from kseg.cli.option_schema import Argument, Option, Parameter, parameters
 from kseg.cli.registry import COMMANDS, function_of, module_of
-from kseg.cli.typer_app import HELP, STATUS, help_text
 from kseg.segment.findings import CATALOGUE, ERROR, INFO, WARNING
 
 MEANING = {
@@ -86,12 +86,7 @@ def _main_page() -> str:
     for name in COMMANDS:
         lines += [".TP", rf"\fBkseg\-{name}\fR(1)", _text(_first_sentence(help_text(name)))]
     lines += [".SH OPTIONS"]
-    for flag, meaning in (
-        ("--version", "Versions of kseg and its dependencies; whether the kernel is compiled."),
-        ("--install-completion", "Install completion of commands and options for the current shell."),
-        ("--show-completion", "Show the completion script of the current shell."),
-        ("--help, -h", "The commands, or with a command its options and examples."),
-    ):
+    for flag, meaning in OPTIONS.items():
         lines += [".TP", rf"\fB{_text(flag)}\fR", _text(meaning)]
     lines += [
         ".SH PATHS",

@@ -2,27 +2,22 @@
 
 import importlib
 from collections.abc import Callable
+from itertools import chain
 from types import ModuleType
 
-COMMANDS = (
-    "doctor",
-    "dump",
-    "verify",
-    "diff",
-    "lookup",
-    "read",
-    "list",
-    "groups",
-    "metadata",
-    "what-if",
-    "export",
-    "transactions",
-    "append",
-    "recover",
-    "compact",
-    "retain",
-    "undo",
-)
+BY_PURPOSE = {
+    "Look at a broker's data; nothing is written": ("doctor", "verify", "list", "what-if"),
+    "Find and read messages": ("lookup", "read", "dump", "export", "diff"),
+    "Read Kafka's own topics": ("groups", "transactions", "metadata"),
+    "Change files: the plan first, --apply carries it out": (
+        "recover",
+        "compact",
+        "retain",
+        "append",
+        "undo",
+    ),
+}
+COMMANDS = (*chain.from_iterable(BY_PURPOSE.values()),)
 
 
 def module_of(name: str) -> ModuleType:

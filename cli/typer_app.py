@@ -7,32 +7,18 @@ and is converted by `option_schema.bind`, exactly as on the fast path. Only the 
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-from kseg.cli.help_page import show
+from kseg.cli.help_page import HELP, OPTIONS, help_lines, help_text, overview_lines, show
 from kseg.cli.option_schema import Argument, Option, Parameter, Raw, bind, parameters, spelled_out
 from kseg.cli.registry import COMMANDS, function_of
 from kseg.cli.streams import not_written
 from kseg.segment.errors import UsageError
 
-HELP = """Offline forensic and maintenance toolkit for Apache Kafka's on-disk logs.
-
-Reads what a broker left on disk and reports exactly what is there and what is wrong. Every change is planned and shown
-first, is made only on request, and can be undone.
-"""
-STATUS = (
-    (0, "done, nothing wrong"),
-    (1, "damage found; lookup: nothing found; a plan: there is something to change"),
-    (2, "wrong usage"),
-    (3, "an input cannot be read"),
-    (4, "refused"),
-    (5, "some targets failed, the others are done"),
-    (70, "a bug in kseg"),
-    (130, "interrupted"),
-)
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -42,12 +28,17 @@ def run(words: Sequence[str], version: Callable[[], int]) -> int:
     named = words[0] if words else ""
     names = [named] if named in COMMANDS else list(COMMANDS)
     app = build(names, version)
+    is_help = not {"--help", "-h"}.isdisjoint(words)
     try:
         result = app(args=_spelled_out(words), prog_name="kseg", standalone_mode=False)
     except OSError as error:
-        if isinstance(error, BrokenPipeError) or not {"--help", "-h"} & {*words}:
+        if isinstance(error, BrokenPipeError) or not is_help:
             raise
         raise not_written(error) from None
+    except SystemExit:  # rich ends the program with status 1 when the reader has gone
+        if not is_help:
+            raise
+        return 0
     except Exception as error:  # noqa: BLE001  (typer's exceptions have no public base class)
         raise _as_usage_error(error, named if named in COMMANDS else "") from None
     return result if isinstance(result, int) else 0
@@ -61,20 +52,12 @@ def _spelled_out(words: Sequence[str]) -> list[str]:
 
 def build(names: Sequence[str], version: Callable[[], int]) -> typer.Typer:
     """The app with these commands."""
-    app = typer.Typer(
-        name="kseg",
-        rich_markup_mode="rich",
-        pretty_exceptions_enable=False,
-        context_settings=SETTINGS,
-        epilog=_lines(["Exit status:", *(f"{status:>5}  {meaning}" for status, meaning in STATUS)]),
-    )
+    app = typer.Typer(name="kseg", cls=_Program, pretty_exceptions_enable=False, context_settings=SETTINGS)
 
     def root(
         version_: Annotated[
             bool,
-            typer.Option(
-                "--version", help="Versions of kseg and its dependencies.", metavar="", is_eager=True
-            ),
+            typer.Option("--version", help=OPTIONS["--version"], is_eager=True),
         ] = False,
     ) -> None:
         if version_:
@@ -86,24 +69,18 @@ def build(names: Sequence[str], version: Callable[[], int]) -> typer.Typer:
     return app
 
 
-class _Command(TyperCommand):
-    """A command with kseg's own help page (`cli.help_page`)."""
+class _Program(TyperGroup):
+    """kseg with its own help page (`cli.help_page`)."""
 
     def format_help(self, ctx: object, formatter: object) -> None:
-        show(self.name or "", self.help or "")
+        show(overview_lines)
 
 
-def help_text(name: str) -> str:
-    """What a command does: the docstring of its function."""
-    paragraphs = inspect.cleandoc(function_of(name).__doc__ or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+class _Command(TyperCommand):
+    """A command with its own help page."""
 
-
-def _lines(lines: Sequence[str]) -> str:
-    """Lines for the end of a help page, escaped because rich would interpret brackets as markup."""
-    from rich.markup import escape
-
-    return "\n".join(escape(line) for line in lines)
+    def format_help(self, ctx: object, formatter: object) -> None:
+        show(partial(help_lines, self.name or ""))
 
 
 def _for_typer(command: Callable[..., int]) -> Callable[..., int]:

@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from kseg.cli import manual
+from kseg.cli.help_page import STATUS
 from kseg.cli.option_schema import parameters
 from kseg.cli.registry import COMMANDS, function_of, module_of
-from kseg.cli.typer_app import STATUS
 from kseg.segment.findings import CATALOGUE
 from tests.support.paths import ROOT
 
