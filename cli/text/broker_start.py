@@ -72,6 +72,8 @@ def _verdict(values: Values) -> str:
     if values["outcome"] == "starts-with-offline-log-dirs":
         offline = len(values["log_dirs_offline"])
         return f"{head} starts without {offline} of {counted(len(values['log_dirs']), 'data directory')}"
+    if values["partitions_unread"]:
+        return f"{head} starts, unless it fails to load what could not be examined"
     if any(values[name] for name in values if name.startswith("partitions_")):
         return f"{head} starts"
     verb = "loads" if _may_set_aside(values) else "keeps"

@@ -78,6 +78,10 @@ class DoctorReport(Report):
     def _verdict(self, summary: RunSummary) -> Line:
         starts = {str(start["outcome"]) for start in self._rows.get("broker-start", ())}
         start = next((words for outcome, words in _STARTS.items() if outcome in starts), "")
+        if start == _STARTS["starts"] and any(
+            each["partitions_unread"] for each in self._rows.get("broker-start", ())
+        ):
+            start += ", unless it fails to load what could not be examined"
         if "does-not-start" in starts:
             start = _STARTS["does-not-start"]
         clauses = [words for words in (start, self._hurt()) if words]

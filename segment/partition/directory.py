@@ -180,9 +180,7 @@ def list_partition(path: str) -> PartitionDirectory:
     try:
         return _partition_directory(path, _scan(path))
     except OSError as error:
-        return PartitionDirectory(
-            path, own_partition_name(path), problem=f"cannot read {path}: {error.strerror}"
-        )
+        return PartitionDirectory(path, own_partition_name(path), problem=str(cannot_read(path, error)))
 
 
 def partitions_in(log_dir: str) -> list[tuple[str, PartitionName]]:
@@ -305,6 +303,7 @@ def _sub_directory(entry: places.DirEntry) -> SubDirectory:
 
 
 def _entries(files: Iterable[tuple[places.DirEntry, FileName]]) -> Iterator[Entry]:
+    """Raises PermissionError for files of a directory that may be listed, but not entered."""
     for file, name in files:
         try:
             status = file.stat()
@@ -312,6 +311,8 @@ def _entries(files: Iterable[tuple[places.DirEntry, FileName]]) -> Iterator[Entr
                 yield Entry(file.path, 0, 0, name, f"cannot read {file.path}: not a regular file")
                 continue
         except OSError as error:
+            if isinstance(error, PermissionError) and not file.is_symlink():
+                raise
             yield Entry(file.path, 0, 0, name, f"cannot read {file.path}: {error.strerror}")
             continue
         yield Entry(file.path, status.st_size, status.st_mtime_ns // 1_000_000, name)

@@ -28,6 +28,7 @@ FILES = (
     "metro-none-0/partition.metadata",
     "metro-none-0",
 )
+SAYS = "starts, unless it fails to load what could not be examined"
 
 
 @pytest.fixture
@@ -82,3 +83,18 @@ def test_a_path_in_a_closed_directory_is_not_said_to_be_missing(
     assert run_as_nobody(["verify", str(data / "metro-none-0")]) == 3
     err = capfd.readouterr().err
     assert f"cannot read {data / 'metro-none-0'}: Permission denied (run kseg as the owner" in err
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o744])
+def test_a_partition_that_may_not_be_entered_is_not_examined(
+    mode: int, data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whether or not its files may be listed. What a broker makes of it is said to be unknown in the first line."""
+    (data / "metro-none-0").chmod(mode)
+    for command in ("verify", "doctor"):
+        capfd.readouterr()
+        assert run_as_nobody([command, str(data)]) == 5
+        printed = capfd.readouterr()
+        assert printed.err.count("\n") == 1 and "metro-none-0: Permission denied (run kseg as" in printed.err
+        assert SAYS in printed.out and "unreadable-file" not in printed.out
+    assert SAYS in printed.out.splitlines()[0]
