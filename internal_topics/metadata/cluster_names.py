@@ -51,7 +51,5 @@ def name_of(names: Mapping[int, str], number: int) -> str:
 
 
 def metadata_version_name(level: int | None) -> str | None:
-    """`4.3-IV0` for 30; None for a level without a name."""
-    if level is None or not 1 <= level <= len(_METADATA_VERSIONS):
-        return None
-    return _METADATA_VERSIONS[level - 1]
+    """`4.3-IV0` for 30, `UNKNOWN(99)` for a level without a name; None for none."""
+    return None if level is None else name_of(dict(enumerate(_METADATA_VERSIONS, 1)), level)

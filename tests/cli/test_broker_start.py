@@ -182,6 +182,8 @@ def test_features_of_another_version(
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     (command,) = [row["command"] for row in rows if row["type"] == "step"]
     assert command.startswith("kafka-features.sh") and command.endswith(step)
+    (node,) = [row for row in rows if row["type"] == "node"]
+    assert (node["metadata_version"] == "UNKNOWN(99)") == (case == "metadata_version_of_tomorrow")
 
 
 def test_a_sound_directory_starts_and_keeps_all(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
