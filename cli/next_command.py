@@ -38,7 +38,7 @@ _NOT_OF_THE_PLAN = frozenset(
         "--what-if",
     ]
 )
-_BUNDLES_OF_THE_PLAN = ("in_place",)
+_BUNDLES_OF_THE_PLAN = ("in_place", "identity", "broker", "limits", "marks", "cleaning")
 _CHANGING = ("undo", "recover", "retain", "compact", "append")
 # The first of these hints wins: commands that unblock others, then repairs, then closer examination.
 _ORDER = ("undo", "recover", "doctor", "verify", "dump", "retain", "list")

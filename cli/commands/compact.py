@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kseg.cli.change_options import (
     CopyOptions,
@@ -31,6 +31,9 @@ from kseg.cli.options import (
     size_option,
 )
 from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerProperties, TopicProperties
+
+if TYPE_CHECKING:
+    from kseg.compaction.cleaner.options import CleanSettings
 
 EXAMPLES = (
     ("What compaction would free, and what stays", "kseg compact /var/lib/kafka/accounts-0"),
@@ -77,6 +80,57 @@ def _read_ratio(text: str) -> float:
     return ratio
 
 
+class CleaningOptions(NamedTuple):
+    """The settings of a cleaning, which take precedence over those of the topics."""
+
+    min_compaction_lag_ms: Annotated[
+        int | None, duration_option("Do not clean segments with younger records. Default: 0.", WHAT)
+    ] = None
+    max_compaction_lag_ms: Annotated[
+        int | None,
+        duration_option(
+            "Clean regardless of the ratio when records have waited longer. Default: no limit.", WHAT
+        ),
+    ] = None
+    min_cleanable_dirty_ratio: Annotated[
+        float | None,
+        Option(
+            metavar="R",
+            read=_read_ratio,
+            help="Do not clean logs with a lower ratio of dirty bytes. Default: 0.",
+            panel=WHAT,
+        ),
+    ] = None
+    delete_retention_ms: Annotated[
+        int | None,
+        duration_option(
+            "How long to keep tombstones and markers after the first pass. Default: 86400000.", RESULT
+        ),
+    ] = None
+    segment_bytes: Annotated[
+        int | None, size_option("Merge adjacent segments up to this size. Default: 1GiB.", RESULT)
+    ] = None
+    segment_index_bytes: Annotated[
+        int | None, size_option("Merge adjacent segments up to this index size. Default: 10MiB.", RESULT)
+    ] = None
+    index_interval_bytes: Annotated[
+        int | None, size_option("Kafka's index.interval.bytes. Default: 4096.", RESULT)
+    ] = None
+    map_memory: Annotated[
+        int | None,
+        size_option(
+            "Memory for the keys of one pass, 24 bytes each; more keys take more passes, and a plan of several passes keeps "
+            "the log between them in $TMPDIR. Default: 128MiB.",
+            RESULT,
+        ),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """Those that were given, by field of `CleanSettings`."""
+        named = self._asdict() | {"map_bytes": self.map_memory}
+        return {name: value for name, value in named.items() if value is not None and name != "map_memory"}
+
+
 def command(
     *,
     paths: Paths,
@@ -89,24 +143,9 @@ def command(
             panel=WHAT,
         ),
     ] = None,
-    min_compaction_lag_ms: Annotated[
-        int | None, duration_option("Do not clean segments with younger records. Default: 0.", WHAT)
-    ] = None,
-    max_compaction_lag_ms: Annotated[
-        int | None,
-        duration_option(
-            "Clean regardless of the ratio when records have waited longer. Default: no limit.", WHAT
-        ),
-    ] = None,
-    min_cleanable_dirty_ratio: Annotated[
-        float | None,
-        Option(
-            metavar="R",
-            read=_read_ratio,
-            help="Do not clean logs with a lower ratio of dirty bytes. Default: 0.",
-            panel=WHAT,
-        ),
-    ] = None,
+    cleanup_policy: CleanupPolicy = None,
+    config: TopicProperties = None,
+    cleaning: CleaningOptions,
     include_active: Annotated[
         bool,
         Option(
@@ -121,31 +160,6 @@ def command(
             panel=WHAT,
         ),
     ] = "refuse",
-    cleanup_policy: CleanupPolicy = None,
-    config: TopicProperties = None,
-    delete_retention_ms: Annotated[
-        int | None,
-        duration_option(
-            "How long to keep tombstones and markers after the first pass. Default: 86400000.", RESULT
-        ),
-    ] = None,
-    segment_bytes: Annotated[
-        int | None, size_option("Merge adjacent segments up to this size. Default: 1GiB.", RESULT)
-    ] = None,
-    segment_index_bytes: Annotated[
-        int | None, size_option("Merge adjacent segments up to this index size. Default: 10MiB.", RESULT)
-    ] = None,
-    index_interval_bytes: Annotated[
-        int | None, size_option("Kafka's index.interval.bytes. Default: 4096.", RESULT)
-    ] = None,
-    map_memory: Annotated[
-        int | None,
-        size_option(
-            "Memory for the keys of one pass, 24 bytes each; more keys take more passes, and a plan of several passes keeps "
-            "the log between them in $TMPDIR. Default: 128MiB.",
-            RESULT,
-        ),
-    ] = None,
     top_keys: Annotated[
         int, count_option("In a plan, list this many keys whose old values take the most space.", RESULT)
     ] = 10,
@@ -195,39 +209,19 @@ def command(
     from kseg.cli.next_command import plan_options
     from kseg.cli.run import clock_ms
     from kseg.cli.shared_targets import Sharing
-    from kseg.cli.streams import complain
     from kseg.cli.text.compact import CompactReport, compact_words, is_due
     from kseg.cli.topic_evidence import Asked, topic_settings
     from kseg.compaction.cleaner.compact import compact_group
-    from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
+    from kseg.compaction.cleaner.options import CompactOptions, Damaged
     from kseg.compaction.cleaner.run import CompactRun
 
     plan = plan_options("compact", locals())
     now_ms = clock_ms(now)
-    settings = CleanSettings(now_ms=now_ms)
-    pairs: Mapping[str, str] = {}
-    if config is not None:
-        from kseg.compaction.cleaner.settings_file import configured, notes_on
-        from kseg.compaction.config import TopicConfig
-        from kseg.compaction.retention.options import configured_limits
-
-        properties = TopicConfig.read(config)
-        settings, pairs = configured(properties, settings), properties.pairs
-        configured_limits(properties)  # settings that no broker accepts are refused before anything is read
-        for note in notes_on(properties) if not common.quiet else ():
-            complain(f"kseg compact: {note}")
-    given: dict[str, Any] = {
-        "delete_retention_ms": delete_retention_ms,
-        "min_compaction_lag_ms": min_compaction_lag_ms,
-        "max_compaction_lag_ms": max_compaction_lag_ms,
-        "min_cleanable_dirty_ratio": min_cleanable_dirty_ratio,
-        "segment_bytes": segment_bytes,
-        "segment_index_bytes": segment_index_bytes,
-        "index_interval_bytes": index_interval_bytes,
-        "map_bytes": map_memory,
-        "producer_id_expiration_ms": producer_id_expiration_ms,
-    }
-    settings = replace(settings, **{name: value for name, value in given.items() if value is not None})
+    settings, pairs = _configured(config, now_ms, is_quiet=common.quiet)
+    given = cleaning.given()
+    if producer_id_expiration_ms is not None:
+        given["producer_id_expiration_ms"] = producer_id_expiration_ms
+    settings = replace(settings, **given)
     settings.check()
     request = common.request(paths, cluster)
     options = CompactOptions(
@@ -251,7 +245,6 @@ def command(
         },
         config=pairs,
     )
-
     style = change_style(
         "compact",
         json=json,
@@ -274,3 +267,25 @@ def command(
         look=look_at_settings(run, partial(topic_settings, asked=asked)),
         sharing=Sharing.LARGE,
     )
+
+
+def _configured(
+    config: str | None, now_ms: int, *, is_quiet: bool
+) -> "tuple[CleanSettings, Mapping[str, str]]":
+    """The settings from --config, and its pairs. Raises UsageError for settings that no broker accepts, before anything is read."""
+    from kseg.compaction.cleaner.options import CleanSettings
+
+    settings = CleanSettings(now_ms=now_ms)
+    if config is None:
+        return settings, {}
+    from kseg.cli.streams import complain
+    from kseg.compaction.cleaner.settings_file import configured, notes_on
+    from kseg.compaction.config import TopicConfig
+    from kseg.compaction.retention.options import configured_limits
+
+    properties = TopicConfig.read(config)
+    settings = configured(properties, settings)
+    configured_limits(properties)
+    for note in notes_on(properties) if not is_quiet else ():
+        complain(f"kseg compact: {note}")
+    return settings, properties.pairs

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kseg.cli.change_options import (
     CHANGE,
@@ -41,7 +42,10 @@ from kseg.cli.topic_evidence import (
 )
 
 if TYPE_CHECKING:
+    from kseg.cli.request import Request
     from kseg.cli.run_summary import RunSummary
+    from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
+    from kseg.recovery.repair.run import RecoverRun
     from kseg.segment.partition.targets import Target
 
 EXAMPLES = (
@@ -62,6 +66,91 @@ EXAMPLES = (
 BROKER = "State of the log, as the broker would know it"
 
 DEFAULT_POLICY = "salvage"
+
+
+class IdentityOptions(NamedTuple):
+    """What to write into a lost meta.properties."""
+
+    node_id: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            read=read_node,
+            help="Write a lost meta.properties with this node id. Default: that of the other data directories.",
+            panel=CHANGE,
+        ),
+    ] = None
+    cluster_id: Annotated[
+        str | None,
+        Option(
+            metavar="ID",
+            help="Write a lost meta.properties with this cluster id. Default: that of the other data directories.",
+            panel=CHANGE,
+        ),
+    ] = None
+    directory_id: Annotated[
+        str | None,
+        Option(
+            metavar="UUID",
+            help="Write a lost meta.properties with this directory id; `none` omits it. Default: the id in the metadata log.",
+            panel=CHANGE,
+        ),
+    ] = None
+
+    def requested(self) -> "RequestedIdentity":
+        """Raises UsageError for values that no broker accepts."""
+        from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
+
+        asked = RequestedIdentity(*self)
+        asked.check()
+        return asked
+
+
+class BrokerOptions(NamedTuple):
+    """What the broker would know about a log before it loads it, and the settings of its load."""
+
+    clean_shutdown: Annotated[
+        bool | None,
+        Option(
+            "--clean-shutdown/--unclean-shutdown",
+            help="Whether the broker was shut down cleanly. Default: whether the clean-shutdown marker exists.",
+            panel=BROKER,
+        ),
+    ] = None
+    recovery_point: Annotated[
+        int | None,
+        offset_option(
+            "The recovery point: the log is known to be on disk up to this offset. Default: the data directory's checkpoint, else 0.",
+            BROKER,
+        ),
+    ] = None
+    log_start_offset: Annotated[
+        int | None,
+        offset_option("The log start offset. Default: the data directory's checkpoint, else 0.", BROKER),
+    ] = None
+    index_interval_bytes: Annotated[
+        int | None,
+        size_option("Kafka's index.interval.bytes. Default: the topic's configuration, else 4096.", BROKER),
+    ] = None
+    segment_index_bytes: Annotated[
+        int | None,
+        size_option("Kafka's segment.index.bytes. Default: the topic's configuration, else 10MiB.", BROKER),
+    ] = None
+    producer_id_expiration_ms: Annotated[
+        int | None,
+        duration_option(
+            "Kafka's producer.id.expiration.ms. Default: the broker's configuration, else 86400000.", BROKER
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, int]:
+        """The given settings of the load, by field of `LoadSettings`."""
+        named = {
+            "index_interval_bytes": self.index_interval_bytes,
+            "segment_index_bytes": self.segment_index_bytes,
+            "producer_id_expiration_ms": self.producer_id_expiration_ms,
+        }
+        return {name: value for name, value in named.items() if value is not None}
 
 
 def command(
@@ -96,64 +185,8 @@ def command(
     ] = None,
     metadata: MetadataPath = None,
     server_properties: ServerProperties = None,
-    node_id: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            read=read_node,
-            help="Write a lost meta.properties with this node id. Default: that of the other data directories.",
-            panel=CHANGE,
-        ),
-    ] = None,
-    cluster_id: Annotated[
-        str | None,
-        Option(
-            metavar="ID",
-            help="Write a lost meta.properties with this cluster id. Default: that of the other data directories.",
-            panel=CHANGE,
-        ),
-    ] = None,
-    directory_id: Annotated[
-        str | None,
-        Option(
-            metavar="UUID",
-            help="Write a lost meta.properties with this directory id; `none` omits it. Default: the id in the metadata log.",
-            panel=CHANGE,
-        ),
-    ] = None,
-    clean_shutdown: Annotated[
-        bool | None,
-        Option(
-            "--clean-shutdown/--unclean-shutdown",
-            help="Whether the broker was shut down cleanly. Default: whether the clean-shutdown marker exists.",
-            panel=BROKER,
-        ),
-    ] = None,
-    recovery_point: Annotated[
-        int | None,
-        offset_option(
-            "The recovery point: the log is known to be on disk up to this offset. Default: the data directory's checkpoint, else 0.",
-            BROKER,
-        ),
-    ] = None,
-    log_start_offset: Annotated[
-        int | None,
-        offset_option("The log start offset. Default: the data directory's checkpoint, else 0.", BROKER),
-    ] = None,
-    index_interval_bytes: Annotated[
-        int | None,
-        size_option("Kafka's index.interval.bytes. Default: the topic's configuration, else 4096.", BROKER),
-    ] = None,
-    segment_index_bytes: Annotated[
-        int | None,
-        size_option("Kafka's segment.index.bytes. Default: the topic's configuration, else 10MiB.", BROKER),
-    ] = None,
-    producer_id_expiration_ms: Annotated[
-        int | None,
-        duration_option(
-            "Kafka's producer.id.expiration.ms. Default: the broker's configuration, else 86400000.", BROKER
-        ),
-    ] = None,
+    identity: IdentityOptions,
+    broker: BrokerOptions,
     json: Json = False,
     common: CommonOptions,
     now: Now = None,
@@ -172,37 +205,27 @@ def command(
     cluster = on.cluster()
     changes = options_of_change(in_place, cluster, copy)
     from kseg.cli.coordinator_loads import coordinator_findings
-    from kseg.cli.next_command import command_line, plan_options
-    from kseg.cli.remote_evidence import with_remote_epochs
+    from kseg.cli.next_command import plan_options
     from kseg.cli.run import clock_ms, workers
-    from kseg.cli.text.recover import RecoverReport, is_due, is_planned, recover_words, stays_unloadable
+    from kseg.cli.text.recover import recover_words
     from kseg.recovery.policy import LoadSettings, Policy
-    from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
     from kseg.recovery.repair.options import RecoverOptions
     from kseg.recovery.repair.recover import recover_group
     from kseg.recovery.repair.run import RecoverRun
 
     plan = plan_options("recover", locals())
-    now_ms = clock_ms(now)
-    load_options = {
-        "index_interval_bytes": index_interval_bytes,
-        "segment_index_bytes": segment_index_bytes,
-        "producer_id_expiration_ms": producer_id_expiration_ms,
-    }
-    settings = {name: value for name, value in load_options.items() if value is not None}
-    identity_asked = RequestedIdentity(node_id, cluster_id, directory_id)
-    identity_asked.check()
+    settings = broker.settings()
     request = common.request(paths, cluster)
     options = RecoverOptions(
-        settings=LoadSettings(now_ms=now_ms).with_values(settings),
+        settings=LoadSettings(now_ms=clock_ms(now)).with_values(settings),
         policy=Policy(policy),
-        is_clean=clean_shutdown,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
+        is_clean=broker.clean_shutdown,
+        recovery_point=broker.recovery_point,
+        log_start_offset=broker.log_start_offset,
         rebuild=rebuild,
         mark_clean=mark_clean,
         topic_id=topic_id,
-        identity=identity_asked,
+        identity=identity.requested(),
         drop_cache=drop_cache,
         coordinator_findings=coordinator_findings,
         **changes,
@@ -214,56 +237,88 @@ def command(
         options={name.replace("_", "."): value for name, value in settings.items()},
         assumes_defaults=True,
     )
-
-    def look(targets: "Sequence[Target]") -> None:
-        finder = finder_for(targets, metadata, server_pairs(server_properties))
-        identities, findings = topic_identities(targets, metadata, finder)
-        run.missing = replicas_missing(targets, finder)
-        run.first_events = (*findings, *chain.from_iterable(run.missing.values()))
-        known, _ = topic_settings(targets, asked, finder)  # its findings are reported already
-        run.options = replace(run.options, identities=identities, topics=with_remote_epochs(targets, known))
-
-    planned, unloadable = list[bool](), list[bool]()
-
-    def remains(values: Mapping[str, Any]) -> bool:
-        planned.extend([True] * is_planned(values))
-        unloadable.extend([True] * stays_unloadable(values))
-        return is_due(values)
-
-    def command(options: "Mapping[str, object]", paths: tuple[str, ...] | None) -> str:
-        wanted = request if paths is None else replace(request, paths=paths)
-        return command_to_apply(run, "recover", {**plan, **options}, wanted)
-
-    def advice(tally: "RunSummary") -> str | None:
-        if tally.metadata_gaps and copy.output is None:
-            return command_line("doctor", {}, request)
-        if planned and not report.options_needed:
-            return command(_acceptance(tally), None)
-        if copy.output is not None:
-            return ""
-        if unloadable or (report.is_start_doubtful and not report.options_needed):
-            return command_line("doctor", {}, request)
-        return None if report.is_left_damaged else ""
-
-    def after_failure() -> str:
-        """After a load failure of policy kafka: the command with the other policy, which repairs it."""
-        if in_place.apply or policy == DEFAULT_POLICY:
-            return ""
-        return command_line("recover", {name: plan[name] for name in plan if name != "--policy"}, request)
-
-    report = RecoverReport(command)
+    steps = _NextSteps(run, plan, request, is_copy=copy.output is not None)
     style = change_style(
         "recover",
         json=json,
         verbose=verbose,
         shown=common.shown(),
         words=recover_words,
-        report=report,
-        remains=remains,
-        advice=advice,
-        after_failure=after_failure,
+        report=steps.report,
+        remains=steps.remains,
+        advice=steps.advice,
+        after_failure=steps.after_failure,
     )
+    look = partial(_look, run, asked)
     return change(recover_group, run, style, request, plan, jobs=common.jobs, look=look)
+
+
+def _look(run: "RecoverRun", asked: Asked, targets: "Sequence[Target]") -> None:
+    """Add to the run what the metadata log, server.properties and a remote log say about its targets."""
+    from kseg.cli.remote_evidence import with_remote_epochs
+
+    finder = finder_for(targets, asked.metadata, server_pairs(asked.server_properties))
+    identities, findings = topic_identities(targets, asked.metadata, finder)
+    run.missing = replicas_missing(targets, finder)
+    run.first_events = (*findings, *chain.from_iterable(run.missing.values()))
+    known, _ = topic_settings(targets, asked, finder)  # its findings are reported already
+    run.options = replace(run.options, identities=identities, topics=with_remote_epochs(targets, known))
+
+
+class _NextSteps:
+    """Which command follows a run, from the rows of its plan. plan: the given options that the plan depends on. is_copy: whether the run
+    writes a copy."""
+
+    def __init__(
+        self, run: "RecoverRun", plan: Mapping[str, object], request: "Request", *, is_copy: bool
+    ) -> None:
+        from kseg.cli.text.recover import RecoverReport
+
+        self.report = RecoverReport(self._to_apply)
+        self._run = run
+        self._plan = plan
+        self._request = request
+        self._is_copy = is_copy
+        self._is_planned = self._is_unloadable = False
+
+    def remains(self, values: Mapping[str, Any]) -> bool:
+        """Whether a row of the plan leaves something to do."""
+        from kseg.cli.text.recover import is_due, is_planned, stays_unloadable
+
+        self._is_planned = self._is_planned or is_planned(values)
+        self._is_unloadable = self._is_unloadable or stays_unloadable(values)
+        return is_due(values)
+
+    def advice(self, tally: "RunSummary") -> str | None:
+        """The command to run; empty for none, None for the one that the findings suggest."""
+        if tally.metadata_gaps and not self._is_copy:
+            return self._doctor()
+        if self._is_planned and not self.report.options_needed:
+            return self._to_apply(_acceptance(tally), None)
+        if self._is_copy:
+            return ""
+        if self._is_unloadable or (self.report.is_start_doubtful and not self.report.options_needed):
+            return self._doctor()
+        return None if self.report.is_left_damaged else ""
+
+    def after_failure(self) -> str:
+        """After a load failure of policy kafka: the command with the other policy, which repairs it."""
+        from kseg.cli.next_command import command_line
+
+        if self._run.options.apply or self._run.options.policy == DEFAULT_POLICY:
+            return ""
+        other = {name: value for name, value in self._plan.items() if name != "--policy"}
+        return command_line("recover", other, self._request)
+
+    def _doctor(self) -> str:
+        from kseg.cli.next_command import command_line
+
+        return command_line("doctor", {}, self._request)
+
+    def _to_apply(self, options: Mapping[str, object], paths: tuple[str, ...] | None) -> str:
+        """The command that carries out the plan with further options, for all paths or only these."""
+        wanted = self._request if paths is None else replace(self._request, paths=paths)
+        return command_to_apply(self._run, "recover", {**self._plan, **options}, wanted)
 
 
 def _registered(log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...]]:

@@ -1,7 +1,8 @@
 """`kseg retain`: what a broker's retention would delete, and why; mark, purge, or restore it."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from kseg.cli.change_options import (
     CHANGE,
@@ -26,11 +27,20 @@ from kseg.cli.options import (
     refuse_read_only,
     size_option,
 )
-from kseg.cli.topic_evidence import CleanupPolicy, MetadataPath, ServerProperties, TopicProperties
+from kseg.cli.topic_evidence import (
+    Asked,
+    CleanupPolicy,
+    MetadataPath,
+    ServerProperties,
+    TopicProperties,
+    topic_settings,
+)
 from kseg.segment.errors import UsageError
 from kseg.segment.quantities import read_duration, read_size
 
 if TYPE_CHECKING:
+    from kseg.cli.request import Request
+    from kseg.compaction.retention.run import RetainRun
     from kseg.segment.findings import Finding
     from kseg.segment.partition.targets import Target
     from kseg.segment.partition.topic_settings import TopicSettings
@@ -76,9 +86,9 @@ def _read_limit_size(text: str) -> int:
     return -1 if text == "-1" else read_size(text)
 
 
-def command(
-    *,
-    paths: Paths,
+class LimitOptions(NamedTuple):
+    """What is deleted: the limits, the policy, and the choice by bytes."""
+
     retention_ms: Annotated[
         int | None,
         Option(
@@ -88,7 +98,7 @@ def command(
             "configuration.",
             panel=LIMITS,
         ),
-    ] = None,
+    ] = None
     retention_bytes: Annotated[
         int | None,
         Option(
@@ -97,15 +107,15 @@ def command(
             help="Delete the oldest segments while at least this much remains; -1 is no limit. Default: the topic's configuration.",
             panel=LIMITS,
         ),
-    ] = None,
+    ] = None
     log_start_offset: Annotated[
         int | None,
         offset_option(
             "Raise the log start offset to N first; segments entirely below it are deleted.", LIMITS
         ),
-    ] = None,
-    cleanup_policy: CleanupPolicy = None,
-    config: TopicProperties = None,
+    ] = None
+    cleanup_policy: CleanupPolicy = None
+    config: TopicProperties = None
     free: Annotated[
         int | None,
         size_option(
@@ -114,19 +124,52 @@ def command(
             "once, and each task of a cluster sees one.",
             LIMITS,
         ),
-    ] = None,
-    what_if: Annotated[bool, Option(help="Also show what other limits would free.", panel=LIMITS)] = False,
-    in_place: InPlaceOptions,
+    ] = None
+    what_if: Annotated[bool, Option(help="Also show what other limits would free.", panel=LIMITS)] = False
+
+    @property
+    def given(self) -> bool:
+        """Whether any of them is, or a file with limits."""
+        named = self.retention_ms, self.retention_bytes, self.log_start_offset, self.free
+        return any(value is not None for value in (*named, self.cleanup_policy, self.config))
+
+    def configured(self, *, is_quiet: bool) -> Mapping[str, str]:
+        """The pairs of --config. Raises UsageError for settings that no broker accepts, before anything is read."""
+        if self.config is None:
+            return {}
+        from kseg.cli.streams import complain
+        from kseg.compaction.config import TopicConfig
+        from kseg.compaction.retention.options import configured_delay_ms, configured_limits, notes_on
+
+        properties = TopicConfig.read(self.config)
+        configured_limits(properties)
+        configured_delay_ms(properties)
+        for note in notes_on(properties) if not is_quiet else ():
+            complain(f"kseg retain: {note}")
+        return properties.pairs
+
+
+class MarkOptions(NamedTuple):
+    """What happens to files that are marked as deleted."""
+
     purge: Annotated[
         bool, Option(help="Permanently delete files that were marked long enough ago.", panel=CHANGE)
-    ] = False,
+    ] = False
     file_delete_delay_ms: Annotated[
         int | None,
         duration_option("How long a file must be marked before --purge deletes it. Default: 60000.", CHANGE),
-    ] = None,
-    unmark: Annotated[
-        bool, Option(help="Restore segments that are marked and not purged.", panel=CHANGE)
-    ] = False,
+    ] = None
+    unmark: Annotated[bool, Option(help="Restore segments that are marked and not purged.", panel=CHANGE)] = (
+        False
+    )
+
+
+def command(
+    *,
+    paths: Paths,
+    limits: LimitOptions,
+    in_place: InPlaceOptions,
+    marks: MarkOptions,
     metadata: MetadataPath = None,
     server_properties: ServerProperties = None,
     high_watermark: Annotated[
@@ -156,98 +199,48 @@ def command(
     size.
     """
     refuse_read_only("retain", paths)
-    if unmark and (purge or what_if or retention_ms is not None or retention_bytes is not None or config):
-        raise UsageError("--unmark excludes limits, --purge and --what-if")
-    if free is not None and (not free or unmark or what_if or log_start_offset is not None):
-        raise UsageError(
-            "--free takes a positive number of bytes and excludes --unmark, --what-if and --log-start-offset"
-        )
+    _refuse_contradictions(limits, marks)
     from kseg.cli.html.html_option import page_for
     from kseg.cli.next_command import plan_options
-    from kseg.cli.remote_evidence import with_remote_ends
     from kseg.cli.run import clock_ms
-    from kseg.cli.streams import complain
     from kseg.cli.text.retain import RetainReport, is_due, retain_words
-    from kseg.cli.topic_evidence import Asked, topic_settings
-    from kseg.compaction.retention.options import (
-        POLICY_NAMES,
-        Limits,
-        RetainOptions,
-        configured_delay_ms,
-        configured_limits,
-        notes_on,
-    )
+    from kseg.compaction.retention.options import POLICY_NAMES, Limits, RetainOptions
     from kseg.compaction.retention.retain import retain_group
     from kseg.compaction.retention.run import RetainRun
 
     plan = plan_options("retain", locals())
-    pairs: Mapping[str, str] = {}
-    if config is not None:
-        from kseg.compaction.config import TopicConfig
-
-        properties = TopicConfig.read(config)
-        configured_limits(properties)  # settings that no broker accepts are refused before anything is read
-        configured_delay_ms(properties)
-        pairs = properties.pairs
-        for note in notes_on(properties) if not common.quiet else ():
-            complain(f"kseg retain: {note}")
+    pairs = limits.configured(is_quiet=common.quiet)
     now_ms = clock_ms(now)
     cluster = on.cluster()
-    if free is not None and cluster is not None:
+    if limits.free is not None and cluster is not None:
         raise UsageError("--free chooses over all topics together, which --spark does not do")
     request = common.request(paths, cluster)
-    says_more = (
-        free,
-        retention_ms,
-        retention_bytes,
-        log_start_offset,
-        cleanup_policy,
-        config,
-        server_properties,
-    )
+    is_wanted = limits.given or limits.what_if or server_properties is not None
     options = RetainOptions(
         limits=Limits(),
         now_ms=now_ms,
-        log_start_offset=log_start_offset,
+        log_start_offset=limits.log_start_offset,
         high_watermark=high_watermark,
-        is_policy_given=cleanup_policy is not None or any(name in pairs for name in POLICY_NAMES),
-        free_bytes=free,
-        purge=purge,
-        purge_only=purge and not what_if and all(said is None for said in says_more),
-        unmark=unmark,
-        what_if=what_if,
+        is_policy_given=limits.cleanup_policy is not None or any(name in pairs for name in POLICY_NAMES),
+        free_bytes=limits.free,
+        purge=marks.purge,
+        purge_only=marks.purge and not is_wanted,
+        unmark=marks.unmark,
+        what_if=limits.what_if,
         **options_of_change(in_place, cluster),
     )
     run = RetainRun(options)
-    # the delay protects readers of a running broker; freeing a disk does not wait
-    delay_ms = 0 if free is not None and purge and file_delete_delay_ms is None else file_delete_delay_ms
     asked = Asked(
         metadata=metadata,
         server_properties=server_properties,
         options={
-            "cleanup.policy": cleanup_policy,
-            "retention.ms": retention_ms,
-            "retention.bytes": retention_bytes,
-            "file.delete.delay.ms": delay_ms,
+            "cleanup.policy": limits.cleanup_policy,
+            "retention.ms": limits.retention_ms,
+            "retention.bytes": limits.retention_bytes,
+            "file.delete.delay.ms": _delay_ms(limits, marks),
         },
         config=pairs,
     )
-
-    def settings(targets: "Sequence[Target]") -> "tuple[Mapping[str, TopicSettings], tuple[Finding, ...]]":
-        known, findings = topic_settings(targets, asked)
-        return with_remote_ends(targets, known), findings
-
-    def advice() -> str | None:
-        if run.is_due:
-            if run.choice is None:
-                return command_to_apply(run, "retain", plan, request)
-            can = run.choice.attainable_bytes
-            return command_to_apply(run, "retain", {**plan, "--free": can}, request) if can else ""
-        if run.choice is not None and not purge:
-            of_purge = {"--purge": True, "--file-delete-delay-ms": "0"}
-            return command_to_apply(run, "retain", of_purge, request)
-        return "" if run.choice is not None else None
-
     style = change_style(
         "retain",
         json=json,
@@ -257,9 +250,53 @@ def command(
         report=RetainReport(),
         page=page_for(html, "retain", now_ms),
         remains=is_due,
-        advice=lambda _tally: advice(),
+        advice=lambda _tally: _advice(run, plan, request),
         after_failure=lambda: None,
     )
-    return change(
-        retain_group, run, style, request, plan, jobs=common.jobs, look=look_at_settings(run, settings)
-    )
+    look = look_at_settings(run, partial(_settings, asked))
+    return change(retain_group, run, style, request, plan, jobs=common.jobs, look=look)
+
+
+def _refuse_contradictions(limits: LimitOptions, marks: MarkOptions) -> None:
+    """Raises UsageError for options that exclude each other."""
+    is_limited = limits.retention_ms is not None or limits.retention_bytes is not None or limits.config
+    if marks.unmark and (marks.purge or limits.what_if or is_limited):
+        raise UsageError("--unmark excludes limits, --purge and --what-if")
+    if limits.free is not None and (
+        not limits.free or marks.unmark or limits.what_if or limits.log_start_offset is not None
+    ):
+        raise UsageError(
+            "--free takes a positive number of bytes and excludes --unmark, --what-if and --log-start-offset"
+        )
+
+
+def _delay_ms(limits: LimitOptions, marks: MarkOptions) -> int | None:
+    """How long a file must be marked before it is purged, None for the configured time. The delay protects readers of a running broker;
+    freeing a disk does not wait."""
+    if limits.free is not None and marks.purge and marks.file_delete_delay_ms is None:
+        return 0
+    return marks.file_delete_delay_ms
+
+
+def _settings(
+    asked: Asked, targets: "Sequence[Target]"
+) -> "tuple[Mapping[str, TopicSettings], tuple[Finding, ...]]":
+    """The settings of each partition, with the end of what a remote log has of it, and the findings about their sources."""
+    from kseg.cli.remote_evidence import with_remote_ends
+
+    known, findings = topic_settings(targets, asked)
+    return with_remote_ends(targets, known), findings
+
+
+def _advice(run: "RetainRun", plan: Mapping[str, object], request: "Request") -> str | None:
+    """The command that follows a run; empty for none, None for the one that the findings suggest."""
+    if run.is_due and run.choice is None:
+        return command_to_apply(run, "retain", plan, request)
+    if run.is_due and run.choice is not None:
+        can = run.choice.attainable_bytes
+        return command_to_apply(run, "retain", {**plan, "--free": can}, request) if can else ""
+    if run.choice is None:
+        return None
+    if run.options.purge:
+        return ""
+    return command_to_apply(run, "retain", {"--purge": True, "--file-delete-delay-ms": "0"}, request)
