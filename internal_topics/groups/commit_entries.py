@@ -135,3 +135,9 @@ class PlainCommits:
             slot.commit = make(table[place], table[place + 1], key, value, NO_PRODUCER_ID, -1, False)
             slot.rewinds += table[place + 3]
         entry_of.clear()
+
+
+def skipped_commits(part: RecordChunk, at: int, groups: set[bytes]) -> int:
+    """The first row from `at` on that is not a valid commit, or the tombstone of one, of one of these groups."""
+    records = part.chunk.records
+    return K.skip_commits(memoryview(part.chunk.body), *records.raw, at, records.count, groups)

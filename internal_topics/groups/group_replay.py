@@ -23,7 +23,7 @@ from kseg.internal_topics.coordinator_log import (
     TransactionMarker,
 )
 from kseg.internal_topics.decoding import UnknownType, decode_value
-from kseg.internal_topics.groups.commit_entries import PlainCommits
+from kseg.internal_topics.groups.commit_entries import PlainCommits, skipped_commits
 from kseg.internal_topics.groups.committed_offsets import CommittedOffsets, OffsetSlot
 from kseg.internal_topics.groups.group_metadata import GroupMetadata, LoadFailed
 from kseg.internal_topics.groups.group_records import (
@@ -74,14 +74,17 @@ def load_groups(
     until_ms: int | None = None,
     cleaned_end: int = 0,
     keeps_rewinds: bool = True,
+    keeps_offsets: bool = True,
 ) -> LoadedGroups:
     """Replay a partition's log, from single records or, far faster, from chunks.
 
     until_ms: only records and markers up to this time. cleaned_end: the first offset that the log cleaner has not cleaned.
-    keeps_rewinds: keep them, not only their number. Raises UnreadableInput when the log cannot be listed.
+    keeps_rewinds: keep them, not only their number. keeps_offsets: without them only groups, failures, unknown types and problems are
+    those of the log: a load never fails because of an earlier commit, but for the group that it created. Raises UnreadableInput when the
+    log cannot be listed.
     """
     loaded = LoadedGroups(offsets=CommittedOffsets(keeps_rewinds=keeps_rewinds))
-    replay = _Replay(loaded, until_ms, cleaned_end)
+    replay = _Replay(loaded, until_ms, cleaned_end, keeps_offsets=keeps_offsets)
     for entry in entries:
         if isinstance(entry, RecordChunk):
             replay.chunk(entry)
@@ -103,21 +106,28 @@ _Known = tuple[int, OffsetSlot | GroupKey | None]
 
 
 class _Replay:
-    def __init__(self, loaded: LoadedGroups, until_ms: int | None, cleaned_end: int) -> None:
+    def __init__(
+        self, loaded: LoadedGroups, until_ms: int | None, cleaned_end: int, *, keeps_offsets: bool
+    ) -> None:
         self._loaded = loaded
         self._until_ms = until_ms
         self._cleaned_end = cleaned_end
         self._known: dict[bytes, _Known] = {}
         self._has_odd_keys = False  # some keys may have two encodings
         self.plain = PlainCommits(loaded.offsets, until_ms)
+        # groups whose commits change nothing
+        self._skipped = None if keeps_offsets or until_ms is not None else set[bytes]()
 
     def chunk(self, chunk: RecordChunk) -> None:
         """Replay a chunk; only records that the kernel does not handle are decoded here."""
         at, count = 0, chunk.chunk.records.count
         while at < count:
-            stopped = self.plain.take(chunk, at, None if self._has_odd_keys else self._known)
+            if self._skipped is None:
+                stopped = self.plain.take(chunk, at, None if self._has_odd_keys else self._known)
+                self._adopt()
+            else:
+                stopped = skipped_commits(chunk, at, self._skipped)
             self._loaded.records += stopped - at
-            self._adopt()
             if stopped < count:
                 self.record(chunk.record(stopped))
             at = stopped + 1
@@ -203,6 +213,10 @@ class _Replay:
                 self._fail(record, problem)
         if slot.key.group not in loaded.metadata.groups:
             loaded.metadata.has_offset(slot.key.group)
+        if self._skipped is not None:
+            if slot.key.group.isascii():
+                self._skipped.add(slot.key.group.encode())
+            return
         loaded.offsets.commit(slot, record)
         self.plain.give(slot)
 
@@ -230,6 +244,8 @@ class _Replay:
             self._fail(record, str(error))
         if was_there and key.group not in loaded.metadata.groups:  # the next commit creates it again
             self.plain.reclaim_group(key.group)
+            if self._skipped is not None and key.group.isascii():
+                self._skipped.discard(key.group.encode())
 
     def _fail(self, record: CoordinatorRecord, reason: str) -> None:
         self._loaded.failures.append(FailedRecord(record.offset, reason))

@@ -163,7 +163,7 @@ def load_findings(target: LogTarget) -> Iterator[Finding]:
     if name is not None and name.topic == SHARE_GROUP_STATE:
         yield from _problems(target.path, load_share_state(read_coordinator_log(target)), is_log_known=True)
     else:
-        loaded = load_groups(read_coordinator_chunks(target), keeps_rewinds=False)
+        loaded = load_groups(read_coordinator_chunks(target), keeps_offsets=False)
         yield from _problems(target.path, loaded, is_log_known=True)
 
 

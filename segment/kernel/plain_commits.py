@@ -157,3 +157,31 @@ def take_commits(
         values[entry] = bytes(source[place : place + room])
         at = at + 1
     return at
+
+
+def skip_commits(
+    body: Readable, records: Readable, capacity: int, at: int, count: int, groups: set[bytes]
+) -> int:
+    """The first of the records `at` … count − 1 that is not a valid commit, or the tombstone of one, of one of these groups, with a key
+    as a broker writes it; `count` if all are."""
+    if count > capacity or C.RECORD_WIDTH * capacity > len(records) or at < 0:
+        raise ValueError("a table is smaller than its capacity says")
+    source = buffer_access.bytes_in(body)
+    size = len(body)
+    while at < count:
+        start = records[C.R_KEY_START * capacity + at]
+        length = records[C.R_KEY_LENGTH * capacity + at]
+        place = records[C.R_VALUE_START * capacity + at]
+        room = records[C.R_VALUE_LENGTH * capacity + at]
+        if length < 10:
+            break
+        if start < 0 or start > size - length or (room >= 0 and (place < 0 or place > size - room)):
+            raise ValueError("a record lies outside its buffer")
+        if not is_plain_key(source, start, length):
+            break
+        name = start + 4
+        group = bytes(source[name : name + ((source[start + 2] << 8) | source[start + 3])])
+        if group not in groups or (room >= 0 and not is_commit(source, place, room, 1)):
+            break
+        at = at + 1
+    return at
