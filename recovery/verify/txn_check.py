@@ -4,7 +4,9 @@
 2. The marker of an entry: its last offset is that of an ABORT of the producer. No batch at all is legal there, since compaction
    removes markers; another batch is not.
 3. The first and last stable offsets of an entry equal those of the replay if the replay is exact: compaction removes first
-   batches, damage hides markers.
+   batches, damage hides markers. A follower, and a replica that moves to another log dir, appends several batches at a time and knows all
+   transactions that begin in them before it completes one (Kafka: UnifiedLog.append, ProducerStateManager.lastStableOffset): with no other
+   one open, the last stable offset may also be the start of the next transaction of another producer.
 4. Every aborted transaction of the replay has an entry. The replay does not see transactions whose data are compacted away, except one
    that began below the log; the cleaner drops the entry of that one too (Kafka: CleanedTransactionMetadata.onControlBatchRead).
 """
@@ -27,6 +29,22 @@ from kseg.segment.sidecar.txn_index import CURRENT_VERSION, AbortedTxn, TxnIndex
 MAX_ENTRIES = 1_000_000
 
 
+class _LastData:
+    """Where the last transactional batches of producers other than a given one begin."""
+
+    def __init__(self) -> None:
+        self._producer_id = self._offset = self._offset_of_others = -1
+
+    def note(self, offset: int, producer_id: int) -> None:
+        if producer_id != self._producer_id:
+            self._producer_id, self._offset_of_others = producer_id, self._offset
+        self._offset = offset
+
+    def of_others(self, producer_id: int) -> int:
+        """-1 if there is none."""
+        return self._offset_of_others if producer_id == self._producer_id else self._offset
+
+
 class TxnIndexCheck:
     """A `Consumer` for one `.txnindex`; must come after the replay in the list of consumers.
 
@@ -45,6 +63,12 @@ class TxnIndexCheck:
         self._entries = tuple(islice(self._index, MAX_ENTRIES))
         self._wanted = sorted({entry.last_offset for entry in self._entries})
         self._covered: set[int] = set()
+        self._ahead: dict[int, list[AbortedTxn]] = {}
+        for entry in self._entries:
+            if entry.last_stable_offset > entry.last_offset + 1:
+                self._ahead.setdefault(entry.last_stable_offset, []).append(entry)
+        self._confirmed_ahead: set[AbortedTxn] = set()
+        self._last_data = _LastData()
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         """Record which of the wanted offsets belong to a batch."""
@@ -53,7 +77,24 @@ class TxnIndexCheck:
         for offset in self._wanted[low:high]:
             if covering_row(table, first, stop, offset) is not None:
                 self._covered.add(offset)
+        if self._ahead:
+            self._follow_data(table, first, stop)
         return iter(())
+
+    def _follow_data(self, table: Columns, first: int, stop: int) -> None:
+        """Find the entries whose last stable offset is where the next transaction of another producer begins."""
+        columns = (C.BASE_OFFSET, C.PRODUCER_ID, C.ATTRIBUTES)
+        rows = zip(*(table.column(column)[first:stop].tolist() for column in columns), strict=True)
+        for offset, producer_id, attributes in rows:
+            if attributes & (L.TRANSACTIONAL_BIT | L.CONTROL_BIT) != L.TRANSACTIONAL_BIT:
+                continue
+            self._confirmed_ahead.update(
+                entry
+                for entry in self._ahead.get(offset, ())
+                if producer_id != entry.producer_id
+                and self._last_data.of_others(entry.producer_id) < entry.last_offset
+            )
+            self._last_data.note(offset, producer_id)
 
     def finish(self, facts: SegmentFacts) -> Iterator[Finding]:
         bad = 0
@@ -123,7 +164,8 @@ class TxnIndexCheck:
             return ""
         if entry.first_offset != known.first_offset:
             return f"starts at offset {entry.first_offset}, but in the log at {known.first_offset}"
-        if entry.last_stable_offset != known.last_stable_offset:
+        is_ahead = known.last_stable_offset == entry.last_offset + 1 and entry in self._confirmed_ahead
+        if entry.last_stable_offset != known.last_stable_offset and not is_ahead:
             stable, replayed = entry.last_stable_offset, known.last_stable_offset
             return f"has the last stable offset {stable}, a replay of the log {replayed}"
         return ""
