@@ -7,13 +7,16 @@
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 
+from kseg.change.apply.lock import is_locked
+from kseg.change.apply.running_broker import SETTLING_S
 from kseg.internal_topics.broker_directories import BrokerDirectories, BrokerPartition
 from kseg.internal_topics.metadata.directory_status import DirectoryVerdict, missing_from, status_of
-from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder, read_again
 from kseg.internal_topics.metadata.metadata_history import MetadataHistory
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.internal_topics.metadata.metadata_log import (
@@ -86,7 +89,7 @@ def describe_metadata(target: MetadataTarget, options: MetadataOptions) -> Itera
             yield Row(row)
     if options.node is not None:
         return
-    for verdict in _verdicts(directories, finder, image):
+    for verdict in _verdicts(directories, finder, image, is_earlier=is_earlier):
         row = (verdict.as_of_then() if is_earlier else verdict).as_row()
         if _is_wanted(row, options):
             yield Row(row)
@@ -153,12 +156,25 @@ def _cluster_id(directories: BrokerDirectories, finder: MetadataFinder, image: M
 
 
 def _verdicts(
-    directories: BrokerDirectories, finder: MetadataFinder, image: MetadataImage
+    directories: BrokerDirectories, finder: MetadataFinder, image: MetadataImage, *, is_earlier: bool
 ) -> Iterator[DirectoryVerdict]:
+    """Directories that seem to become stray beside a running broker come last, as they are when it has had time to finish."""
+    unsettled = []
     for found in directories.partitions:
-        verdict = status_of(found, finder.node_of(_log_dir_of(found)), image)
-        if verdict is not None:
+        log_dir = _log_dir_of(found)
+        verdict = status_of(found, finder.node_of(log_dir), image)
+        if verdict is not None and verdict.is_doubtful and not is_earlier and is_locked(log_dir):
+            unsettled.append(found)
+        elif verdict is not None:
             yield verdict
+    if unsettled:
+        time.sleep(SETTLING_S)
+        now = read_again(image)
+        for found in unsettled:
+            if places.lexists(found.target.path):
+                verdict = status_of(found, finder.node_of(_log_dir_of(found)), now)
+                if verdict is not None:
+                    yield verdict
     for log_dir in directories.log_dirs:
         others = partial(finder.others_of, log_dir)
         yield from missing_from(log_dir, finder.placed_node_of(log_dir), image, others)

@@ -61,6 +61,11 @@ class DirectoryVerdict:
     status: DirectoryStatus | None
     reason: str = ""
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a running broker may be about to delete or to complete the directory: one that becomes stray at the next start."""
+        return self.status is DirectoryStatus.STRAY and self.reason not in _BY_SUFFIX.values()
+
     def as_of_then(self) -> Self:
         """The same verdict for an earlier state, which does not determine what a broker does at its next start."""
         words = _OF_AN_EARLIER_STATE.get(self.status)

@@ -46,13 +46,13 @@ def missing_replicas(
     """One finding for each replica. others: the other known log dirs of the node, read only if something is missing; an
     existing replica is not lost, whatever its assigned directory. While a broker uses the log dir, a replica counts as missing only if it
     also is with the metadata log as it is now: the image may be older than the deletion of a topic, and a new topic is in the metadata log
-    before its directories exist."""
+    before its directories exist. An image of an earlier state is compared as it is."""
     if not image.is_certain or node.node_id is None:
         return
     present = _names_in(log_dir)
     state = cache(partial(read_log_dir_state, log_dir))
     missing = _missing(log_dir, present, image, node, state)
-    is_in_use = bool(missing) and is_locked(log_dir)
+    is_in_use = bool(missing) and not image.is_cut and is_locked(log_dir)
     if is_in_use:
         missing = _still_missing(missing, log_dir, image, node, state)
     if not missing:

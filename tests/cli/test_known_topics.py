@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kseg.internal_topics.metadata.metadata_log import read_metadata_log
 from tests.internal_topics.metadata_logs import record, topic, topic_id
 from tests.support.command_lines import Rows, Say
 from tests.support.known_topics import FILE, LOG, append, ids, set_id
@@ -391,3 +392,36 @@ def test_a_running_broker_is_given_time_to_finish(
         status, rows = say("verify", "--quick", "--jobs", "1", data)
     assert set(reported(rows, "becomes-stray")) == (set() if is_finished else {"fares-0"})
     assert status == (0 if is_finished else 1), rows
+
+
+@pytest.mark.parametrize("change", [deleted_soon, written_soon, made_again_soon])
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_metadata_gives_a_running_broker_time_to_finish(
+    data: Path,
+    say: Say,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], Callable[[], object]],
+    is_finished: bool,
+) -> None:
+    finish = change(data)
+    with child(running_broker(data)) as broker:
+        assert broker.output() == "in"
+        monkeypatch.setattr(time, "sleep", lambda _: is_finished and finish())
+        _, rows = say("metadata", data)
+    statuses = {Path(row["path"]).name: row["status"] for row in rows if row["type"] == "directory"}
+    is_renamed = is_finished and change is deleted_soon
+    assert statuses.get("fares-0") == (None if is_renamed else "known" if is_finished else "stray")
+    assert statuses["stations-0"] == "known"
+
+
+def test_an_earlier_state_is_not_settled(data: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the metadata log said before is compared with what is there today, whether or not a broker runs."""
+    shutil.rmtree(data / "fares-0")
+    end = read_metadata_log(str(data / LOG)).end_offset
+    append(data, record("RemoveTopicRecord", topicId=ids(data)["fares"]))
+    stopped = say("metadata", "--offset", str(end - 1), data)
+    assert "missing" in {row.get("status") for row in stopped[1]}
+    with child(running_broker(data)) as broker:
+        assert broker.output() == "in"
+        monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("no need to wait"))
+        assert say("metadata", "--offset", str(end - 1), data) == stopped
