@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kseg.change.apply.journal_probe import half_done_around
+from kseg.change.run.rereading import Rereading
 from kseg.cli.options import default_jobs
 from kseg.cli.render import Style, show
 from kseg.cli.request import Request
-from kseg.cli.rereading import Rereading
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.shared_targets import Sharing, target_runs
 from kseg.cli.streams import complain
@@ -59,6 +59,7 @@ def over_targets(
     look: "Callable[[Sequence[Target], Any], tuple[object, Sequence[Event]]] | None" = None,
     wanted: "Callable[[Target], bool] | None" = None,
     worth_a_process: int | None = None,
+    confirms: bool = False,
 ) -> int:
     """Run `work` on the targets of the request, show the events, and return the exit status.
 
@@ -67,7 +68,8 @@ def over_targets(
     events before it is shown. hold: a context held while the targets are processed (a lock), which yields the options to use; a command
     with one looks for unfinished changes itself, for all others these are reported first. look: determines what else is needed about the
     targets; returns the options, and events to show first. wanted: which targets to process. worth_a_process: how many targets take longer
-    than starting a process; None if a single one does. A path that cannot be read is a failure among others if there are several paths.
+    than starting a process; None if a single one does. confirms: as in `Rereading`. A path that cannot be read is a failure among others
+    if there are several paths.
     Raises UsageError if no path was given or the filters leave nothing.
     """
     paths, cluster = request.paths, request.cluster
@@ -117,7 +119,7 @@ def over_targets(
             events = over(work, units, options, finished=finished) if units else iter(())
         else:
             # commands with groups change their targets
-            own_work = Rereading(work) if grouped is None else work
+            own_work = Rereading(work, confirms) if grouped is None else work
             events = _local(own_work, targets, options, jobs, sharing, grouped, finished)
         unfinished = half_done_around(targets) if hold is None else ()
         deleted = _marked_for_deletion(targets, passed_over, worked_on)

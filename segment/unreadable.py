@@ -97,7 +97,8 @@ def begin() -> None:
 
 
 def findings() -> Iterator[Finding]:
-    """A finding for each bad area of the files opened since `begin`, in the order of the names."""
+    """A finding for each bad area of the files opened since `begin`, in the order of the names; one that a running broker has cut off is
+    not damage."""
     if not bad_pages.count():
         return
     for identity, (path, size_bytes) in sorted(_state.opened.items(), key=lambda item: item[1]):
@@ -153,7 +154,7 @@ def _finding(path: str, size_bytes: int, area: BadArea) -> Finding:
     diagnosis = UnreadableBytes(area.words, area.error, area.read_errors, size_bytes)
     many = f"{counted(area.length, 'byte')} at position {area.position}"
     return Finding(
-        "unreadable",
+        "unreadable" if area.error else "changed-while-read",
         path,
         f"{many} cannot be read: {area.words}",
         position=area.position,

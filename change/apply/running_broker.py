@@ -1,7 +1,8 @@
 """What a reader asks about the data of a running broker: whether a broker runs on it, and whether a target was deleted meanwhile."""
 
+from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
-from kseg.segment.partition.targets import Target, log_dir_of
+from kseg.segment.partition.targets import Target, log_dirs_around
 from kseg.segment.storage import places
 
 CHANGED = "changed-while-read"
@@ -16,7 +17,7 @@ def is_in_use(target: Target) -> bool:
     """Whether a broker, or another kseg, holds the lock of the data directory of the target."""
     from kseg.change.apply.lock import is_locked
 
-    return is_locked(log_dir_of(target))
+    return any(map(is_locked, log_dirs_around(target)))
 
 
 def was_deleted(target: Target) -> Finding | None:
@@ -24,3 +25,17 @@ def was_deleted(target: Target) -> Finding | None:
     if places.lexists(target.path):
         return None
     return Finding(CHANGED, target.path, "the broker deleted or renamed this after it was listed")
+
+
+Place = tuple[str, str, int | None, int | None, int | None]
+
+
+def place_of(finding: Finding) -> Place:
+    """What two readings must agree on for a finding to be of the disk, and not of a change between them."""
+    return finding.id, finding.path, finding.position, finding.first_offset, finding.last_offset
+
+
+def left_out(target: Target, findings: int, readings: int) -> Finding:
+    """The note about findings that only one of several readings had."""
+    only = f"{counted(findings, 'finding')} of only one of {readings} readings"
+    return Finding(CHANGED, target.path, f"the broker changed these files meanwhile; left out: {only}")

@@ -36,8 +36,11 @@ def listing_of(directory: str, *, follow_links: bool = False) -> Listing:
     try:
         with places.scandir(directory) as entries:
             for entry in entries:
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:  # a running broker has deleted it since
+                    continue
                 names.append(entry.name)
-                status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
                     found.append(identity(entry.name, status))
                 elif stat.S_ISLNK(status.st_mode) and _leads_to_file(entry) and _is_kafkas(entry.name):

@@ -9,10 +9,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kseg.change.run.options import ChangeOptions
 from kseg.change.run.prepared import Prepared
+from kseg.change.run.rereading import repeated
 from kseg.change.run.results import ChangeResult
 from kseg.jobs.events import Event
 from kseg.jobs.guarded import guarded
@@ -69,8 +71,9 @@ def work_together(
     for target in group.targets:
         halves = _halves(plan, write, kind, options)
         try:
-            yield from guarded(halves.plan, target, options)
-            yield from guarded(halves.write, target, options)
+            once = partial(_both, halves, target, options)
+            is_plan = not options.apply and options.output is None
+            yield from repeated(once, target) if is_plan else once()
         finally:
             halves.release()
 
@@ -98,6 +101,11 @@ def _overlapped(
             raise
 
 
+def _both(halves: "_Halves[O, R]", target: LogTarget, options: O) -> Iterator[Event]:
+    yield from guarded(halves.plan, target, options)
+    yield from guarded(halves.write, target, options)
+
+
 class _Halves(Generic[O, R]):
     """The two halves of a target's work, each as `Work`."""
 
@@ -107,6 +115,7 @@ class _Halves(Generic[O, R]):
         self._prepared: Prepared[R] | None = None
 
     def plan(self, target: LogTarget, options: O) -> Iterator[Event]:
+        self._prepared = None
         self._prepared = yield from self._plan(target, options)
 
     def write(self, _target: LogTarget, options: O) -> Iterator[Event]:

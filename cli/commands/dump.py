@@ -208,6 +208,7 @@ def command(
         expand=Expansion.FILES,
         request=common.request(paths, on.cluster(light=True)),
         jobs=common.jobs,
+        confirms=True,
         sharing=Sharing.ALL if deep_iteration or print_data_log else Sharing.NONE,
         look=decoding(payloads, paths, "dump", common.quiet),
         wanted=(lambda target: target.path in paths or _has_records(target.path)) if only_records else None,

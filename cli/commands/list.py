@@ -141,6 +141,7 @@ def command(
         expand=Expansion.INVENTORY,
         request=common.request(paths, on.cluster(light=True)),
         jobs=common.jobs,
+        confirms=True,
         through=through,
         look=look,
         worth_a_process=None if is_full or options.count else _WORTH_A_PROCESS,

@@ -198,6 +198,7 @@ def command(
         expand=Expansion.PARTITIONS,
         request=common.request(paths, on.cluster(light=True)),
         jobs=common.jobs,
+        confirms=True,
         sharing=Sharing.LARGE,
         look=look,
     )

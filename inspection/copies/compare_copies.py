@@ -17,7 +17,9 @@ and `only-in-a`, `only-in-b` if one copy does not have the partition. Gaps are e
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 
+from kseg.change.run.rereading import repeated
 from kseg.inspection.copies.copy_batches import CopyBatches, OffsetSpan
 from kseg.inspection.copies.copy_pairs import CopyPair
 from kseg.inspection.copies.copy_stretches import Compared, CopyCounts, compared_in_stretches, result_of
@@ -25,6 +27,7 @@ from kseg.inspection.copies.gap_causes import GapCauses, GapJudge
 from kseg.inspection.copies.log_comparison import LogComparison
 from kseg.inspection.copies.record_stream import Missing
 from kseg.jobs.events import Advance, Event, Row
+from kseg.jobs.guarded import guarded
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionState, Role
@@ -88,9 +91,12 @@ class _Copy:
         return found
 
 
-def compare_copies(pair: CopyPair, _options: object) -> Iterator[Event]:
-    """Findings of damage in either copy, then one row, whose result is a `PairPicture`. Raises UnreadableInput when a copy cannot
-    be listed."""
+def compare_copies(pair: CopyPair, options: object) -> Iterator[Event]:
+    """Findings of damage in either copy, then one row, whose result is a `PairPicture`; a Failure when a copy cannot be listed."""
+    yield from repeated(partial(guarded, _compare, pair, options), *pair.targets)
+
+
+def _compare(pair: CopyPair, _options: object) -> Iterator[Event]:
     if pair.a is None or pair.b is None:
         yield _alone(pair)
         return

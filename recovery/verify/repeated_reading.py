@@ -13,15 +13,12 @@ whose batch came after the log was mapped, a segment that was deleted after the 
 import time
 from collections.abc import Callable, Iterator
 
-from kseg.change.apply.running_broker import CHANGED, PAUSE_S, READINGS, was_deleted
+from kseg.change.apply.running_broker import PAUSE_S, READINGS, Place, left_out, place_of, was_deleted
 from kseg.jobs.events import Advance, Event
 from kseg.recovery.verify.totals import Totals
-from kseg.segment.counted import counted
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import INFO, Finding
 from kseg.segment.partition.targets import Target
-
-_Place = tuple[str, str, int | None, int | None, int | None]
 
 
 def confirmed(
@@ -30,7 +27,7 @@ def confirmed(
     totals: Totals,
 ) -> Iterator[Event]:
     """The events of the reading that is the result. read: reads the target once. totals: of that reading afterwards."""
-    seen: set[_Place] = set()
+    seen: set[Place] = set()
     for number in range(1, READINGS + 1):
         own, events, problem = Totals(), [], None
         try:
@@ -47,11 +44,11 @@ def confirmed(
                 break
             problem = error
         doubted = [event for event in events if isinstance(event, Finding) and event.severity != INFO]
-        unconfirmed = [finding for finding in doubted if _place(finding) not in seen]
+        unconfirmed = [finding for finding in doubted if place_of(finding) not in seen]
         if problem is None and not unconfirmed:
             break
         if number < READINGS:
-            seen.update(map(_place, doubted))
+            seen.update(map(place_of, doubted))
             time.sleep(PAUSE_S * number)
         elif problem is not None:
             raise problem
@@ -59,15 +56,8 @@ def confirmed(
             for finding in unconfirmed:
                 own.severities[finding.severity] -= 1
             events = [event for event in events if event not in unconfirmed]
-            only = counted(len(unconfirmed), "finding") + f" of only one of {READINGS} readings"
-            note = Finding(
-                CHANGED, target.path, f"the broker changed these files meanwhile; left out: {only}"
-            )
+            note = left_out(target, len(unconfirmed), READINGS)
             own.admit(note)
             events.append(note)
     yield from events
     totals.become(own)
-
-
-def _place(finding: Finding) -> _Place:
-    return finding.id, finding.path, finding.position, finding.first_offset, finding.last_offset

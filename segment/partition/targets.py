@@ -98,6 +98,15 @@ def log_dir_of(target: Target) -> str:
             return os.path.dirname(os.path.dirname(places.abspath(target.path)))
 
 
+def log_dirs_around(target: Target) -> list[str]:
+    """The log dirs whose broker may use a target: the one around its path, and for a directory that was named through a link the one in
+    which it really is."""
+    found, directory = [log_dir_of(target)], directory_of(target)
+    if places.islink(directory) and not isinstance(target, LogDirTarget):
+        found.append(os.path.dirname(places.realpath(directory)))
+    return found
+
+
 def directory_of(target: Target) -> str:
     """The directory of a target, or the target itself if it is one."""
     return target.path if not isinstance(target, FileTarget) else os.path.dirname(target.path) or os.curdir

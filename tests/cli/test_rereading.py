@@ -4,21 +4,27 @@ a file that is missing is an error."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fixtures import healthy
-from kseg.cli import rereading
+from kseg.change.run import rereading
+from kseg.change.run.rereading import Rereading, repeated
 from kseg.cli.main import run
-from kseg.cli.rereading import Rereading
 from kseg.inspection.arrow import record_batches
 from kseg.inspection.arrow.log_ranges import LogPiece
+from kseg.inspection.copies.compare_copies import compare_copies
+from kseg.inspection.copies.copy_pairs import CopyPair
 from kseg.inspection.export import export
 from kseg.jobs.events import Event, Failure, Row
+from kseg.jobs.guarded import guarded
 from kseg.segment.errors import VanishedInput
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import PartitionTarget
@@ -183,3 +189,100 @@ def test_damage_is_found_beside_a_broker_too(
     content[70] ^= 1
     log.write_bytes(content)
     assert "bad-crc" in _kinds(capfd, target)
+
+
+TORN = Finding("bad-crc", "orders-0/0.log", "cut off", position=40)
+
+
+class Damaged:
+    """Finds damage in its first readings. missing: in how many."""
+
+    def __init__(self, readings: int) -> None:
+        self.left = readings
+
+    def __call__(self, target: PartitionTarget, options: object) -> Iterator[Event]:
+        if self.left:
+            self.left -= 1
+            yield TORN
+        yield DONE
+
+
+@pytest.mark.parametrize(("readings", "expected"), [(1, "changed-while-read"), (2, "bad-crc")])
+@pytest.mark.usefixtures("broker")
+def test_damage_is_what_a_second_reading_has_as_well(
+    target: PartitionTarget, readings: int, expected: str
+) -> None:
+    """`dump` compared an index with a log to which the broker had appended meanwhile."""
+    first, found = Rereading(Damaged(readings), confirms=True)(target, None)
+    assert first == DONE
+    assert isinstance(found, Finding) and found.id == expected
+
+
+def test_damage_without_a_broker_is_shown_at_once(target: PartitionTarget) -> None:
+    assert [*Rereading(Damaged(1), confirms=True)(target, None)] == [TORN, DONE]
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_directory_that_goes_before_it_is_listed_is_a_note(target: PartitionTarget) -> None:
+    """The system's error was passed on as a failure."""
+
+    def work(target: PartitionTarget, options: object) -> Iterator[Event]:
+        shutil.rmtree(target.path)
+        yield Row({"files": len(os.listdir(target.path))})
+
+    (note,) = Rereading(work)(target, None)
+    assert isinstance(note, Finding) and note.id == "changed-while-read"
+
+
+def _planned(work: Work | Damaged, target: PartitionTarget) -> list[Event]:
+    return [*repeated(partial(guarded, work, target, None), target)]
+
+
+@pytest.mark.parametrize("work", [Work(2), Work(1, Row({"type": "first"})), Damaged(1)])
+@pytest.mark.usefixtures("broker")
+def test_a_plan_is_made_again_until_nothing_changes(target: PartitionTarget, work: Work | Damaged) -> None:
+    """One of files that the broker deleted meanwhile was an error, and one with an older index had damage."""
+    assert _planned(work, target)[-1] == DONE
+    assert not work.left
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_plan_with_damage_that_stays(target: PartitionTarget) -> None:
+    assert _planned(Damaged(1000), target) == [TORN, DONE]
+
+
+def test_a_plan_without_a_broker_is_made_once(target: PartitionTarget) -> None:
+    assert _planned(work := Damaged(1000), target) == [TORN, DONE]
+    assert work.left == 999
+
+
+@pytest.mark.usefixtures("broker")
+def test_there_is_no_plan_of_what_changes_all_the_time(target: PartitionTarget) -> None:
+    numbers = count()
+
+    def work(target: PartitionTarget, options: object) -> Iterator[Event]:
+        yield Finding("bad-crc", target.path, "cut off", position=next(numbers))
+        yield DONE
+
+    (failure,) = repeated(partial(guarded, work, target, None), target)
+    assert isinstance(failure, Failure) and "in each of 4 readings" in failure.sentence
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_plan_of_a_partition_that_goes_is_a_note(target: PartitionTarget) -> None:
+    def work(target: PartitionTarget, options: object) -> Iterator[Event]:
+        shutil.rmtree(target.path)
+        raise VanishedInput("cannot read it")
+        yield
+
+    (note,) = repeated(partial(guarded, work, target, None), target)
+    assert isinstance(note, Finding) and note.id == "changed-while-read"
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_copy_that_goes_before_it_is_compared_is_a_note(target: PartitionTarget, tmp_path: Path) -> None:
+    other = PartitionTarget(str(tmp_path / "copy" / "orders-0"), str(tmp_path / "copy"))
+    shutil.copytree(target.path, other.path)
+    Path(target.path).rmdir()
+    (note,) = compare_copies(CopyPair("orders-0", target, other), None)
+    assert isinstance(note, Finding) and note.id == "changed-while-read"
