@@ -2,7 +2,6 @@
 values (`segment.partition.topic_settings`), so that the lower layers do not depend on its sources."""
 
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -186,29 +185,24 @@ def topic_identities(
 def _settled(targets: Sequence[PartitionTarget], finder: "MetadataFinder") -> "dict[str, TopicIdentity]":
     """The identities of directories that seem to become stray, once more where a broker runs: it may have been about to delete them, or to
     write partition.metadata. Nothing is known about those that are gone."""
-    from kseg.change.apply.running_broker import SETTLING_S, is_in_use
-    from kseg.internal_topics.metadata.metadata_finder import read_again
+    from kseg.change.apply.running_broker import is_in_use
     from kseg.segment.partition.directory import own_partition_name
     from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY
 
-    in_use = [target for target in targets if is_in_use(target)]
+    in_use = {target.path: log_dir_of(target) for target in targets if is_in_use(target)}
     if not in_use:
         return {}
-    time.sleep(SETTLING_S)
-    images: dict[str, MetadataImage] = {}
-    found = {}
-    for target in in_use:
-        log_dir, name = log_dir_of(target), own_partition_name(target.path)
-        image = finder.image_for(log_dir)
-        assert image is not None and name is not None
-        if image.path not in images:
-            images[image.path] = read_again(image)
-        is_there = places.lexists(target.path)
-        node = finder.node_of(log_dir)
-        found[target.path] = (
-            _identity(target.path, name, images[image.path], node) if is_there else UNKNOWN_IDENTITY
-        )
-    return found
+    from kseg.internal_topics.metadata.settling import settled
+
+    doubtful = {path: image for path, log_dir in in_use.items() if (image := finder.image_for(log_dir))}
+
+    def judge(path: str, image: "MetadataImage") -> "TopicIdentity":
+        name = own_partition_name(path)
+        assert name is not None
+        return _identity(path, name, image, finder.node_of(in_use[path]))
+
+    found = settled(doubtful, judge, lambda identity: identity.becomes_stray)
+    return {path: found.get(path, UNKNOWN_IDENTITY) for path in doubtful}
 
 
 def _has_loadable_gap(path: str, image: "MetadataImage") -> bool:

@@ -7,16 +7,14 @@
 """
 
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 
 from kseg.change.apply.lock import is_locked
-from kseg.change.apply.running_broker import SETTLING_S
 from kseg.internal_topics.broker_directories import BrokerDirectories, BrokerPartition
 from kseg.internal_topics.metadata.directory_status import DirectoryVerdict, missing_from, status_of
-from kseg.internal_topics.metadata.metadata_finder import MetadataFinder, read_again
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_history import MetadataHistory
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.internal_topics.metadata.metadata_log import (
@@ -28,6 +26,7 @@ from kseg.internal_topics.metadata.metadata_log import (
 )
 from kseg.internal_topics.metadata.metadata_place import AsOf
 from kseg.internal_topics.metadata.metadata_rows import image_rows, metadata_row
+from kseg.internal_topics.metadata.settling import settled
 from kseg.jobs.events import Advance, Event, Row
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.partition.names import METADATA_DIRECTORY, parse_file_name
@@ -159,22 +158,22 @@ def _verdicts(
     directories: BrokerDirectories, finder: MetadataFinder, image: MetadataImage, *, is_earlier: bool
 ) -> Iterator[DirectoryVerdict]:
     """Directories that seem to become stray beside a running broker come last, as they are when it has had time to finish."""
-    unsettled = []
+    unsettled = {}
     for found in directories.partitions:
         log_dir = _log_dir_of(found)
         verdict = status_of(found, finder.node_of(log_dir), image)
         if verdict is not None and verdict.is_doubtful and not is_earlier and is_locked(log_dir):
-            unsettled.append(found)
+            unsettled[verdict.path] = found
         elif verdict is not None:
             yield verdict
-    if unsettled:
-        time.sleep(SETTLING_S)
-        now = read_again(image)
-        for found in unsettled:
-            if places.lexists(found.target.path):
-                verdict = status_of(found, finder.node_of(_log_dir_of(found)), now)
-                if verdict is not None:
-                    yield verdict
+
+    def judge(path: str, now: MetadataImage) -> DirectoryVerdict:
+        found = unsettled[path]
+        verdict = status_of(found, finder.node_of(_log_dir_of(found)), now)
+        assert verdict is not None
+        return verdict
+
+    yield from settled(dict.fromkeys(unsettled, image), judge, lambda verdict: verdict.is_doubtful).values()
     for log_dir in directories.log_dirs:
         others = partial(finder.others_of, log_dir)
         yield from missing_from(log_dir, finder.placed_node_of(log_dir), image, others)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import cache, partial
 
 from kseg.change.apply.lock import is_locked
-from kseg.change.apply.running_broker import SETTLING_S
+from kseg.change.apply.running_broker import READINGS, SETTLING_S
 from kseg.internal_topics.metadata.metadata_finder import read_again
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
 from kseg.segment import layout as L
@@ -58,6 +58,9 @@ def missing_replicas(
     if not missing:
         return
     elsewhere = [(other, _names_in(other)) for other in others()]
+    if is_in_use:  # a move between log dirs may have ended here since, and removed the directory there
+        present = _names_in(log_dir)
+        missing = [expected for expected in missing if not _has(log_dir, present, expected)]
     renamed = cache(partial(_renamed_by_topic, log_dir, present, image))
     missing_of = Counter(expected.topic_id for expected in missing)
     for expected in missing:
@@ -91,11 +94,16 @@ def _still_missing(
     node: Node,
     state: Callable[[], LogDirState],
 ) -> list[ExpectedPartition]:
-    """Those that are missing with the metadata log and the log dir read again, when a running broker has had time to create them."""
-    time.sleep(SETTLING_S)
-    found = _missing(log_dir, _names_in(log_dir), read_again(image), node, state)
-    now = {(expected.topic_id, expected.partition) for expected in found}
-    return [expected for expected in missing if (expected.topic_id, expected.partition) in now]
+    """Those that are missing whenever the metadata log and the log dir are read again, until a running broker has had time to create
+    them."""
+    for number in range(1, READINGS):
+        if not missing:
+            break
+        time.sleep(SETTLING_S * number)
+        found = _missing(log_dir, _names_in(log_dir), read_again(image), node, state)
+        now = {(expected.topic_id, expected.partition) for expected in found}
+        missing = [expected for expected in missing if (expected.topic_id, expected.partition) in now]
+    return [*missing]
 
 
 def _name(expected: ExpectedPartition) -> str:

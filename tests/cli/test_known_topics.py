@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kseg.internal_topics.metadata.metadata_log import read_metadata_log
 from tests.internal_topics.metadata_logs import record, topic, topic_id
 from tests.support.command_lines import Rows, Say
 from tests.support.known_topics import FILE, LOG, append, ids, set_id
-from tests.support.lock_holders import child, running_broker
 from tests.support.trees import unchanged
 
 
@@ -350,78 +347,3 @@ def test_old_directories_and_set_aside_ones(legacy_small: Path, data: Path, say:
         _, rows = say("verify", data)
         assert not reported(rows, "becomes-stray")
         (data / f"metro-none-0.{'b' * 32}-{suffix}").rename(data / "metro-none-0")
-
-
-def deleted_soon(data: Path) -> Callable[[], object]:
-    """The broker has written the deletion, and renames the directory while it is looked at."""
-    append(data, record("RemoveTopicRecord", topicId=ids(data)["fares"]))
-    return lambda: (data / "fares-0").rename(data / f"fares-0.{'a' * 32}-delete")
-
-
-def written_soon(data: Path) -> Callable[[], object]:
-    """The broker creates a partition: partition.metadata follows the directory."""
-    text = (data / "fares-0" / FILE).read_text()
-    (data / "fares-0" / FILE).unlink()
-    return lambda: (data / "fares-0" / FILE).write_text(text)
-
-
-def made_again_soon(data: Path) -> Callable[[], object]:
-    """Under the name of a deleted topic, with an id that is in the metadata log only since that was read."""
-    append(data, record("RemoveTopicRecord", topicId=ids(data)["fares"]))
-
-    def create() -> None:
-        append(data, *topic("fares", topic_id(4), directories=["UsCu_Qd6HlJL_AROE7wUxg"]))
-        set_id(data / "fares-0", topic_id(4))
-
-    return create
-
-
-@pytest.mark.parametrize("change", [deleted_soon, written_soon, made_again_soon])
-@pytest.mark.parametrize("is_finished", [True, False])
-def test_a_running_broker_is_given_time_to_finish(
-    data: Path,
-    say: Say,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Path], Callable[[], object]],
-    is_finished: bool,
-) -> None:
-    finish = change(data)
-    with child(running_broker(data)) as broker:
-        assert broker.output() == "in"
-        monkeypatch.setattr(time, "sleep", lambda _: is_finished and finish())
-        status, rows = say("verify", "--quick", "--jobs", "1", data)
-    assert set(reported(rows, "becomes-stray")) == (set() if is_finished else {"fares-0"})
-    assert status == (0 if is_finished else 1), rows
-
-
-@pytest.mark.parametrize("change", [deleted_soon, written_soon, made_again_soon])
-@pytest.mark.parametrize("is_finished", [True, False])
-def test_metadata_gives_a_running_broker_time_to_finish(
-    data: Path,
-    say: Say,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Path], Callable[[], object]],
-    is_finished: bool,
-) -> None:
-    finish = change(data)
-    with child(running_broker(data)) as broker:
-        assert broker.output() == "in"
-        monkeypatch.setattr(time, "sleep", lambda _: is_finished and finish())
-        _, rows = say("metadata", data)
-    statuses = {Path(row["path"]).name: row["status"] for row in rows if row["type"] == "directory"}
-    is_renamed = is_finished and change is deleted_soon
-    assert statuses.get("fares-0") == (None if is_renamed else "known" if is_finished else "stray")
-    assert statuses["stations-0"] == "known"
-
-
-def test_an_earlier_state_is_not_settled(data: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the metadata log said before is compared with what is there today, whether or not a broker runs."""
-    shutil.rmtree(data / "fares-0")
-    end = read_metadata_log(str(data / LOG)).end_offset
-    append(data, record("RemoveTopicRecord", topicId=ids(data)["fares"]))
-    stopped = say("metadata", "--offset", str(end - 1), data)
-    assert "missing" in {row.get("status") for row in stopped[1]}
-    with child(running_broker(data)) as broker:
-        assert broker.output() == "in"
-        monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("no need to wait"))
-        assert say("metadata", "--offset", str(end - 1), data) == stopped

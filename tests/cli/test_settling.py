@@ -1,0 +1,151 @@
+"""Directories that disagree with the metadata log beside a running broker, for which a process that holds its lock stands: it is given
+time to finish what the metadata log says."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from kseg.internal_topics.metadata.metadata_log import read_metadata_log
+from kseg.internal_topics.metadata.missing_replicas import missing_replicas
+from tests.internal_topics.metadata_logs import record, topic, topic_id
+from tests.support.command_lines import Say
+from tests.support.known_topics import FILE, LOG, append, ids, set_id
+from tests.support.lock_holders import child, running_broker
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(capture_small / "data", tmp_path / "data")
+
+
+def deleted_soon(data: Path) -> Callable[[], object]:
+    """The broker has written the deletion, and renames the directory while it is looked at."""
+    append(data, record("RemoveTopicRecord", topicId=ids(data)["fares"]))
+    return lambda: (data / "fares-0").rename(data / f"fares-0.{'a' * 32}-delete")
+
+
+def written_soon(data: Path) -> Callable[[], object]:
+    """The broker creates a partition: partition.metadata follows the directory."""
+    text = (data / "fares-0" / FILE).read_text()
+    (data / "fares-0" / FILE).unlink()
+    return lambda: (data / "fares-0" / FILE).write_text(text)
+
+
+def made_again_soon(data: Path) -> Callable[[], object]:
+    """Under the name of a deleted topic, with an id that is in the metadata log only since that was read."""
+    append(data, record("RemoveTopicRecord", topicId=ids(data)["fares"]))
+
+    def create() -> None:
+        append(data, *topic("fares", topic_id(4), directories=["UsCu_Qd6HlJL_AROE7wUxg"]))
+        set_id(data / "fares-0", topic_id(4))
+
+    return create
+
+
+@pytest.mark.parametrize("change", [deleted_soon, written_soon, made_again_soon])
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_running_broker_is_given_time_to_finish(
+    data: Path,
+    say: Say,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], Callable[[], object]],
+    is_finished: bool,
+) -> None:
+    finish = change(data)
+    with child(running_broker(data)) as broker:
+        assert broker.output() == "in"
+        monkeypatch.setattr(time, "sleep", lambda _: is_finished and finish())
+        status, rows = say("verify", "--quick", "--jobs", "1", data)
+    strays = {Path(row["path"]).name for row in rows if row.get("id") == "becomes-stray"}
+    assert strays == (set() if is_finished else {"fares-0"})
+    assert status == (0 if is_finished else 1), rows
+
+
+@pytest.mark.parametrize("change", [deleted_soon, written_soon, made_again_soon])
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_metadata_gives_a_running_broker_time_to_finish(
+    data: Path,
+    say: Say,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], Callable[[], object]],
+    is_finished: bool,
+) -> None:
+    finish = change(data)
+    with child(running_broker(data)) as broker:
+        assert broker.output() == "in"
+        monkeypatch.setattr(time, "sleep", lambda _: is_finished and finish())
+        _, rows = say("metadata", data)
+    statuses = {Path(row["path"]).name: row["status"] for row in rows if row["type"] == "directory"}
+    is_renamed = is_finished and change is deleted_soon
+    assert statuses.get("fares-0") == (None if is_renamed else "known" if is_finished else "stray")
+    assert statuses["stations-0"] == "known"
+
+
+def test_an_earlier_state_is_not_settled(data: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the metadata log said before is compared with what is there today, whether or not a broker runs."""
+    shutil.rmtree(data / "fares-0")
+    end = read_metadata_log(str(data / LOG)).end_offset
+    append(data, record("RemoveTopicRecord", topicId=ids(data)["fares"]))
+    stopped = say("metadata", "--offset", str(end - 1), data)
+    assert "missing" in {row.get("status") for row in stopped[1]}
+    with child(running_broker(data)) as broker:
+        assert broker.output() == "in"
+        monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("no need to wait"))
+        assert say("metadata", "--offset", str(end - 1), data) == stopped
+
+
+def test_a_topic_that_is_made_again_all_the_time_is_not_stray(
+    data: Path, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the directory finds another topic, which is newer than the metadata log that was read."""
+    numbers = count(10)
+
+    def make_again(_: float = 0) -> None:
+        set_id(data / "fares-0", topic_id(next(numbers)))
+
+    make_again()
+    with child(running_broker(data)) as broker:
+        assert broker.output() == "in"
+        monkeypatch.setattr(time, "sleep", make_again)
+        for command in ("verify", "metadata"):
+            status, rows = say(command, data)
+            assert status == 0, rows
+    assert next(numbers) > 13
+
+
+def test_a_busy_broker_is_waited_for(data: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It renames the directory of a deleted topic some seconds after the record."""
+    finish, waited = deleted_soon(data), list[float]()
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if sum(waited) > 2:
+            finish()
+
+    with child(running_broker(data)) as broker:
+        assert broker.output() == "in"
+        monkeypatch.setattr(time, "sleep", sleep)
+        assert say("verify", "--quick", "--jobs", "1", data)[0] == 0
+
+
+def test_a_replica_that_moves_back_between_two_listings(data: Path) -> None:
+    """Both log dirs are listed one after the other: where it was not yet, and where it was no more."""
+    away = shutil.move(data / "fares-0", data.parent / "fares-0")
+
+    def others() -> list[str]:
+        shutil.move(away, data / "fares-0")
+        return []
+
+    finder = MetadataFinder([str(data)])
+    image = finder.image_for(str(data))
+    assert image is not None
+    with child(running_broker(data)) as broker:
+        assert broker.output() == "in"
+        assert not [*missing_replicas(str(data), finder.placed_node_of(str(data)), image, others)]
