@@ -151,6 +151,20 @@ def closing_plan(
     )
 
 
+def beside_broker(plan: Plan) -> Plan:
+    """The closing plan without the checkpoints: a running broker writes them meanwhile, so they are newer than what was read of the
+    logs, or of a deleted topic of the same name."""
+
+    def is_checkpoint(path: str) -> bool:
+        return parse_file_name(os.path.basename(path)).role in OFFSET_CHECKPOINT_ROLES
+
+    return replace(
+        plan,
+        steps=tuple(step for step in plan.steps if not is_checkpoint(step.name)),
+        reasons=tuple(finding for finding in plan.reasons if not is_checkpoint(finding.path)),
+    )
+
+
 def marking_plan(log_dir: str, outcomes: Sequence[PartitionOutcome], marker: Marker) -> Plan:
     """Plan for the marker alone, after single segments were repaired. Raises UnreadableInput."""
     inputs = inputs_of(log_dir)

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from kseg.change.apply.lock import is_locked
 from kseg.change.plan.steps import Plan, step_rows
 from kseg.change.run.prepared import complete_or_refuse, copies_of, copy_path, refuse_unreadable
 from kseg.change.run.run_lifecycle import RunLifecycle, around_files
@@ -248,6 +249,8 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
                 if isinstance(replica, MissingReplica)
             },
         )
+        if not options.apply and options.output is None and is_locked(log_dir):
+            plan = own_files.beside_broker(plan)
         needed = () if identity is None else identity.needed
         by_path = {each.path: _clause(each) for each in reversed(left) if each.severity == ERROR}
         errors = reversed(by_path.values())  # the first one of each

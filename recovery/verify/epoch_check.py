@@ -58,8 +58,11 @@ class EpochCheck(Consumer):
                 numbers={"filed_epoch": filed, "batch_epoch": self._epoch},
             )
 
-    def end_of_log(self, log_start: int, end_offset: int, last_epoch: int) -> Iterator[Finding]:
-        """Findings that need the whole log. last_epoch: that of the last batch.
+    def end_of_log(
+        self, log_start: int, end_offset: int, last_epoch: int, *, is_in_use: bool = False
+    ) -> Iterator[Finding]:
+        """Findings that need the whole log. last_epoch: that of the last batch. is_in_use: by a broker, which writes an entry before the
+        batch (Kafka: UnifiedLog.append).
 
         Where all records were deleted, a broker that loads the log removes the entry at its end. If it was killed before it wrote the log
         start, the records are back at that load; its next epoch begins at the log end, as if the file had been missing.
@@ -80,7 +83,7 @@ class EpochCheck(Consumer):
                     f"line {line} (epoch {entry.epoch}, start offset {entry.start_offset}) does not increase"
                 )
                 yield self._mismatch(message, entry)
-            elif entry.start_offset > end_offset:
+            elif entry.start_offset > end_offset and not is_in_use:
                 message = f"epoch {entry.epoch} starts at offset {entry.start_offset}, but the log ends at {end_offset}"
                 yield self._mismatch(message, entry)
             previous = entry

@@ -47,10 +47,12 @@ SLOT_BYTES = {
 _SMALLEST_BATCH_BYTES = L.ENTRY_OVERHEAD + L.MIN_LEGACY_SIZE_FIELD
 
 
-def partition_names(directory: PartitionDirectory) -> Iterator[Finding]:
-    """Findings from the names in a partition directory."""
+def partition_names(directory: PartitionDirectory, *, is_in_use: bool = False) -> Iterator[Finding]:
+    """Findings from the names in a partition directory. is_in_use: by a broker, whose cleaner may be at work."""
     orphans = {entry.path for entry in directory.orphans}
     for entry in directory.entries:
+        if is_in_use and entry.name.state in (FileState.CLEANED, FileState.SWAP):
+            continue
         yield from file_name(entry, in_log_dir=False, is_orphan=entry.path in orphans)
     for child in directory.directories:
         if child.name not in (KSEG_DIRECTORY, REMOTE_INDEX_CACHE):

@@ -96,7 +96,7 @@ class PartitionCheck:
         directory = self._directory
         if directory.problem is not None:
             raise UnreadableInput(directory.problem)
-        yield from names_check.partition_names(directory)
+        yield from names_check.partition_names(directory, is_in_use=self._options.is_in_use)
         if directory.kafka07_files:
             from kseg.recovery.verify.check07 import check_partition07
 
@@ -219,8 +219,9 @@ class PartitionCheck:
             yield Finding("time-index-missing", segment.log.path, message)
 
     def _needs_indexes(self, segment: SegmentFiles) -> bool:
-        """A broker creates those of a new active segment with the first batch (Kafka: LazyIndex)."""
-        return segment.log.size_bytes > 0 or segment is not self._directory.segments[-1]
+        """A broker creates those of a new active segment when it appends to it again, or reads it (Kafka: LazyIndex)."""
+        is_active = segment is self._directory.segments[-1]
+        return not is_active or (segment.log.size_bytes > 0 and not self._options.is_in_use)
 
     def _open(self, stack: ExitStack, entry: Entry) -> Generator[Finding, None, OpenFile | None]:
         """Open a file until `stack` closes; None if it cannot be read."""
@@ -319,6 +320,7 @@ class PartitionCheck:
             return
         yield from self._gap_findings()
         last = self.facts[-1]
+        is_in_use = self._options.is_in_use
         if self._wants_side_files:
             self.replay.state.end_offset = last.end_offset
             yield from self._snapshots.without_segment(self.facts[0].base_offset, last, self.replay)
@@ -327,7 +329,9 @@ class PartitionCheck:
             )
             if self._epochs is not None:
                 end_offset = last.end_offset if not last.damage else L.INT64_MAX
-                yield from self._epochs.end_of_log(self._log_start, end_offset, self._last_epoch(last))
+                yield from self._epochs.end_of_log(
+                    self._log_start, end_offset, self._last_epoch(last), is_in_use=is_in_use
+                )
             elif self._last_epoch(last) >= 0 and self._epoch_entry_path() == self._directory.path:
                 yield Finding(
                     "leader-epoch-file-missing", self._directory.path, "there is no leader-epoch-checkpoint"
@@ -335,11 +339,13 @@ class PartitionCheck:
             yield from self.replay.open_transactions(self._directory.path)
             if self._log_dir_state is not None and self._directory.name is not None:
                 first = self.facts[0].base_offset
-                yield from partition_files.checkpoints(self._directory, self._log_dir_state, first, last)
+                yield from partition_files.checkpoints(
+                    self._directory, self._log_dir_state, first, last, is_in_use=is_in_use
+                )
                 if self._options.topic_of(self._directory.path).is_tiered:
                     path = self._epoch_entry_path()
                     yield from partition_files.remote_epochs(path, self.epochs, self._log_start, first)
-                if not self._options.is_in_use:  # a running broker writes the checkpoint once a minute
+                if not is_in_use:
                     yield from partition_files.log_start(self._directory, self._log_dir_state)
 
     def _may_be_in_use(self) -> bool:

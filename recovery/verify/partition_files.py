@@ -155,10 +155,15 @@ def _last_slots(reader: Reader, entry: Entry, form: struct.Struct) -> list[bytes
 
 
 def checkpoints(
-    directory: PartitionDirectory, log_dir_state: LogDirState, first_base: int, last: SegmentFacts
+    directory: PartitionDirectory,
+    log_dir_state: LogDirState,
+    first_base: int,
+    last: SegmentFacts,
+    *,
+    is_in_use: bool = False,
 ) -> Iterator[Finding]:
     """Check the checkpoints of the data directory against the ends of the log. After a damaged end the log end is unknown, so no entry is
-    beyond it.
+    beyond it. is_in_use: by a broker, which writes them once a minute: they may be of a deleted topic of this name.
 
     A log start below the first segment is right where older segments are tiered, and without effect elsewhere.
     """
@@ -177,7 +182,7 @@ def checkpoints(
             "log_start_offset": first_base,
             "log_end_offset": last.end_offset,
         }
-        if offset > last.end_offset and not last.damage:
+        if offset > last.end_offset and not last.damage and not is_in_use:
             is_start = role is Role.LOG_START_OFFSETS
             kind = "log-start-beyond-end" if is_start else "checkpoint-beyond-log"
             message = f"{words} of {name.text} is {offset}, but its log ends at {last.end_offset}"

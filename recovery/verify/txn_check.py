@@ -8,7 +8,8 @@
    transactions that begin in them before it completes one (Kafka: UnifiedLog.append, ProducerStateManager.lastStableOffset): with no other
    one open, the last stable offset may also be the start of the next transaction of another producer.
 4. Every aborted transaction of the replay has an entry. The replay does not see transactions whose data are compacted away, except one
-   that began below the log; the cleaner drops the entry of that one too (Kafka: CleanedTransactionMetadata.onControlBatchRead).
+   that began below the log; the cleaner drops the entry of that one too (Kafka: CleanedTransactionMetadata.onControlBatchRead). One that
+   begins with a batch that the cleaner emptied has no records; brokers whose partitions move between log dirs were seen without its entry.
 """
 
 from bisect import bisect_left
@@ -69,6 +70,7 @@ class TxnIndexCheck:
                 self._ahead.setdefault(entry.last_stable_offset, []).append(entry)
         self._confirmed_ahead: set[AbortedTxn] = set()
         self._last_data = _LastData()
+        self._emptied: set[tuple[int, int]] = set()  # producer and base offset of batches without records
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         """Record which of the wanted offsets belong to a batch."""
@@ -77,6 +79,9 @@ class TxnIndexCheck:
         for offset in self._wanted[low:high]:
             if covering_row(table, first, stop, offset) is not None:
                 self._covered.add(offset)
+        if 0 in table.column(C.COUNT)[first:stop].tolist():
+            rows = (row for row in range(first, stop) if table.at(C.COUNT, row) == 0)
+            self._emptied.update((table.at(C.PRODUCER_ID, row), table.at(C.BASE_OFFSET, row)) for row in rows)
         if self._ahead:
             self._follow_data(table, first, stop)
         return iter(())
@@ -185,6 +190,8 @@ class TxnIndexCheck:
     def _missing(self, expected: dict[tuple[int, int], AbortedTxn]) -> Iterator[Finding]:
         for entry in expected.values():
             if entry.last_offset in self._replay.without_data and not self._replay.is_exact:
+                continue
+            if (entry.producer_id, entry.first_offset) in self._emptied:
                 continue
             message = (
                 f"the transaction of producer {entry.producer_id} from offset {entry.first_offset}, aborted at "

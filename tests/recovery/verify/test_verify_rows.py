@@ -342,6 +342,25 @@ def test_a_transaction_index_entry_that_begins_elsewhere(tmp_path: Path) -> None
     assert (found.id, found.position, found.length) == ("txn-index-wrong-entry", 0, 34)
 
 
+def test_an_aborted_transaction_whose_only_batch_the_cleaner_emptied(tmp_path: Path) -> None:
+    """Its entry may be missing: there is nothing to hide from consumers."""
+    emptied = NewBatch(
+        base_offset=4,
+        last_offset=5,
+        leader_epoch=0,
+        max_timestamp_ms=T0,
+        producer_id=9,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    for batch, expected in ((emptied, set()), (in_transaction(4, 9), {"txn-index-missing-entry"})):
+        directory = build_log(tmp_path / f"t-{len(expected)}", [plain(0), batch, marker(6, 9, is_abort=True)])
+        for index in directory.glob("*.txnindex"):
+            index.unlink()
+        assert judge(directory).ids("error", "warning") == expected
+
+
 @pytest.mark.evidence("file-name")
 def test_segments_that_overlap_or_leave_a_hole(tmp_path: Path) -> None:
     directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(30)], segment_bytes=1000)
