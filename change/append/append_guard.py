@@ -15,6 +15,7 @@ from kseg.change.apply.append_journal import Guard
 from kseg.change.apply.disk import disk_for
 from kseg.change.apply.journal_scan import id_after
 from kseg.change.apply.keeping import BESIDE, Keeping
+from kseg.change.apply.lock import locked, log_dirs_behind
 from kseg.change.apply.unfinished import refuse_half_done
 from kseg.segment.files import is_directory
 from kseg.segment.findings import Finding
@@ -52,6 +53,7 @@ class Protection:
         )
 
     def __enter__(self) -> Self:
+        self._stack.enter_context(locked(log_dirs_behind([self.target])))
         if self._log_dir is not None:
             self._stack.enter_context(self._log_dir)
         try:

@@ -25,14 +25,15 @@ import os
 import struct
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 from kseg.change.apply.anchors import anchored, open_directory, open_file, refused_link
 from kseg.segment.errors import Refused, read_only_words
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
-from kseg.segment.partition.recognition import is_partition_directory
+from kseg.segment.partition.recognition import is_log_directory, is_partition_directory
+from kseg.segment.partition.targets import PartitionTarget, Target, log_dirs_around
 from kseg.segment.terminal import shell_quoted
 
 TAKEN = (errno.EAGAIN, errno.EACCES)
@@ -61,6 +62,13 @@ def part_of(run_id: str) -> int:
 def lock_path(log_dir: str) -> str:
     """The file that a broker locks in a data directory."""
     return os.path.join(log_dir, NAME_BY_ROLE[Role.LOCK])
+
+
+def log_dirs_behind(targets: Sequence[Target]) -> Iterator[str]:
+    """The data directories in which partitions are that were named through links: their broker locks these."""
+    for target in targets:
+        if isinstance(target, PartitionTarget):
+            yield from filter(is_log_directory, log_dirs_around(target)[1:])
 
 
 @contextmanager

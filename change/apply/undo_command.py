@@ -169,15 +169,15 @@ def _status(path: str, *, follow: bool) -> os.stat_result | None:
 
 
 def _log_dirs_of(location: JournalLocation) -> list[str]:
-    """The data directory whose lock excludes a broker, if there is one."""
+    """The data directories whose locks exclude a broker: of a partition that was named through a link also the one in which it is."""
     if location.in_log_dir:
         is_of_copies = (
             read_journal(location).kind == COPY
         )  # a lock made here would be in the way of removing its directory
         is_locked = not is_of_copies or os.path.lexists(lock_path(location.directory))
         return [location.directory] if is_locked else []
-    parent = os.path.dirname(os.path.abspath(location.directory))
-    return [parent] if is_log_directory(parent) else []
+    whole = os.path.abspath(location.directory), os.path.realpath(location.directory)
+    return [*filter(is_log_directory, dict.fromkeys(map(os.path.dirname, whole)))]
 
 
 def _refuse_below_a_marker(location: JournalLocation, log_dir: str) -> None:

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
+from kseg.change.apply.lock import log_dirs_behind
 from kseg.change.run.options import ChangeOptions, SharedRun
 from kseg.change.run.prepared import copies_of
 from kseg.jobs.events import Event, Failure
@@ -157,9 +158,10 @@ class RunLifecycle(ABC, Generic[O]):
             return nullcontext()
         from kseg.change.apply.lock import lock_path, locked, locked_files
 
+        linked = [*log_dirs_behind(targets)]
         if shared is None:
-            return locked({*self.log_dirs, *around_files(targets)})
-        files = {*map(lock_path, self.log_dirs), *map(shared.lock_file, targets)}
+            return locked({*self.log_dirs, *linked, *around_files(targets)})
+        files = {*map(lock_path, (*self.log_dirs, *linked)), *map(shared.lock_file, targets)}
         return locked_files(files, part_for=shared.id)
 
     @contextmanager
