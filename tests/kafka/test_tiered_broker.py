@@ -85,12 +85,12 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
                 producer.flush()
         producer.flush()
         local = broker.data / "orders-0"
-        broker.wait_for("the local log's end", lambda: len([*local.glob("*.log")]) == 1, 60)
+        broker.wait_for("the local log's end", lambda: len([*local.glob("*.log")]) == 1)
         assert [record.offset for record in broker.consume("orders")] == [*range(RECORDS)]
         uploaded = [broker.data / f"{topic}-0" for topic in ("deleted", "forgotten")]
-        broker.wait_for("the uploads", lambda: all(len([*each.glob("*.log")]) == 1 for each in uploaded), 60)
+        broker.wait_for("the uploads", lambda: all(len([*each.glob("*.log")]) == 1 for each in uploaded))
         kept = sorted((broker.data / "kept-0").glob("*.log"))
-        broker.wait_for("the uploads", lambda: len(in_store(tmp_path, "kept")) == len(kept) - 1, 60)
+        broker.wait_for("the uploads", lambda: len(in_store(tmp_path, "kept")) == len(kept) - 1)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         for future in admin.delete_topics(["deleted"]).values():
             future.result(CLIENT_LIMIT_S)
@@ -98,7 +98,6 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
         broker.wait_for(
             "the deletion",
             lambda: remote_topics(broker.data, capfd) == {"orders", "forgotten", "kept"},
-            60,
         )
         assert not [*(tmp_path / "store").rglob("deleted-0-*/*.log")]
     data = broker.data
@@ -129,7 +128,7 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
     with broker:
         assert [record.offset for record in broker.consume("kept")] == [*range(RECORDS)]
         assert re.search(r"Completed load of .*topic=orders, .*logStartOffset=0,", broker.log_text())
-        broker.wait_for("the deletion", lambda: not in_store(tmp_path, "forgotten"), 60)
+        broker.wait_for("the deletion", lambda: not in_store(tmp_path, "forgotten"))
         assert [record.offset for record in broker.consume("orders")] == [*range(RECORDS)]
 
     shutil.rmtree(local)  # the local part is lost: what the remote store has is all there is

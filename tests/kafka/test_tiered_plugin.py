@@ -117,7 +117,7 @@ def test_uploaded_segments_are_read_while_the_broker_runs(
         producer.flush()
         assert not any(errors)
         local = broker.data / "orders-0"
-        broker.wait_for("the local log's end", lambda: len([*local.glob("*.log")]) == 1, 120)
+        broker.wait_for("the local log's end", lambda: len([*local.glob("*.log")]) == 1)
         first_local = int(next(local.glob("*.log")).stem)
         consumed = [(record.offset, record.key) for record in broker.consume("orders")]
 
