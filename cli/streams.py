@@ -1,15 +1,20 @@
 """The two streams a command writes to: bytes for stdout in large writes, sentences for stderr."""
 
+import errno
 import os
+import select
 import sys
 from contextlib import suppress
 
+from kseg.change.apply.signals import deferring_signals
+from kseg.cli.termination import was_interrupted
 from kseg.segment.errors import Refused
 from kseg.segment.terminal import for_terminal, visible
 
 STDOUT = 1
 _COLOURS = {"error": b"1;31", "warning": b"33", "info": b"36", "good": b"32"}
 WRITE_BYTES = 1 << 17
+PATIENCE_SECONDS = 5  # how long an interrupted command waits for the reader of its output
 
 
 def reserve_standard_streams() -> None:
@@ -76,15 +81,23 @@ class Output:
         if not self._pending:
             return
         data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
-        self._pending.clear()
         self._pending_bytes = 0
         self._write(memoryview(data))
 
     def _write(self, rest: memoryview) -> None:
+        """Write these bytes, with which all that is pending is written. A signal ends the wait for the reader, but not between a write and
+        the note of how much it wrote: the rest becomes pending, so that the next line does not begin in the middle of another."""
         try:
             while rest:
-                rest = rest[os.write(STDOUT, rest) :]
+                if not select.select((), (STDOUT,), (), PATIENCE_SECONDS if was_interrupted() else None)[1]:
+                    raise BrokenPipeError(errno.EPIPE, "the output is not read")
+                with deferring_signals():
+                    rest = rest[os.write(STDOUT, rest) :]
+        except KeyboardInterrupt:
+            self._pending = [bytes(rest)]
+            raise
         except OSError as error:
+            self._pending = []
             is_unread = isinstance(error, BrokenPipeError)
             if not self._goes_on and is_unread:
                 raise
@@ -94,6 +107,7 @@ class Output:
             silence()
             cause = "the output is no longer read" if is_unread else not_written(error)
             complain(f"kseg: {cause}; {self._goes_on}")
+        self._pending = []
 
 
 def not_written(error: OSError) -> Refused:

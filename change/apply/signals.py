@@ -2,10 +2,11 @@
 
 Masking them in this thread is not enough: if the process has another one (of a library or a test runner), the system delivers
 the signal there, and Python runs the handler in this thread nevertheless. So the handlers are replaced, once for callers that need
-it often (`handling_signals`). Outside the main thread no handler ever runs.
+it often (`handling_signals`). Other threads have nothing to defer: no handler ever runs there.
 """
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -30,8 +31,9 @@ class _DeferredSignals:
                 signal.signal(number, self._hear)
 
     def end(self) -> None:
-        while self.former:
-            signal.signal(*self.former.popitem())
+        for number, handler in self.former.items():
+            signal.signal(number, handler)
+        self.former = {}
 
     def deliver(self) -> None:
         if self.came and not self.depth:
@@ -61,14 +63,11 @@ _DEFERRED = _DeferredSignals()
 @contextmanager
 def handling_signals() -> Iterator[None]:
     """Install the handlers once around many deferring bodies; between the bodies signals act as usual."""
-    if _DEFERRED.former:
+    if _DEFERRED.former or not _is_main_thread():
         yield
         return
     try:
-        try:
-            _DEFERRED.begin()
-        except ValueError:  # not the main thread
-            _DEFERRED.former.clear()
+        _DEFERRED.begin()
         yield
     finally:
         _DEFERRED.end()
@@ -77,6 +76,9 @@ def handling_signals() -> Iterator[None]:
 @contextmanager
 def deferring_signals() -> Iterator[None]:
     """Ctrl-C, SIGTERM and SIGHUP take effect when the body is left. May be nested."""
+    if not _is_main_thread():
+        yield
+        return
     with handling_signals():
         _DEFERRED.depth += 1
         try:
@@ -84,3 +86,8 @@ def deferring_signals() -> Iterator[None]:
         finally:
             _DEFERRED.depth -= 1
             _DEFERRED.deliver()
+
+
+def _is_main_thread() -> bool:
+    threading = sys.modules.get("threading")
+    return threading is None or threading.current_thread() is threading.main_thread()

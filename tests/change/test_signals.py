@@ -64,6 +64,33 @@ def test_between_bodies_signals_come_as_ever() -> None:
         raise AssertionError("it did not come")
 
 
+def test_a_body_in_another_thread_defers_nothing() -> None:
+    """It is not interrupted anyway, and must neither hold up the signal of the main thread nor get it itself."""
+    ready, stop = threading.Event(), threading.Event()
+    raised = []
+
+    def body() -> None:
+        try:
+            with deferring_signals():
+                ready.set()
+                stop.wait()
+        except KeyboardInterrupt as interrupt:
+            raised.append(interrupt)
+
+    other = threading.Thread(target=body)
+    with handling_signals():
+        other.start()
+        ready.wait()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+                raise AssertionError("it did not come")
+        finally:
+            stop.set()
+            other.join()
+    assert raised == []
+
+
 def test_what_is_ignored_stays_ignored() -> None:
     former = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

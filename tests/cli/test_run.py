@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -331,6 +333,54 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "lives\n"
+
+
+def test_a_second_signal_does_not_interrupt_what_the_first_one_has_begun() -> None:
+    script = (
+        "from signal import *\n"
+        "from kseg.cli.termination import end_by_received_signal, handle_termination\n"
+        "handle_termination()\n"
+        "try:\n"
+        "    raise_signal(SIGINT)\n"
+        "except KeyboardInterrupt:\n"
+        "    for number in (SIGINT, SIGTERM, SIGHUP):\n"
+        "        raise_signal(number)\n"
+        "end_by_received_signal()\n"
+        "print('done', flush=True)\n"
+        "raise_signal(SIGINT)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("done\n", "", -signal.SIGINT)
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_signal_cuts_no_line_in_the_middle(tmp_path: Path, is_read: bool) -> None:
+    """Of a command that waits for the reader of its output; without a reader it ends soon."""
+    code = (
+        "import sys\nfrom kseg.cli.termination import handle_termination\nfrom tests.support.stub_commands import *\n"
+        "handle_termination()\n"
+        "lines = Text(b'[1, 2, 3]\\n' * 12_345)\n"
+        "style = Style(command='dump', json=True, summary=lambda tally: '')\n"
+        "sys.exit(perform(Script({'a.log': (lines,) * 50}), sys.argv[1:], style))\n"
+    )
+    words = [sys.executable, "-c", code, *toy_files(tmp_path, 1)]
+    with subprocess.Popen(
+        words, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        first = process.stdout.read(10)
+        while _unread_bytes(process.stdout.fileno()) < 60_000:  # of the 64 KiB of a pipe
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        if is_read:
+            lines = (first + process.stdout.read()).splitlines()
+            assert {*lines[:-1]} == {b"[1, 2, 3]"}
+            assert json.loads(lines[-1])["interrupted"]
+        assert process.wait(300) == 130
+
+
+def _unread_bytes(pipe: int) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
