@@ -11,7 +11,6 @@ from kseg.segment.errors import Refused, UsageError
 
 if TYPE_CHECKING:
     from kseg.change.apply.keeping import Keeping
-    from kseg.change.run.options import ChangeOptions
     from kseg.change.run.run_lifecycle import RunLifecycle
     from kseg.cli.html.html_page import HtmlPage
     from kseg.cli.options import Shown
@@ -189,7 +188,7 @@ def change(
     return over_targets(
         work,
         run.options,
-        _resumable(style, run.options, request, plan),
+        _resumable(style, run, request, plan),
         expand=Expansion.VERIFY,
         request=request,
         jobs=jobs,
@@ -211,9 +210,10 @@ def command_to_apply(
 
 
 def _resumable(
-    style: "Style", options: "ChangeOptions", request: "Request", plan: "Mapping[str, object]"
+    style: "Style", run: "RunLifecycle[Any]", request: "Request", plan: "Mapping[str, object]"
 ) -> "Style":
     """The style of a run that writes, whose interruption ends with the commands that go on and that go back."""
+    options = run.options
     if not options.apply and options.output is None:
         return style
     from kseg.cli.next_command import command_line
@@ -227,6 +227,22 @@ def _resumable(
         advice=lambda tally: going_on if tally.interrupted else advice(tally),
         goes_on=True,
         going_back=command_line("undo", {}, replace(request, paths=written, topics=(), partition=None)),
+        has_changed=lambda: _has_changed(written, run.options.run_id),
+    )
+
+
+def _has_changed(written: "Sequence[str]", run_id: str) -> bool:
+    """Whether undoing what is below the paths would take back this run: without a journal of it, it would be an earlier one."""
+    from kseg.change.run.undo_runs import changes_below
+    from kseg.segment.errors import KsegError
+
+    try:
+        found = [changes_below(path) for path in written]
+    except KsegError:
+        return True
+    runs = [each for below in found for each in below.runs]
+    return any(each.id.startswith(run_id) for each in runs) or (
+        not runs and any(below.uncommitted for below in found)
     )
 
 

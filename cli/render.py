@@ -54,10 +54,10 @@ class Style:
     severity INFO are shown. summary: the text for the summed `summary` rows; None shows no summary line. missed: whether a row says
     that nothing was found. remains: whether a row says that something still has to be done; with it, findings alone do not
     determine the exit status, unless `errors_settle`. advice: the suggested next command, None for the hint of the most severe
-    finding. going_back: the command that undoes what an interrupted run has changed; empty if it changes nothing. goes_on: whether the
-    run is completed when its output is not read or cannot be written, as of a change, which should not end in the middle. raw: `Text`
-    events are bytes to be written unchanged. request: set by `run`. report: printed instead of each row and finding, with `verbose` in
-    addition to them. page: a report that is also written to a file.
+    finding. going_back: the command that undoes what an interrupted run has changed; empty if it changes nothing. has_changed: whether that
+    would take back anything of this run. goes_on: whether the run is completed when its output is not read or cannot be written, as of a
+    change, which should not end in the middle. raw: `Text` events are bytes to be written unchanged. request: set by `run`. report: printed
+    instead of each row and finding, with `verbose` in addition to them. page: a report that is also written to a file.
     """
 
     command: str
@@ -74,6 +74,7 @@ class Style:
     errors_settle: bool = False
     advice: Callable[[RunSummary], str | None] | None = None
     going_back: str = ""
+    has_changed: Callable[[], bool] = lambda: True
     goes_on: bool = False
     raw: bool = False
     request: Request | None = None
@@ -112,9 +113,12 @@ def show(
     except KeyboardInterrupt as interrupt:
         tally.interrupted = interrupted_words(interrupt)
         _close(events)
-        screen.finish()
+        try:
+            screen.finish()
+        except BrokenPipeError:
+            silence()
     except KsegError:  # what was found before the run failed is shown
-        if style.going_back:
+        if style.going_back and style.has_changed():
             complain(f"kseg {style.command}: what was changed is undone by: {style.going_back}")
         screen.show_pending()
         raise
@@ -192,9 +196,9 @@ class _Screen:
         self._progress.hide()
         self._failures.print_number_folded()
         if tally.interrupted:
-            back = (
-                f"; what was changed until then is undone by: {style.going_back}" if style.going_back else ""
-            )
+            back = ""
+            if style.going_back and style.has_changed():
+                back = f"; what was changed until then is undone by: {style.going_back}"
             complain(f"kseg {style.command}: {tally.interrupted}: {tally.progress_words()}{back}")
         if style.report is not None and self._is_collected:
             self._lines(_headed(style.report, tally))
@@ -211,7 +215,8 @@ class _Screen:
             self._human(style.summary(tally))
         if tally.unreadable:
             self._human(tally.rescue_words())
-        if tally.failures and tally.has_changed_partition and not tally.has_changed_log_dir:
+        has_begun = tally.has_changed_partition and not tally.has_changed_log_dir
+        if style.going_back and tally.failures and has_begun:
             self._human(f"what was changed is undone by: {style.going_back}")
         advice = self._advice()
         if advice:

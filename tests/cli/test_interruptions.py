@@ -84,6 +84,18 @@ def test_an_interrupt_before_the_first_target_gives_no_verdict(
     assert capfd.readouterr().out.splitlines()[0] == "INTERRUPTED after 0 of 12 targets"
 
 
+def test_nothing_to_take_back_is_not_taken_for_an_earlier_run(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    several(data)
+    assert run(["recover", "--apply", "--quiet", str(data)]) == 0
+    capfd.readouterr()
+    words = ["compact", "--apply", "--cleanup-policy", "compact", str(data)]
+    assert interrupted(words, "__cluster_metadata-0") == 130
+    out, err = capfd.readouterr()
+    assert out.endswith(f"next: kseg {' '.join(words)}\n") and "kseg undo" not in err
+
+
 def test_an_interrupted_examination_does_not_say_that_nothing_is_to_be_done(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,23 @@ def test_an_undo_names_some_of_many_directories(
     assert tree_state(data) == before
 
 
+def test_an_undo_that_fails_in_the_middle_is_not_taken_back(
+    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of partitions outside a data directory, where no journal stands for all."""
+    paths = [str(shutil.move(data / name, data.parent / name)) for name in ("metro-none-0", "metro-zstd-0")]
+    before = [tree_state(Path(path)) for path in paths]
+    run(["recover", "--apply", "--quiet", *paths])
+    capfd.readouterr()
+    with failing_renames(monkeypatch, errno.EROFS, lambda _, new: "/metro-zstd-0/" in new):
+        assert run(["undo", *paths]) == 4
+    out, err = capfd.readouterr()
+    assert f"taken back: {paths[0]}; not taken back: {paths[1]}; repeat the command" in err
+    assert "is undone by" not in out + err
+    assert run(["undo", *paths]) == 0
+    assert [tree_state(Path(path)) for path in paths] == before
+
+
 def test_free_space_is_not_what_a_quota_lacks(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
