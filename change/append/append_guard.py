@@ -16,7 +16,7 @@ from kseg.change.apply.disk import disk_for
 from kseg.change.apply.journal_scan import id_after
 from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.change.apply.lock import locked, log_dirs_behind
-from kseg.change.apply.unfinished import refuse_half_done
+from kseg.change.apply.unfinished import complete_unfinished
 from kseg.segment.files import is_directory
 from kseg.segment.findings import Finding
 from kseg.segment.new_files import ensure_directory
@@ -57,8 +57,8 @@ class Protection:
         if self._log_dir is not None:
             self._stack.enter_context(self._log_dir)
         try:
-            if is_directory(self.target.path):
-                refuse_half_done(self.target.path)
+            if is_directory(self.target.path):  # which may be what an uncommitted change has created
+                complete_unfinished(self.target.path, COMMAND, disk_for(self._follow_links))
         except BaseException:
             self._stack.close()
             raise

@@ -14,7 +14,7 @@ from kseg.change.apply.journal import Journal, JournalState
 from kseg.change.apply.journal_lines import LOG_ROLES, last_log
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.proof import check_disposable, has_other_names, is_copy
-from kseg.change.apply.recorded_change import clear_guard, give_back_time, quarantine_open, refuse_changed
+from kseg.change.apply.recorded_change import clear_guard, quarantine_open, refuse_changed
 from kseg.change.apply.staging import look
 from kseg.change.apply.step_progress import ObservedFile, is_alike, unlike
 from kseg.change.apply.undo_quarantine import UndoQuarantine
@@ -181,5 +181,3 @@ class AppendUndo:
         if self._journal.header.get("is_new") is True:
             with suppress(OSError):  # it contains something else by now
                 self._disk.remove_directory(self._location.directory)
-                return
-        give_back_time(self._journal, self._disk)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from kseg.change.apply.disk import DISK, Disk, kept_open
 from kseg.change.apply.elsewhere import check_place
-from kseg.change.apply.file_operations import checksum, remove_quietly
-from kseg.change.apply.journal import Journal, JournalState, is_there, partition_locations, read_journal
+from kseg.change.apply.file_operations import checksum, is_same_file, remove_quietly
+from kseg.change.apply.journal import Journal, JournalState, is_there, partition_journals, read_journal
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation, location_for
 from kseg.change.apply.journal_writer import append, begin
@@ -99,7 +99,7 @@ def finish(location: JournalLocation, disk: Disk = DISK) -> list[Applied]:
     if not is_there(location, disk):
         raise Refused(f"there is no journal {location.journal}")
     finished = []
-    for each in (*partition_locations(read_journal(location, disk), disk), location):
+    for each in (*partition_journals(read_journal(location, disk), disk), location):
         with claimed_by_command(each.directory, disk.follow_links):
             done = finish_claimed(read_journal(each, disk), disk)
             finished += [done] if done is not None else []
@@ -273,7 +273,7 @@ def _take(location: JournalLocation, number: int, step: Step, progress: StepProg
         case Rename():
             target = location.target(step.new_name)
             here, there = disk.status(path), disk.status(target)
-            if here is not None and there is not None and os.path.samestat(here, there):
+            if here is not None and there is not None and is_same_file(here, there):
                 disk.unlink(path)  # two names of one file: a rename would have no effect
             else:
                 disk.rename(path, target)

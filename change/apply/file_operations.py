@@ -114,6 +114,17 @@ def copy_file(disk: Disk, source_path: str, path: str) -> int:
     return crc
 
 
+def is_same_file(one: os.stat_result, other: os.stat_result) -> bool:
+    """Whether two statuses are of one file.
+
+    In overlayfs with layers on several file systems, a file of the lower layer that is open when it gets a second name shows the numbers of
+    the lower layer under the first one, and of the upper layer under the second. A device number of its own for a file tells that."""
+    if os.path.samestat(one, other):
+        return True
+    seen, seen_too = ((s.st_nlink, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in (one, other))
+    return one.st_dev != other.st_dev and one.st_nlink > 1 and seen == seen_too
+
+
 def link_or_copy(disk: Disk, source_path: str, path: str) -> int:
     """Hard-link a file, or copy it where the file system has no links; returns the inode of `path`."""
     try:
@@ -142,11 +153,11 @@ def make_directories(path: str, disk: Disk) -> None:
 
 
 def remove_if_empty(disk: Disk, path: str) -> None:
-    """Remove a directory unless it is missing or not empty. Raises other OSErrors."""
+    """Remove a directory unless it is missing, not empty, or something else. Raises other OSErrors."""
     try:
         disk.remove_directory(path)
     except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise
 
 

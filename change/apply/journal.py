@@ -18,6 +18,7 @@ import errno
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from enum import StrEnum
 
 from kseg.change.apply import elsewhere
@@ -158,6 +159,15 @@ def partition_locations(journal: Journal, disk: Disk = DISK) -> list[JournalLoca
         )
         for name in names
         if journal.location.in_log_dir and name not in ("", ".", "..") and "/" not in name
+    ]
+
+
+def partition_journals(journal: Journal, disk: Disk = DISK) -> list[JournalLocation]:
+    """Those of them that exist, also one that a kill has left beside the files of its partition, before its directory was created."""
+    inside = partition_locations(journal, disk)
+    begun = [replace(each, in_log_dir=True) for each in inside if each.home is None]
+    return [each for each in inside if has_traces(each, disk)] + [
+        each for each in begun if is_there(each, disk)
     ]
 
 

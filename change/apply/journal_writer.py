@@ -19,6 +19,7 @@ from kseg.change.apply.file_operations import (
 from kseg.change.apply.journal import Journal, JournalState, state_of, whole_lines
 from kseg.change.apply.journal_lines import LIMIT_BYTES, VERSION, Line, encoded, is_too_large
 from kseg.change.apply.journal_location import JournalLocation
+from kseg.segment.partition.names import KSEG_DIRECTORY
 
 
 def begin(location: JournalLocation, header: Line, disk: Disk) -> Journal:
@@ -87,22 +88,21 @@ def _withdraw(
 
 def write_at_once(path: str, data: bytes, like: os.stat_result | None, disk: Disk) -> None:
     """Create a file that is complete as soon as it has its name, if the file system supports that."""
-    descriptor = disk.create_nameless(os.path.dirname(path) or os.curdir)
-    is_named = descriptor is None
-    if descriptor is None:
-        descriptor = disk.create(path)
+    nameless = disk.create_nameless(os.path.dirname(path) or os.curdir)
+    if nameless is None or not _written(nameless, data, path, disk):
+        _written(disk.create(path), data, None, disk)
+    if like is not None:
+        give_owner(disk, path, like)
+
+
+def _written(descriptor: int, data: bytes, path: str | None, disk: Disk) -> bool:
+    """Write, sync and close a new file, which gets the name `path` if it has none yet; False if the system does not support that."""
     try:
         write_all(disk, descriptor, data, 0)
         disk.sync(descriptor)
-        if not is_named and not disk.give_name(descriptor, path):
-            disk.close(descriptor)
-            descriptor = disk.create(path)
-            write_all(disk, descriptor, data, 0)
-            disk.sync(descriptor)
+        return path is None or disk.give_name(descriptor, path)
     finally:
         disk.close(descriptor)
-    if like is not None:
-        give_owner(disk, path, like)
 
 
 def _first_line(header: Line, path: str) -> bytes:
@@ -162,8 +162,10 @@ def _point(location: JournalLocation, how: str, disk: Disk) -> None:
             disk.sync_directory(location.directory)
 
 
-def discard(location: JournalLocation, disk: Disk) -> None:
-    """Remove a journal with its files, the journal last. Raises OSError."""
+def discard(location: JournalLocation, disk: Disk, mtime_ns: int | None = None) -> None:
+    """Remove a journal with its files, the journal last. Raises OSError.
+
+    mtime_ns: the modification time that the directory gets at once: after a kill nothing tells any more what it was."""
     pointer = location.pointer(disk)
     for path in location.files(disk):
         if path == location.journal and pointer is not None:
@@ -172,9 +174,14 @@ def discard(location: JournalLocation, disk: Disk) -> None:
         with suppress(FileNotFoundError):
             disk.unlink(path)
     _remove_directories(location, disk)
+    if mtime_ns is not None:
+        with suppress(OSError):
+            disk.change_times(location.directory, mtime_ns)
     disk.sync_directory(location.directory)
 
 
 def _remove_directories(location: JournalLocation, disk: Disk) -> None:
     for path in reversed((*location.directories, *location.directories_elsewhere)):
         remove_if_empty(disk, path)
+    if not location.directories:  # written beside the files, before its directory was created
+        remove_if_empty(disk, os.path.join(location.directory, KSEG_DIRECTORY))

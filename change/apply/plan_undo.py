@@ -5,10 +5,17 @@ import stat
 from collections.abc import Iterator, Mapping
 
 from kseg.change.apply.disk import Disk
-from kseg.change.apply.file_operations import checksum, copy, copy_file, link_or_copy, remove_quietly
+from kseg.change.apply.file_operations import (
+    checksum,
+    copy,
+    copy_file,
+    is_same_file,
+    link_or_copy,
+    remove_quietly,
+)
 from kseg.change.apply.journal import Journal, JournalState
 from kseg.change.apply.proof import check_removable, has_other_names, is_copy, may_grow
-from kseg.change.apply.recorded_change import change_of, give_back_time, half_done_sentence, refuse_changed
+from kseg.change.apply.recorded_change import change_of, half_done_sentence, refuse_changed
 from kseg.change.apply.staging import Staged, look, tail_path
 from kseg.change.apply.step_progress import Tail, unlike
 from kseg.change.apply.undo_quarantine import UndoQuarantine
@@ -134,11 +141,17 @@ class PlanUndo:
 
     def _restore(self, holders: Mapping[str, int]) -> None:
         disk = self._disk
+        inodes = {**holders}
         restored = {*holders.values()}
         for name in self._course.touched:
             target, holder = self._location.target(name), self._location.old(name)
-            status = disk.status(target)
-            is_there = status is not None and status.st_ino == holders[name]
+            here, held = disk.status(target), disk.status(holder)
+            is_there = here is not None and (
+                here.st_ino == holders[name] if held is None else is_same_file(here, held)
+            )
+            if here is not None and is_there:
+                inodes[name] = here.st_ino  # its second name may show another (`is_same_file`)
+                restored.add(here.st_ino)
             path = target if is_there else holder
             for tail in self._tails.get(name, ()):
                 self._append_tail(tail, path)
@@ -150,7 +163,7 @@ class PlanUndo:
             self._keep(name, restored)
             remove_quietly(disk, self._location.target(name))
         disk.sync_directory(self._location.directory)
-        if not self._is_restored_by(holders):
+        if not self._is_restored_by(inodes):
             journal = self._location.journal
             raise Refused(f"{self._location.directory} is not as it was found, though {journal} was undone")
 
@@ -195,4 +208,3 @@ class PlanUndo:
 
     def clear(self) -> None:
         self._change.clear(self._disk)
-        give_back_time(self._change.journal, self._disk)

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 
 from kseg.change.apply.disk import Disk
-from kseg.change.apply.file_operations import checksum
+from kseg.change.apply.file_operations import checksum, is_same_file
 from kseg.change.apply.journal import Journal
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.staging import Staged, tail_path
@@ -198,7 +198,7 @@ def is_second_name(location: JournalLocation, name: str, now: str, disk: Disk) -
     status, there = disk.status(path), disk.status(target)
     if status is None or there is None or not stat.S_ISREG(status.st_mode):
         return False
-    return os.path.samestat(status, there) or _is_same(target, path, 0, disk)
+    return is_same_file(status, there) or _is_same(target, path, 0, disk)
 
 
 def is_made(path: str, staged: Staged, number: int, disk: Disk) -> bool:
@@ -225,7 +225,7 @@ def has_other_names(path: str, known: Iterable[str], disk: Disk) -> bool:
     if status is None:
         return False
     own = {path, *known}
-    same = [other for name in own if (other := disk.status(name)) and os.path.samestat(other, status)]
+    same = [other for name in own if (other := disk.status(name)) and is_same_file(other, status)]
     return status.st_nlink > len(same)
 
 
@@ -267,7 +267,7 @@ def _is_kept(
     status, there = disk.status(path), disk.status(target)
     if status is None or there is None or not stat.S_ISREG(status.st_mode):
         return False
-    if os.path.samestat(status, there):
+    if is_same_file(status, there):
         return True
     return status.st_size >= there.st_size and _is_same(target, path, 0, disk)
 

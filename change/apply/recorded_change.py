@@ -19,7 +19,6 @@ from kseg.change.apply.step_progress import ObservedFile, StepProgress, Token, i
 from kseg.change.plan.steps import FileIdentity, Plan, Remove, Rename, Step, Truncate, Write, step_row
 from kseg.segment.counted import listed
 from kseg.segment.errors import FormatError, Refused
-from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
@@ -78,7 +77,7 @@ class Change:
         (module proof). Raises OSError and Refused."""
         check_disposable(self.journal, disk)
         _clear_elsewhere(self.journal, self.elsewhere, list(self.files_elsewhere()), disk)
-        discard(self.journal.location, disk)
+        discard(self.journal.location, disk, _mtime_ns(self.journal))
 
 
 @contextmanager
@@ -127,7 +126,7 @@ def clear_guard(journal: Journal, disk: Disk) -> None:
     if elsewhere is not None:
         files = [(os.path.join(elsewhere, name), name, 0) for name in names]
         _clear_elsewhere(journal, elsewhere, files, disk)
-    discard(journal.location, disk)
+    discard(journal.location, disk, _mtime_ns(journal))
 
 
 def header_of(
@@ -299,20 +298,12 @@ def abandon(journal: Journal, disk: Disk) -> None:
         else:
             check_disposable(journal, disk)
             clear_guard(journal, disk)
-        # of a journal that was written before its directory was created
-        remove_if_empty(disk, os.path.join(journal.location.directory, KSEG_DIRECTORY))
         if journal.header.get("is_new") is True:  # created for this change
             remove_if_empty(disk, journal.location.directory)
-        else:
-            give_back_time(journal, disk)
     except OSError as error:
         raise Refused(f"cannot clear away {journal.path}: {error.strerror}") from error
 
 
-def give_back_time(journal: Journal, disk: Disk) -> None:
-    """Restore the modification time of a directory, as the last step: the journal is gone, so a failure
-    here is ignored."""
+def _mtime_ns(journal: Journal) -> int | None:
     mtime_ns = journal.header.get("directory_mtime_ns")
-    if isinstance(mtime_ns, int):
-        with suppress(OSError):
-            disk.change_times(journal.location.directory, mtime_ns)
+    return mtime_ns if isinstance(mtime_ns, int) else None

@@ -16,7 +16,6 @@ changed. It can name an earlier journal of its run, which is undone after it. It
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from typing import ParamSpec, Protocol, TypeVar
 
 from kseg.change.apply.disk import DISK, Disk
@@ -26,7 +25,7 @@ from kseg.change.apply.journal import (
     former_location,
     has_traces,
     is_there,
-    partition_locations,
+    partition_journals,
     read_journal,
     spend_journals,
 )
@@ -126,24 +125,13 @@ def check_undo(
     if not has_traces(location, disk):
         raise Refused(f"there is no journal {location.journal}")
     journal = read_journal(location, disk)
-    locations = [location, *_inside(journal, disk)]
+    locations = [location, *partition_journals(journal, disk)]
     former = former_location(journal, disk)
     if former is not None and is_there(former, disk):
-        locations += _inside(read_journal(former, disk), disk)
+        locations += partition_journals(read_journal(former, disk), disk)
     with ExitStack() as stack:
         _checked_undos(location, locations, disk, stack, watch)
     return locations if former is None else [*locations, former]
-
-
-def _inside(journal: Journal, disk: Disk) -> list[JournalLocation]:
-    """The existing journals of the partitions that the journal of a data directory names."""
-    inside = partition_locations(journal, disk)
-    begun = [
-        replace(each, in_log_dir=True) for each in inside if each.home is None
-    ]  # killed before its directory was created
-    return [each for each in inside if has_traces(each, disk)] + [
-        each for each in begun if is_there(each, disk)
-    ]
 
 
 def _checked_undos(
@@ -192,7 +180,7 @@ def _all_back(
 ) -> tuple[list[Undone], Journal, "DirectoryUndo | None"]:
     """Undo the change of one directory and of its partitions; only its own journal is left."""
     with ExitStack() as stack:
-        locations = [location, *_inside(read_journal(location, disk), disk)]
+        locations = [location, *partition_journals(read_journal(location, disk), disk)]
         undos = _checked_undos(location, locations, disk, stack, watch)
         own, inside = undos[0], undos[1:]
         with deferring_signals():

@@ -16,7 +16,7 @@ import os
 import stat
 
 from kseg.change.apply.disk import Disk
-from kseg.change.apply.file_operations import COPY_BYTES, copy, link_or_copy
+from kseg.change.apply.file_operations import COPY_BYTES, copy, is_same_file, link_or_copy
 from kseg.change.apply.journal import Journal
 from kseg.change.apply.keeping import Keeping
 from kseg.change.apply.proof import is_copy
@@ -60,7 +60,7 @@ class UndoQuarantine:
                 link_or_copy(disk, path, kept)
                 disk.sync_directory(self._directory)
                 return
-            if os.path.samestat(there, status):
+            if is_same_file(there, status):
                 return
 
     def cut(self, path: str, name: str, position: int) -> None:

@@ -6,7 +6,6 @@ A file is removed only if its bytes exist elsewhere or are useless without the r
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 
 from kseg.change.apply.append_undo import kept_path
 from kseg.change.apply.disk import DISK, Disk
@@ -169,10 +168,7 @@ def _forget(journal: Journal, disk: Disk) -> None:
         for path in () if elsewhere is None else (elsewhere, os.path.dirname(elsewhere)):
             remove_if_empty(disk, path)
         spend_journals([journal], disk)
-        discard(location, disk)
-        if status is not None:
-            with suppress(OSError):
-                disk.change_times(location.directory, status.st_mtime_ns)
+        discard(location, disk, None if status is None else status.st_mtime_ns)
     except OSError as error:
         raise Refused(
             f"cannot forget {journal.path}: {error.strerror}; repeat the command to continue"

@@ -286,3 +286,20 @@ def test_an_interrupt_waits_until_a_decided_change_is_done(tmp_path: Path) -> No
     assert half_done(str(directory)) == []
     (journal,) = journals_in(str(directory))
     assert journal.line("done") is not None
+
+
+@pytest.mark.parametrize("name", ["truncate", "data directory"])
+def test_a_directory_has_its_time_as_soon_as_nothing_tells_it(name: str, tmp_path: Path) -> None:
+    """After a kill between the two nobody would know it any more."""
+    directory = CASES[name].lay(tmp_path)
+    before = directory.stat().st_mtime_ns
+    carry_out(CASES[name], directory)
+    seen = []
+
+    class Watching(QuickDisk):
+        def sync_directory(self, path: str) -> None:
+            if not journals_in(str(directory)):
+                seen.append(directory.stat().st_mtime_ns)
+
+    undo(journals_in(str(directory))[0].location, Watching())
+    assert {*seen} == {before}

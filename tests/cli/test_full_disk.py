@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,29 +18,12 @@ from tests.support.archives import nothing_attached, tar_of
 from tests.support.change_cases import CHANGINGS, NOW, OLD_NS, RETAIN
 from tests.support.compact_helpers import Topic
 from tests.support.failing_disks import held
+from tests.support.mounts import done_or_skipped, mounted
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
 
 SIZE = 8 << 20
 MARKED_BYTES = 1 << 20
-
-
-@contextmanager
-def _mounted(place: Path, *words: str) -> Iterator[Path]:
-    """A file system of its own. words: for `mount`."""
-    place.mkdir()
-    _done_or_skipped(["mount", *words, str(place)])
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
-
-
-def _done_or_skipped(words: list[str]) -> None:
-    try:
-        subprocess.run(words, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no such file system can be mounted here: {error}")
 
 
 @pytest.fixture(params=["tmpfs", "ext4"])
@@ -52,9 +34,9 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         image = tmp_path / "image"
         image.write_bytes(b"")
         os.truncate(image, SIZE)
-        _done_or_skipped(["mkfs.ext4", "-q", "-b", "4096", "-m", "0", str(image)])
+        done_or_skipped(["mkfs.ext4", "-q", "-b", "4096", "-m", "0", str(image)])
         words = ["-o", "loop", str(image)]
-    with _mounted(tmp_path / "disk", *words) as place:
+    with mounted(tmp_path / "disk", *words) as place:
         yield place
 
 
@@ -181,7 +163,7 @@ def test_without_inodes_it_says_so_and_touches_nothing_or_all(
     changing = CHANGINGS[command]
     changing.lay(capture_small, tmp_path / "data")
     files = sum(len([folder, *names]) for folder, _, names in os.walk(tmp_path / "data")) + 1
-    with _mounted(
+    with mounted(
         tmp_path / "disk", "-t", "tmpfs", "-o", f"nr_inodes={files + spare},size={SIZE}", "tmpfs"
     ) as disk:
         data = Path(shutil.copytree(tmp_path / "data", disk / "data"))
