@@ -267,8 +267,9 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
         if image is not None:
             from kseg.internal_topics.metadata.missing_replicas import missing_replicas
 
-            others = partial(finder.others_of, log_dir)
-            found[log_dir] = tuple(missing_replicas(log_dir, finder.placed_node_of(log_dir), image, others))
+            others, gone = partial(finder.others_of, log_dir), partial(finder.gone_from, log_dir)
+            node = finder.placed_node_of(log_dir)
+            found[log_dir] = tuple(missing_replicas(log_dir, node, image, others, gone))
     return found
 
 

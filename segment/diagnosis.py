@@ -135,6 +135,16 @@ class LogStartBeyondEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class DoubtfulLogStart:
+    """A log that may begin at this offset, within its first segment, although no checkpoint has it."""
+
+    offset: int
+
+    def numbers(self) -> Numbers:
+        return {"log_start_offset": self.offset}
+
+
+@dataclass(frozen=True, slots=True)
 class UnwritableFile:
     """A file or directory that a broker cannot write at its start. exception: the class that it throws. flag: immutable or append-only;
     empty if it belongs to another user."""
@@ -153,5 +163,6 @@ Diagnosis = (
     | MetadataGap
     | WrongTopicId
     | LogStartBeyondEnd
+    | DoubtfulLogStart
     | UnwritableFile
 )

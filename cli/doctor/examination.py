@@ -204,10 +204,13 @@ class Examination:
             if path in failures:
                 with suppress(OSError):
                     self._situation.linked_files += linked_files(path)
-            self._note_ends(damage.target, repairs.get(path))
-            if _stays_unloadable(damage, repairs.get(path)):
+            repair = repairs.get(path)
+            self._note_ends(damage.target, repair)
+            if _stays_unloadable(damage, repair):
                 self._situation.unloadable.append(path)
-            yield Row(damage_row(path, damage.errors, repairs.get(path), failures.get(path), ends_lost[path]))
+            elif repair is not None and repair.doubt and _changes_nothing(repair):
+                self._situation.left_damaged[path] = repair.doubt
+            yield Row(damage_row(path, damage.errors, repair, failures.get(path), ends_lost[path]))
 
     def _note_ends(self, target: PartitionTarget, repair: "RecoverResult | None") -> None:
         name = own_partition_name(target.path)
@@ -355,3 +358,9 @@ def _stays_unloadable(damage: _Damage, repair: "RecoverResult | None") -> bool:
         return False
     is_metadata_log = parse_partition_directory(repair.partition).is_metadata_log
     return bool(repair.costs["kafka"].get("dies_of")) and not is_metadata_log
+
+
+def _changes_nothing(repair: "RecoverResult") -> bool:
+    """Whether a partition is left as it is, and no other step is about it: those about topic ids and the metadata log are."""
+    is_metadata_log = parse_partition_directory(repair.partition).is_metadata_log
+    return not (repair.steps or repair.misplaced or is_metadata_log)

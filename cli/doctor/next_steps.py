@@ -136,14 +136,25 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
         yield from _repair(situation, advice)
     elif advice:
         yield NextStep("Examine it more closely.", advice, is_due=bool(situation.hints.get(ERROR)))
+    for path, doubt in situation.left_damaged.items():
+        yield _bring_back(path, doubt)
     yield from _give_ids(situation)
     yield from _put_back(situation)
+    for path, offset in situation.doubtful_starts.items():
+        yield _confirm_log_start(path, offset)
     yield from snapshot_steps(situation.damaged_snapshots, _move)
     yield from gap_steps(situation.gapped_metadata_logs, _move)
     for directory in dict.fromkeys(situation.gapped_metadata_logs):
         yield from _make_new_log(situation, os.path.dirname(directory))
     yield from map(_set_aside, situation.unloadable)
-    is_obstructed = situation.is_obstructed or situation.unloadable or situation.missing
+    is_obstructed = (
+        situation.is_obstructed
+        or situation.unloadable
+        or situation.missing
+        or situation.left_damaged
+        or situation.given_empty  # what was assigned to a replaced disk is known once the new one is formatted
+        or situation.unformatted_log_dirs
+    )
     if is_obstructed or advice.startswith("kseg recover"):
         yield _again(situation)
 
@@ -301,6 +312,23 @@ def _give_ids(situation: Situation) -> Iterator[NextStep]:
         )
     command = command_line("verify", {"--verbose": True}, situation.request)
     yield from likewise(len(wrong_ids) - shown, "partition", command, "list the command for each")
+
+
+def _bring_back(partition: str, doubt: str) -> NextStep:
+    return NextStep(
+        f"No repair changes {shown_path(os.path.basename(partition))}: {doubt}. What is lost has to come from another replica or a backup.",
+        f"kseg verify {shell_quoted(partition)}",
+    )
+
+
+def _confirm_log_start(partition: str, offset: int) -> NextStep:
+    """Whether records were deleted is in no file, so the user has to decide."""
+    return NextStep(
+        f"If the records of {shown_path(os.path.basename(partition))} below offset {offset} were deleted (kafka-delete-records.sh), a "
+        "broker serves them again: see what keeps them deleted. If not, there is nothing to do.",
+        f"kseg recover --log-start-offset {offset} {shell_quoted(partition)}",
+        is_due=False,
+    )
 
 
 def _set_aside(partition: str) -> NextStep:

@@ -109,10 +109,11 @@ def no_data_directories(
             "the rest.",
             command_line("doctor", {}, Request(left)),
         )
-    for path in dict.fromkeys((*empty, *unformatted)):
+    server_properties = str(request.also.get("--server-properties") or "server.properties")
+    for path in {places.realpath(path): path for path in (*unformatted, *empty)}.values():
         yield NextStep(
             f"{shown_path(path)} is {'empty' if places.lexists(path) else 'missing'}: a broker with it "
             "in log.dirs does not start until it is formatted (first check whether a disk should be "
             "mounted there). Formatting leaves the other directories as they are.",
-            format_command(cluster_id, "server.properties", "--ignore-formatted", flags),
+            format_command(cluster_id, shell_quoted(server_properties), "--ignore-formatted", flags),
         )

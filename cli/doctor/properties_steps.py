@@ -35,10 +35,14 @@ class PropertiesOfNode:
 
     def wanted(self) -> list[str]:
         """The right value of log.dirs: its directories and the checked ones, each once."""
-        found: dict[str, str] = {}
-        for path in (*self.properties.log_dirs, *self.log_dirs):
-            found.setdefault(places.realpath(path), path)
-        return list(found.values())
+        return list(dict.fromkeys(map(self.spelt, (*self.properties.log_dirs, *self.log_dirs))))
+
+    def spelt(self, path: str) -> str:
+        """A data directory as log.dirs names it, since a broker takes another spelling for another directory; one that it does not name
+        by its absolute path."""
+        real = places.realpath(path)
+        named = (each for each in self.properties.log_dirs if places.realpath(each) == real)
+        return next(named, places.abspath(path))
 
     def unchecked(self) -> list[str]:
         known = {places.realpath(path) for path in self.log_dirs}
@@ -85,7 +89,7 @@ def properties_steps(node: PropertiesOfNode, request: Request) -> Iterator[NextS
             f"The metadata log is in {shown_path(place)}, but by {file} it belongs in "
             f"{shown_path(properties.metadata_log_dir)} (metadata.log.dir, else the first of log.dirs): "
             "a broker does not start.",
-            f"printf '\\nmetadata.log.dir=%s\\n' {shell_quoted(place)} >> {shell_quoted(node.file)}",
+            f"printf '\\nmetadata.log.dir=%s\\n' {shell_quoted(node.spelt(place))} >> {shell_quoted(node.file)}",
         )
     if node.unchecked():
         paths = tuple(dict.fromkeys((*request.paths, *node.unchecked())))

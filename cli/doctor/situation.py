@@ -12,7 +12,14 @@ from kseg.inspection.disk_leftovers import Leftover
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.recovery.broker_start.metadata_start import snapshot_fault
 from kseg.recovery.repair.meta_properties_repair import META_PROPERTIES, IdentityRepair
-from kseg.segment.diagnosis import MetadataGap, MissingReplica, PartitionTwice, UnwritableFile, WrongTopicId
+from kseg.segment.diagnosis import (
+    DoubtfulLogStart,
+    MetadataGap,
+    MissingReplica,
+    PartitionTwice,
+    UnwritableFile,
+    WrongTopicId,
+)
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
@@ -63,14 +70,15 @@ class Situation:
 
     has_linked_directories: whether `recover` needs --follow-links. linked_files: files of damaged partitions that are links. properties:
     server.properties, if it was given. unformatted_log_dirs: directories in its log.dirs that do not exist or are empty. undo_bytes: held
-    for `undo`. unloadable: partitions that a broker fails to load before and after a repair.
+    for `undo`. unloadable: partitions that a broker fails to load before and after a repair. doubtful_starts: logs that may have lost
+    the offset where they start, with that. left_damaged: partitions in which a repair changes nothing, with what it leaves.
     """
 
     request: Request
     node_id: int | None = None
     server: str = ANY_SERVER
     hosts: list[LogDirHost] = field(default_factory=list)
-    hints: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    hints: dict[str, dict[str, dict[str, None]]] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
     lost_identities: set[str] = field(default_factory=set)
     values_needed: dict[str, IdentityRepair] = field(default_factory=dict)
@@ -105,6 +113,8 @@ class Situation:
     linked_files: list[str] = field(default_factory=list)
     hanging: "list[HangingTransaction]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
+    doubtful_starts: dict[str, int] = field(default_factory=dict)
+    left_damaged: dict[str, str] = field(default_factory=dict)
 
     def note(self, finding: Finding) -> None:
         """Collect the command that a finding suggests."""
@@ -142,10 +152,14 @@ class Situation:
         if isinstance(finding.diagnosis, PartitionTwice):
             self.twice.append((finding.path, finding.diagnosis.other))
             return
-        if isinstance(finding.diagnosis, MissingReplica) and finding.severity == ERROR:
-            self.missing.append(finding.path)
-            if finding.diagnosis.set_aside is not None:
-                self.set_aside[finding.path] = finding.diagnosis.set_aside
+        if isinstance(finding.diagnosis, MissingReplica):
+            if finding.severity == ERROR:
+                self.missing.append(finding.path)
+                if finding.diagnosis.set_aside is not None:
+                    self.set_aside[finding.path] = finding.diagnosis.set_aside
+            return
+        if isinstance(finding.diagnosis, DoubtfulLogStart):
+            self.doubtful_starts[finding.path] = finding.diagnosis.offset
             return
         if finding.severity == ERROR and finding.path in self.damaged_snapshots:
             return
@@ -154,9 +168,7 @@ class Situation:
             return
         if finding.id == "no-segments" and finding.path in self.missing:
             return
-        paths = self.hints.setdefault(finding.severity, {}).setdefault(finding.hint, [])
-        if len(paths) < _HINTED_PATHS and finding.path not in paths:
-            paths.append(finding.path)
+        self.hints.setdefault(finding.severity, {}).setdefault(finding.hint, {})[finding.path] = None
 
     @property
     def is_obstructed(self) -> bool:
@@ -175,13 +187,15 @@ class Situation:
     def advice(self) -> str:
         """The command that the most severe findings suggest; empty without findings."""
         hints = self.hints.get(ERROR) or self.hints.get(WARNING) or {}
-        if not self.gapped_metadata_logs:
-            return next_command(hints, "doctor", self.request) if hints else ""
+        left = {*self.gapped_metadata_logs, *self.left_damaged}
         others = {
-            hint: [path for path in paths if os.path.dirname(path) not in self.gapped_metadata_logs]
+            hint: [path for path in paths if left.isdisjoint((path, os.path.dirname(path)))]
             for hint, paths in hints.items()
         }
         others = {hint: paths for hint, paths in others.items() if paths}
+        if not self.gapped_metadata_logs:
+            shown = {hint: paths[:_HINTED_PATHS] for hint, paths in others.items()}
+            return next_command(shown, "doctor", self.request) if shown else ""
         partitions = dict.fromkeys(
             path if places.isdir(path) else os.path.dirname(path)
             for paths in others.values()

@@ -187,7 +187,8 @@ class RecoverReport(ChangeReport):
     def __init__(self, command: CommandWith) -> None:
         super().__init__(recover_words)
         self._command = command
-        self.options_needed: dict[str, list[str]] = {}  # by data directory
+        # the options, and the data directories that provide the other values, by data directory
+        self.options_needed: dict[str, tuple[list[str], tuple[str, ...]]] = {}
         self._policy = _POLICIES[0]
         self._to_repair = self._applied = self._not_sound = self._room_bytes = 0
         self._has_room = True
@@ -206,13 +207,14 @@ class RecoverReport(ChangeReport):
             self._is_own_repaired |= bool(values.get("steps") and values.get("applied"))
             self._replicas_lost += len(lost_replicas(values))
             if values.get("options_needed"):
-                self.options_needed[str(values["log_dir"])] = values["options_needed"]
+                needed = values["options_needed"], tuple(values["log_dirs_needed"])
+                self.options_needed[str(values["log_dir"])] = needed
         super().row(values)
 
     def closing(self, summary: RunSummary) -> Iterator[Line]:
         yield from super().closing(summary)
-        for log_dir, names in self.options_needed.items():
-            paths = None if len(self.options_needed) == 1 else (log_dir,)
+        for names, log_dirs in self.options_needed.values():
+            paths = None if len(self.options_needed) == 1 else log_dirs
             command = self._command({name: OPTION_VALUES[name] for name in names}, paths)
             yield Line(f"next, with the values of this node: {command}")
 

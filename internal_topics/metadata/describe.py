@@ -175,8 +175,8 @@ def _verdicts(
 
     yield from settled(dict.fromkeys(unsettled, image), judge, lambda verdict: verdict.is_doubtful).values()
     for log_dir in directories.log_dirs:
-        others = partial(finder.others_of, log_dir)
-        yield from missing_from(log_dir, finder.placed_node_of(log_dir), image, others)
+        others, gone = partial(finder.others_of, log_dir), partial(finder.gone_from, log_dir)
+        yield from missing_from(log_dir, finder.placed_node_of(log_dir), image, others, gone)
 
 
 def _is_wanted(row: Mapping[str, object], options: MetadataOptions) -> bool:

@@ -11,7 +11,7 @@ The topic's name comes from its id if the metadata log ever named it: names of `
 and a deleted topic's name may have been used again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Self
@@ -122,10 +122,15 @@ def _is_in(directory: Directory, image: MetadataImage) -> bool:
 
 
 def missing_from(
-    log_dir: str, node: Node, image: MetadataImage, others: Callable[[], Sequence[str]]
+    log_dir: str,
+    node: Node,
+    image: MetadataImage,
+    others: Callable[[], Sequence[str]],
+    gone: Callable[[], Iterable[str]],
 ) -> Iterator[DirectoryVerdict]:
-    """A verdict for each replica without a directory in a log dir; an empty directory has its own. others: the node's other log dirs."""
-    for finding in missing_replicas(log_dir, node, image, others):
+    """A verdict for each replica without a directory in a log dir; an empty directory has its own. others, gone: as for
+    `missing_replicas`."""
+    for finding in missing_replicas(log_dir, node, image, others, gone):
         if places.isdir(finding.path):
             continue
         missing = finding.diagnosis

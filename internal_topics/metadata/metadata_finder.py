@@ -44,7 +44,9 @@ class MetadataFinder:
         more: Sequence[str] = (),
         left_out: Sequence[str] = (),
     ) -> None:
-        self._left_out = {places.realpath(path) for path in left_out}
+        self._left_out = [*left_out]
+        self._named = {places.realpath(path) for path in more}
+        self._told = {places.realpath(path) for path in given}
         self._given = [*given, *more]
         self._images: dict[str, MetadataImage] = {}
         self._by_log_dir: dict[str, MetadataImage | None] = {}
@@ -95,7 +97,10 @@ class MetadataFinder:
     def others_of(self, log_dir: str) -> list[str]:
         """The other log dirs of the same node, as far as they are given or found. A log dir with the same directory id is a copy. One that
         was given and whose meta.properties is lost is taken for one of the node: what it has is not missing."""
-        node, seen = self.placed_node_of(log_dir), {places.realpath(log_dir), *self._left_out}
+        node, seen = (
+            self.placed_node_of(log_dir),
+            {places.realpath(path) for path in (log_dir, *self._left_out)},
+        )
         found = []
         directory_ids = {node.directory_id} - {None}
         for other in chain.from_iterable(self._by_distance(log_dir)):
@@ -108,6 +113,27 @@ class MetadataFinder:
                 directory_ids |= {theirs.directory_id} - {None}
             seen.add(real)
         return found
+
+    def gone_from(self, log_dir: str) -> set[str]:
+        """The directory ids that the node of a log dir has registered and that none of its log dirs has: of disks that were replaced, or
+        taken out of server.properties. Empty unless all log dirs of the node are known: those that server.properties names are, or as many have a
+        new id as are gone. One of the given log dirs answers for all of them, a new one if possible."""
+        node, image = self.placed_node_of(log_dir), self.image_for(log_dir)
+        broker = None if image is None or node.node_id is None else image.brokers.get(node.node_id)
+        if broker is None:
+            return set()
+        ids = {path: self.node_of(path).directory_id for path in (log_dir, *self.others_of(log_dir))}
+        gone = {*broker.log_dirs} - {
+            *ids.values(),
+            *(self.node_of(path).directory_id for path in self._left_out),
+        }
+        new = [path for path, directory_id in ids.items() if directory_id not in broker.log_dirs]
+        known = {places.realpath(path): path for path in ids}
+        are_all = len(gone) <= len(new) or (bool(self._named) and self._named <= known.keys())
+        if not gone or not are_all or None in ids.values():
+            return set()
+        telling = min(self._told & known.keys(), key=lambda real: (known[real] not in new, real), default="")
+        return gone if telling == places.realpath(log_dir) else set()
 
     def _by_distance(self, log_dir: str) -> Iterator[Sequence[str]]:
         """The possible locations of other log dirs of the node, the nearest first. A directory can occur several times."""

@@ -7,14 +7,15 @@ log dir to which the replica is assigned (Kafka: LogManager.recoverAbandonedFutu
 node is kept: the broker looks for a log of the partition in every log dir before it creates one (LogManager.getOrCreateLog) and reports
 its location (AssignmentsManager), so nothing is lost or missing. A log dir is expected to contain the replicas assigned to its
 directory id and, of replicas without an assigned directory, those of a node that has registered only this one, and those in its
-checkpoints, which brokers write every minute from the existing logs.
+checkpoints, which brokers write every minute from the existing logs. What is assigned to a directory that the node does not have any
+more, because a disk was replaced, is created in any log dir (Kafka: Partition.createLogInAssignedDirectoryId).
 The node of a log dir comes from its meta.properties, or else from the placement of its partitions (`node_by_placement`).
 """
 
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 
@@ -41,10 +42,15 @@ _Names = dict[
 
 
 def missing_replicas(
-    log_dir: str, node: Node, image: MetadataImage, others: Callable[[], Sequence[str]]
+    log_dir: str,
+    node: Node,
+    image: MetadataImage,
+    others: Callable[[], Sequence[str]],
+    gone: Callable[[], Iterable[str]],
 ) -> Iterator[Finding]:
     """One finding for each replica. others: the other known log dirs of the node, read only if something is missing; an
-    existing replica is not lost, whatever its assigned directory. While a broker uses the log dir, a replica counts as missing only if it
+    existing replica is not lost, whatever its assigned directory. gone: the directories that the node has no more, if this log dir is to
+    tell what was assigned to them (`MetadataFinder.gone_from`). While a broker uses the log dir, a replica counts as missing only if it
     also is with the metadata log as it is now: the image may be older than the deletion of a topic, and a new topic is in the metadata log
     before its directories exist. An image of an earlier state is compared as it is."""
     if not image.is_certain or node.node_id is None:
@@ -55,6 +61,8 @@ def missing_replicas(
     is_in_use = bool(missing) and not image.is_cut and is_locked(log_dir)
     if is_in_use:
         missing = _still_missing(missing, log_dir, image, node, state)
+    if not is_in_use:
+        yield from _gone(log_dir, present, image, node.node_id, others, gone())
     if not missing:
         return
     elsewhere = [(other, _names_in(other)) for other in others()]
@@ -73,6 +81,24 @@ def missing_replicas(
             found = _finding(log_dir, expected, node.node_id, image, there, state(), own)
             if not (is_in_use and found.id == "replica-unmade"):
                 yield found
+
+
+def _gone(
+    log_dir: str,
+    present: _Names,
+    image: MetadataImage,
+    node_id: int,
+    others: Callable[[], Sequence[str]],
+    directory_ids: Iterable[str],
+) -> Iterator[Finding]:
+    """The findings about replicas that are assigned to one of these directories and are in no log dir."""
+    no_checkpoints = LogDirState(log_dir, is_clean=False, meta_version=None)
+    for directory_id in sorted(directory_ids):
+        around = [(log_dir, present), *((other, _names_in(other)) for other in others())]
+        for expected in image.partitions_of(node_id, directory_id):
+            is_kept = any(_is_kept(other, names, expected) for other, names in around)
+            if expected.placement is Placement.ASSIGNED and not is_kept:
+                yield _finding(log_dir, expected, node_id, image, {}, no_checkpoints, None, directory_id)
 
 
 def _missing(
@@ -179,26 +205,27 @@ def _finding(
     there: dict[PartitionState, list[str]],
     around: LogDirState,
     own: str | None,
+    gone: str | None = None,
 ) -> Finding:
-    """own: the directory that has its log under another name, None for none."""
+    """own: the directory that has its log under another name, None for none. gone: the log dir that it is assigned to, if the node does
+    not have that any more."""
     name, noted = _name(expected), _noted_offset(expected, around)
     is_noted_nowhere = noted is None and all(around.checkpoints.get(role) for role in _NOTED_IN)
     partition = image.topics[expected.topic_id].partitions[expected.partition]
     others = [replica for replica in partition.replicas if replica != node_id]
     in_sync = [replica for replica in others if replica in partition.isr]
     path = os.path.join(log_dir, name)
-    lack, start = "there is no such directory", "recreates it empty"
+    place, start = "this log dir, but there is no such directory", "recreates it empty"
+    if gone is not None:
+        place = f"log dir {gone}, which the node does not have any more"
     if PartitionState.LIVE in there:
-        lack, start = (
-            "its directory has no segment",
+        place, start = (
+            "this log dir, but its directory has no segment",
             "sets the directory aside as stray and recreates it empty",
         )
         if places.lexists(os.path.join(path, NAME_BY_ROLE[Role.PARTITION_METADATA])):
             start = "starts it with an empty log"
-    message = (
-        f"the metadata log (offset {image.end_offset}) assigns {name} to this log dir, but {lack}: at "
-        f"its next start a KRaft broker {start}"
-    )
+    message = f"the metadata log (offset {image.end_offset}) assigns {name} to {place}: at its next start a KRaft broker {start}"
     kind = "replica-missing"
     if is_noted_nowhere:
         kind = "replica-unmade"

@@ -13,6 +13,7 @@ from kseg.jobs.events import Failure
 from kseg.recovery.policy import Policy, Removed, Repair
 from kseg.recovery.repair.aligned_checkpoints import PartitionOutcome
 from kseg.recovery.repair.lost_records import Lost, both_lost, lost_by_reading, lost_by_removal
+from kseg.recovery.repair.meta_properties_repair import IdentityRepair
 from kseg.segment import layout as L
 from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.findings import Finding
@@ -90,10 +91,10 @@ def log_dir_row(
     done: Mapping[str, object],
     doubts: Sequence[str] = (),
     missing: Sequence[Finding] = (),
-    needed: Sequence[str] = (),
+    identity: IdentityRepair | None = None,
 ) -> dict[str, object]:
     """The same for a data directory's own files. doubts: why a broker would still not start with it, as clauses. missing:
-    replicas that the metadata log places there. needed: the options required to rewrite its meta.properties."""
+    replicas that the metadata log places there. identity: the repair of its meta.properties, None if there is none."""
     return {
         "type": "result",
         "command": plan.command,
@@ -101,7 +102,8 @@ def log_dir_row(
         "directory": plan.directory,
         "steps": len(plan.steps),
         "doubt": "; ".join(doubts) or None,
-        "options_needed": list(needed),
+        "options_needed": [] if identity is None else [*identity.needed],
+        "log_dirs_needed": [] if identity is None else [*identity.together],
         "replicas_missing": [
             {
                 "partition": os.path.basename(finding.path),

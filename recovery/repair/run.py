@@ -251,7 +251,6 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         )
         if not options.apply and options.output is None and is_locked(log_dir):
             plan = own_files.beside_broker(plan)
-        needed = () if identity is None else identity.needed
         by_path = {each.path: _clause(each) for each in reversed(left) if each.severity == ERROR}
         errors = reversed(by_path.values())  # the first one of each
         doubts = [*([identity.doubt] if identity is not None and identity.doubt else ()), *errors]
@@ -266,14 +265,14 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         if copy is not None:
             if outcomes or self._is_whole(log_dir):
                 done = self._copied(log_dir, plan, copy, outcomes)
-                yield Row(log_dir_row(reported, done, doubts, missing, needed))
+                yield Row(log_dir_row(reported, done, doubts, missing, identity))
         # otherwise the single journal undoes everything
         elif not plan.is_empty or len(changed) >= 2 or opening is not None:
             done = self._carried_out(log_dir, plan, opening, changed)
-            yield Row(log_dir_row(reported, done, doubts, missing, needed))
-        elif doubts or missing or needed:
+            yield Row(log_dir_row(reported, done, doubts, missing, identity))
+        elif doubts or missing or (identity is not None and identity.needed):
             done = {"applied": False, "journal": None, "quarantine": None}
-            yield Row(log_dir_row(reported, done, doubts, missing, needed))
+            yield Row(log_dir_row(reported, done, doubts, missing, identity))
         if options.mark_clean:
             own_files.refuse_unless_clean(log_dir, outcomes)
 

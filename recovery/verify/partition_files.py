@@ -11,7 +11,7 @@ from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.recovery.verify.small_files import unreadable_file
 from kseg.recovery.verify.topic_ids import missing_metadata
 from kseg.recovery.verify.totals import Totals
-from kseg.segment.diagnosis import LogStartBeyondEnd, Numbers
+from kseg.segment.diagnosis import DoubtfulLogStart, LogStartBeyondEnd, Numbers
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import Finding
@@ -23,6 +23,7 @@ from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY, TopicIdentit
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
 from kseg.segment.sidecar.metadata_files import check_topic_id, decode_partition_metadata
+from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
 # Number of entries at the end of an index that count as evidence of where the last batch ends.
@@ -211,7 +212,7 @@ def log_start(directory: PartitionDirectory, log_dir_state: LogDirState) -> Iter
     trace = log_start_trace(directory.path)
     if trace is None:
         return
-    numbers = {"log_start_offset": trace.offset}
+    doubtful = DoubtfulLogStart(trace.offset)
     begin = f"the leader-epoch checkpoint starts at offset {trace.offset}, within epoch {trace.epoch} of the batches"
     if Role.LOG_START_OFFSETS in log_dir_state.lost:
         message = (
@@ -219,14 +220,20 @@ def log_start(directory: PartitionDirectory, log_dir_state: LogDirState) -> Iter
             "back when a broker starts"
         )
         yield Finding(
-            "log-start-lost", directory.path, message, last_offset=trace.offset - 1, numbers=numbers
+            "log-start-lost",
+            directory.path,
+            message,
+            last_offset=trace.offset - 1,
+            numbers=doubtful.numbers(),
         )
     elif trace.is_certain:
         message = (
             f"{begin}, as if the log started there, but {NAME_BY_ROLE[Role.LOG_START_OFFSETS]} has no entry; if records "
-            f"before it were deleted: kseg recover --log-start-offset {trace.offset}"
+            f"before it were deleted: kseg recover --log-start-offset {trace.offset} {shell_quoted(directory.path)}"
         )
-        yield Finding("log-start-doubtful", directory.path, message, numbers=numbers)
+        yield Finding(
+            "log-start-doubtful", directory.path, message, numbers=doubtful.numbers(), diagnosis=doubtful
+        )
 
 
 def remote_epochs(

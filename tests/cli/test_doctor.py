@@ -24,6 +24,7 @@ from tests.support import trees
 from tests.support.broker_dirs import broker_dir
 from tests.support.doctor_helpers import NOW, beside, commands, doctor, of_type, rows_of, text_of
 from tests.support.group_dirs import broker, commit
+from tests.support.known_topics import append
 from tests.support.lock_holders import child, running_broker
 from tests.support.lock_holders import run as run_of
 from tests.support.transaction_dirs import LATER, PID, STATE, transaction, write_state
@@ -332,6 +333,32 @@ def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
     after = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     (start,) = of_type(after, "broker-start")
     assert start["outcome"] != "does-not-start" and not start["partitions_failed"]
+
+
+def test_no_repair_is_advised_that_changes_nothing(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The topic id of a partition is lost, and only the metadata log has it. The plan and the repair used to be advised all the same, again
+    and again; they are where another partition can be repaired."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    (data / "fares-0" / "partition.metadata").write_bytes(b"")
+    (data / METADATA_DIRECTORY).rename(tmp_path / "aside")
+    rows = doctor(capfd, data, status=1)
+    (damage,) = of_type(rows, "damage")
+    steps = [step for step in of_type(rows, "step") if step["due"]]
+    assert [step["command"] for step in steps] == [f"kseg verify {data}/fares-0", f"kseg doctor {data}"]
+    assert "has no readable topic id" in steps[0]["why"] and damage["doubt"]
+    bad_crc(data / "metro-none-0" / FIRST)
+    assert f"kseg recover --apply {data}" in commands(doctor(capfd, data, status=1))
+
+
+def test_a_replica_that_may_never_have_existed_is_nothing_to_repair(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    append(data, *metadata.topic("new", metadata.topic_id(4), directories=["UsCu_Qd6HlJL_AROE7wUxg"]))
+    rows = doctor(capfd, data, status=0)
+    assert "replica-unmade" in {row["id"] for row in of_type(rows, "finding")} and not commands(rows)
 
 
 def test_it_is_one_page_however_much_is_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

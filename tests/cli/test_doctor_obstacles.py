@@ -94,10 +94,33 @@ def test_a_file_or_an_empty_directory_is_no_data_directory(
     (start,) = of_type(rows, "broker-start")
     assert (start["outcome"], start["exception"]) == ("does-not-start", "RuntimeException")
     assert "No `meta.properties` found" in start["message"]
-    (command,) = commands(rows)
+    command, again = commands(rows)
     assert command.startswith(
         "kafka-storage.sh format --ignore-formatted --cluster-id Mz9XvQe1R0mU7bTq2LkP5w "
     )
+    assert again == f"kseg doctor {data} {file}"
+
+
+def test_a_replaced_disk_under_paths_of_two_spellings(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The steps are for a broker, which is started somewhere else: log.dirs is right about the spelling. A directory that was given and is
+    in log.dirs used to have two steps, and the metadata log a place that no broker finds."""
+    (data.parent / "new").mkdir()
+    properties = data.parent / "kraft.properties"
+    properties.write_text(f"node.id=1\nlog.dirs={data.parent}/new,{data}\n")
+    monkeypatch.chdir(data.parent)
+    rows = doctor(capfd, Path(data.name), Path("new"), "--server-properties", Path(properties.name), status=5)
+    form, place, again = commands(rows)
+    assert form.endswith(" --config kraft.properties")
+    assert place == rf"printf '\nmetadata.log.dir=%s\n' {data} >> kraft.properties"
+    assert again == f"kseg doctor --server-properties kraft.properties {data.name} new"
+    properties.write_text(f"node.id=1\nlog.dirs={data}\n")
+    CASES["second_with_foreign_recovery_points"](data)
+    first, *_ = commands(
+        doctor(capfd, Path(data.name), Path("second"), "--server-properties", Path(properties.name), status=1)
+    )
+    assert first.startswith("sed ") and f"log.dirs={data},{data.parent}/second#" in first
 
 
 def test_a_metadata_log_with_a_gap_is_not_repaired(data: Path, capfd: pytest.CaptureFixture[str]) -> None:

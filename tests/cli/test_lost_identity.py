@@ -15,6 +15,7 @@ from kseg.segment.sidecar.metadata_files import decode_meta_properties
 KIND = "meta-properties-missing"
 POINTS = "recovery-point-offset-checkpoint"
 META = "meta.properties"
+_PARTITIONS = shutil.ignore_patterns("*-[0-9]*")
 
 
 @pytest.fixture
@@ -193,3 +194,26 @@ def test_a_cut_temporary_file_has_none(unfinished: Path, capfd: pytest.CaptureFi
     assert decode_meta_properties(unfinished.read_bytes()).cluster_id == "Mz9XvQe1R0mU7bTq2Lk"
     (row,) = [row for row in output(capfd, "recover", unfinished.parent) if row.get("options_needed")]
     assert row["options_needed"] == ["--node-id", "--cluster-id", "--directory-id"]
+
+
+def test_two_lost_directory_ids_beside_a_directory_that_has_its_own(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One run can give only one id; the run for each names the directory that knows node and cluster. Without it the printed command asked
+    for these as well."""
+    whole, *lost = (
+        shutil.copytree(capture_small / "data", tmp_path / name, ignore=ignored)
+        for name, ignored in (("whole", None), ("one", _PARTITIONS), ("two", _PARTITIONS))
+    )
+    for data in lost:
+        (data / META).write_text("version=1\n")
+    run(["recover", *map(str, (whole, *lost))])
+    following = [line for line in capfd.readouterr().out.splitlines() if line.startswith("next, with")]
+    assert [line.partition(": ")[2] for line in following] == [
+        f"kseg recover --apply --directory-id UUID {data} {whole}" for data in lost
+    ]
+    for number, line in enumerate(following):
+        command = line.partition(": ")[2].replace("UUID", f"X{number}2QS2nOGAEJKAio_iZM7A")
+        run(command.split()[1:])
+        assert "next, with" not in capfd.readouterr().out
+        assert written(lost[number]) >= {"node.id=1", f"directory.id=X{number}2QS2nOGAEJKAio_iZM7A"}

@@ -298,7 +298,10 @@ def test_a_log_start_that_may_be_one_is_reported_and_not_believed(
     without_entries(data / LOG_STARTS)
     status, rows = output("verify", data, capfd=capfd)
     (doubtful,) = [row for row in rows if row.get("id") == "log-start-doubtful"]
-    assert status == 0 and f"--log-start-offset {START}" in doubtful["message"]
+    asked = f"kseg recover --log-start-offset {START} {data / 'metro-none-0'}"
+    assert status == 0 and doubtful["message"].endswith(asked)
+    (step,) = [row for row in output("doctor", data, capfd=capfd)[1] if row["type"] == "step"]
+    assert (step["command"], step["due"]) == (asked, False)
     assert output("recover", "--apply", data, capfd=capfd)[0] == 0
     assert (data / LOG_STARTS).read_text() == "0\n0\n"
     one = data / "metro-none-0"

@@ -178,6 +178,14 @@ def second_without_meta_properties(data: Path) -> Path:
 
 
 @case
+def disk_replaced(data: Path) -> None:
+    """By one that was formatted anew, to which all partitions but one were copied back."""
+    properties = data / "meta.properties"
+    properties.write_text(properties.read_text().replace("UsCu_Qd6HlJL_AROE7wUxg", "Xl2QS2nOGAEJKAio_iZM7A"))
+    shutil.rmtree(data / "fares-0")
+
+
+@case
 def second_is_a_file(data: Path) -> Path:
     (data.parent / "second").write_text("not a directory")
     return data.parent / "second"

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.kafka
 ALL = os.environ.get("KSEG_BROKER_STARTS") == "all"
 IN_THE_GATE = (
     "partition_twice",
+    "disk_replaced",
     "meta.properties-of-tomorrow",
     "set_aside_and_marked",
     "partition_emptied",
