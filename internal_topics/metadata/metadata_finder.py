@@ -116,8 +116,8 @@ class MetadataFinder:
 
     def gone_from(self, log_dir: str) -> set[str]:
         """The directory ids that the node of a log dir has registered and that none of its log dirs has: of disks that were replaced, or
-        taken out of server.properties. Empty unless all log dirs of the node are known: those that server.properties names are, or as many have a
-        new id as are gone. One of the given log dirs answers for all of them, a new one if possible."""
+        taken out of server.properties. Empty unless all log dirs of the node are known: those that server.properties names
+        are, or as many have a new id as are gone. One of the given log dirs answers for all of them, a new one if possible."""
         node, image = self.placed_node_of(log_dir), self.image_for(log_dir)
         broker = None if image is None or node.node_id is None else image.brokers.get(node.node_id)
         if broker is None:
