@@ -138,7 +138,6 @@ PATH_LOOKS = {"isdir", "isfile", "exists", "lexists", "islink", "realpath", "abs
 # module → why it asks the system itself
 SYSTEM_LOOKS = {
     "cli/doctor/new_metadata_log_steps.py": "doctor examines disks",
-    "cli/doctor/next_steps.py": "doctor examines disks",
     "cli/html/html_file.py": "the report is on a disk",
     "cli/html/html_page.py": "the report is on a disk",
     "cli/version.py": "kseg's own files",

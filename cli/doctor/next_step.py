@@ -1,8 +1,13 @@
 """One step of `kseg doctor`."""
 
+import os
 from collections.abc import Iterator
 
 from kseg.segment.counted import counted
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import KSEG_DIRECTORY
+from kseg.segment.storage import places
+from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
 _CHANGING = ("mv", "rmdir", "sed", "chown")
@@ -29,3 +34,19 @@ def likewise(more: int, what: str, command: str, then: str = "list them") -> Ite
     """The step for further cases of the same kind, which get none of their own; nothing if there are none."""
     if more > 0:
         yield NextStep(f"Likewise for {counted(more, f'more {what}')}: {then}.", command)
+
+
+def move_command(path: str) -> str:
+    """The command that moves a path out of the data directory, to a place beside it: a broker fails on a directory inside that is not
+    a partition. path: a directory in it, a file in a partition, or the journal of one."""
+    log_dir, name = os.path.split(os.path.normpath(path))
+    if os.path.basename(log_dir) == KSEG_DIRECTORY:
+        log_dir = os.path.dirname(log_dir)
+    if own_partition_name(log_dir) is not None:
+        log_dir, partition = os.path.split(log_dir)
+        name = f"{partition}-{name}"
+    around, inner = os.path.split(places.abspath(log_dir))
+    around = around if os.path.isabs(path) else os.path.relpath(around)
+    return (
+        f"mv {shell_quoted(path)} {shell_quoted(os.path.normpath(os.path.join(around, f'{inner}-{name}')))}"
+    )

@@ -24,11 +24,12 @@ A metadata log that is in none of the directories comes last: find it, copy it f
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kseg.cli.doctor.client_steps import end_transactions, remove_configs, set_features, set_groups
 from kseg.cli.doctor.disk_steps import make_room, make_writable
+from kseg.cli.doctor.foreign_steps import foreign_steps
 from kseg.cli.doctor.metadata_log_steps import (
     copied_log,
     find_metadata_log,
@@ -37,25 +38,21 @@ from kseg.cli.doctor.metadata_log_steps import (
     snapshot_steps,
 )
 from kseg.cli.doctor.new_metadata_log_steps import new_log_steps
-from kseg.cli.doctor.next_step import NextStep, likewise
+from kseg.cli.doctor.next_step import NextStep, likewise, move_command
 from kseg.cli.doctor.obstacle_steps import copy_linked_files, move_obstacles, no_data_directories
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
 from kseg.cli.text.replica_words import rename_back
 from kseg.internal_topics.broker_directories import end_offset_of
-from kseg.internal_topics.metadata.missing_replicas import has_segment
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR
-from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.log_dir_state import read_log_dir_state
-from kseg.segment.partition.names import KSEG_DIRECTORY, NAME_BY_ROLE, Role, contains_partition_name
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 
 _LISTED = 5  # directories with a step of their own
-_OF_FILE_SYSTEM = "lost+found"
 _SOURCES_OF_VALUES = (
     "the values that meta.properties had (node.id is in server.properties, cluster.id in "
     "meta.properties of any other node, directory.id in the output of `kseg metadata`)"
@@ -122,8 +119,8 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
     if any(os.path.normpath(path) not in inner for path in situation.apart):
         yield from _take_apart(situation)
         return
-    yield from _move_out(situation)
-    yield from move_obstacles(situation.in_the_way, _move)
+    yield from foreign_steps(situation)
+    yield from move_obstacles(situation.in_the_way, move_command)
     if any(places.isdir(path) for path in situation.in_the_way):
         # with the directory gone, findings about its contents may no longer matter
         yield _again(situation)
@@ -142,8 +139,8 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
     yield from _put_back(situation)
     for path, offset in situation.doubtful_starts.items():
         yield _confirm_log_start(path, offset)
-    yield from snapshot_steps(situation.damaged_snapshots, _move)
-    yield from gap_steps(situation.gapped_metadata_logs, _move)
+    yield from snapshot_steps(situation.damaged_snapshots, move_command)
+    yield from gap_steps(situation.gapped_metadata_logs, move_command)
     for directory in dict.fromkeys(situation.gapped_metadata_logs):
         yield from _make_new_log(situation, os.path.dirname(directory))
     yield from map(_set_aside, situation.unloadable)
@@ -182,52 +179,6 @@ def _set_node_id(other: OtherNode) -> NextStep:
     )
 
 
-def _move_out(situation: Situation) -> Iterator[NextStep]:
-    """A broker takes every directory for a partition, and fails on a name that is not a partition's."""
-    renamed = situation.set_aside.values()  # these get their names back
-    foreign = [path for path in situation.foreign if path not in renamed]
-    shown = shown_of(len(foreign), _LISTED)
-    former_names = {} if situation.has_metadata else _former_names(foreign)
-    for path in foreign[:shown]:
-        former_name = former_names.get(path)
-        if former_name is not None:
-            yield NextStep(
-                f"A broker does not start with this name. {shown_path(former_name)} is missing here, "
-                "although a checkpoint has an offset of it: rename the directory back, or, if it is not "
-                "that partition, move it out of the data directory.",
-                f"mv -T {shell_quoted(path)} {shell_quoted(os.path.join(os.path.dirname(path), former_name))}",
-            )
-        elif os.path.basename(path) == _OF_FILE_SYSTEM:
-            yield NextStep(
-                "Remove it: a broker does not start with it. The next fsck creates it again, so let "
-                "log.dirs name a directory below the mount point.",
-                f"rmdir {shell_quoted(path)}",
-            )
-        else:
-            yield NextStep(
-                "Move it out of the data directory: a broker does not start with it.",
-                _move(path),
-            )
-    command = command_line("list", {"--verbose": True}, situation.request)
-    yield from likewise(len(foreign) - shown, "directory", command)
-
-
-def _former_names(foreign: Sequence[str]) -> dict[str, str]:
-    """Directories that were renamed from the name of a partition, with that name. Without a metadata log only the checkpoints tell which
-    partitions a data directory had: theirs is the name if it is part of the new one, and no other directory has it or could have it."""
-    found: dict[str, str] = {}
-    for path in foreign:
-        log_dir, name = os.path.split(path)
-        checkpoints = read_log_dir_state(log_dir).checkpoints.values()
-        noted = {f"{topic}-{number}" for offsets in checkpoints for topic, number in offsets}
-        named = [each for each in noted if contains_partition_name(name, each)]
-        former = [each for each in named if not places.lexists(os.path.join(log_dir, each))]
-        if len(former) == 1 and has_segment(path):
-            found[path] = former[0]
-    count = Counter((os.path.dirname(path), name) for path, name in found.items())
-    return {path: name for path, name in found.items() if count[os.path.dirname(path), name] == 1}
-
-
 def _take_apart(situation: Situation) -> Iterator[NextStep]:
     """Examine the rest without a directory that does not belong with the others; what is wrong in either can only be determined then."""
     left = tuple(
@@ -261,7 +212,7 @@ def _keep_one(situation: Situation) -> Iterator[NextStep]:
         yield NextStep(
             f"{which} out of the data directory (its log ends at offset {min(ends)}, that of "
             f"{shown_path(kept)} at {max(ends)}). Records that only it has remain in the moved directory.",
-            _move(gone),
+            move_command(gone),
         )
     pairs = Counter(
         (os.path.dirname(path), os.path.dirname(other)) for path, other in situation.twice[shown:]
@@ -294,7 +245,7 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
 
 
 def _names_of_copies(name: str) -> tuple[str, ...]:
-    """Patterns of names: its own, one with a suffix (`-stray`, `.bak`), and what `_move` makes of that."""
+    """Patterns of names: its own, one with a suffix (`-stray`, `.bak`), and what `move_command` makes of that."""
     return (name, f"{name}[!0-9]*", f"*-{name}[!0-9]*")
 
 
@@ -337,23 +288,7 @@ def _set_aside(partition: str) -> NextStep:
         "the broker stopped, move it out of the data directory. The broker recreates it empty and "
         "fetches what other replicas have; records that only this one has remain in the moved "
         "directory, for `kseg export`.",
-        _move(partition),
-    )
-
-
-def _move(path: str) -> str:
-    """The command that moves a path out of the data directory, to a place beside it: a broker fails on a directory inside that is not
-    a partition. path: a directory in it, a file in a partition, or the journal of one."""
-    log_dir, name = os.path.split(os.path.normpath(path))
-    if os.path.basename(log_dir) == KSEG_DIRECTORY:
-        log_dir = os.path.dirname(log_dir)
-    if own_partition_name(log_dir) is not None:
-        log_dir, partition = os.path.split(log_dir)
-        name = f"{partition}-{name}"
-    around, inner = os.path.split(os.path.abspath(log_dir))
-    around = around if os.path.isabs(path) else os.path.relpath(around)
-    return (
-        f"mv {shell_quoted(path)} {shell_quoted(os.path.normpath(os.path.join(around, f'{inner}-{name}')))}"
+        move_command(partition),
     )
 
 

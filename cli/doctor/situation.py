@@ -55,7 +55,8 @@ class Situation:
     """The results of an examination that steps depend on. Lists and mappings are of paths, unless said otherwise.
 
     server: HOST:PORT of a broker for clients. hints: the suggested commands by severity, each with its
-    paths. foreign: directories whose names a broker cannot parse. lost_identities: log dirs without a readable meta.properties.
+    paths. foreign: directories whose names a broker cannot parse; of_other_topics: those with the topic id of a topic of another name, from
+    which nobody is served. lost_identities: log dirs without a readable meta.properties.
     values_needed: by log dir, the values of its meta.properties that only the user knows. apart: log dirs that do not belong with the
     others, with the reason. twice: (partition directory, another one of the same partition). missing: directories of missing replicas;
     set_aside: of some of these, the directory that has their log under another name. wrong_ids: partition directories with another
@@ -80,6 +81,7 @@ class Situation:
     hosts: list[LogDirHost] = field(default_factory=list)
     hints: dict[str, dict[str, dict[str, None]]] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
+    of_other_topics: list[str] = field(default_factory=list)
     lost_identities: set[str] = field(default_factory=set)
     values_needed: dict[str, IdentityRepair] = field(default_factory=dict)
     apart: dict[str, str] = field(default_factory=dict)
@@ -125,6 +127,9 @@ class Situation:
         self.has_linked_directories |= finding.id == "linked-directory"
         if finding.id == "bad-directory-name":
             self.foreign.append(finding.path)
+            return
+        if finding.id == "topic-id-conflict" and finding.diagnosis is None and places.isdir(finding.path):
+            self.of_other_topics.append(finding.path)
             return
         if isinstance(finding.diagnosis, UnwritableFile):
             self.not_writable.append((finding.path, finding.diagnosis))
@@ -175,6 +180,7 @@ class Situation:
         """Whether something prevents a start that has to be moved away, or needs its topic id."""
         return bool(
             self.foreign
+            or self.of_other_topics
             or self.not_writable
             or self.twice
             or self.in_the_way

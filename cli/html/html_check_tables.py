@@ -7,7 +7,17 @@ from kseg.cli.html.html_cells import HtmlColumn, TableForm, Values
 
 def _start_changes(row: Values) -> Iterable[Values]:
     """What a broker's start does to each partition, one row each."""
-    for effect in ("truncated", "failed", "stray", "offline", "missing", "removed", "future", "unread"):
+    for effect in (
+        "truncated",
+        "shortened",
+        "failed",
+        "stray",
+        "offline",
+        "missing",
+        "removed",
+        "future",
+        "unread",
+    ):
         found = row.get(f"partitions_{effect}")
         for each in found if isinstance(found, Sequence) else ():
             yield {"effect": effect, **(each if isinstance(each, Mapping) else {"partition": each})}

@@ -101,6 +101,9 @@ def _lost(values: Values) -> Iterator[str]:
     cut = values["partitions_truncated"]
     if cut:
         yield f"it truncates {_listed(cut, _cut_words)}"
+    short = values["partitions_shortened"]
+    if short:
+        yield f"because of wrong indexes it ends {_listed(short, _short_words)}, and gives the offsets above to new records"
     failed = values["partitions_failed"]
     if failed:
         yield f"it cannot load {_listed([each['partition'] for each in failed])}"
@@ -125,6 +128,10 @@ def _cut_words(row: Values) -> str:
     records = row["records_lost"]
     what = "" if records is None else f"{counted(records, 'record')}, "
     return f"{shown_path(row['partition'])} at offset {row['log_end_offset']} ({what}{counted(row['bytes_lost'], 'byte')})"
+
+
+def _short_words(row: Values) -> str:
+    return f"{shown_path(row['partition'])} at offset {row['log_end_offset']} instead of {row['end_offset_in_files']}"
 
 
 def _listed(names: Sequence[Any], words: Callable[[Any], str] = shown_path) -> str:

@@ -84,6 +84,7 @@ class NodeStart:
             and not any(each.metadata_log for each in starts),
             "partitions": sum(directory.partitions for directory in self.directories),
             "partitions_truncated": [row for each in loaded for row in _truncated(each)],
+            "partitions_shortened": [row for each in loaded for row in _shortened(each)],
             "partitions_failed": [row for each in self.directories for row in _failed(each)],
             "partitions_stray": [name for each in loaded for name in _strays(each)],
             "partitions_offline": [
@@ -125,6 +126,17 @@ def _truncated(directory: LoadedDirectory) -> Iterator[dict[str, object]]:
                 "bytes_lost": start.bytes_lost,
                 "records_lost": start.records_lost,
             }
+
+
+def _shortened(directory: LoadedDirectory) -> Iterator[dict[str, object]]:
+    for name, start in directory.of(Loading.SHORTENED):
+        yield {
+            "partition": name,
+            "log_dir": directory.path,
+            "log_start_offset": start.log_start_offset,
+            "log_end_offset": start.log_end_offset,
+            "end_offset_in_files": start.end_offset_in_files,
+        }
 
 
 def _strays(directory: LoadedDirectory) -> Iterator[str]:

@@ -75,6 +75,7 @@ class Loading(StrEnum):
     UNCHANGED = "unchanged"
     RECOVERED = "recovered"  # segments are read and their indexes rebuilt, nothing is lost
     TRUNCATED = "truncated"
+    SHORTENED = "shortened"  # no byte is removed, but because of the last index the log ends below records that it has
     FAILS = "fails"
     BECOMES_STRAY = "becomes-stray"
     STRAY = "stray"  # was renamed as stray before, and stays so
@@ -94,8 +95,9 @@ _BY_STATE = {
 class PartitionStart:
     """partition: `topic-partition`. log_start_offset, log_end_offset: after the load; None when the load fails or the partition is deleted.
     bytes_to_scan, batches_to_scan: in the segments that are recovered. bytes_lost, records_lost: removed from the log (None: the number of
-    records is unknown). exception, message: those of the failed load; exception is the simple name of the Java class. is_of_torn_snapshot:
-    a metadata log whose node starts with a snapshot of which a part is lost."""
+    records is unknown). end_offset_in_files: of a log that is shortened; else None. exception, message: those of the failed load;
+    exception is the simple name of the Java class. is_of_torn_snapshot: a metadata log whose node starts with a snapshot of which a part
+    is lost."""
 
     partition: str
     outcome: Loading
@@ -105,6 +107,7 @@ class PartitionStart:
     batches_to_scan: int = 0
     bytes_lost: int = 0
     records_lost: int | None = 0
+    end_offset_in_files: int | None = None
     exception: str | None = None
     message: str | None = None
     is_of_torn_snapshot: bool = False
@@ -125,6 +128,8 @@ class PartitionStart:
         }
         if self.bytes_lost:
             row |= {"bytes_lost": self.bytes_lost, "records_lost": self.records_lost}
+        if self.end_offset_in_files is not None:
+            row |= {"end_offset_in_files": self.end_offset_in_files}
         if self.exception is not None:
             row |= {"exception": self.exception, "message": self.message}
         return row
@@ -305,9 +310,11 @@ def _simulated_load(
         message = f"The log dir {offline} is already offline due to a previous IO exception."
         return PartitionStart(partition=name.text, outcome=Loading.FAILS, exception=STORAGE, message=message)
     lost = [removed for removed in repair.removed if removed.cause not in _NO_LOSS]
+    end = checked.end_offset
+    is_short = outcome is None and not lost and end is not None and repair.log_end_offset < end
     if outcome is None:
         changed = Loading.RECOVERED if repair.bytes_scanned else Loading.UNCHANGED
-        outcome = Loading.TRUNCATED if lost else changed
+        outcome = Loading.TRUNCATED if lost else Loading.SHORTENED if is_short else changed
     return PartitionStart(
         partition=name.text,
         outcome=outcome,
@@ -317,6 +324,7 @@ def _simulated_load(
         batches_to_scan=_batches_to_scan(checked, noted) if repair.bytes_scanned else 0,
         bytes_lost=sum(removed.length for removed in lost),
         records_lost=_records_lost(lost),
+        end_offset_in_files=end if is_short else None,
     )
 
 

@@ -288,6 +288,26 @@ def test_a_cut_is_reported_with_its_price(
     )
 
 
+def test_a_log_that_ends_early_is_not_kept(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    """No byte of it is removed; the forecast used to be that the broker keeps all logs."""
+    (data,) = made("last_index_of_another_log")
+    (row,) = starts(capfd, data)
+    assert row["outcome"] == "starts" and not row["partitions_truncated"]
+    assert row["partitions_shortened"] == [
+        {
+            "partition": "metro-none-0",
+            "log_dir": str(data),
+            "log_start_offset": 0,
+            "log_end_offset": 144,
+            "end_offset_in_files": 160,
+        }
+    ]
+    assert (
+        "  because of wrong indexes it ends metro-none-0 at offset 144 instead of 160, and gives the offsets above to new records"
+        in forecast_lines(capfd, data)
+    )
+
+
 def test_a_directory_like_a_log_of_the_metadata_log(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     """A broker ignores it, and so does the search for the latest epoch of the log."""
     (data,) = made("clean")

@@ -157,6 +157,27 @@ def test_a_renamed_partition_gets_its_name_back_and_a_copy_beside_it_is_moved_ou
     ]
 
 
+def test_what_fsck_found_is_kept(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """rmdir, which is right for an empty one, refused it."""
+    (data / "lost+found" / "#131077").mkdir(parents=True)
+    first, _ = commands(doctor(capfd, data, status=1))
+    assert first == f"mv {data}/lost+found {data}-lost+found"
+
+
+def test_a_copy_under_the_name_of_no_topic_is_moved_out(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker loads it and serves nobody from it. It used to be listed."""
+    shutil.copytree(data / "fares-0", data / "fares.restored-0")
+    assert commands(doctor(capfd, data, status=1)) == [
+        f"mv {data}/fares.restored-0 {data}-fares.restored-0",
+        f"kseg doctor {data}",
+    ]
+    (data / "fares-0").rename(data / "fares.old-0")
+    shutil.rmtree(data / "fares.restored-0")
+    assert commands(doctor(capfd, data, status=1))[0] == f"mv -T {data}/fares.old-0 {data}/fares-0"
+
+
 def test_without_a_metadata_log_the_checkpoints_tell_the_former_name(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from pathlib import Path
 
 from fixtures import side_diseases
@@ -118,6 +119,13 @@ def all_logs_are_directories(data: Path) -> None:
 @partition_case
 def last_index_is_a_directory(data: Path) -> None:
     _a_directory(max((data / "metro-none-0").glob("*.index")))
+
+
+@partition_case
+def last_index_of_another_log(data: Path) -> None:
+    """As after logs were exchanged: its entry points where no batch begins, and the log ends where the segment begins."""
+    log = max((data / "metro-none-0").glob("*.log"))
+    log.with_suffix(".index").write_bytes(struct.pack(">ii", 15, 7))
 
 
 @partition_case

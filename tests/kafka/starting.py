@@ -238,6 +238,9 @@ def assert_as_foretold(forecast: Foretold, seen: Observed) -> None:
             assert ends == (row["log_start_offset"], row["log_end_offset"]), (path, row)
     if seen.outcome == "does-not-start":
         return
+    for row in node["partitions_shortened"]:
+        place = Path(row["log_dir"], row["partition"])
+        assert seen.ends[place] == (row["log_start_offset"], row["log_end_offset"])
     assert seen.offline == {place["log_dir"] for place in node["log_dirs_offline"]}
     failed = {Path(row["log_dir"], row["partition"]) for row in node["partitions_failed"]}
     given = set(map(Path, node["log_dirs"]))

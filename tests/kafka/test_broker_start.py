@@ -35,6 +35,7 @@ ALL = os.environ.get("KSEG_BROKER_STARTS") == "all"
 IN_THE_GATE = (
     "partition_twice",
     "disk_replaced",
+    "last_index_of_another_log",
     "meta.properties-of-tomorrow",
     "set_aside_and_marked",
     "partition_emptied",
