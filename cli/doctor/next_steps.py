@@ -47,6 +47,7 @@ from kseg.internal_topics.broker_directories import end_offset_of
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR
+from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
@@ -135,6 +136,7 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
         yield NextStep("Examine it more closely.", advice, is_due=bool(situation.hints.get(ERROR)))
     for path, doubt in situation.left_damaged.items():
         yield _bring_back(path, doubt)
+    yield from _explain_strays(situation)
     yield from _give_ids(situation)
     yield from _put_back(situation)
     for path, offset in situation.doubtful_starts.items():
@@ -247,6 +249,22 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
 def _names_of_copies(name: str) -> tuple[str, ...]:
     """Patterns of names: its own, one with a suffix (`-stray`, `.bak`), and what `move_command` makes of that."""
     return (name, f"{name}[!0-9]*", f"*-{name}[!0-9]*")
+
+
+def _explain_strays(situation: Situation) -> Iterator[NextStep]:
+    """Partitions whose topic the metadata log does not have; no repair makes a broker serve them."""
+    strays = situation.of_unknown_topics
+    if not strays:
+        return
+    names = [own_partition_name(path) for path in strays]
+    topics = tuple(dict.fromkeys(name.topic for name in names if name is not None))
+    it, has = ("it", "its topic") if len(strays) == 1 else ("them", "their topics")
+    yield NextStep(
+        f"A broker sets {shown_path(listed([*map(os.path.basename, strays)], _LISTED))} aside as stray, because the metadata log does not "
+        f"have {has} on this node: see whether the topic was deleted or moved, or the metadata log is an older one or another cluster's "
+        f"(then put the right one back first). If the records are needed, copy {it} away before a broker starts.",
+        command_line("metadata", {"--history": True}, replace(situation.request, topics=topics)),
+    )
 
 
 def _give_ids(situation: Situation) -> Iterator[NextStep]:

@@ -56,7 +56,7 @@ class Situation:
 
     server: HOST:PORT of a broker for clients. hints: the suggested commands by severity, each with its
     paths. foreign: directories whose names a broker cannot parse; of_other_topics: those with the topic id of a topic of another name, from
-    which nobody is served. lost_identities: log dirs without a readable meta.properties.
+    which nobody is served; of_unknown_topics: those that become stray, whose topic is in no metadata log. lost_identities: log dirs without a readable meta.properties.
     values_needed: by log dir, the values of its meta.properties that only the user knows. apart: log dirs that do not belong with the
     others, with the reason. twice: (partition directory, another one of the same partition). missing: directories of missing replicas;
     set_aside: of some of these, the directory that has their log under another name. wrong_ids: partition directories with another
@@ -82,6 +82,7 @@ class Situation:
     hints: dict[str, dict[str, dict[str, None]]] = field(default_factory=dict)
     foreign: list[str] = field(default_factory=list)
     of_other_topics: list[str] = field(default_factory=list)
+    of_unknown_topics: list[str] = field(default_factory=list)
     lost_identities: set[str] = field(default_factory=set)
     values_needed: dict[str, IdentityRepair] = field(default_factory=dict)
     apart: dict[str, str] = field(default_factory=dict)
@@ -130,6 +131,9 @@ class Situation:
             return
         if finding.id == "topic-id-conflict" and finding.diagnosis is None and places.isdir(finding.path):
             self.of_other_topics.append(finding.path)
+            return
+        if finding.id == "becomes-stray" and finding.diagnosis is None:
+            self.of_unknown_topics.append(finding.path)
             return
         if isinstance(finding.diagnosis, UnwritableFile):
             self.not_writable.append((finding.path, finding.diagnosis))
@@ -181,6 +185,7 @@ class Situation:
         return bool(
             self.foreign
             or self.of_other_topics
+            or self.of_unknown_topics
             or self.not_writable
             or self.twice
             or self.in_the_way
