@@ -2,7 +2,7 @@
 values (`segment.partition.topic_settings`), so that the lower layers do not depend on its sources."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -162,12 +162,14 @@ def topic_identities(
     images: dict[str, MetadataImage] = {}
     found = {}
     unsettled = []
+    of_image: dict[str, list[str]] = {}
     for target in _partitions(targets):
         log_dir, name = log_dir_of(target), own_partition_name(target.path)
         image = finder.image_for(log_dir)
         if image is None or name is None:
             continue
         images[image.path] = image
+        of_image.setdefault(image.path, []).append(target.path)
         if image.is_certain:
             found[log_dir] = UNKNOWN_IDENTITY  # checked: a partition without an entry is where it should be
         if name.is_metadata_log:
@@ -179,7 +181,19 @@ def topic_identities(
             found[target.path] = identity
         if identity.becomes_stray:
             unsettled.append(target)
-    return found | _settled(unsettled, finder), told_of(images.values())
+    outdated = _outdated(images, of_image) if unsettled else ()
+    return found | _settled(unsettled, finder), (*told_of(images.values()), *outdated)
+
+
+def _outdated(
+    images: "Mapping[str, MetadataImage]", partitions: Mapping[str, Sequence[str]]
+) -> "Iterator[Finding]":
+    from kseg.internal_topics.metadata.outdated_log import outdated_log
+
+    for path, image in images.items():
+        finding = outdated_log(image, partitions[path])
+        if finding is not None:
+            yield finding
 
 
 def _settled(targets: Sequence[PartitionTarget], finder: "MetadataFinder") -> "dict[str, TopicIdentity]":

@@ -182,6 +182,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("bad-file-name", WARNING, "a file name in a form that Kafka does not write", _LIST),
     ("quorum-snapshot-missing", ERROR, "the metadata log starts above offset 0 and no snapshot reaches its start", _LIST),
     ("metadata-log-doubtful", WARNING, "the metadata log cannot be read to its end: what it says about topics is uncertain", _RECOVER),
+    ("metadata-log-outdated", WARNING, "the metadata log is older than the partitions: a node that starts with it sets aside what was created since", _DOCTOR),
     ("remote-log-metadata-unreadable", ERROR, "a record of __remote_log_metadata cannot be used: what is in remote storage is uncertain", _DUMP),
     ("metadata-log-note", INFO, "something unusual in the metadata log", _DUMP),
     ("metadata-snapshot-incomplete", ERROR, "a metadata snapshot lacks its header or footer; a broker cannot load it", _DOCTOR),

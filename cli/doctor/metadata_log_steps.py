@@ -18,6 +18,7 @@ from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role,
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
 
+_FIND = f"find / -type d -name '{METADATA_DIRECTORY}*' -not -empty"
 _OF_THE_PREVIEW = "@metadata-0"
 
 
@@ -135,6 +136,15 @@ def name_metadata_log(directory: str) -> NextStep:
     )
 
 
+def find_newer_metadata_log() -> NextStep:
+    return NextStep(
+        "The metadata log is older than the partitions, and a node that starts with it sets aside what was created since: put the newer one "
+        "back before any node starts, from its disk, a later backup, or another node of the cluster (`kseg metadata` tells up to when a copy "
+        "goes).",
+        _FIND,
+    )
+
+
 def find_metadata_log() -> NextStep:
     """Not due: most likely the metadata log is in a data directory of the node that was not given."""
     return NextStep(
@@ -143,6 +153,6 @@ def find_metadata_log() -> NextStep:
         "If it is lost, restore it before a broker starts: a node that is also a controller would begin "
         "with an empty one and set every partition aside as stray; one that is only a broker fetches it "
         "from the controllers.",
-        f"find / -type d -name '{METADATA_DIRECTORY}*' -not -empty",
+        _FIND,
         is_due=False,
     )

@@ -33,6 +33,7 @@ from kseg.cli.doctor.foreign_steps import foreign_steps
 from kseg.cli.doctor.metadata_log_steps import (
     copied_log,
     find_metadata_log,
+    find_newer_metadata_log,
     gap_steps,
     name_metadata_log,
     snapshot_steps,
@@ -136,8 +137,11 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
         yield NextStep("Examine it more closely.", advice, is_due=bool(situation.hints.get(ERROR)))
     for path, doubt in situation.left_damaged.items():
         yield _bring_back(path, doubt)
-    yield from _explain_strays(situation)
-    yield from _give_ids(situation)
+    if situation.has_outdated_metadata:
+        yield find_newer_metadata_log()
+    else:
+        yield from _explain_strays(situation)
+        yield from _give_ids(situation)
     yield from _put_back(situation)
     for path, offset in situation.doubtful_starts.items():
         yield _confirm_log_start(path, offset)

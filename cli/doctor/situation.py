@@ -56,14 +56,16 @@ class Situation:
 
     server: HOST:PORT of a broker for clients. hints: the suggested commands by severity, each with its
     paths. foreign: directories whose names a broker cannot parse; of_other_topics: those with the topic id of a topic of another name, from
-    which nobody is served; of_unknown_topics: those that become stray, whose topic is in no metadata log. lost_identities: log dirs without a readable meta.properties.
+    which nobody is served; of_unknown_topics: those that become stray, whose topic is in no metadata log.
+    lost_identities: log dirs without a readable meta.properties.
     values_needed: by log dir, the values of its meta.properties that only the user knows. apart: log dirs that do not belong with the
     others, with the reason. twice: (partition directory, another one of the same partition). missing: directories of missing replicas;
     set_aside: of some of these, the directory that has their log under another name. wrong_ids: partition directories with another
     topic id than the topic of their name, whose id is the value. in_the_way: paths that prevent a start, with the reason. given_files,
     given_empty: paths of the request that are no data directories because they are files, or empty.
 
-    has_metadata: whether a metadata log was read. has_dynamic_quorum: whether the voters are in the metadata log instead of
+    has_metadata: whether a metadata log was read; has_outdated_metadata: whether it is older than
+    the partitions. has_dynamic_quorum: whether the voters are in the metadata log instead of
     controller.quorum.voters. topics: the partition count of each topic, according to the directories here. damaged_snapshots: of the
     metadata log. refused_features, refused_configs: entries of the metadata log that a 4.3.1 node refuses. gapped_metadata_logs:
     directories of metadata logs that a repair would make worse, so `advice` leaves them out. lacks_metadata_log: whether none of the
@@ -96,6 +98,7 @@ class Situation:
     given_empty: list[str] = field(default_factory=list)
     cluster_id: str | None = None
     has_metadata: bool = False
+    has_outdated_metadata: bool = False
     has_dynamic_quorum: bool = False
     topics: dict[str, int] = field(default_factory=dict)
     damaged_snapshots: list[str] = field(default_factory=list)
@@ -131,6 +134,9 @@ class Situation:
             return
         if finding.id == "topic-id-conflict" and finding.diagnosis is None and places.isdir(finding.path):
             self.of_other_topics.append(finding.path)
+            return
+        if finding.id == "metadata-log-outdated":
+            self.has_outdated_metadata = True
             return
         if finding.id == "becomes-stray" and finding.diagnosis is None:
             self.of_unknown_topics.append(finding.path)

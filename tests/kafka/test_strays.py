@@ -14,9 +14,13 @@ import pytest
 if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
+from confluent_kafka.admin import AdminClient
+
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.cli.test_known_topics import STRAYS
-from tests.kafka.broker import Broker
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
+from tests.support.doctor_helpers import commands, rows_of
 from tests.support.known_topics import FILE, ids, set_id
 
 pytestmark = pytest.mark.kafka
@@ -35,6 +39,48 @@ def forecast(data: Path) -> dict[str, set[str]]:
 
 def directories(data: Path) -> set[str]:
     return {path.name for path in data.iterdir() if path.is_dir()}
+
+
+@pytest.mark.evidence("metadata-log-outdated")
+def test_a_metadata_log_from_a_backup_is_older_than_the_partitions(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A topic was deleted and created again since, and each start has raised the leader epochs. The step used to be to give the new
+    partitions the id of the deleted topic."""
+    require_kafka()
+    broker = Broker(tmp_path / "broker")
+    with broker:
+        for topic in ("kept", "again"):
+            broker.create_topic(topic)
+    data = broker.data
+    shutil.copytree(data / METADATA_DIRECTORY, backup := tmp_path / "backup")
+    with broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for future in admin.delete_topics(["again"]).values():
+            future.result(CLIENT_LIMIT_S)
+        broker.create_topic("again")
+        producer = broker.producer()
+        for topic in ("kept", "again"):
+            producer.produce(topic, b"a record", partition=0)
+        producer.flush()
+    assert not commands(rows_of(capfd, "doctor", "--json", data, status=0))
+    newer = (data / METADATA_DIRECTORY).rename(tmp_path / "newer")
+    shutil.copytree(backup, data / METADATA_DIRECTORY)
+    rows = rows_of(capfd, "doctor", "--json", data, status=1)
+    (outdated,) = [row for row in rows if row.get("id") == "metadata-log-outdated"]
+    assert "are in 1 of 1 partition (first: kept-0 has 2, the metadata log 1)" in outdated["message"]
+    assert commands(rows) == [
+        "find / -type d -name '__cluster_metadata-0*' -not -empty",
+        f"kseg doctor {data}",
+    ]
+    shutil.copytree(data, stale := tmp_path / "stale")
+    with Broker(tmp_path / "stale-broker", stale) as started:
+        started.wait_for("the stray", lambda: "marked stray" in started.log_text())
+        assert started.consume("again") == []
+    shutil.rmtree(data / METADATA_DIRECTORY)
+    newer.rename(data / METADATA_DIRECTORY)
+    with broker:
+        assert [record.value for record in broker.consume("again")] == [b"a record"]
 
 
 @pytest.mark.evidence("topic-id-known", "replica-missing")

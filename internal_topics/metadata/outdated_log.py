@@ -1,0 +1,48 @@
+"""Whether a metadata log is older than the partitions: a copy of it was restored, or a controller began again with one.
+
+A broker writes with the leader epoch that the metadata log gives a partition, so no log can have a later one. A single log with a later
+epoch may have been put together by hand; where more than half of those that the metadata log knows have one, it is the older side. A node
+that starts with it sets aside as stray what was created since.
+"""
+
+from collections.abc import Iterable
+
+from kseg.internal_topics.metadata.metadata_image import MetadataImage
+from kseg.internal_topics.metadata.missing_replicas import topic_id_of
+from kseg.segment.counted import counted
+from kseg.segment.errors import KsegError
+from kseg.segment.files import read_small
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+
+
+def outdated_log(image: MetadataImage, partitions: Iterable[str]) -> Finding | None:
+    """The finding about a metadata log that is older than these partition directories of its node; None if it is not."""
+    known, later = 0, list[str]()
+    for path in partitions:
+        name = own_partition_name(path)
+        topic = image.topics.get(topic_id_of(path)[1] or "")
+        placed = None if name is None or topic is None else topic.partitions.get(name.partition)
+        if name is None or placed is None or name.state is not PartitionState.LIVE:
+            continue
+        known += 1
+        epoch = _last_epoch(path)
+        if epoch is not None and epoch > placed.leader_epoch:
+            later.append(f"{name.text} has {epoch}, the metadata log {placed.leader_epoch}")
+    if 2 * len(later) <= known:
+        return None
+    message = (
+        f"later leader epochs than this metadata log has are in {len(later):,} of {counted(known, 'partition')} (first: {later[0]}): it is "
+        "an older copy, and does not know what was created, deleted or moved since"
+    )
+    return Finding("metadata-log-outdated", image.path, message, numbers={"partitions": len(later)})
+
+
+def _last_epoch(partition: str) -> int | None:
+    try:
+        entries = decode_leader_epochs(read_small(f"{partition}/{NAME_BY_ROLE[Role.LEADER_EPOCHS]}"))
+    except KsegError:
+        return None
+    return max((entry.epoch for entry in entries), default=None)
