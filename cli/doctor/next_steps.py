@@ -40,7 +40,12 @@ from kseg.cli.doctor.metadata_log_steps import (
 )
 from kseg.cli.doctor.new_metadata_log_steps import new_log_steps
 from kseg.cli.doctor.next_step import NextStep, likewise, move_command
-from kseg.cli.doctor.obstacle_steps import copy_linked_files, move_obstacles, no_data_directories
+from kseg.cli.doctor.obstacle_steps import (
+    copy_linked_files,
+    move_obstacles,
+    no_data_directories,
+    restore_case,
+)
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
 from kseg.cli.text.replica_words import rename_back
@@ -121,6 +126,7 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
     if any(os.path.normpath(path) not in inner for path in situation.apart):
         yield from _take_apart(situation)
         return
+    yield from restore_case(situation.in_other_case)
     yield from foreign_steps(situation)
     yield from move_obstacles(situation.in_the_way, move_command)
     if any(places.isdir(path) for path in situation.in_the_way):
@@ -236,7 +242,8 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
     strays = list(situation.set_aside.items())
     for path, stray in strays[: shown_of(len(strays), _LISTED)]:
         yield NextStep(*rename_back(path, stray))
-    names = [os.path.basename(path) for path in situation.missing if path not in situation.set_aside]
+    here = {*situation.set_aside, *situation.in_other_case}
+    names = [os.path.basename(path) for path in situation.missing if path not in here]
     if not names:
         return
     it, has, lies = ("it", "it has", "it is") if len(names) == 1 else ("them", "they have", "they are")

@@ -6,7 +6,7 @@ Each was observed with 4.3.1, which fails with it and starts without it (tests/k
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kseg.cli.doctor.new_metadata_log_steps import format_command
 from kseg.cli.doctor.next_step import NextStep, likewise
@@ -56,6 +56,24 @@ def why_in_the_way(finding: Finding) -> str:
             "(`kseg recover` rebuilds everything except logs)"
         )
     return _BY_ID.get(finding.id, "")
+
+
+def has_lost_its_case(path: str) -> bool:
+    """Whether a file would be one of Kafka's with a name in lower case, which none has: it went through a file system without case."""
+    folder, name = os.path.split(path)
+    own = name.lower()
+    is_known = own != name and parse_file_name(own).role is not Role.UNKNOWN
+    return is_known and not places.lexists(os.path.join(folder, own))
+
+
+def restore_case(directories: Iterable[str]) -> Iterator[NextStep]:
+    """directories: with files whose names have lost their case."""
+    for directory in directories:
+        yield NextStep(
+            f"Files in {shown_path(directory)} have lost the case of their names, and a broker does not find them: give them their names back.",
+            f"find {shell_quoted(directory)} -maxdepth 1 -type f -name '*[A-Z]*' -exec sh -c "
+            """'mv -n "$1" "${1%/*}/$(basename "$1" | tr A-Z a-z)"' - {} ';'""",
+        )
 
 
 def move_obstacles(in_the_way: dict[str, str], move: Callable[[str], str]) -> Iterator[NextStep]:

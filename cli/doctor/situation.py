@@ -5,7 +5,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from kseg.cli.doctor.metadata_log_steps import is_metadata_snapshot
-from kseg.cli.doctor.obstacle_steps import why_in_the_way
+from kseg.cli.doctor.obstacle_steps import has_lost_its_case, why_in_the_way
 from kseg.cli.next_command import next_command
 from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover
@@ -61,7 +61,8 @@ class Situation:
     values_needed: by log dir, the values of its meta.properties that only the user knows. apart: log dirs that do not belong with the
     others, with the reason. twice: (partition directory, another one of the same partition). missing: directories of missing replicas;
     set_aside: of some of these, the directory that has their log under another name. wrong_ids: partition directories with another
-    topic id than the topic of their name, whose id is the value. in_the_way: paths that prevent a start, with the reason. given_files,
+    topic id than the topic of their name, whose id is the value. in_other_case: directories in which files have lost the case of
+    their names. in_the_way: paths that prevent a start, with the reason. given_files,
     given_empty: paths of the request that are no data directories because they are files, or empty.
 
     has_metadata: whether a metadata log was read; has_outdated_metadata: whether it is older than
@@ -93,6 +94,7 @@ class Situation:
     not_writable: list[tuple[str, UnwritableFile]] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
     wrong_ids: dict[str, str] = field(default_factory=dict)
+    in_other_case: dict[str, None] = field(default_factory=dict)
     in_the_way: dict[str, str] = field(default_factory=dict)
     given_files: list[str] = field(default_factory=list)
     given_empty: list[str] = field(default_factory=list)
@@ -144,6 +146,9 @@ class Situation:
         if isinstance(finding.diagnosis, UnwritableFile):
             self.not_writable.append((finding.path, finding.diagnosis))
             return
+        if finding.id == "unknown-file" and has_lost_its_case(finding.path):
+            self.in_other_case[os.path.dirname(finding.path)] = None
+            return
         if finding.id == "unknown-file" and finding.path in self.request.paths:
             self.given_files.append(finding.path)
             return
@@ -192,6 +197,7 @@ class Situation:
             self.foreign
             or self.of_other_topics
             or self.of_unknown_topics
+            or self.in_other_case
             or self.not_writable
             or self.twice
             or self.in_the_way

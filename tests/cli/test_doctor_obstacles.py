@@ -157,6 +157,22 @@ def test_a_renamed_partition_gets_its_name_back_and_a_copy_beside_it_is_moved_ou
     ]
 
 
+def test_files_from_a_file_system_without_case_get_their_names_back(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The partition used to be sought on the whole machine."""
+    partition = data / "fares-0"
+    before = {path.name: path.read_bytes() for path in partition.iterdir()}
+    for name in before:
+        (partition / name).rename(partition / name.upper())
+    restore, again = commands(doctor(capfd, data, status=1))
+    assert again == f"kseg doctor {data}"
+    subprocess.run(restore, shell=True, check=True)
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
+    shutil.copy(partition / f"{0:020d}.log", partition / f"{0:020d}.LOG")  # a copy is not the only one
+    assert not any(command.startswith("find") for command in commands(doctor(capfd, data, status=0)))
+
+
 def test_what_fsck_found_is_kept(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """rmdir, which is right for an empty one, refused it."""
     (data / "lost+found" / "#131077").mkdir(parents=True)
