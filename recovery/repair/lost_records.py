@@ -89,16 +89,26 @@ def lost_by_each(
     found: names and sizes of the files. is_compacted: the topic is known to be compacted. deleted: logs that the broker's retention deletes
     because of wrong time indexes. Raises UnreadableInput, and Refused when there is no room to assemble a large file.
     """
-    removed = [
-        _without_unread(entry, salvaged.unread)
-        for entry in _counted(directory, salvaged, found, is_compacted)
-    ]
+    removed = _removed(directory, found, salvaged, is_compacted)
     valid = [entry for entry in removed if entry.batches and entry.records]
     damage = lost_by_removal(entry for entry in removed if not entry.batches)
     comparison = _Comparison(directory, salvaged, loaded, deleted)
     missing = comparison.missing(valid)
     by_salvage = both_lost(lost_by_removal(removed), lost_by_reading(comparison.unread_by_salvage))
     return by_salvage, both_lost(damage, missing)
+
+
+def lost_by_salvage(
+    directory: str, found: Mapping[str, int], salvaged: Repair, *, is_compacted: bool = False
+) -> Lost:
+    """The first of these for a log that a broker fails to load. The arguments and exceptions are the same."""
+    removed = _removed(directory, found, salvaged, is_compacted)
+    return both_lost(lost_by_removal(removed), lost_by_reading(salvaged.unread))
+
+
+def _removed(directory: str, found: Mapping[str, int], salvaged: Repair, is_compacted: bool) -> list[Removed]:
+    counted = _counted(directory, salvaged, found, is_compacted)
+    return [_without_unread(entry, salvaged.unread) for entry in counted]
 
 
 def _without_unread(entry: Removed, unread: Sequence[UnreadBatch]) -> Removed:

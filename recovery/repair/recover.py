@@ -276,23 +276,27 @@ def _costs(
     if salvaged is loaded:
         return salvaged, {policy.value: rows.cost_row(salvaged) for policy in Policy}
     both = Policy.SALVAGE.value, Policy.KAFKA.value
-    if recovery_target.is_kafka07 or loaded.load_failure is not None or salvaged.load_failure is not None:
+    if recovery_target.is_kafka07 or salvaged.load_failure is not None:
         return salvaged, {
             both[0]: rows.cost_row(salvaged),
             both[1]: rows.cost_row(loaded, salvaged.removed),
         }
-    from kseg.recovery.repair.lost_records import lost_by_each
+    from kseg.recovery.repair.lost_records import lost_by_each, lost_by_salvage
     from kseg.recovery.repair.retention_after_load import deleted_by_wrong_times, time_limit
 
     expired = frozenset[str]()
     topic = options.topic_of(recovery_target.directory)
+    is_compacted = "compact" in topic.policies
+    sizes = {file.name: file.size_bytes for file in recovery_target.inputs}
+    if loaded.load_failure is not None:
+        lost = lost_by_salvage(recovery_target.directory, sizes, salvaged, is_compacted=is_compacted)
+        return salvaged, {both[0]: rows.cost_row(salvaged, lost=lost), both[1]: rows.cost_row(loaded)}
     limit = time_limit(topic, recovery_target.partition, options.settings.now_ms)
     if limit is not None:
         images = loaded.image, salvaged.image
         expired = deleted_by_wrong_times(recovery_target.directory, recovery_target.inputs, *images, limit)
-    sizes = {file.name: file.size_bytes for file in recovery_target.inputs}
     by_salvage, by_kafka = lost_by_each(
-        recovery_target.directory, sizes, salvaged, loaded, expired, is_compacted="compact" in topic.policies
+        recovery_target.directory, sizes, salvaged, loaded, expired, is_compacted=is_compacted
     )
     return salvaged, {
         both[0]: rows.cost_row(salvaged, lost=by_salvage),

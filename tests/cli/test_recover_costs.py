@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -16,7 +17,7 @@ from kseg.change.plan.inputs import inputs_of
 from kseg.cli.main import run
 from kseg.recovery.loading.loader import load_as_broker
 from kseg.recovery.policy import BrokerState, LoadSettings
-from tests.support.salvage_cases import LAST, NEXT, log
+from tests.support.salvage_cases import LAST, MIDDLE, NEXT, log
 from tests.support.salvage_helpers import batches, offsets
 from tests.support.verify_helpers import NOW_MS
 
@@ -42,6 +43,7 @@ def costs(capfd: pytest.CaptureFixture[str], *words: str | Path) -> dict[str, An
     return dict(result["costs"])
 
 
+FIRST = f"{0:020d}"
 UNCLEAN = ("--unclean-shutdown", "--recovery-point", "0")
 
 
@@ -94,6 +96,21 @@ def test_offsets_of_a_torn_tail_under_a_clean_marker(
     both = {"batches": 0, "offsets": lost, "records": records, "records_at_most": records}
     assert found["salvage"] == {**both, "bytes": size - 10, "damaged_bytes_left": 0}
     assert found["kafka"] == {**both, "bytes": 0, "damaged_bytes_left": size - 10, "expired_segments": 0}
+
+
+def test_what_salvage_loses_is_the_same_whether_or_not_a_broker_loads_the_log(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The end of each segment is cut off. Only where the log could be loaded, the records between the cut batch and the next segment
+    counted."""
+    for base in (FIRST, MIDDLE, NEXT):
+        file = log(partition, base)
+        os.truncate(file, file.stat().st_size // 2)
+    loaded = costs(capfd, partition)
+    (partition / "leader-epoch-checkpoint").write_bytes(b"0\n1\n")
+    failing = costs(capfd, partition)
+    assert failing["kafka"] == {"dies_of": "KafkaStorageException"} and "dies_of" not in loaded["kafka"]
+    assert failing["salvage"] == loaded["salvage"] and loaded["salvage"]["offsets"] > 100
 
 
 def test_what_each_crash_leaves_costs_nothing_whichever_policy_counts_it(
