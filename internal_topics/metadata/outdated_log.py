@@ -1,10 +1,12 @@
 """Whether a metadata log is older than the partitions: a copy of it was restored, or a controller began again with one.
 
 A broker writes with the leader epoch that the metadata log gives a partition, so no log can have a later one. A single log with a later
-epoch may have been put together by hand; where more than half of those that the metadata log knows have one, it is the older side. A node
-that starts with it sets aside as stray what was created since.
+epoch may have been put together by hand; where more than half of those that the metadata log knows have one, and were written after its
+last record, it is the older side. (A metadata log that was made anew, for partitions that are left, has low epochs too, but later records.)
+A node that starts with an older one sets aside as stray what was created since.
 """
 
+import os
 from collections.abc import Iterable
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
@@ -16,6 +18,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.storage import places
 
 
 def outdated_log(image: MetadataImage, partitions: Iterable[str]) -> Finding | None:
@@ -28,7 +31,7 @@ def outdated_log(image: MetadataImage, partitions: Iterable[str]) -> Finding | N
         if name is None or placed is None or name.state is not PartitionState.LIVE:
             continue
         known += 1
-        epoch = _last_epoch(path)
+        epoch = _last_epoch(path, image.timestamp_ms)
         if epoch is not None and epoch > placed.leader_epoch:
             later.append(f"{name.text} has {epoch}, the metadata log {placed.leader_epoch}")
     if 2 * len(later) <= known:
@@ -40,9 +43,13 @@ def outdated_log(image: MetadataImage, partitions: Iterable[str]) -> Finding | N
     return Finding("metadata-log-outdated", image.path, message, numbers={"partitions": len(later)})
 
 
-def _last_epoch(partition: str) -> int | None:
+def _last_epoch(partition: str, after_ms: int) -> int | None:
+    """None if the leader epochs were not written after this time."""
+    path = os.path.join(partition, NAME_BY_ROLE[Role.LEADER_EPOCHS])
     try:
-        entries = decode_leader_epochs(read_small(f"{partition}/{NAME_BY_ROLE[Role.LEADER_EPOCHS]}"))
-    except KsegError:
+        if places.stat(path).st_mtime * 1000 <= after_ms:
+            return None
+        entries = decode_leader_epochs(read_small(path))
+    except (OSError, KsegError):
         return None
     return max((entry.epoch for entry in entries), default=None)
