@@ -148,4 +148,4 @@ def test_a_replica_that_moves_back_between_two_listings(data: Path) -> None:
     assert image is not None
     with child(running_broker(data)) as broker:
         assert broker.output() == "in"
-        assert not [*missing_replicas(str(data), finder.placed_node_of(str(data)), image, others)]
+        assert not [*missing_replicas(str(data), finder.placed_node_of(str(data)), image, others, list)]
