@@ -41,7 +41,7 @@ class UnreadableInput(KsegError):
 
 
 class VanishedInput(UnreadableInput):
-    """An input does not exist: it never did, or it was deleted after it was listed."""
+    """An input does not exist: it never did, or it was deleted, or cut off, after it was listed."""
 
 
 class NotPermitted(UnreadableInput):

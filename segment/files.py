@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Protocol, Self
 
 from kseg.segment import unreadable
-from kseg.segment.errors import UnreadableInput, cannot_read
+from kseg.segment.errors import UnreadableInput, VanishedInput, cannot_read
 from kseg.segment.holes import data_extents
 from kseg.segment.kernel import bad_pages
 from kseg.segment.opening import opened, opened_in_part, read_part
@@ -102,7 +102,7 @@ class MappedFile:
             raise cannot_read(self.path, error) from error
         except ValueError as error:
             os.close(self._descriptor)
-            raise UnreadableInput(f"cannot read {self.path}: it was truncated while being read") from error
+            raise VanishedInput(f"cannot read {self.path}: it was truncated while being read") from error
         except BaseException:
             os.close(self._descriptor)
             raise

@@ -26,6 +26,7 @@ from kseg.inspection.export import export
 from kseg.jobs.events import Event, Failure, Row
 from kseg.jobs.guarded import guarded
 from kseg.segment.errors import VanishedInput
+from kseg.segment.files import SMALL_BYTES, MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import PartitionTarget
 from tests.support.lock_holders import child, running_broker
@@ -286,3 +287,25 @@ def test_a_copy_that_goes_before_it_is_compared_is_a_note(target: PartitionTarge
     Path(target.path).rmdir()
     (note,) = compare_copies(CopyPair("orders-0", target, other), None)
     assert isinstance(note, Finding) and note.id == "changed-while-read"
+
+
+@pytest.mark.usefixtures("broker")
+def test_an_index_that_is_cut_while_it_is_opened_is_read_again(
+    target: PartitionTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker cuts a preallocated index to its size when it rolls the segment; it was an error."""
+    index = Path(target.path, "0.index")
+    index.write_bytes(bytes(SMALL_BYTES + 8))
+    mapped, failures = MappedFile._mapped, [ValueError("mmap length is greater than file size")]
+
+    def cut(self: MappedFile, random_access: bool) -> object:
+        if failures:
+            raise failures.pop()
+        return mapped(self, random_access)
+
+    def work(target: PartitionTarget, options: object) -> Iterator[Event]:
+        with MappedFile(str(index)) as file:
+            yield Row({"bytes": file.size_bytes})
+
+    monkeypatch.setattr(MappedFile, "_mapped", cut)
+    assert [*Rereading(work)(target, None)] == [Row({"bytes": SMALL_BYTES + 8})]
