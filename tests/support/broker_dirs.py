@@ -16,6 +16,7 @@ from kseg.segment.sidecar.checkpoint import CheckpointEntry, encode_offset_check
 from tests.internal_topics.metadata_logs import T0, config, topic, write_log, write_meta_properties
 
 INDEX_BYTES = 10 << 20
+LEADER_EPOCH = 5  # not below those in the logs
 MARKER = b'{"version":0,"brokerEpoch":17}'
 
 
@@ -35,7 +36,7 @@ def broker_dir(
     names, made = [], []
     for number in range(topics):
         topic_id = uuid_text(bytes([1 + number % 250, number // 250] + [9] * 14))
-        made.append([*topic(f"orders.{number:02d}", topic_id, partitions)])
+        made.append([*topic(f"orders.{number:02d}", topic_id, partitions, leaderEpoch=LEADER_EPOCH)])
         made.append([config(f"orders.{number:02d}", "retention.ms", "-1")])
         for each in range(partitions):
             folder = directory / f"orders.{number:02d}-{each}"
