@@ -225,8 +225,6 @@ def test_a_change_is_refused(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     paths = [str(path) for path in named(data)]
-    if named is segment and words[0] != "recover":
-        pytest.skip("takes no single segment")
     options = ["--follow-links"] if follows else []
     with unchanged(data.parent):
         assert run([*words, *options, *paths]) == 4
