@@ -69,7 +69,9 @@ def test_an_error_of_verify_is_never_nothing_to_repair(partition: Path, case: in
         damage_anything(rng, partition)
     verified = run(["verify", str(partition)])
     planned = run(["recover", "--policy", policy, str(partition)])
-    assert {verified, planned} <= {0, 1, 4, 5}
+    # nothing is planned beside a directory in the place of a log
+    unreadable = {3} if any(path.is_dir() for path in partition.glob("*.log")) else set[int]()
+    assert {verified, planned} <= {0, 1, 4, 5} | unreadable
     if verified:
         assert planned
 
