@@ -124,8 +124,8 @@ class ChangedLife:
         place = next(log_dir / partition for log_dir in self.log_dirs if (log_dir / partition).is_dir())
         codec = self.lots.choice(("none", "gzip", "snappy", "lz4", "zstd"))
         before = self._change([place], "append", "--from", str(self._lines), "--codec", codec)
-        old, new = before.pop(name), self.logs[name]
-        assert {each: log for each, log in self.logs.items() if each != name} == before
+        old, new = before[name], self.logs[name]
+        assert self.logs == {**before, name: new}
         assert new.records[: len(old.records)] == old.records
         assert [record.key for record in new.records[len(old.records) :]] == [key.encode() for key in keys]
 
