@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 import pytest
@@ -13,3 +14,9 @@ from tests.support.command_lines import Say, json_run
 def say(capfd: pytest.CaptureFixture[str]) -> Say:
     """`say(command, …)`: run a command; its exit status and its rows."""
     return partial(json_run, capfd=capfd)
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running broker is given no time: a lock holder that stands for it changes nothing."""
+    monkeypatch.setattr(time, "sleep", lambda _: None)

@@ -52,6 +52,7 @@ def _set_aside_by_mistake(data: Path) -> None:
     (data / "fares-0").rename(data / f"fares-0.{SUFFIX}-stray")
 
 
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -72,6 +73,7 @@ def test_nothing_is_moved_while_a_broker_runs(
     assert any(command.split()[0] in ("mv", "rmdir") for command in rest)
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_steps_that_only_look_need_no_stopped_broker(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(data / "fares-0")
 

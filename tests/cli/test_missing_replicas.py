@@ -133,6 +133,7 @@ def test_what_was_never_made(data: Path) -> None:
     assert names(found_in(data)) == ["made-since-0"]
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_running_broker_deletes_a_topic_after_the_metadata_log_was_read(data: Path) -> None:
     """It writes the record first, and renames the directory then: the directory is missing only in an older image."""
     fares = ids(data)["fares"]
@@ -147,6 +148,7 @@ def test_a_running_broker_deletes_a_topic_after_the_metadata_log_was_read(data: 
         assert names(found_in(data, meanwhile=delete)) == ["stations-0"]
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_running_broker_creates_a_topic(data: Path) -> None:
     """Under a new name, or under that of a topic that it deleted meanwhile."""
     fares = ids(data)["fares"]

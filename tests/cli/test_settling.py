@@ -135,6 +135,7 @@ def test_a_busy_broker_is_waited_for(data: Path, say: Say, monkeypatch: pytest.M
         assert say("verify", "--quick", "--jobs", "1", data)[0] == 0
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_a_replica_that_moves_back_between_two_listings(data: Path) -> None:
     """Both log dirs are listed one after the other: where it was not yet, and where it was no more."""
     away = shutil.move(data / "fares-0", data.parent / "fares-0")
