@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -49,39 +49,36 @@ def made_again_soon(data: Path) -> Callable[[], object]:
     return create
 
 
-@pytest.mark.parametrize("change", [deleted_soon, written_soon, made_again_soon])
-@pytest.mark.parametrize("is_finished", [True, False])
-def test_a_running_broker_is_given_time_to_finish(
-    data: Path,
-    say: Say,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Path], Callable[[], object]],
-    is_finished: bool,
-) -> None:
-    finish = change(data)
+@pytest.fixture(params=[True, False], ids=["finished", "unfinished"])
+def is_finished(request: pytest.FixtureRequest) -> bool:
+    """Whether the broker does what it is about to do while it is waited for."""
+    return bool(request.param)
+
+
+@pytest.fixture(params=[deleted_soon, written_soon, made_again_soon])
+def change(
+    request: pytest.FixtureRequest, data: Path, is_finished: bool, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[object]:
+    """A change that a running broker has begun."""
+    finish = request.param(data)
     with child(running_broker(data)) as broker:
         assert broker.output() == "in"
         monkeypatch.setattr(time, "sleep", lambda _: is_finished and finish())
-        status, rows = say("verify", "--quick", "--jobs", "1", data)
+        yield request.param
+
+
+@pytest.mark.usefixtures("change")
+def test_a_running_broker_is_given_time_to_finish(data: Path, say: Say, is_finished: bool) -> None:
+    status, rows = say("verify", "--quick", "--jobs", "1", data)
     strays = {Path(row["path"]).name for row in rows if row.get("id") == "becomes-stray"}
     assert strays == (set() if is_finished else {"fares-0"})
     assert status == (0 if is_finished else 1), rows
 
 
-@pytest.mark.parametrize("change", [deleted_soon, written_soon, made_again_soon])
-@pytest.mark.parametrize("is_finished", [True, False])
 def test_metadata_gives_a_running_broker_time_to_finish(
-    data: Path,
-    say: Say,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Path], Callable[[], object]],
-    is_finished: bool,
+    data: Path, say: Say, change: object, is_finished: bool
 ) -> None:
-    finish = change(data)
-    with child(running_broker(data)) as broker:
-        assert broker.output() == "in"
-        monkeypatch.setattr(time, "sleep", lambda _: is_finished and finish())
-        _, rows = say("metadata", data)
+    _, rows = say("metadata", data)
     statuses = {Path(row["path"]).name: row["status"] for row in rows if row["type"] == "directory"}
     is_renamed = is_finished and change is deleted_soon
     assert statuses.get("fares-0") == (None if is_renamed else "known" if is_finished else "stray")
