@@ -25,6 +25,7 @@ from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError, Refused, UnreadableInput, cannot_read
 from kseg.segment.partition.names import KSEG_DIRECTORY, NAME_BY_ROLE, Role
 from kseg.segment.partition.recognition import is_log_directory
+from kseg.segment.partition.targets import PartitionTarget, log_dirs_around
 from kseg.segment.values import dataclass
 
 COMMAND = "undo"
@@ -176,8 +177,7 @@ def _log_dirs_of(location: JournalLocation) -> list[str]:
         )  # a lock made here would be in the way of removing its directory
         is_locked = not is_of_copies or os.path.lexists(lock_path(location.directory))
         return [location.directory] if is_locked else []
-    whole = os.path.abspath(location.directory), os.path.realpath(location.directory)
-    return [*filter(is_log_directory, dict.fromkeys(map(os.path.dirname, whole)))]
+    return [*filter(is_log_directory, log_dirs_around(PartitionTarget(os.path.abspath(location.directory))))]
 
 
 def _refuse_below_a_marker(location: JournalLocation, log_dir: str) -> None:

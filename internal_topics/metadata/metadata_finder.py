@@ -97,10 +97,8 @@ class MetadataFinder:
     def others_of(self, log_dir: str) -> list[str]:
         """The other log dirs of the same node, as far as they are given or found. A log dir with the same directory id is a copy. One that
         was given and whose meta.properties is lost is taken for one of the node: what it has is not missing."""
-        node, seen = (
-            self.placed_node_of(log_dir),
-            {places.realpath(path) for path in (log_dir, *self._left_out)},
-        )
+        node = self.placed_node_of(log_dir)
+        seen = {places.realpath(path) for path in (log_dir, *self._left_out)}
         found = []
         directory_ids = {node.directory_id} - {None}
         for other in chain.from_iterable(self._by_distance(log_dir)):
@@ -120,13 +118,11 @@ class MetadataFinder:
         are, or as many have a new id as are gone. One of the given log dirs answers for all of them, a new one if possible."""
         node, image = self.placed_node_of(log_dir), self.image_for(log_dir)
         broker = None if image is None or node.node_id is None else image.brokers.get(node.node_id)
-        if broker is None:
-            return set()
+        if broker is None or {*broker.log_dirs} <= {node.directory_id}:
+            return set()  # without a look at the directories around it
         ids = {path: self.node_of(path).directory_id for path in (log_dir, *self.others_of(log_dir))}
-        gone = {*broker.log_dirs} - {
-            *ids.values(),
-            *(self.node_of(path).directory_id for path in self._left_out),
-        }
+        left_out = {self.node_of(path).directory_id for path in self._left_out}
+        gone = {*broker.log_dirs} - {*ids.values()} - left_out
         new = [path for path, directory_id in ids.items() if directory_id not in broker.log_dirs]
         known = {places.realpath(path): path for path in ids}
         are_all = len(gone) <= len(new) or (bool(self._named) and self._named <= known.keys())

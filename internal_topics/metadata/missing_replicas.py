@@ -61,7 +61,7 @@ def missing_replicas(
     is_in_use = bool(missing) and not image.is_cut and is_locked(log_dir)
     if is_in_use:
         missing = _still_missing(missing, log_dir, image, node, state)
-    if not is_in_use:
+    else:
         yield from _gone(log_dir, present, image, node.node_id, others, gone())
     if not missing:
         return
