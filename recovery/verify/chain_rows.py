@@ -9,6 +9,7 @@ from kseg.segment import layout as L
 from kseg.segment.diagnosis import Numbers
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import copy_rows
 
 CARRIED_ROWS = 2
 
@@ -35,18 +36,14 @@ class ChainRows:
         """Append a block of batches."""
         carried = self.table.count
         self._reserve(carried + block.count)
-        table = self.table
-        for field in range(C.BATCH_WIDTH):
-            start = field * table.capacity + carried
-            table.cells[start : start + block.count] = block.column(field)
-        table.count = carried + block.count
+        copy_rows(*block.raw, 0, block.count, *self.table.raw, carried)
+        self.table.count = carried + block.count
 
     def _reserve(self, rows: int) -> None:
         if rows > self.table.capacity:
             wider = Columns(C.BATCH_WIDTH, max(rows, 2 * self.table.capacity))
             wider.count = self.table.count
-            for field in range(C.BATCH_WIDTH):
-                wider.column(field)[:] = self.table.column(field)
+            copy_rows(*self.table.raw, 0, wider.count, *wider.raw, 0)
             self.table = wider
 
     def drop(self, ready: int) -> None:
@@ -56,12 +53,8 @@ class ChainRows:
             self.before_last = table.at(C.LAST_OFFSET, ready - 1)
             self.before_epoch = self.epoch_before(ready)
             self.is_start = False
-        left = table.count - ready
-        for field in range(C.BATCH_WIDTH):
-            start = field * table.capacity
-            for row in range(left):
-                table.cells[start + row] = table.cells[start + ready + row]
-        table.count = left
+        copy_rows(*table.raw, ready, table.count, *table.raw, 0)
+        table.count -= ready
 
     def last_before(self, row: int) -> int:
         """The last offset before `row`."""

@@ -13,7 +13,7 @@ from kseg.segment.files import MappedFile
 from kseg.segment.partition.directory import SegmentFiles, list_partition, plain_last_segment
 from kseg.segment.partition.names import PartitionName, PartitionState
 from kseg.segment.scanning.damage import Damage
-from kseg.segment.scanning.scan import Scanner
+from kseg.segment.scanning.scan import Scanner, rows_for
 from kseg.segment.sidecar.index import OffsetIndex
 
 
@@ -50,7 +50,8 @@ def _contradiction(segment: SegmentFiles, had_times: bool) -> str:
                     return f"has a preallocated {segment.time_index.name.name}"
         with MappedFile(segment.log.path) as file:
             start = start if 0 <= start <= file.size_bytes else 0
-            for item in Scanner.over(file, segment.base_offset).blocks(start):
+            rows = rows_for(file.size_bytes - start)
+            for item in Scanner.over(file, segment.base_offset, rows).blocks(start):
                 if not isinstance(item, Damage) or item.kind == "unreadable-batch":
                     continue
                 if item.position + item.length == file.size_bytes:

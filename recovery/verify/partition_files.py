@@ -2,8 +2,8 @@
 
 import os
 import struct
-from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from kseg.recovery.verify.header_plausibility import SideFileEvidence
 from kseg.recovery.verify.index_check import used_slots
@@ -24,7 +24,6 @@ from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
 from kseg.segment.sidecar.metadata_files import check_topic_id, decode_partition_metadata
 from kseg.segment.terminal import shell_quoted
-from kseg.segment.values import dataclass
 
 # Number of entries at the end of an index that count as evidence of where the last batch ends.
 _ASKED_ENTRIES = 3
@@ -100,8 +99,7 @@ def metadata_files(
         yield identity.finding
 
 
-@dataclass(frozen=True, slots=True)
-class KnownBatchEnd:
+class KnownBatchEnd(NamedTuple):
     """An offset at which a batch ends. position: of that batch, according to an offset index. timestamp_ms: the largest timestamp up to
     there, according to a time index. Both None: the offset comes from the name of a snapshot or from a checkpoint."""
 
@@ -117,9 +115,10 @@ def side_file_evidence(
     reader: Reader = DISK,
 ) -> SideFileEvidence:
     """Where batches of the last segment end according to the side files. epochs: the leader-epoch checkpoint."""
-    times_by_offset = Counter(known.offset for known in known_batch_ends(directory, log_dir_state, reader))
-    confirmed = (offset for offset, times in times_by_offset.items() if times > 1)
-    return SideFileEvidence(frozenset(times_by_offset), frozenset(confirmed), epochs)
+    known, confirmed = set[int](), set[int]()
+    for end in known_batch_ends(directory, log_dir_state, reader):
+        (confirmed if end.offset in known else known).add(end.offset)
+    return SideFileEvidence(frozenset(known), frozenset(confirmed), epochs)
 
 
 def known_batch_ends(
@@ -131,12 +130,10 @@ def known_batch_ends(
         if entry.name.base_offset is not None and entry.name.base_offset > segment.base_offset:
             yield KnownBatchEnd(entry.name.base_offset - 1)
     if segment.offset_index is not None:
-        for slot in _last_slots(reader, segment.offset_index, _OFFSET_ENTRY):
-            relative, position = _OFFSET_ENTRY.unpack(slot)
+        for relative, position in _last_entries(reader, segment.offset_index, _OFFSET_ENTRY):
             yield KnownBatchEnd(segment.base_offset + relative, position=position)
     if segment.time_index is not None:
-        for slot in _last_slots(reader, segment.time_index, _TIME_ENTRY):
-            timestamp_ms, relative = _TIME_ENTRY.unpack(slot)
+        for timestamp_ms, relative in _last_entries(reader, segment.time_index, _TIME_ENTRY):
             yield KnownBatchEnd(segment.base_offset + relative, timestamp_ms=timestamp_ms)
     if log_dir_state is not None and directory.name is not None:
         for role in (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS):
@@ -145,12 +142,12 @@ def known_batch_ends(
                 yield KnownBatchEnd(offset - 1)
 
 
-def _last_slots(reader: Reader, entry: Entry, form: struct.Struct) -> list[bytes]:
+def _last_entries(reader: Reader, entry: Entry, form: struct.Struct) -> list[tuple[int, int]]:
     try:
         with reader.open(entry.path) as file:
             used = used_slots(file.view, form.size, file.data_end)
-            slots = range(max(0, used - _ASKED_ENTRIES), used)
-            return [bytes(file.view[slot * form.size : (slot + 1) * form.size]) for slot in slots]
+            first = max(0, used - _ASKED_ENTRIES)
+            return list(form.iter_unpack(bytes(file.view[first * form.size : used * form.size])))
     except UnreadableInput:
         return []
 

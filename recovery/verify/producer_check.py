@@ -17,6 +17,7 @@ ProducerStateManager.truncateAndReload). So what a snapshot lacks of batches bel
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from kseg.recovery.verify.segment_check import SegmentFacts
@@ -92,11 +93,12 @@ class ProducerReplay:
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         if self._inherited:
             self._settle_inherited(table, first, stop)
-        row = first
+        row, markers, last_marker = first, self.markers, self._last_marker
         while True:
-            row, markers = self.state.follow_transactions(self._view, table, row, stop)
-            for offset, producer_id, is_abort, first_offset, last_stable_offset in markers:
-                self._note_marker(offset, producer_id, is_abort == 1)
+            row, passed = self.state.follow_transactions(self._view, table, row, stop)
+            for offset, producer_id, is_abort, first_offset, last_stable_offset in passed:
+                markers[offset] = producer_id, is_abort == 1
+                last_marker[producer_id] = offset
                 if is_abort and first_offset >= 0:
                     self.aborted.append(AbortedTxn(0, producer_id, first_offset, offset, last_stable_offset))
             if row >= stop:
@@ -140,13 +142,10 @@ class ProducerReplay:
                 )
                 return
             if marker is not None:
-                self._note_marker(batch.base_offset, batch.producer_id, marker.is_abort)
+                self.markers[batch.base_offset] = batch.producer_id, marker.is_abort
+                self._last_marker[batch.producer_id] = batch.base_offset
         for event in self.state.apply(batch, marker):
             yield from self._event(batch, event)
-
-    def _note_marker(self, offset: int, producer_id: int, is_abort: bool) -> None:
-        self.markers[offset] = producer_id, is_abort
-        self._last_marker[producer_id] = offset
 
     def _marker(self, table: Columns, row: int) -> EndTransactionMarker | None:
         """The marker in a control batch; None if the cleaner has emptied the batch."""
@@ -334,11 +333,5 @@ def _field_difference(
 
 def covering_row(table: Columns, first: int, stop: int, offset: int) -> int | None:
     """The row of the batch that contains `offset`, None if none does."""
-    low, high = first, stop
-    while low < high:
-        middle = (low + high) // 2
-        if table.at(C.LAST_OFFSET, middle) < offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < stop and table.at(C.BASE_OFFSET, low) <= offset else None
+    row = bisect_left(table.column(C.LAST_OFFSET), offset, first, stop)
+    return row if row < stop and table.at(C.BASE_OFFSET, row) <= offset else None

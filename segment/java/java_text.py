@@ -14,6 +14,7 @@ WHITESPACE = re.compile("[ \t\n\x0b\f\r]+")  # Java's \s, which is narrower than
 
 INT_BITS = 32
 LONG_BITS = 64
+_DIGITS_OF_ANY_INT = 9
 _MOST_DIGITS = 255  # zeros of other scripts may lead a number in a file name
 
 
@@ -22,6 +23,8 @@ def parse_integer(text: str, bits: int) -> int | None:
 
     Digits of all scripts count, as in Java, except those above U+FFFF, which are two characters in Java.
     """
+    if len(text) <= _DIGITS_OF_ANY_INT and text.isascii() and text.isdecimal():
+        return int(text)  # nearly every number of a checkpoint
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):
         return None

@@ -39,6 +39,9 @@ cpdef Py_ssize_t first_uncounted(const long long[::1] cells, Py_ssize_t capacity
 @cython.locals(row=cython.Py_ssize_t, highest=cython.longlong)
 cpdef long long highest_offset(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count) except? -1000000007
 
+@cython.locals(count=cython.Py_ssize_t, field=cython.Py_ssize_t, at=cython.Py_ssize_t, read=cython.p_const_longlong, written=cython.p_longlong)
+cpdef int copy_rows(const long long[::1] source, Py_ssize_t width, Py_ssize_t first, Py_ssize_t stop, long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row) except -1
+
 @cython.locals(attributes=cython.longlong, is_legacy=cython.bint)
 cpdef Py_ssize_t plain_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t count) except -1
 

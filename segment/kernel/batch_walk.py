@@ -295,6 +295,36 @@ def highest_offset(cells: Readable, capacity: int, count: int) -> int:
     return highest
 
 
+def copy_rows(
+    source: Readable, width: int, first: int, stop: int, cells: Writable, capacity: int, row: int
+) -> int:
+    """Copy rows first … stop - 1 of a table of batches to `row` and after it in another, or further up in the same one.
+
+    width: the capacity of the source.
+    """
+    count = stop - first
+    if (
+        first < 0
+        or count < 0
+        or row < 0
+        or stop > width
+        or row + count > capacity
+        or C.BATCH_WIDTH * width > len(source)
+        or C.BATCH_WIDTH * capacity > len(cells)
+    ):
+        raise ValueError("the rows would leave their tables")
+    read = buffer_access.cells_in(source)
+    written = buffer_access.table_in(cells)
+    field = 0
+    while field < C.BATCH_WIDTH:
+        at = 0
+        while at < count:
+            written[field * capacity + row + at] = read[field * width + first + at]
+            at = at + 1
+        field = field + 1
+    return 0
+
+
 def plain_run(cells: Readable, capacity: int, row: int, count: int) -> int:
     """The end (exclusive) of the run of rows from `row` on that need no decompression and are not control batches.
 

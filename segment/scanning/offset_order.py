@@ -20,7 +20,7 @@ A walk that begins in the middle of a log gets the same answer if it begins with
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from operator import gt, itemgetter, le
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -86,6 +86,8 @@ class OffsetOrder:
         is_ordered = not self._tails or begin > self._tails[-1][1]
         if is_ordered and last == highest_offset(table.cells, table.capacity, stop):
             first = max(first, stop - REMEMBERED)  # the highest may be one that is altered upwards
+            if self._continue(table, first, stop):
+                return
         for row in range(first, stop):
             each = claim_of(table, row)
             self._recent.append(each)
@@ -93,6 +95,26 @@ class OffsetOrder:
                 self._add(each)
             elif self._base_offset:
                 self._doubt_name()
+        self._cut()
+
+    def _continue(self, table: Columns, first: int, stop: int) -> bool:
+        """Add rows that go on above all sequences, as nearly all do: each becomes the end of a longer one. False, and nothing is added, if
+        they do not."""
+        firsts, lasts, checksums, magics = (
+            table.cells[field * table.capacity + first : field * table.capacity + stop].tolist()
+            for field in (C.BASE_OFFSET, C.LAST_OFFSET, C.CRC, C.MAGIC)
+        )
+        reached = max(self._base_offset - 1, self._tails[-1][1] if self._tails else -1)
+        is_rising = all(map(gt, firsts, (reached, *lasts))) and all(map(le, firsts, lasts))
+        if not is_rising or lasts[-1] == L.INT64_MAX or min(magics) < L.MAGIC_V2:
+            return False
+        claims = list(zip(firsts, lasts, checksums, strict=True))
+        self._recent.extend(claims)
+        self._tails += claims
+        self._cut()
+        return True
+
+    def _cut(self) -> None:
         if len(self._tails) > REMEMBERED:
             del self._tails[:-REMEMBERED]
             self._is_cut = True

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # Not a power of two: otherwise the columns of a table map to the same lines of the processor's cache, and the fifteen values of a batch
 # evict each other before the next batch is written.
 BATCHES_PER_TABLE = 4096 + 8
-# Rows of the first table of a file, which suffice for most files, and of the tables after damage; they grow while there is no damage.
-FIRST_ROWS = 512 + 8
+# Rows of the first tables of a file, which suffice for most files, and of the tables after damage; they grow while there is no damage.
+FIRST_ROWS = (512 + 8, 1024 + 8)
 ROWS_BEHIND_DAMAGE = (16, 256)
 # A small file gets a small table: a data directory has many of them, and allocating memory costs as much as reading them.
 _MIN_ROWS = 16
@@ -76,9 +76,8 @@ class Scanner:
         self._resync: Resync | None = None  # created at the first damage
         self.base_offset = base_offset
         capacity = min(capacity, rows_for(len(self.view)))
-        self._rows = sorted(
-            {min(FIRST_ROWS, capacity), capacity}
-        )  # of the tables; smaller ones come before them at the first damage
+        # of the tables; smaller ones come before them at the first damage
+        self._rows = sorted({capacity, *(min(rows, capacity) for rows in FIRST_ROWS)})
         self._tables: dict[int, Columns] = {}
         self.table = self.table_of(0)
         self.order = OffsetOrder(base_offset)

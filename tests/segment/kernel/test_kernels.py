@@ -141,6 +141,33 @@ def test_questions_about_tables(data: bytes, draws: st.DataObject) -> None:
     both(run)
 
 
+@given(buffers(), st.data())
+def test_rows_are_copied(data: bytes, draws: st.DataObject) -> None:
+    """Into another table, and further up in the same one."""
+    cells, count = table_of(data)
+    first = draws.draw(st.integers(0, count))
+    width, row = draws.draw(st.integers(1, 20)), draws.draw(st.integers(0, 6))
+
+    def rows(table: array[int], capacity: int, start: int) -> list[int]:
+        return [
+            table[field * capacity + at] for at in range(start, start + count - first) for field in range(16)
+        ]
+
+    def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
+        copy = kernel["batch_walk"].copy_rows
+        other, same = array("q", bytes(8 * C.BATCH_WIDTH * width)), array("q", cells)
+        if row + count - first > width:
+            with pytest.raises(ValueError):
+                copy(wrap(cells), 16, first, count, wrap(other), width, row)
+            return None
+        copy(wrap(cells), 16, first, count, wrap(other), width, row)
+        copy(wrap(same), 16, first, count, wrap(same), 16, 0)
+        assert rows(other, width, row) == rows(same, 16, 0) == rows(cells, 16, first)
+        return other.tolist(), same.tolist()
+
+    both(run)
+
+
 # --- checksums
 
 

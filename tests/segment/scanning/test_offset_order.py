@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -10,6 +12,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.scanning.offset_order import Claim, DamageBounds, OffsetOrder, is_misnamed
 
 WIDTH = 10
+OLD_FORMAT = 99  # the checksum of a message of magic 1
 
 
 def batch(number: int) -> Claim:
@@ -27,17 +30,22 @@ def moved(number: int, to: int) -> Claim:
 
 def order_of(before: list[Claim], base_offset: int = 0, rows: int = 3) -> OffsetOrder:
     order = OffsetOrder(base_offset)
+    fill(order, before, rows)
+    return order
+
+
+def fill(order: OffsetOrder, before: list[Claim], rows: int) -> None:
+    """Add batches in tables of so many rows."""
     for start in range(0, len(before), rows):
         part = before[start : start + rows]
         table = Columns(C.BATCH_WIDTH, rows)
         table.count = len(part)
         for row, (first, last, checksum) in enumerate(part):
-            table.cells[C.MAGIC * rows + row] = L.MAGIC_V2
+            table.cells[C.MAGIC * rows + row] = 1 if checksum == OLD_FORMAT else L.MAGIC_V2
             table.cells[C.BASE_OFFSET * rows + row] = first
             table.cells[C.LAST_OFFSET * rows + row] = last
             table.cells[C.CRC * rows + row] = checksum
         order.take(table, 0, len(part))
-    return order
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
@@ -48,6 +56,62 @@ def test_an_ordinary_log_is_bounded_by_its_neighbours(rows: int, batches: int) -
     assert order.around() == DamageBounds(end - 1, None, end - 1)
     assert order.around(log(batches + 3, batches + 4)) == DamageBounds(end - 1, end + 30, end - 1, end + 30)
     assert order.around((), 10_000, 10_000) == DamageBounds(end - 1, 10_000, end - 1, 10_000)
+
+
+class _RowByRow(OffsetOrder):
+    """Without the short cut for rows that go on above all others."""
+
+    def _continue(self, table: Columns, first: int, stop: int) -> bool:
+        return False
+
+
+_OFFSETS = st.one_of(
+    st.integers(-3, 60), st.sampled_from([L.INT64_MAX, L.INT64_MAX - 1, -(1 << 63), 1 << 31, 1 << 40])
+)
+
+
+@st.composite
+def claims(draw: st.DrawFn) -> list[Claim]:
+    """Runs of batches in order, with some that are altered, or of an old format."""
+    found: list[Claim] = []
+    for start in draw(st.lists(st.integers(-20, 50), max_size=4)):
+        begin = max(0, start + (len(found) if draw(st.booleans()) else 0))
+        found += log(*range(begin, begin + draw(st.integers(1, 40))))
+    for _ in range(draw(st.integers(0, 4)) if found else 0):
+        at = draw(
+            st.sampled_from(
+                [0, len(found) - 1, max(0, len(found) - 16), draw(st.integers(0, len(found) - 1))]
+            )
+        )
+        first, last, checksum = found[at]
+        match draw(st.integers(0, 3)):
+            case 0:
+                found[at] = first, last, OLD_FORMAT
+            case 1:
+                found[at] = first, L.INT64_MAX, checksum
+            case 2:
+                found[at] = moved(at, draw(st.integers(0, 600)))
+            case _:
+                found[at] = draw(_OFFSETS), draw(_OFFSETS), checksum
+    return found
+
+
+@settings(max_examples=1000)
+@given(
+    claims(),
+    st.sampled_from([0, 1, 30, 200]),
+    st.sampled_from([1, 5, 17, 25, 200]),
+    st.booleans(),
+)
+def test_the_short_cut_changes_nothing(
+    before: list[Claim], base_offset: int, rows: int, is_inside: bool
+) -> None:
+    fast, slow = OffsetOrder(base_offset), _RowByRow(base_offset)
+    for order in (fast, slow):
+        if is_inside:
+            order.begin_inside()
+        fill(order, before, rows)
+    assert vars(fast) == vars(slow)
 
 
 @pytest.mark.parametrize("at", range(12))
