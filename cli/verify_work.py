@@ -41,13 +41,13 @@ class Verification:
     """One run of `verify` over its targets: the metadata log is read before it, and the forecast of a broker's start follows it.
 
     metadata: the metadata log that the user named. server_properties: the node's file; raises UsageError and UnreadableInput if it
-    cannot be used. refusals: why the node of each log dir refuses to start, once the metadata log was read.
+    cannot be used. server: its pairs. refusals: why the node of each log dir refuses to start, once the metadata log was read.
     """
 
     def __init__(self, metadata: str | None, server_properties: str | None = None) -> None:
         self._metadata = metadata
-        self._server = server_pairs(server_properties)
-        self.properties = None if self._server is None else NodeProperties.of(self._server)
+        self.server = server_pairs(server_properties)
+        self.properties = None if self.server is None else NodeProperties.of(self.server)
         self._forecast = StartForecast(identities_after_cut, self.properties)
         self.refusals: Mapping[str, Refusals] = {}
 
@@ -68,13 +68,13 @@ class Verification:
             if log_dir in self.refusals:
                 refused = self.refusals[log_dir]
                 self._forecast.add_refused(log_dir, refused.thrown(), refused.contradiction())
-        topics = load_settings(targets, self._metadata, finder, self._server)
+        topics = load_settings(targets, self._metadata, finder, self.server)
         return replace(options, identities=identities, topics=topics), (*findings, *missing)
 
     def finder(self, targets: Sequence[Target]) -> "MetadataFinder":
         """The finder of the metadata logs of the targets."""
         left_out = () if self.properties is None else self.properties.leaves_out(log_dirs_of(targets))
-        return finder_for(targets, self._metadata, self._server, left_out)
+        return finder_for(targets, self._metadata, self.server, left_out)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the work, followed by a `broker-start` row for each node."""

@@ -5,8 +5,9 @@
 3. `verify`, with its forecast of a broker's start.
 4. For each partition with an error, the cost of its repair under either policy (the plan of `recover`).
 5. Hanging transactions (`transactions`), and committed offsets outside their logs (`groups`).
-6. Files that are no longer needed, and what is kept for `undo` (`inspection.disk_leftovers`, `undo --list`).
-7. The steps to take (`next_steps`).
+6. What retention deletes as soon as a broker has started (`due_retention`).
+7. Files that are no longer needed, and what is kept for `undo` (`inspection.disk_leftovers`, `undo --list`).
+8. The steps to take (`next_steps`).
 
 Rows of the other commands are passed on unchanged. Findings of 4 and 5 about files are dropped because 3 has reported them.
 """
@@ -109,6 +110,7 @@ class Examination:
         self._note_lost_identities()
         yield from self._hanging(partitions)
         yield from self._stranded_offsets()
+        yield from self._due_deletions(partitions)
         yield from self._left_over()
         for number, step in enumerate(next_steps(self._situation), 1):
             yield Row(step_row(number, step))
@@ -307,7 +309,26 @@ class Examination:
             found.offset in ends for ends in self._repaired_ends.get((found.topic, found.partition), ())
         )
 
-    # --- leftovers
+    # --- retention and leftovers
+
+    def _due_deletions(self, partitions: Mapping[str, PartitionTarget]) -> Iterator[Row]:
+        """Of partitions that a broker loads as they are; a running one has applied its retention already."""
+        situation = self._situation
+        others = {
+            *self._damage,
+            *situation.of_unknown_topics,
+            *situation.of_other_topics,
+            *situation.wrong_ids,
+        }
+        wanted = [target for path, target in partitions.items() if target.log_dir and path not in others]
+        if not wanted or any(host.is_running for host in situation.hosts):
+            return
+        from kseg.cli.doctor.due_retention import due_deletions, retention_rows
+
+        server = self._verification.server
+        asked = Asked(metadata=self._metadata, server=server)
+        situation.due_deletions += due_deletions(wanted, asked, self._finder, self._over, self._now_ms)
+        yield from map(Row, retention_rows(situation.due_deletions, is_default_known=server is not None))
 
     def _left_over(self) -> Iterator[Row]:
         from kseg.change.run.undo_runs import runs_below

@@ -14,8 +14,9 @@
 8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts.
 9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
-11. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
-12. Once the broker runs, abort hanging transactions, and reset groups whose committed offset is outside the log.
+11. Keep what retention would delete completely after the start, if it is still wanted.
+12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
+13. Once the broker runs, abort hanging transactions, and reset groups whose committed offset is outside the log.
 
 A metadata log that is in none of the directories comes last: find it, copy it from another node, or create it again
 (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
@@ -97,6 +98,10 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
     for step in repairs:
         yield step if is_due else replace(step, is_due=False)
     if not situation.is_half_done:
+        if situation.due_deletions:
+            from kseg.cli.doctor.due_retention import keep_expired
+
+            yield from keep_expired(situation.due_deletions, situation.request)
         yield from set_features(situation)
         yield from remove_configs(situation)
         yield from end_transactions(situation)

@@ -26,6 +26,7 @@ from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.cli.doctor.properties_steps import PropertiesOfNode
+    from kseg.compaction.retention.due import DueDeletion
     from kseg.internal_topics.groups.group_rows import OffsetOfGroup
     from kseg.internal_topics.metadata.refused_configs import RefusedConfig
     from kseg.internal_topics.metadata.refused_features import RefusedFeature
@@ -75,7 +76,8 @@ class Situation:
     has_linked_directories: whether `recover` needs --follow-links. linked_files: files of damaged partitions that are links. properties:
     server.properties, if it was given. unformatted_log_dirs: directories in its log.dirs that do not exist or are empty. undo_bytes: held
     for `undo`. unloadable: partitions that a broker fails to load before and after a repair. doubtful_starts: logs that may have lost
-    the offset where they start, with that. left_damaged: partitions in which a repair changes nothing, with what it leaves.
+    the offset where they start, with that. left_damaged: partitions in which a repair changes nothing, with what it leaves. due_deletions:
+    what retention deletes after a start.
     """
 
     request: Request
@@ -123,6 +125,7 @@ class Situation:
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
     doubtful_starts: dict[str, int] = field(default_factory=dict)
     left_damaged: dict[str, str] = field(default_factory=dict)
+    due_deletions: "list[DueDeletion]" = field(default_factory=list)
 
     def note(self, finding: Finding) -> None:
         """Collect the command that a finding suggests."""

@@ -155,6 +155,21 @@ STRANDED = TableForm(
     ),
 )
 
+RETENTION = TableForm(
+    "retention",
+    "What retention deletes after the start",
+    "retention",
+    (
+        HtmlColumn("Log dir", "log_dir", "name"),
+        HtmlColumn("Partitions", "partitions", "count"),
+        HtmlColumn("Segments", "segments", "count"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("Completely", "partitions_emptied", "count"),
+        HtmlColumn("Such as", "examples", "list"),
+        HtmlColumn("By Kafka's default", "assumes_default", "flag"),
+    ),
+)
+
 LEFTOVERS = TableForm(
     "leftovers",
     "Not in use",

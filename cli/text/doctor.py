@@ -47,13 +47,14 @@ class DoctorReport(Report):
             return
         self._counts[kind] = self._counts.get(kind, 0) + 1
         kept = self._rows.setdefault(kind, [])
-        if len(kept) <= _SHOWN or kind in ("step", "leftovers", "log_dir"):
+        if len(kept) <= _SHOWN or kind in ("step", "leftovers", "log_dir", "retention"):
             kept.append(values)
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         yield self._verdict(summary)
         yield from _section("broker", [*self._broker(), *self._disks()])
         yield from _section("next start", self._starts())
+        yield from _section("what retention deletes after it", self._retention())
         yield from _section("what is wrong", self._findings())
         yield from _section("what the damage costs", self._costs())
         yield from _section("hanging transactions", self._hanging())
@@ -172,6 +173,22 @@ class DoctorReport(Report):
         for start in self._rows.get("broker-start", ()):
             tone = ERROR if start["outcome"] == "does-not-start" else ""
             yield from (Line(words, tone) for words in broker_start_words(start))
+
+    def _retention(self) -> Iterator[Line]:
+        found = self._rows.get("retention", ())
+        for values in found:
+            emptied, examples = values["partitions_emptied"], values["examples"]
+            more = f" and {emptied - len(examples):,} more" if emptied > len(examples) else ""
+            everything = f"; everything in {shown_path(', '.join(examples))}{more}" if emptied else ""
+            words = (
+                f"{shown_path(values['log_dir'])}: {counted(values['segments'], 'segment')} ({size_words(values['bytes'])}) "
+                f"of {counted(values['partitions'], 'partition')}{everything}"
+            )
+            yield Line(visible(words), WARNING if emptied else "")
+        if any(values["assumes_default"] for values in found):
+            yield Line(
+                "with Kafka's default of 7 days where no limit is known (--server-properties gives the broker's)"
+            )
 
     def _findings(self) -> Iterator[Line]:
         yield from self._found.lines(ERROR, WARNING)

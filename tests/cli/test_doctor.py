@@ -242,6 +242,7 @@ def test_the_node_id_of_another_is_named(tmp_path: Path, capfd: pytest.CaptureFi
                 "RegisterBrokerRecord", brokerId=1, brokerEpoch=5, logDirs=[metadata.DIRECTORY], endPoints=[]
             )
         ],
+        [metadata.config("orders.00", "retention.ms", "-1")],
     )
     assert not any(step.startswith("sed ") for step in commands(doctor(capfd, data, status=0)))
     file = data / "meta.properties"

@@ -26,7 +26,12 @@ from kseg.segment.model import NewBatch, Record
 from tests import transcripts
 from tests.internal_topics.coordinator_logs import T0, batch, key, value, write_segment
 from tests.internal_topics.metadata_logs import topic, write_log
-from tests.support.contract_dirs import groups_of_every_type, metadata_of_everything, odd_directory
+from tests.support.contract_dirs import (
+    expired_directory,
+    groups_of_every_type,
+    metadata_of_everything,
+    odd_directory,
+)
 from tests.support.group_dirs import FARES, broker, commit
 from tests.support.metadata_rows import BROKER, quota
 from tests.support.paths import ROOT
@@ -151,6 +156,7 @@ OF_07 = (
 OF_ACCESS = ("metadata access/__cluster_metadata-0",)
 OF_GROUPS = ("groups groups", "groups --at 2026-11-21T08:43:20Z groups")
 OF_ODD = ("list odd", "doctor odd")
+OF_EXPIRED = ("doctor expired",)
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +174,7 @@ def rows(capture_small: Path, legacy_small: Path, tmp_path_factory: pytest.TempP
             (metadata_of_everything, OF_ACCESS),
             (groups_of_every_type, OF_GROUPS),
             (odd_directory, OF_ODD),
+            (expired_directory, OF_EXPIRED),
         ):
             make(folder)
             for line in lines:

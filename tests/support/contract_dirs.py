@@ -8,9 +8,10 @@ from fixtures.diseases import bad_length_small
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE
 from tests.internal_topics.coordinator_logs import T0, batch, key, value, write_segment
-from tests.internal_topics.metadata_logs import record, topic, topic_id, write_log
+from tests.internal_topics.metadata_logs import config, record, topic, topic_id, write_log
 from tests.support.broker_dirs import broker_dir
 from tests.support.group_dirs import FARES, broker, commit
+from tests.support.known_topics import append
 from tests.support.metadata_rows import ACL, BROKER, CREDENTIAL, TOKEN, quota
 
 
@@ -54,6 +55,11 @@ def groups_of_every_type(folder: Path) -> None:
         SHARE_GROUP_STATE, 0, 0, **fields, createTimestamp=1, writeTimestamp=2, stateBatches=[delivered]
     )
     write_segment(made / f"{SHARE_GROUP_STATE}-0", batch(0, (share_key, state)))
+
+
+def expired_directory(folder: Path) -> None:
+    """A log of which retention leaves nothing."""
+    append(broker_dir(folder / "expired", 1, 1, running=False), config("orders.00", "retention.ms", "1000"))
 
 
 def odd_directory(folder: Path) -> None:

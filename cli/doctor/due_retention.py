@@ -1,0 +1,80 @@
+"""The retention that follows a start: what it deletes, and the step for logs that it empties.
+
+A broker looks for segments above their limits log.initial.task.delay.ms (30 seconds) after it has loaded its logs, and every
+log.retention.check.interval.ms (5 minutes) then (Kafka: LogManager.startupWithConfigOverrides).
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.next_command import command_line
+from kseg.cli.remote_evidence import with_remote_ends
+from kseg.cli.request import Request
+from kseg.cli.topic_evidence import Asked, topic_settings
+from kseg.compaction.retention.due import DueDeletion, due_deletion
+from kseg.compaction.retention.options import Limits, RetainOptions
+from kseg.jobs.events import Event, Row
+from kseg.segment.counted import listed
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.terminal import shown_path
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+
+_LISTED = 5
+_EXAMPLES = 3
+
+
+def due_deletions(
+    targets: Sequence[PartitionTarget],
+    asked: Asked,
+    finder: "MetadataFinder | None",
+    over: Callable[..., Iterator[Event]],
+    now_ms: int,
+) -> Iterator[DueDeletion]:
+    """The partitions of which a broker that starts now deletes segments, in order. Topics whose policy is unknown are left out; limits that
+    are set nowhere are Kafka's defaults. asked: the evidence. over: runs work on targets."""
+    strict, _ = topic_settings(targets, asked, finder)
+    wanted = [target for target in targets if not strict[target.path].unknown]
+    topics, _ = topic_settings(wanted, replace(asked, assumes_defaults=True), finder)
+    options = RetainOptions(limits=Limits(), now_ms=now_ms, topics=with_remote_ends(wanted, topics))
+    for event in over(due_deletion, wanted, options) if wanted else ():
+        if isinstance(event, Row) and isinstance(event.result, DueDeletion):
+            yield event.result
+
+
+def retention_rows(found: Sequence[DueDeletion], *, is_default_known: bool) -> Iterator[dict[str, object]]:
+    """One row for each data directory. is_default_known: server.properties was given, so that a limit that is set nowhere is no guess."""
+    by_log_dir: dict[str, list[DueDeletion]] = {}
+    for each in found:
+        by_log_dir.setdefault(os.path.dirname(each.directory), []).append(each)
+    for log_dir, due in by_log_dir.items():
+        emptied = [os.path.basename(each.directory) for each in due if each.is_everything]
+        yield {
+            "type": "retention",
+            "log_dir": log_dir,
+            "partitions": len(due),
+            "segments": sum(each.segments for each in due),
+            "bytes": sum(each.size_bytes for each in due),
+            "partitions_emptied": len(emptied),
+            "examples": emptied[:_EXAMPLES],
+            "assumes_default": not is_default_known and any(each.is_by_default for each in due),
+        }
+
+
+def keep_expired(found: Sequence[DueDeletion], request: Request) -> Iterator[NextStep]:
+    """The step for logs that retention empties: nobody but the user knows whether their records are still wanted."""
+    emptied = [os.path.basename(each.directory) for each in found if each.is_everything]
+    if not emptied:
+        return
+    file = request.also.get("--server-properties") or "server.properties"
+    yield NextStep(
+        f"Everything in {shown_path(listed(emptied, _LISTED))} exceeds the limits of retention: a broker deletes it half a minute after "
+        "it has loaded its logs. If the records are still wanted, as after the restore of a backup, copy them away first, or start the "
+        "broker with log.retention.ms=-1 (for topics without a retention.ms of their own). See which limit deletes what.",
+        command_line("retain", {"--server-properties": file}, request),
+        is_due=False,
+    )

@@ -1,0 +1,81 @@
+"""`doctor` names what retention deletes right after a start; tests/kafka/test_retention_after_start.py asks a broker."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fixtures.diseases import bad_crc
+from tests.internal_topics.metadata_logs import config
+from tests.support.doctor_helpers import NOW, doctor, of_type, rows_of, text_of
+from tests.support.known_topics import append
+from tests.support.lock_holders import child, running_broker
+
+EXPIRING = ("fares", "metro-gzip", "metro-lz4")
+
+
+@pytest.fixture
+def data(capture_small: Path, tmp_path: Path) -> Path:
+    """A log dir in which the records of three topics are older than their limit, and those of one were exempted from it."""
+    made = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    append(made, *(config(topic, "retention.ms", "1000") for topic in EXPIRING))
+    return made
+
+
+def test_what_is_deleted_completely(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = doctor(capfd, data, status=0)
+    names = [f"{topic}-0" for topic in EXPIRING]
+    logs = [log for name in names for log in (data / name).glob("*.log")]
+    assert of_type(rows, "retention") == [
+        {
+            "type": "retention",
+            "log_dir": str(data),
+            "partitions": 3,
+            "segments": sum(log.stat().st_size > 0 for log in logs),
+            "bytes": sum(log.stat().st_size for log in logs),
+            "partitions_emptied": 3,
+            "examples": names,
+            "assumes_default": False,
+        }
+    ]
+    (step,) = of_type(rows, "step")
+    assert not step["due"] and ", ".join(names) in step["why"]
+    assert step["command"] == f"kseg retain --server-properties server.properties {data}"
+    text = text_of(capfd, data)
+    assert text[text.index("what retention deletes after it:") + 1].endswith(
+        "of 3 partitions; everything in fares-0, metro-gzip-0, metro-lz4-0"
+    )
+    planned = rows_of(capfd, "retain", "--json", *NOW, data, status=1)
+    assert {row["partition"] for row in of_type(planned, "result") if row.get("deleted")} == set(names)
+
+
+def test_one_that_keeps_records_needs_no_step(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    append(data, *(config(topic, "retention.ms", "-1") for topic in EXPIRING))
+    assert not of_type(doctor(capfd, data, status=0), "retention")
+    append(data, config("metro-none", "retention.bytes", "5000"))
+    rows = doctor(capfd, data, status=0)
+    (told,) = of_type(rows, "retention")
+    assert (told["partitions"], told["partitions_emptied"], told["examples"]) == (1, 0, [])
+    assert not of_type(rows, "step")
+
+
+def test_a_damaged_partition_is_not_counted(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What is left of it depends on the repair; the next examination has it."""
+    bad_crc(max((data / "metro-gzip-0").glob("*.log")))
+    (told,) = of_type(doctor(capfd, data, status=1), "retention")
+    assert told["examples"] == ["fares-0", "metro-lz4-0"]
+
+
+def test_a_running_broker_has_done_it(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with child(running_broker(data)) as other:
+        assert other.output() == "in"
+        assert not of_type(doctor(capfd, data, status=0), "retention")
+    assert of_type(doctor(capfd, data, status=0), "retention")
+
+
+def test_a_policy_that_is_unknown(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without a metadata log nobody knows whether a topic is compacted."""
+    shutil.rmtree(data / "__cluster_metadata-0")
+    assert not of_type(doctor(capfd, data, status=0), "retention")
