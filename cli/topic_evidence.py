@@ -287,6 +287,16 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
     return found
 
 
+def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tuple[Finding, ...]":
+    """A finding for each replica that lacks committed records and may lead, where the targets are log dirs of several nodes."""
+    log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
+    if len({finder.node_of(log_dir).node_id for log_dir in log_dirs}) < 2:
+        return ()
+    from kseg.internal_topics.metadata.replicas_behind import replicas_behind
+
+    return tuple(replicas_behind(log_dirs, finder))
+
+
 def topic_names(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, str]:
     """The topic names of directories with a suffix (`-delete`, `-stray`), by path, looked up by topic id and including deleted topics.
     The name of such a directory may be truncated, or by now be that of another topic."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kseg.cli.coordinator_loads import coordinator_findings
 from kseg.cli.start_refusals import Refusals, bootstrap_refusal, refusals_of
 from kseg.cli.topic_evidence import (
+    behind_in_sync,
     finder_for,
     identities_after_cut,
     load_settings,
@@ -69,7 +70,8 @@ class Verification:
                 refused = self.refusals[log_dir]
                 self._forecast.add_refused(log_dir, refused.thrown(), refused.contradiction())
         topics = load_settings(targets, self._metadata, finder, self.server)
-        return replace(options, identities=identities, topics=topics), (*findings, *missing)
+        behind = behind_in_sync(targets, finder)
+        return replace(options, identities=identities, topics=topics), (*findings, *missing, *behind)
 
     def finder(self, targets: Sequence[Target]) -> "MetadataFinder":
         """The finder of the metadata logs of the targets."""

@@ -84,13 +84,14 @@ class AlteredLeaderEpoch:
 @dataclass(frozen=True, slots=True)
 class MissingReplica:
     """A partition that the metadata log places in a log directory and that is not there. set_aside: a directory beside it with a log of the
-    same topic id, which was renamed: as stray, or by hand."""
+    same topic id, which was renamed: as stray, or by hand. others: the nodes that have a replica too."""
 
     topic: str
     partition: int
     topic_id: str
     checkpointed_offset: int | None
     set_aside: str | None = None
+    others: tuple[int, ...] = ()
 
     def numbers(self) -> Numbers:
         return {
@@ -98,6 +99,25 @@ class MissingReplica:
             "partition": self.partition,
             "topic_id": self.topic_id,
             "checkpointed_offset": self.checkpointed_offset,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaBehind:
+    """A replica that may lead and lacks records. other, node: a replica that has them, and its node. end_offset: of the log
+    that lacks them, 0 without a directory. other_end_offset: of the other one."""
+
+    other: str
+    node: int
+    end_offset: int
+    other_end_offset: int
+
+    def numbers(self) -> Numbers:
+        return {
+            "other": self.other,
+            "node": self.node,
+            "end_offset": self.end_offset,
+            "other_end_offset": self.other_end_offset,
         }
 
 
@@ -159,6 +179,7 @@ Diagnosis = (
     | AlteredBaseOffset
     | AlteredLeaderEpoch
     | MissingReplica
+    | ReplicaBehind
     | PartitionTwice
     | MetadataGap
     | WrongTopicId

@@ -137,6 +137,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("becomes-stray", ERROR, "a broker renames the partition to -stray at its next start, and serves it empty or not at all", _RECOVER),
     ("replica-missing", ERROR, "a replica that the metadata log assigns to this directory is missing: a broker creates it empty", _RECOVER_DIR),
     ("replica-fetched-anew", WARNING, "a replica that the metadata log assigns to this directory is missing: a broker fetches it from other replicas", _RECOVER_DIR),
+    ("replica-behind", ERROR, "a replica that may lead lacks records that another node has: if it leads, the other replicas are truncated to its end", _DOCTOR),
     ("replica-unmade", WARNING, "a replica that the metadata log assigns to this directory is missing, and nothing shows that it ever existed", _RECOVER_DIR),
     ("replica-unfinished", WARNING, "a broker stopped while it created the partition: at its next start it renames the directory to -stray, and no record is lost", _RECOVER),
     ("partition-metadata-corrupt", ERROR, "partition.metadata cannot be read", _RECOVER),

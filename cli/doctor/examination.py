@@ -39,7 +39,7 @@ from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
 from kseg.inspection.log_dir_host import log_dir_host
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
-from kseg.segment.diagnosis import LogStartBeyondEnd, MissingReplica
+from kseg.segment.diagnosis import LogStartBeyondEnd, MissingReplica, ReplicaBehind
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
@@ -51,7 +51,7 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from kseg.internal_topics.groups.group_rows import OffsetOfGroup
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
-    from kseg.internal_topics.metadata.metadata_image import MetadataImage
+    from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
     from kseg.recovery.repair.options import RecoverOptions
     from kseg.recovery.repair.rows import RecoverResult
     from kseg.recovery.verify.options import VerifyOptions
@@ -144,6 +144,7 @@ class Examination:
             self._situation.hosts.append(host)
             assert self._finder is not None
             own = self._finder.node_of(log_dir)
+            self._situation.nodes.setdefault(_name_of(own), []).append(log_dir)
             yield Row(host_row(host, own))
             self._situation.cluster_id = self._situation.cluster_id or own.cluster_id
             image = self._finder.image_for(log_dir)
@@ -173,7 +174,7 @@ class Examination:
 
     def _note(self, finding: Finding, partitions: Mapping[str, PartitionTarget]) -> None:
         self._situation.note(finding)
-        if finding.severity != ERROR or isinstance(finding.diagnosis, MissingReplica):
+        if finding.severity != ERROR or isinstance(finding.diagnosis, MissingReplica | ReplicaBehind):
             return
         about = finding.diagnosis
         told = about.directory if isinstance(about, LogStartBeyondEnd) else ""
@@ -368,6 +369,12 @@ def _log_dir(target: Target) -> str | None:
     if isinstance(target, LogDirTarget):
         return target.path
     return log_dir_of(target) if isinstance(target, PartitionTarget) else None
+
+
+def _name_of(node: "Node") -> str:
+    if node.node_id is None:
+        return "what has lost its node id"
+    return f"node {node.node_id}" + ("" if node.cluster_id is None else f" of cluster {node.cluster_id}")
 
 
 def _stays_unloadable(damage: _Damage, repair: "RecoverResult | None") -> bool:

@@ -6,7 +6,7 @@
 3. Give a metadata log under another name its own: without it nothing else can be judged. Correct a node id that is not that of the data
    directory: with a wrong one all partitions look stray.
 4. If a broker does not accept some of the data directories together (they are of different nodes, or one is a copy of another), check
-   those of one node.
+   those of one node. Before that, replace replicas that lack what another node has.
 5. Move out of the data directory what prevents a start: files that a broker cannot read, whatever is there by mistake, directories
    with a name that is not a partition's, and the second of two directories of the same partition.
 6. Free space on a full file system, because repairs need some.
@@ -47,6 +47,7 @@ from kseg.cli.doctor.obstacle_steps import (
     no_data_directories,
     restore_case,
 )
+from kseg.cli.doctor.several_nodes_steps import replace_behind, take_apart, without_a_copy
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
 from kseg.cli.text.replica_words import rename_back
@@ -129,7 +130,12 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
         return
     inner = {os.path.normpath(path) for path in situation.in_the_way}
     if any(os.path.normpath(path) not in inner for path in situation.apart):
-        yield from _take_apart(situation)
+        if situation.behind:
+            yield from replace_behind(situation.behind, situation.request)
+            yield _again(situation)
+            return
+        copies = [path for path, is_copy in situation.apart.items() if is_copy]
+        yield from take_apart(situation.nodes, copies, situation.in_the_way, situation.request)
         return
     yield from restore_case(situation.in_other_case)
     yield from foreign_steps(situation)
@@ -196,20 +202,6 @@ def _set_node_id(other: OtherNode) -> NextStep:
     )
 
 
-def _take_apart(situation: Situation) -> Iterator[NextStep]:
-    """Examine the rest without a directory that does not belong with the others; what is wrong in either can only be determined then."""
-    left = tuple(
-        path
-        for path in situation.request.paths
-        if os.path.normpath(path) not in map(os.path.normpath, situation.apart)
-    )
-    for log_dir, why in situation.apart.items():
-        yield NextStep(
-            f"{shown_path(log_dir)} {why}: a broker with both in log.dirs does not start. Remove it from log.dirs, and examine the rest.",
-            command_line("doctor", {}, replace(situation.request, paths=left or situation.request.paths)),
-        )
-
-
 def _keep_one(situation: Situation) -> Iterator[NextStep]:
     """If two data directories contain the same partition, move away the one whose log ends first; if both end at the same offset, the
     later one in log.dirs."""
@@ -257,7 +249,7 @@ def _put_back(situation: Situation) -> Iterator[NextStep]:
     yield NextStep(
         f"Put {shown_path(listed(names, _LISTED))} back before a broker starts and recreates {it} empty: "
         f"from a backup, a disk that is not mounted, or wherever else {lies} on this machine (`kseg "
-        f"verify` tells which copy is sound). To give up the records that only {has}, start the broker.",
+        f"verify` tells which copy is sound).{without_a_copy(situation.nodes_with_others, has)}",
         rf"find / -type d \( {wanted} \) -not -empty",
     )
 
@@ -320,8 +312,8 @@ def _set_aside(partition: str) -> NextStep:
     return NextStep(
         f"A broker fails on {shown_path(os.path.basename(partition))}, and no repair changes that: with "
         "the broker stopped, move it out of the data directory. The broker recreates it empty and "
-        "fetches what other replicas have; records that only this one has remain in the moved "
-        "directory, for `kseg export`.",
+        "fetches what other replicas have, provided that one of them leads; records that only this one "
+        "has remain in the moved directory, for `kseg export`.",
         move_command(partition),
     )
 

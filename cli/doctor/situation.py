@@ -17,6 +17,7 @@ from kseg.segment.diagnosis import (
     MetadataGap,
     MissingReplica,
     PartitionTwice,
+    ReplicaBehind,
     UnwritableFile,
     WrongTopicId,
 )
@@ -34,10 +35,7 @@ if TYPE_CHECKING:
 
 _HINTED_PATHS = 8  # as suggested by `verify`
 _NO_IDENTITY = ("meta-properties-missing", "meta-properties-corrupt")
-_APART = {
-    "directory-id-twice": "is a copy of another data directory",
-    "log-dirs-mixed": "belongs to another node or cluster than the others",
-}
+_APART = ("directory-id-twice", "log-dirs-mixed")
 
 ANY_SERVER = "HOST:PORT"
 
@@ -60,10 +58,11 @@ class Situation:
     which nobody is served; of_unknown_topics: those that become stray, whose topic is in no metadata log.
     lost_identities: log dirs without a readable meta.properties.
     values_needed: by log dir, the values of its meta.properties that only the user knows. apart: log dirs that do not belong with the
-    others, with the reason. twice: (partition directory, another one of the same partition). missing: directories of missing replicas;
-    set_aside: of some of these, the directory that has their log under another name. wrong_ids: partition directories with another
-    topic id than the topic of their name, whose id is the value. in_other_case: directories in which files have lost the case of
-    their names. in_the_way: paths that prevent a start, with the reason. given_files,
+    others, and whether they are copies. nodes: the log dirs of each node, by its name. twice: (partition directory, another one of the same
+    partition). behind: (replica that lacks records, the one of another node that has them). missing: directories of missing
+    replicas; nodes_with_others: the nodes with another replica of any; set_aside: of some, the directory that has their log under another
+    name. wrong_ids: partition directories with another topic id than the topic of their name, whose id is the value. in_other_case:
+    directories in which files have lost the case of their names. in_the_way: paths that prevent a start, with the reason. given_files,
     given_empty: paths of the request that are no data directories because they are files, or empty.
 
     has_metadata: whether a metadata log was read; has_outdated_metadata: whether it is older than
@@ -90,9 +89,12 @@ class Situation:
     of_unknown_topics: list[str] = field(default_factory=list)
     lost_identities: set[str] = field(default_factory=set)
     values_needed: dict[str, IdentityRepair] = field(default_factory=dict)
-    apart: dict[str, str] = field(default_factory=dict)
+    apart: dict[str, bool] = field(default_factory=dict)
+    nodes: dict[str, list[str]] = field(default_factory=dict)
     twice: list[tuple[str, str]] = field(default_factory=list)
+    behind: list[tuple[str, str]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    nodes_with_others: set[int] = field(default_factory=set)
     not_writable: list[tuple[str, UnwritableFile]] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
     wrong_ids: dict[str, str] = field(default_factory=dict)
@@ -140,6 +142,9 @@ class Situation:
         if finding.id == "topic-id-conflict" and finding.diagnosis is None and places.isdir(finding.path):
             self.of_other_topics.append(finding.path)
             return
+        if isinstance(finding.diagnosis, ReplicaBehind):
+            self.behind.append((finding.path, finding.diagnosis.other))
+            return
         if finding.id == "metadata-log-outdated":
             self.has_outdated_metadata = True
             return
@@ -171,13 +176,15 @@ class Situation:
             self.wrong_ids[finding.path] = finding.diagnosis.topic_id
             return
         if finding.id in _APART:
-            self.apart[os.path.dirname(finding.path)] = _APART[finding.id]
+            log_dir = os.path.dirname(finding.path)
+            self.apart[log_dir] = self.apart.get(log_dir, False) or finding.id == "directory-id-twice"
         if isinstance(finding.diagnosis, PartitionTwice):
             self.twice.append((finding.path, finding.diagnosis.other))
             return
         if isinstance(finding.diagnosis, MissingReplica):
             if finding.severity == ERROR:
                 self.missing.append(finding.path)
+                self.nodes_with_others.update(finding.diagnosis.others)
                 if finding.diagnosis.set_aside is not None:
                     self.set_aside[finding.path] = finding.diagnosis.set_aside
             return
@@ -203,6 +210,7 @@ class Situation:
             or self.in_other_case
             or self.not_writable
             or self.twice
+            or self.behind
             or self.in_the_way
             or self.wrong_ids
             or self.damaged_snapshots

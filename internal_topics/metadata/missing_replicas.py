@@ -213,7 +213,7 @@ def _finding(
     is_noted_nowhere = noted is None and all(around.checkpoints.get(role) for role in _NOTED_IN)
     partition = image.topics[expected.topic_id].partitions[expected.partition]
     others = [replica for replica in partition.replicas if replica != node_id]
-    in_sync = [replica for replica in others if replica in partition.isr]
+    in_sync = [replica for replica in others if replica in {*partition.isr, *partition.elr}]
     path = os.path.join(log_dir, name)
     place, start = "this log dir, but there is no such directory", "recreates it empty"
     if gone is not None:
@@ -233,7 +233,7 @@ def _finding(
     elif in_sync:
         kind = "replica-fetched-anew"
         message += f", and fetches it from the replicas in sync (node {_listed(in_sync)}), as long as one of them leads"
-    elif others and not partition.isr:
+    elif others and node_id not in {*partition.isr, *partition.elr, *partition.last_known_elr}:
         message += f"; it is unknown whether node {_listed(others)} has all of its records"
     elif others:
         message += f"; the replicas on node {_listed(others)} are not in sync, and lose what an empty leader does not have"
@@ -246,7 +246,7 @@ def _finding(
             message += "".join(f"; {entry} was set aside" for entry in entries)
     if own is not None and os.path.basename(own) not in there.get(PartitionState.STRAY, ()):
         message += f"; {os.path.basename(own)} has its topic id"
-    missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted, own)
+    missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted, own, tuple(others))
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
 
 

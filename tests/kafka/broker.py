@@ -223,6 +223,10 @@ class Broker:
             format_log_dirs(self.root / "server.properties")
 
     def _launch(self) -> None:
+        self._spawn()
+        self._await_start()
+
+    def _spawn(self) -> None:
         properties = self.root / "server.properties"
         with (self.root / "broker.log").open("wb") as log:
             if self.is_apart:
@@ -230,6 +234,9 @@ class Broker:
                 self._process = subprocess.Popen(command, env=jars.java_environment(), stdout=log, stderr=log)
             else:
                 self._process = start_node(properties, self.root / "broker.log")
+
+    def _await_start(self) -> None:
+        assert self._process is not None
         deadline = time.monotonic() + START_LIMIT_S
         while "Kafka Server started" not in self.log_text():
             if self._process.poll() is not None:

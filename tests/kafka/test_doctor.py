@@ -155,8 +155,8 @@ def follow(log_dirs: list[Path], root: Path, values: dict[str, str]) -> tuple[li
             )
             typed.append(step)
             assert done.returncode in (0, 1), (typed, done.stderr, done.stdout)
-        words = shlex.split(steps[-1])
-        if words[:2] == ["kseg", "doctor"]:
+        words = shlex.split(next((step for step in steps if step.startswith("kseg doctor ")), ""))
+        if words:  # of several nodes the first one
             log_dirs = [Path(word) for word in words[2:]]
     raise AssertionError(f"something is due after {ROUNDS} rounds: {typed}")
 

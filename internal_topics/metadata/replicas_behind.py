@@ -1,0 +1,184 @@
+"""Replicas that lack committed records and may lead, where the data directories of several nodes are examined together.
+
+A controller knows the nodes that are in sync, not the offsets of their logs. A replica that lost records while its broker was down (a
+backup was restored, a directory was emptied, a disk lost its last writes) is elected like every other one in sync, and the followers
+truncate their logs to its end (Kafka: ReplicaFetcherThread; observed with 4.3.1). A single data directory does not show this.
+
+1. The newest metadata log of the cluster tells which nodes may lead a partition: those in the ISR or the ELR, and the last known leader if
+   there are none.
+2. A metadata log that ends before its own node registered last is an older copy: a broker's epoch is the offset of its registration, and it
+   leads nothing before it has read that.
+3. A high watermark in replication-offset-checkpoint was reached by every replica that was in sync. The greatest one of a partition counts,
+   as far as the log beside it goes.
+4. A replica of (1) whose log ends below (3) is behind. So is one in an older copy that ends before another one, and one without a directory
+   in the log dir to which it is assigned: checkpoints of followers lag, and nothing speaks for these.
+
+Log dirs of running brokers are left out: their logs grow between two readings.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from kseg.change.apply.lock import is_locked
+from kseg.internal_topics.broker_directories import end_offset_of
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Partition
+from kseg.internal_topics.metadata.missing_replicas import has_segment, topic_id_of
+from kseg.segment.diagnosis import ReplicaBehind
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import partitions_in
+from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
+from kseg.segment.partition.names import PartitionState, Role
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.values import dataclass
+
+_Key = tuple[str, int]  # topic id, number
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """end_offset: of its log, -1 without a directory. high_watermark: as checkpointed, -1 if unknown. is_of_older_copy: whether its log dir
+    is an older copy, or lacks it."""
+
+    node_id: int
+    path: str
+    end_offset: int
+    high_watermark: int
+    is_of_older_copy: bool
+
+
+def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator[Finding]:
+    """One finding for each replica. log_dirs: those of the run."""
+    for of_cluster in _by_cluster(log_dirs, finder):
+        newest = _newest(finder, of_cluster)
+        if newest is None:
+            continue
+        older = {
+            log_dir: finding for log_dir in of_cluster for finding in _older_copy(log_dir, newest, finder)
+        }
+        yield from older.values()
+        replicas = _replicas(of_cluster, newest, finder, older)
+        for topic in sorted(newest.topics.values(), key=lambda each: each.name):
+            for number, partition in sorted(topic.partitions.items()):
+                found = replicas.get((topic.id, number), ())
+                yield from _behind(f"{topic.name}-{number}", partition, found, newest)
+
+
+def _by_cluster(log_dirs: Iterable[str], finder: MetadataFinder) -> Iterator[list[str]]:
+    """The log dirs of stopped brokers, by cluster, of clusters of which several nodes are here."""
+    by_cluster: dict[str, dict[str, int]] = defaultdict(dict)
+    for log_dir in log_dirs:
+        node = finder.node_of(log_dir)
+        if node.cluster_id is not None and node.node_id is not None:
+            by_cluster[node.cluster_id][log_dir] = node.node_id
+    for nodes in by_cluster.values():
+        if len({*nodes.values()}) > 1:
+            yield [log_dir for log_dir in nodes if not is_locked(log_dir)]
+
+
+def _newest(finder: MetadataFinder, log_dirs: Iterable[str]) -> MetadataImage | None:
+    images = (finder.image_for(log_dir) for log_dir in log_dirs)
+    certain = [image for image in images if image is not None and image.is_certain]
+    return max(certain, key=lambda image: (image.epoch, image.end_offset), default=None)
+
+
+def _older_copy(log_dir: str, newest: MetadataImage, finder: MetadataFinder) -> Iterator[Finding]:
+    """The finding if a log dir has an older copy of the metadata log."""
+    node, own = finder.node_of(log_dir), finder.image_for(log_dir)
+    broker = None if node.node_id is None else newest.brokers.get(node.node_id)
+    if own is None or broker is None or os.path.dirname(own.path) != log_dir:
+        return
+    if own.is_certain and own.end_offset <= broker.epoch:
+        other = finder.node_of(os.path.dirname(newest.path)).node_id
+        message = (
+            f"it ends at offset {own.end_offset}, and node {broker.id} registered last at offset {broker.epoch}, according to "
+            f"{newest.path} (node {other}): it is an older copy, and so may be the logs beside it"
+        )
+        behind = ReplicaBehind(newest.path, -1 if other is None else other, own.end_offset, newest.end_offset)
+        yield Finding("metadata-log-outdated", own.path, message, numbers=behind.numbers(), diagnosis=behind)
+
+
+def _replicas(
+    log_dirs: Iterable[str], image: MetadataImage, finder: MetadataFinder, older: Collection[str]
+) -> Mapping[_Key, list[_Replica]]:
+    """Those of partitions that the image has: in the log dirs, and absent from the one to which they are assigned. older: log dirs that
+    are older copies."""
+    found: dict[_Key, list[_Replica]] = defaultdict(list)
+    states = {log_dir: read_log_dir_state(log_dir) for log_dir in log_dirs}
+    for log_dir, state in states.items():
+        node_id = finder.node_of(log_dir).node_id
+        assert node_id is not None
+        for key, path in _present(log_dir, image).items():
+            end_offset = end_offset_of(PartitionTarget(path))
+            found[key].append(
+                _Replica(node_id, path, end_offset, _high_watermark(state, image, key), log_dir in older)
+            )
+    for log_dir in states:
+        for expected in _unknown_there(log_dir, image, finder):
+            key, node_id = (expected.topic_id, expected.partition), finder.node_of(log_dir).node_id
+            if node_id is not None and all(each.node_id != node_id for each in found[key]):
+                path = os.path.join(log_dir, f"{expected.topic}-{expected.partition}")
+                found[key].append(_Replica(node_id, path, -1, -1, is_of_older_copy=True))
+    return found
+
+
+def _unknown_there(log_dir: str, image: MetadataImage, finder: MetadataFinder) -> Iterator[ExpectedPartition]:
+    """What the image expects in a log dir and the log dir's own metadata log does not know: it is older, or the log dir was formatted anew.
+    What is missing by its own metadata log is reported as that."""
+    node, own = finder.node_of(log_dir), finder.image_for(log_dir)
+    broker = None if node.node_id is None else image.brokers.get(node.node_id)
+    if own is image or broker is None or node.node_id is None:
+        return
+    if own is not None:
+        expected = image.partitions_of(node.node_id, node.directory_id)
+        yield from (each for each in expected if each.topic_id not in own.topics)
+    elif len(broker.log_dirs) == 1:
+        yield from image.partitions_of(node.node_id)
+
+
+def _present(log_dir: str, image: MetadataImage) -> dict[_Key, str]:
+    found = {}
+    try:
+        directories = [*partitions_in(log_dir)]
+    except UnreadableInput:
+        return {}
+    for directory, name in directories:
+        path = os.path.join(log_dir, directory)
+        topic_id = topic_id_of(path)[1] if name.state is PartitionState.LIVE else None
+        topic = None if topic_id is None else image.topics.get(topic_id)
+        is_its_own = topic is not None and topic.name == name.topic and name.partition in topic.partitions
+        if topic_id is not None and is_its_own and has_segment(path):
+            found[topic_id, name.partition] = path
+    return found
+
+
+def _high_watermark(state: LogDirState, image: MetadataImage, key: _Key) -> int:
+    offset = state.offset(Role.HIGH_WATERMARKS, image.topics[key[0]].name, key[1])
+    return -1 if offset is None else offset
+
+
+def _behind(
+    name: str, partition: Partition, replicas: Sequence[_Replica], image: MetadataImage
+) -> Iterator[Finding]:
+    if not replicas:
+        return
+    best = max(replicas, key=lambda each: each.end_offset)
+    committed = max(min(each.high_watermark, each.end_offset) for each in replicas)
+    for replica in replicas:
+        lacking = best.end_offset if replica.is_of_older_copy else committed
+        if replica.node_id in _electable(partition) and max(replica.end_offset, 0) < lacking:
+            here = f"ends at offset {replica.end_offset} here" if replica.end_offset >= 0 else "is not here"
+            mark = "" if committed <= 0 else f", with records that are committed up to offset {committed}"
+            message = (
+                f"{name} {here}, and on node {best.node_id} at offset {best.end_offset} ({best.path}){mark}. By the metadata log (offset "
+                f"{image.end_offset}) node {replica.node_id} may lead: it is elected without a look at its log, and the other replicas "
+                "then truncate theirs to its end"
+            )
+            behind = ReplicaBehind(best.path, best.node_id, max(replica.end_offset, 0), best.end_offset)
+            yield Finding("replica-behind", replica.path, message, numbers=behind.numbers(), diagnosis=behind)
+
+
+def _electable(partition: Partition) -> set[int]:
+    return {*partition.isr, *partition.elr} or {*partition.last_known_elr}

@@ -1,0 +1,153 @@
+"""A replica that lost records while its broker was down, and is in sync by the metadata log: it is elected, and the others are truncated to
+its end. `verify` and `doctor` say so where they are given the data directories of both nodes, and after the steps of `doctor`
+the cluster has every record. Two brokers, each story with and without the steps: about a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.kafka.conftest import require_kafka
+from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
+
+pytestmark = pytest.mark.kafka
+
+OLD, LATE = "old", "late"  # LATE was created after the backup
+BEFORE, AFTER = 60, 40
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The cluster, whose node 2 was the last one in sync, and `backup` of an earlier stop of node 2."""
+    require_kafka()
+    root = tmp_path_factory.mktemp("stopped")
+    cluster = TwoReplicas(root / "cluster")
+    cluster.start()
+    try:
+        cluster.create_topic(OLD)
+        cluster.produce(OLD, BEFORE)
+        cluster.stop(1, 2)
+        shutil.copytree(cluster.data(2), root / "backup")
+        cluster.start()
+        cluster.create_topic(LATE)
+        cluster.await_in_sync(OLD, LATE)
+        cluster.produce(OLD, AFTER)
+        cluster.produce(LATE, AFTER)
+        cluster.stop(1, 2)
+    finally:
+        cluster.abandon()
+    yield root
+
+
+class Story:
+    def __init__(self, stopped: Path, root: Path) -> None:
+        shutil.copytree(stopped / "cluster", root / "cluster")
+        self.root = root
+        self.cluster = TwoReplicas(root / "cluster")
+        self.backup = stopped / "backup"
+
+    def restore_backup(self) -> None:
+        shutil.rmtree(self.cluster.data(2))
+        shutil.copytree(self.backup, self.cluster.data(2))
+
+    def asked(self, command: str, *nodes: int) -> list[dict[str, Any]]:
+        paths = [str(self.cluster.data(node)) for node in nodes]
+        words = [sys.executable, "-m", "kseg", command, "--json", *paths]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def found(self, *nodes: int) -> dict[str, tuple[str, int, int]]:
+        """The replicas behind: finding, its end, the end of the other one."""
+        return {
+            str(Path(row["path"]).relative_to(self.cluster.nodes[1].root.parent)): (
+                row["id"],
+                row["end_offset"],
+                row["other_end_offset"],
+            )
+            for row in self.asked("verify", *nodes)
+            if row["type"] == "finding" and row["id"] in ("replica-behind", "metadata-log-outdated")
+        }
+
+    def steps(self, *nodes: int) -> list[str]:
+        return [row["command"] for row in self.asked("doctor", *nodes) if row["type"] == "step"]
+
+    def follow(self, *nodes: int) -> None:
+        """The steps that are typed in as they are printed."""
+        for step in self.steps(*nodes):
+            if not step.startswith("kseg "):
+                subprocess.run(step, shell=True, check=True, cwd=self.root)
+
+    def left(self) -> dict[str, int]:
+        """The records of each topic once the cluster has started."""
+        self.cluster.start()
+        try:
+            return {topic: self.cluster.consume(topic) for topic in (OLD, LATE)}
+        finally:
+            self.cluster.abandon()
+
+
+@pytest.mark.evidence("replica-behind")
+@pytest.mark.parametrize("with_steps", [False, True], ids=["as-it-is", "after-the-steps"])
+def test_a_backup_is_restored(stopped: Path, tmp_path: Path, with_steps: bool) -> None:
+    story = Story(stopped, tmp_path)
+    assert story.found(1, 2) == {}
+    story.restore_backup()
+    assert story.found(2) == {}  # nothing in it tells
+    found = story.found(1, 2)
+    assert found.pop("node-2/data/__cluster_metadata-0")[0] == "metadata-log-outdated"
+    assert found == {
+        "node-2/data/old-0": ("replica-behind", BEFORE, BEFORE + AFTER),
+        "node-2/data/late-0": ("replica-behind", 0, AFTER),
+    }
+    if not with_steps:
+        assert story.left() == {OLD: BEFORE, LATE: 0}  # both replicas of each
+        return
+    story.follow(1, 2)
+    assert story.found(1, 2) == {}
+    assert [step.split()[:2] for step in story.steps(1, 2)] == [["kseg", "doctor"]] * 2
+    assert story.left() == {OLD: BEFORE + AFTER, LATE: AFTER}
+
+
+@pytest.mark.evidence("replica-missing")
+@pytest.mark.parametrize("with_steps", [False, True], ids=["as-it-is", "after-the-step"])
+def test_the_last_replica_in_sync_is_missing(stopped: Path, tmp_path: Path, with_steps: bool) -> None:
+    """Its step names the node that has another one, and says that the other one is emptied otherwise."""
+    story = Story(stopped, tmp_path)
+    gone = story.cluster.data(2) / f"{OLD}-0"
+    shutil.rmtree(gone)
+    rows = story.asked("doctor", 2)
+    (finding,) = [row for row in rows if row.get("id") == "replica-missing"]
+    assert (
+        "the replicas on node 1 are not in sync, and lose what an empty leader does not have"
+        in finding["message"]
+    )
+    (why,) = [row["why"] for row in rows if row["type"] == "step" and row["command"].startswith("find ")]
+    assert "stop node 1 as well and copy the directory from there" in why
+    if with_steps:
+        shutil.copytree(story.cluster.data(1) / gone.name, gone)
+    assert story.left() == {OLD: (BEFORE + AFTER) * with_steps, LATE: AFTER}
+
+
+def test_each_node_of_several_is_examined_by_itself(stopped: Path, tmp_path: Path) -> None:
+    """The steps for a path with all of them do not repeat the command that was given."""
+    story = Story(stopped, tmp_path)
+    rows = story.asked("doctor", CONTROLLER, 1, 2)
+    steps = [row["command"] for row in rows if row["type"] == "step"]
+    assert steps == [f"kseg doctor {story.cluster.data(node)}" for node in (CONTROLLER, 1, 2)]
+    above = [sys.executable, "-m", "kseg", "doctor", "--json", str(tmp_path / "cluster")]
+    lines = subprocess.run(above, capture_output=True, text=True, check=False).stdout.splitlines()
+    commands = {row["command"] for row in map(json.loads, lines) if row["type"] == "step"}
+    assert commands == {*steps}

@@ -1,0 +1,116 @@
+"""A cluster of one controller and two brokers, with two replicas of each partition."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, free_ports
+
+CONTROLLER = 9
+BROKERS = (1, 2)
+_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+
+
+class _Node(Broker):
+    """One of them. node_id: CONTROLLER or one of BROKERS."""
+
+    def __init__(self, root: Path, node_id: int) -> None:
+        super().__init__(root / f"node-{node_id}")
+        self.node_id = node_id
+        self.voters = ""
+
+    def _configure(self) -> None:
+        super()._configure()
+        is_controller = self.node_id == CONTROLLER
+        place = self.voters.partition("@")[2]
+        own = {
+            "process.roles": "controller" if is_controller else "broker",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": self.voters,
+            "listeners": f"CONTROLLER://{place}" if is_controller else f"PLAINTEXT://{self.bootstrap}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            **{f"{topic}.replication.factor": "2" for topic in _TOPICS},
+        }
+        properties = self.root / "server.properties"
+        lines = properties.read_text().splitlines()
+        kept = [line for line in lines if line.partition("=")[0] not in (*own, "advertised.listeners")]
+        properties.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in own.items())]) + "\n")
+
+
+class TwoReplicas:
+    """The cluster below `root`. It may be started again after its data directories were changed."""
+
+    def __init__(self, root: Path) -> None:
+        self.nodes = {node_id: _Node(root, node_id) for node_id in (CONTROLLER, *BROKERS)}
+
+    def data(self, node_id: int) -> Path:
+        return self.nodes[node_id].data
+
+    def start(self) -> None:
+        (port,) = free_ports(1)
+        for node in self.nodes.values():
+            node.voters = f"{CONTROLLER}@127.0.0.1:{port}"
+            node.root.mkdir(parents=True, exist_ok=True)
+            node._configure()
+            node._format()
+            if node.node_id != CONTROLLER:
+                self._join(node)
+            node._spawn()
+        for node in self.nodes.values():
+            node._await_start()
+
+    def stop(self, *order: int) -> None:
+        """The brokers in this order: the last one stays in the ISR by itself. Then the controller."""
+        for node_id in (*order, CONTROLLER):
+            self.nodes[node_id].stop()
+
+    def await_in_sync(self, *topics: str) -> None:
+        """Until both replicas of each are in sync."""
+
+        def are_in_sync() -> bool:
+            admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+            found = admin.list_topics(timeout=CLIENT_LIMIT_S).topics
+            return all(
+                topic in found and len(each.isrs) == len(BROKERS)
+                for topic in topics
+                for each in found[topic].partitions.values()
+            )
+
+        self.nodes[CONTROLLER].wait_for("the replicas in sync", are_in_sync)
+
+    def abandon(self) -> None:
+        for node_id in (*BROKERS, CONTROLLER):  # a broker tells the controller that it ends
+            if self.nodes[node_id].is_running():
+                self.nodes[node_id].abandon()
+
+    def create_topic(self, name: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        for future in admin.create_topics([NewTopic(name, 1, 2)]).values():
+            future.result(CLIENT_LIMIT_S)
+
+    def produce(self, topic: str, count: int) -> None:
+        """Acknowledged by all replicas in sync."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "log_level": 0})
+        for number in range(count):
+            producer.produce(topic, b"value %d" % number, partition=0)
+        assert producer.flush(CLIENT_LIMIT_S) == 0
+
+    def consume(self, topic: str) -> int:
+        """How many records a consumer is given."""
+        return len(self.nodes[BROKERS[0]].consume(topic))
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.nodes[node_id].bootstrap for node_id in BROKERS)
+
+    def _join(self, node: _Node) -> None:
+        """Into the controller's cluster."""
+        cluster = re.search(r"(?m)^cluster\.id=.*$", (self.data(CONTROLLER) / "meta.properties").read_text())
+        assert cluster is not None
+        file = node.data / "meta.properties"
+        file.write_text(re.sub(r"(?m)^cluster\.id=.*$", cluster[0], file.read_text()))
