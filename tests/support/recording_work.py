@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from kseg.jobs.events import Advance, Event, Row, Text
@@ -28,12 +29,12 @@ class Asked:
 def shown(events: Iterable[Event]) -> list[Event]:
     """The visible part of events: text as one piece, no progress."""
     seen: list[Event] = []
-    for event in events:
-        if isinstance(event, Advance):
-            continue
-        if isinstance(event, Text) and seen and isinstance(seen[-1], Text):
-            event = Text(bytes(seen.pop().data) + event.data)  # type: ignore[union-attr]
-        seen.append(event)
+    visible = (event for event in events if not isinstance(event, Advance))
+    for is_text, run in groupby(visible, lambda event: isinstance(event, Text)):
+        if is_text:
+            seen.append(Text(b"".join(bytes(event.data) for event in run if isinstance(event, Text))))
+        else:
+            seen += run
     return seen
 
 
