@@ -23,23 +23,33 @@ def advice_for(kinds: dict[str, str | Path], running: str, *paths: str | Path, *
     return next_command(hints, running, Request(tuple(map(str, paths)), **more))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", CATALOGUE)
 @pytest.mark.parametrize("running", COMMANDS)
-def test_the_advice_for_every_finding_is_a_command_line_of_this_version(kind: str, running: str) -> None:
+def test_the_advice_for_every_finding_is_a_command_line_of_this_version(running: str) -> None:
+    """One test for all findings: two thousand would cost more than what they ask."""
     cluster = ClusterOptions(master="spark://a:7077", conf=(("spark.log.level", "WARN"),), archives=("a#b",))
-    advice = advice_for(
-        {kind: "data dir/orders-0/00000000000000000000.log"},
-        running,
-        "data dir",
-        topics=("a*", "b c"),
-        partition=3,
-        cluster=cluster,
-        also={"--metadata": "m"},
+    advised = {
+        kind: advice_for(
+            {kind: "data dir/orders-0/00000000000000000000.log"},
+            running,
+            "data dir",
+            topics=("a*", "b c"),
+            partition=3,
+            cluster=cluster,
+            also={"--metadata": "m"},
+        )
+        for kind in CATALOGUE
+    }
+    assert {kind: advice for kind, advice in advised.items() if advice and not _is_command_line(advice)} == {}
+    assert any(advised.values())
+
+
+def _is_command_line(advice: str) -> bool:
+    program, name, *words = shlex.split(advice)
+    return (
+        program == "kseg"
+        and name in COMMANDS
+        and quick_read(parameters(function_of(name)), words) is not None
     )
-    if advice:
-        program, name, *words = shlex.split(advice)
-        assert program == "kseg" and name in COMMANDS
-        assert quick_read(parameters(function_of(name)), words) is not None
 
 
 @pytest.fixture

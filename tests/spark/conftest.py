@@ -11,7 +11,6 @@ import importlib.util
 import os
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,14 +36,14 @@ CONF = (
     ("spark.driver.host", "127.0.0.1"),
     ("spark.driver.bindAddress", "127.0.0.1"),
 )
-ROOM = Path(__file__).resolve().parent
+ROOM = "tests/spark/"
 Use = Callable[[str], "SparkSession"]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the tests of this room by the session that they use, in the positions that they have."""
-    places = [number for number, item in enumerate(items) if ROOM in item.path.parents]
+    places = [number for number, item in enumerate(items) if item.nodeid.startswith(ROOM)]
     ordered = sorted((items[place] for place in places), key=_session_of)
     for place, item in zip(places, ordered, strict=True):
         items[place] = item
