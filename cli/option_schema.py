@@ -16,6 +16,7 @@ else takes one value. Both readers return text; `bind` converts it, so that they
 
 import types
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
 from kseg.segment.errors import UsageError
@@ -120,7 +121,8 @@ class Parameter:
         return self.flags[0] if self.flags else self.spec.metavar
 
 
-def parameters(command: Callable[..., int]) -> list[Parameter]:
+@cache
+def parameters(command: Callable[..., int]) -> tuple[Parameter, ...]:
     """The parameters of a command function in declaration order, each field of a named tuple as one."""
     defaults: Mapping[str, object] = command.__kwdefaults__ or {}
     found: list[Parameter] = []
@@ -131,7 +133,7 @@ def parameters(command: Callable[..., int]) -> list[Parameter]:
             found += [Parameter(field, fields[field], their_defaults, bundle) for field in fields]
         elif name != "return":
             found.append(Parameter(name, annotation, defaults))
-    return found
+    return tuple(found)
 
 
 def spelled_out(known: Sequence[Parameter], words: Sequence[str]) -> list[str]:
