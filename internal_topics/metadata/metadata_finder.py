@@ -267,8 +267,10 @@ def _is_same(node: Node, other: Node) -> bool:
 
 def _with_metadata(directories: Sequence[str], seen: set[str]) -> Iterator[str]:
     for directory in directories:
+        if not places.isdir(os.path.join(directory, METADATA_DIRECTORY)):
+            continue  # as most of a thousand, without a look at each link on their paths
         real = places.realpath(directory)
-        if real not in seen and places.isdir(os.path.join(real, METADATA_DIRECTORY)):
+        if real not in seen:
             seen.add(real)
             yield directory
 
@@ -288,8 +290,13 @@ def _alike(log_dir: str) -> Iterator[str]:
 
 
 def _children_alike(directory: str, name: str) -> list[str]:
-    wanted = _DIGITS.sub("", name)
-    return [path for path in _children(directory) if _DIGITS.sub("", os.path.basename(path)) == wanted]
+    beginning, wanted = _DIGITS.split(name, 1)[0], _DIGITS.sub("", name)
+    alike = [
+        each
+        for each in _names_in(directory)
+        if each.startswith(beginning) and _DIGITS.sub("", each) == wanted
+    ]
+    return [os.path.join(directory, each) for each in alike]
 
 
 def _reach(log_dir: str) -> tuple[int, int]:
@@ -303,8 +310,11 @@ def _reach(log_dir: str) -> tuple[int, int]:
 
 
 def _children(directory: str, most: int | None = _MAX_NEIGHBOURS) -> list[str]:
+    return [os.path.join(directory, name) for name in _names_in(directory, most)]
+
+
+def _names_in(directory: str, most: int | None = _MAX_NEIGHBOURS) -> list[str]:
     try:
-        names = sorted(places.listdir(directory))[:most]
+        return sorted(places.listdir(directory))[:most]
     except OSError:
         return []
-    return [os.path.join(directory, name) for name in names]
