@@ -30,26 +30,35 @@ Pair = tuple[bytes | None, bytes | None]
 GROUPS = st.sampled_from(["g", "other", "größe"])
 PLAIN = st.just(-1)
 OFFSETS = st.integers(-2, 2**40)
+# made once: a strategy that is made where it is drawn from costs several times the draw
+TYPES = st.sampled_from([0, 1, 1, 1])
+VERSIONS = st.sampled_from([3, 3, 3, 0, 1, 2, 4])
+METADATA = st.sampled_from(["", "m", 'ü"\n', "x" * 130])
+TIMES = st.integers(T0, T0 + 9)
+TOPIC_IDS = st.sampled_from([uuids.ZERO, "AAECAwQFBgcICQoLDA0ODw"])
+EXPIRIES = st.sampled_from([-1, 5])
+ABOUT = st.sampled_from([2, 2, 3, 99])
+PRODUCERS = st.sampled_from([-1, -1, -1, 7, 8])
+BOOLEANS = st.booleans()
+UP_TO_1, UP_TO_11, UP_TO_20 = (st.integers(0, most) for most in (1, 11, 20))
 
 
 @st.composite
 def commits(draw: st.DrawFn) -> Pair:
-    type_id = draw(st.sampled_from([0, 1, 1, 1]))
-    version = draw(st.sampled_from([3, 3, 3, 0, 1, 2, 4])) if type_id else 0
+    type_id = draw(TYPES)
+    version = draw(VERSIONS) if type_id else 0
     made: bytes | None = value(
         CONSUMER_OFFSETS,
         type_id,
         version,
         offset=draw(OFFSETS),
-        metadata=draw(st.sampled_from(["", "m", 'ü"\n', "x" * 130])),
-        commitTimestamp=draw(st.integers(T0, T0 + 9)),
-        **(
-            {"topicId": draw(st.sampled_from([uuids.ZERO, "AAECAwQFBgcICQoLDA0ODw"]))} if version == 4 else {}
-        ),
-        **({"expireTimestamp": draw(st.sampled_from([-1, 5]))} if version == 1 else {}),
+        metadata=draw(METADATA),
+        commitTimestamp=draw(TIMES),
+        **({"topicId": draw(TOPIC_IDS)} if version == 4 else {}),
+        **({"expireTimestamp": draw(EXPIRIES)} if version == 1 else {}),
     )
-    name = key(CONSUMER_OFFSETS, type_id, group=draw(GROUPS), topic="t", partition=draw(st.integers(0, 1)))
-    match draw(st.integers(0, 11)):
+    name = key(CONSUMER_OFFSETS, type_id, group=draw(GROUPS), topic="t", partition=draw(UP_TO_1))
+    match draw(UP_TO_11):
         case 0:
             made = None
         case 1 if made is not None:
@@ -64,11 +73,11 @@ def commits(draw: st.DrawFn) -> Pair:
 @st.composite
 def about_groups(draw: st.DrawFn) -> Pair:
     name = draw(GROUPS)
-    type_id = draw(st.sampled_from([2, 2, 3, 99]))
+    type_id = draw(ABOUT)
     if type_id == 99:
         return b"\0\x63", b"\0\0"
     group = {"group" if type_id == 2 else "groupId": name}
-    if draw(st.booleans()):
+    if draw(BOOLEANS):
         return key(CONSUMER_OFFSETS, type_id, **group), None
     fields = {"protocolType": "consumer", "members": []} if type_id == 2 else {"epoch": 3}
     return key(CONSUMER_OFFSETS, type_id, **group), value(
@@ -76,22 +85,23 @@ def about_groups(draw: st.DrawFn) -> Pair:
     )
 
 
+RECORDS = st.lists(st.one_of(commits(), commits(), commits(), about_groups()), min_size=1, max_size=6)
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
     made: list[bytes] = []
     offset = 0
     for number in count():
-        if number >= 12 or (number and draw(st.integers(0, 11)) == 0):
+        if number >= 12 or (number and draw(UP_TO_11) == 0):
             return b"".join(made)
-        at_ms = T0 + draw(st.integers(0, 20))
-        producer_id = draw(st.sampled_from([-1, -1, -1, 7, 8]))
-        if producer_id != -1 and draw(st.booleans()):
-            made.append(marker(offset, producer_id, 0, is_abort=draw(st.booleans()), at_ms=at_ms))
+        at_ms = T0 + draw(UP_TO_20)
+        producer_id = draw(PRODUCERS)
+        if producer_id != -1 and draw(BOOLEANS):
+            made.append(marker(offset, producer_id, 0, is_abort=draw(BOOLEANS), at_ms=at_ms))
             offset += 1
             continue
-        records = draw(
-            st.lists(st.one_of(commits(), commits(), commits(), about_groups()), min_size=1, max_size=6)
-        )
+        records = draw(RECORDS)
         more: dict[str, Any] = {}
         if producer_id != -1:
             more = {

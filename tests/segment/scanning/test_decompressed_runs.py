@@ -26,14 +26,14 @@ SLOW = interpreted_kernels.kernels()["usual_blocks"]
 
 
 def file_of(bodies: Sequence[bytes], codecs: Sequence[int]) -> tuple[Columns, memoryview]:
-    table, file = Columns(C.BATCH_WIDTH, len(bodies)), b""
+    table, file = Columns(C.BATCH_WIDTH, len(bodies)), bytearray()
     for row, (body, codec) in enumerate(zip(bodies, codecs, strict=True)):
         data = sealed(body, 1, attributes=codec)
         for column, number in ((C.POSITION, len(file)), (C.SIZE, len(data)), (C.ATTRIBUTES, codec)):
             table.cells[column * table.capacity + row] = number
         file += data
     table.count = len(bodies)
-    return table, memoryview(file)
+    return table, memoryview(bytes(file))
 
 
 def reported(
