@@ -23,7 +23,9 @@ from pathlib import Path
 
 from fixtures.diseases import bad_crc, torn_tail
 from tests import transcript_incidents, transcripts
+from tests.internal_topics.metadata_logs import config
 from tests.support.group_dirs import went_back
+from tests.support.known_topics import append
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "cookbook.md"
@@ -121,6 +123,12 @@ def _no_identity(folder: Path) -> None:
     (_stopped(folder) / "meta.properties").unlink()
 
 
+def _expired(folder: Path) -> None:
+    """A backup, restored after the limits of two of its topics."""
+    data = _stopped(folder)
+    append(data, *(config(topic, "retention.ms", "604800000") for topic in ("metro-gzip", "metro-zstd")))
+
+
 def _full(folder: Path) -> None:
     """The last append did not fit; segments that retention has marked before still exist."""
     torn_tail(_crashed(folder) / "metro-zstd-0" / _ZSTD_ACTIVE)
@@ -140,6 +148,7 @@ INCIDENTS: Mapping[str, Incident] = {
     "group-went-back": Incident(went_back),
     "no-identity": Incident(_no_identity, ("data",)),
     "full-disk": Incident(_full),
+    "expired": Incident(_expired),
 }
 
 

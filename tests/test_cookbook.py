@@ -18,25 +18,25 @@ def test_its_output_is_what_is_printed(name: str) -> None:
     assert cookbook.made_anew(PAGE, only=name) == PAGE, "run python -m tests.cookbook and review the diff"
 
 
-def test_it_has_thirteen_incidents_and_each_all_parts() -> None:
-    assert list(SECTIONS) == list(cookbook.INCIDENTS) and len(SECTIONS) == 13
-    assert len(re.findall(r"^## \d+\. ", PAGE, re.MULTILINE)) == 13
+def test_it_has_fourteen_incidents_and_each_all_parts() -> None:
+    assert list(SECTIONS) == list(cookbook.INCIDENTS) and len(SECTIONS) == 14
+    assert len(re.findall(r"^## \d+\. ", PAGE, re.MULTILINE)) == 14
     for section in SECTIONS.values():
         assert re.findall(r"^### (.*)$", section.text, re.MULTILINE) == PARTS, section.name
         assert any("$ kseg " in block for block in section.blocks("console")), section.name
 
 
 def test_an_incident_of_a_start_has_the_lines_of_a_broker() -> None:
-    """Which `tests/kafka/test_cookbook.py` looks for, and for that of a coordinator."""
+    """Which `tests/kafka/test_cookbook.py` looks for, and for those of a coordinator and of retention."""
     reported = {section.name for section in SECTIONS.values() if section.blocks("log")}
     starts = {name for name, incident in cookbook.INCIDENTS.items() if incident.log_dirs}
-    assert reported == {*starts, "group-went-back"}
+    assert reported == {*starts, "group-went-back", "expired"}
 
 
 @pytest.mark.parametrize("section", SECTIONS.values(), ids=SECTIONS)
 def test_a_damaged_directory_is_sound_afterwards_and_as_before_at_the_end(section: cookbook.Section) -> None:
     """Where the incident is one of files: the last verdict is a sound one, and the way back is the last command."""
-    if section.name in ("hanging-transaction", "group-went-back"):
+    if section.name in ("hanging-transaction", "group-went-back", "expired"):
         return
     commands = [line for block in section.blocks("console") for line in block.splitlines() if line.startswith("$ ")]  # fmt: skip
     assert commands[-1].startswith(("$ kseg undo ", "$ mv "))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LISTED = 5
 _EXAMPLES = 3
+_POSTPONED = "log.initial.task.delay.ms=3600000"
 
 
 def due_deletions(
@@ -74,7 +75,8 @@ def keep_expired(found: Sequence[DueDeletion], request: Request) -> Iterator[Nex
     yield NextStep(
         f"Everything in {shown_path(listed(emptied, _LISTED))} exceeds the limits of retention: a broker deletes it half a minute after "
         "it has loaded its logs. If the records are still wanted, as after the restore of a backup, copy them away first, or start the "
-        "broker with log.retention.ms=-1 (for topics without a retention.ms of their own). See which limit deletes what.",
+        f"broker with {_POSTPONED} in server.properties: that leaves an hour to raise retention.ms (kafka-configs.sh). See which limit "
+        "deletes what.",
         command_line("retain", {"--server-properties": file}, request),
         is_due=False,
     )

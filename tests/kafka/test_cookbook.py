@@ -46,6 +46,20 @@ def test_a_coordinator_says_so(capture_small: Path, tmp_path: Path) -> None:
         broker.wait_for(line, lambda: re.search(wanted, broker.log_text()) is not None)
 
 
+def test_retention_says_so(tmp_path: Path) -> None:
+    cookbook.INCIDENTS["expired"].make(tmp_path)
+    broker: Broker = PlainBroker(tmp_path / "broker", tmp_path / "data")
+    lines = "".join(SECTIONS["expired"].blocks("log")).splitlines()
+    wanted = [".*".join(map(re.escape, line.split("…"))) for line in lines]
+
+    def is_said() -> bool:
+        shown = broker.log_text().replace(f"{tmp_path}/", "")
+        return all(re.search(line, shown) for line in wanted)
+
+    with broker:
+        broker.wait_for("retention", is_said)
+
+
 def test_a_consumer_says_so(tmp_path: Path) -> None:
     cookbook.INCIDENTS["consumer-stops"].make(tmp_path)
     broker: Broker = PlainBroker(tmp_path / "broker", tmp_path / "data")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -35,6 +36,7 @@ TOPICS: dict[str, tuple[dict[str, str], tuple[int, ...]]] = {
     "limited": ({"retention_ms": "-1", "retention_bytes": "200"}, (40, 20, 0)),
     "empty": ({"retention_ms": ""}, ()),
 }
+EMPTIED = ("expired", "of-an-hour")
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +99,33 @@ def test_a_broker_deletes_what_doctor_says(
     (step,) = of_type(rows, "step")
     assert not step["due"]
     assert all(f"{topic}-0" in step["why"] for topic in empty) and step["command"].startswith("kseg retain ")
+
+
+def test_an_hour_to_raise_the_limits(
+    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With the property that the step names, nothing is deleted although retention would run every 300 ms."""
+    data = tmp_path / "data"
+    shutil.copytree(stopped, data)
+    (step,) = of_type(rows_of(capfd, "doctor", "--json", data, status=0), "step")
+    (name, value) = re.findall(r"(log\.initial\.\S+)=(\d+)", step["why"])[0]
+    before = segments(data)
+    with Broker(tmp_path / "broker", data, **{**SOON, name.replace(".", "_"): value}):
+        time.sleep(2 * SETTLED_S)
+        assert segments(data) == before
+
+
+def test_what_was_deleted_a_moment_ago_comes_back(
+    stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The broker was faster and was stopped: `retain --unmark` restores what it marked, active segments included."""
+    data = tmp_path / "data"
+    shutil.copytree(stopped, data)
+    before = segments(data)
+    with Broker(tmp_path / "broker", data, **SOON) as broker:
+        broker.wait_for("retention", lambda: all(before[topic] - segments(data)[topic] for topic in EMPTIED))
+    for topic in EMPTIED:
+        rows_of(capfd, "retain", "--json", "--unmark", "--apply", data / f"{topic}-0", status=0)
+    with Broker(tmp_path / "broker", data, **LATER) as broker:
+        for topic in EMPTIED:
+            assert [record.offset for record in broker.consume(topic)] == [0, 1, 2]
