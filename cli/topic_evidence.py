@@ -297,6 +297,16 @@ def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tupl
     return tuple(replicas_behind(log_dirs, finder))
 
 
+def voters_around(log_dir: str, finder: "MetadataFinder") -> set[int]:
+    """The voters of the quorum of a log dir's node; empty if they are unknown."""
+    image = finder.image_for(log_dir)
+    if image is None:
+        return set()
+    from kseg.internal_topics.metadata.quorum_voters import voters_of
+
+    return voters_of(image, [log_dir, os.path.dirname(image.path)])
+
+
 def topic_names(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, str]:
     """The topic names of directories with a suffix (`-delete`, `-stray`), by path, looked up by topic id and including deleted topics.
     The name of such a directory may be truncated, or by now be that of another topic."""

@@ -17,6 +17,7 @@ from kseg.cli.topic_evidence import (
     replicas_missing,
     server_pairs,
     topic_identities,
+    voters_around,
 )
 from kseg.jobs.events import Event
 from kseg.recovery.broker_start.forecast import StartForecast
@@ -41,8 +42,8 @@ class VerifyWithLoads(VerifyForStart):
 class Verification:
     """One run of `verify` over its targets: the metadata log is read before it, and the forecast of a broker's start follows it.
 
-    metadata: the metadata log that the user named. server_properties: the node's file; raises UsageError and UnreadableInput if it
-    cannot be used. server: its pairs. refusals: why the node of each log dir refuses to start, once the metadata log was read.
+    metadata: the metadata log that the user named. server_properties: the node's file, server: its content; raises UsageError and
+    UnreadableInput if it cannot be used. refusals: why the node of each log dir refuses to start, once the metadata log was read.
     """
 
     def __init__(self, metadata: str | None, server_properties: str | None = None) -> None:
@@ -63,6 +64,7 @@ class Verification:
         self._forecast.add_metadata(identities, [finding.path for finding in missing])
         self.refusals = refusals_of(targets, finder)
         for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
+            self._forecast.add_voters(log_dir, voters_around(log_dir, finder))
             bootstrap = bootstrap_refusal(log_dir)
             if bootstrap is not None:
                 self._forecast.add_bootstrap_fault(log_dir, bootstrap)

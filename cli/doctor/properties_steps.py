@@ -56,11 +56,19 @@ class PropertiesOfNode:
 def properties_steps(node: PropertiesOfNode, request: Request) -> Iterator[NextStep]:
     """The steps; none if there is no contradiction, or if the directories are copies of those in the file."""
     properties, file = node.properties, shown_path(node.file)
-    if None not in (node.stored_id, properties.node_id) and node.stored_id != properties.node_id:
+    is_another = None not in (node.stored_id, properties.node_id) and node.stored_id != properties.node_id
+    if is_another and properties.listening_voter == properties.node_id:
+        yield NextStep(
+            f"{file} is that of node {properties.node_id}: by controller.quorum.voters its listeners are. But the data directories belong to "
+            f"node {node.stored_id}, and a broker does not start: find those of node {properties.node_id}, and mount these on the machine "
+            f"of node {node.stored_id}. (If they are a copy, never start it as node {node.stored_id} beside the original.)",
+            rf"find / -name meta.properties -exec grep -l '^node\.id *= *{properties.node_id}$' {{}} +",
+        )
+    elif is_another:
         yield NextStep(
             f"{file} has node id {properties.node_id}, but the data directories belong to node "
             f"{node.stored_id}: a broker does not start. Use the file of node {node.stored_id}, or, if "
-            "the id was changed by mistake, correct it.",
+            "the id was changed by mistake and no other node has that id, correct it.",
             _edited(rf"s/^((node|broker)\.id)\s*=.*/\1={node.stored_id}/", node.file),
         )
     left_out = properties.leaves_out(node.log_dirs)

@@ -30,6 +30,10 @@ def broker_start_words(values: Values) -> Iterator[str]:
                 "is not for a broker of the version that ran here"
             )
         return
+    voters = values["voters_awaited"]
+    if voters:
+        of_several = f"a majority of the controllers (nodes {', '.join(map(str, voters))})"
+        yield f"  it serves once {of_several if len(voters) > 1 else f'the controller (node {voters[0]})'} runs"
     offline = values["log_dirs_offline"]
     shown = shown_of(len(offline), _SHOWN)
     for place in offline[:shown]:

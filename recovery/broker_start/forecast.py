@@ -64,6 +64,10 @@ class StartForecast:
         """Add the exception that a start ends with because of bootstrap.checkpoint."""
         self._directory(log_dir).bootstrap_fault = thrown
 
+    def add_voters(self, log_dir: str, voters: Iterable[int]) -> None:
+        """Add the nodes of the quorum: the brokers of a node serve nothing before a majority of them runs."""
+        self._directory(log_dir).voters = frozenset(voters)
+
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass the events on, followed by one row per node."""
         for event in events:

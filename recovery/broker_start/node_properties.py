@@ -25,11 +25,12 @@ _DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 @dataclass(frozen=True, slots=True)
 class NodeProperties:
     """node_id: None if it is not set. log_dirs: as they are written, each once. metadata_log_dir: the one for the metadata log; empty if
-    log.dirs names none."""
+    log.dirs names none. listening_voter: the voter in controller.quorum.voters whose place is among the file's own listeners."""
 
     node_id: int | None
     log_dirs: tuple[str, ...]
     metadata_log_dir: str
+    listening_voter: int | None = None
 
     @classmethod
     def of(cls, pairs: Mapping[str, str]) -> Self:
@@ -38,7 +39,7 @@ class NodeProperties:
         log_dirs = tuple(dict.fromkeys(path for each in named if (path := each.strip())))
         node_id = parse_integer((pairs.get("node.id") or pairs.get("broker.id") or "").strip(), INT_BITS)
         named_for_metadata = (pairs.get("metadata.log.dir") or "").strip()
-        return cls(node_id, log_dirs, named_for_metadata or next(iter(log_dirs), ""))
+        return cls(node_id, log_dirs, named_for_metadata or next(iter(log_dirs), ""), _listening_voter(pairs))
 
     def is_metadata_log_dir(self, path: str) -> bool:
         own = self.metadata_log_dir
@@ -65,6 +66,15 @@ class NodeProperties:
             elif known.start is not None:  # by another spelling, which a broker takes for another directory
                 found.append(LoadedDirectory(path, start=replace(known.start, path=path)))
         return found
+
+
+def _listening_voter(pairs: Mapping[str, str]) -> int | None:
+    """None unless it is exactly one."""
+    listeners = f"{pairs.get('advertised.listeners', '')},{pairs.get('listeners', '')}".split(",")
+    places_here = {listener.strip().rpartition("://")[2] for listener in listeners} - {""}
+    voters = [voter.strip().partition("@") for voter in pairs.get("controller.quorum.voters", "").split(",")]
+    found = {parse_integer(node, INT_BITS) for node, _, place in voters if place in places_here}
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def _unchecked(path: str) -> LogDirStart:

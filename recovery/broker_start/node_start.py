@@ -14,7 +14,7 @@ exactly one node, it counts as part of that.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kseg.recovery.broker_start.loaded_directory import SCAN_BYTES_PER_S, LoadedDirectory
@@ -63,9 +63,10 @@ class NodeStart:
         loaded = [each for each in come_to if each.is_loaded]
         lost = {path for path, _ in self.offline}
         thrown = self.thrown
+        node_id = next((start.node_id for start in starts if start.node_id is not None), None)
         return {
             "type": "broker-start",
-            "node_id": next((start.node_id for start in starts if start.node_id is not None), None),
+            "node_id": node_id,
             "cluster_id": next((start.cluster_id for start in starts if start.cluster_id is not None), None),
             "log_dirs": [start.path for start in starts],
             "log_dirs_left_out": [*self.left_out],
@@ -79,6 +80,7 @@ class NodeStart:
                 for path, why in self.offline
             ],
             "metadata": self.metadata,
+            "voters_awaited": _awaited(self.directories, node_id),
             # after a migration to KRaft, meta.properties stays as the broker with ZooKeeper wrote it (observed with 3.9.1 and 4.3.1)
             "from_zookeeper": any(each.from_zookeeper for each in starts)
             and not any(each.metadata_log for each in starts),
@@ -113,6 +115,13 @@ class NodeStart:
             "read_only": [start.path for start in starts if start.is_read_only],
             "once_writable": None if self.once_writable is None else self.once_writable.as_row(),
         }
+
+
+def _awaited(directories: Iterable[LoadedDirectory], node_id: int | None) -> list[int]:
+    """The voters of the quorum, a majority of which has to run before the broker has started; none if that is this node alone, which
+    does not wait for another one."""
+    voters = {voter for directory in directories for voter in directory.voters}
+    return sorted(voters) if voters - {node_id} else []
 
 
 def _truncated(directory: LoadedDirectory) -> Iterator[dict[str, object]]:

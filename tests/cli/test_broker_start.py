@@ -205,7 +205,10 @@ def test_a_directory_with_nothing_but_the_metadata_log(made: Make, capfd: pytest
             shutil.rmtree(partition)
     (row,) = starts(capfd, data)
     assert (row["outcome"], row["metadata"]) == ("starts", "whole")
-    assert forecast_lines(capfd, data) == ["a 4.3.1 broker on node 3000 starts, and keeps all of 1 log"]
+    assert forecast_lines(capfd, data) == [
+        "a 4.3.1 broker on node 3000 starts, and keeps all of 1 log",
+        "  it serves once the controller (node 1) runs",
+    ]
 
 
 def test_without_a_metadata_log_nobody_says_that_all_are_kept(

@@ -13,6 +13,7 @@ from kseg.cli.doctor.situation import Situation
 from kseg.cli.main import run
 from kseg.cli.request import Request
 from tests.support.doctor_helpers import NOW, beside, commands, doctor, of_type
+from tests.support.trees import copy_tree
 
 
 @pytest.mark.parametrize("is_behind", [False, True])
@@ -72,3 +73,32 @@ def test_a_directory_that_does_not_go_with_the_others_is_left_out(
     ]
     assert steps[0]["why"].startswith(str(second)) is ("directory_id" in changes)
     assert {step["due"] for step in steps} == {bool(status)}
+
+
+@pytest.mark.parametrize("own", [1, 2], ids=["the-id-was-changed", "the-disk-is-of-another"])
+def test_whose_the_file_is_where_its_node_id_differs(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], own: int
+) -> None:
+    """By the voter that listens where the file does. With the ids of two exchanged disks in their files, three real nodes had no quorum:
+    "Leader sent a voter key … that doesn't match the local key"."""
+    data, file = copy_tree(capture_small / "data", tmp_path / "data"), tmp_path / "server.properties"
+    ports = {1: 19091, 2: 19092}
+    lines = {
+        "node.id": "2",
+        "log.dirs": str(data),
+        "listeners": f"PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:{ports[own]}",
+        "controller.quorum.voters": ",".join(f"{node}@127.0.0.1:{port}" for node, port in ports.items()),
+    }
+    file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    (step,) = of_type(doctor(capfd, "--server-properties", file, data, status=1), "step")
+    if own == 1:
+        assert step["command"].startswith("sed ") and "node 1" in step["why"]
+        return
+    (tmp_path / "elsewhere").mkdir()
+    wanted = tmp_path / "elsewhere" / "meta.properties"
+    wanted.write_text((data / "meta.properties").read_text().replace("node.id=1", "node.id=2"))
+    assert "is that of node 2" in step["why"]
+    find = step["command"].replace("find / ", f"find {shlex.quote(str(tmp_path))} ")
+    assert (
+        subprocess.run(find, shell=True, capture_output=True, text=True, check=True).stdout == f"{wanted}\n"
+    )

@@ -151,3 +151,21 @@ def test_each_node_of_several_is_examined_by_itself(stopped: Path, tmp_path: Pat
     lines = subprocess.run(above, capture_output=True, text=True, check=False).stdout.splitlines()
     commands = {row["command"] for row in map(json.loads, lines) if row["type"] == "step"}
     assert commands == {*steps}
+
+
+def test_a_broker_waits_for_its_controller(stopped: Path, tmp_path: Path) -> None:
+    story = Story(stopped, tmp_path)
+    for nodes, awaited in (((1,), [CONTROLLER]), ((CONTROLLER,), [])):
+        (row,) = [row for row in story.asked("verify", *nodes) if row["type"] == "broker-start"]
+        assert (row["outcome"], row["voters_awaited"]) == ("starts", awaited)
+    story.cluster.prepare()
+    broker, controller = story.cluster.nodes[1], story.cluster.nodes[CONTROLLER]
+    broker._spawn()
+    try:
+        broker.wait_for("its wait", lambda: "don't know the high water mark yet" in broker.log_text())
+        assert "Kafka Server started" not in broker.log_text()
+        controller._spawn()
+        controller._await_start()
+        broker._await_start()
+    finally:
+        story.cluster.abandon()

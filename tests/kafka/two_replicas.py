@@ -52,6 +52,14 @@ class TwoReplicas:
         return self.nodes[node_id].data
 
     def start(self) -> None:
+        self.prepare()
+        for node in self.nodes.values():
+            node._spawn()
+        for node in self.nodes.values():
+            node._await_start()
+
+    def prepare(self) -> None:
+        """Write their properties, and format what is not formatted."""
         (port,) = free_ports(1)
         for node in self.nodes.values():
             node.voters = f"{CONTROLLER}@127.0.0.1:{port}"
@@ -60,9 +68,6 @@ class TwoReplicas:
             node._format()
             if node.node_id != CONTROLLER:
                 self._join(node)
-            node._spawn()
-        for node in self.nodes.values():
-            node._await_start()
 
     def stop(self, *order: int) -> None:
         """The brokers in this order: the last one stays in the ISR by itself. Then the controller."""
