@@ -71,7 +71,7 @@ TopicProperties = Annotated[
 class Asked:
     """The options of the command line that name evidence or settings. server: the content of server_properties, if it was read
     already. options: settings given as options, by topic property. config: the pairs of --config. assumes_defaults: whether unset
-    properties have Kafka's defaults."""
+    properties have Kafka's defaults. is_of_load: whether the settings are those with which a broker loads logs at its start."""
 
     metadata: str | None = None
     server_properties: str | None = None
@@ -79,6 +79,7 @@ class Asked:
     options: Mapping[str, object] | None = None
     config: Mapping[str, str] | None = None
     assumes_defaults: bool = False
+    is_of_load: bool = False
 
     @property
     def layers(self) -> "tuple[Layer, ...]":
@@ -111,7 +112,8 @@ def load_settings(
     configs = [configs for image in images if image is not None for configs in image.configs.values()]
     if all(LOAD_PROPERTIES.isdisjoint(each) for each in (*configs, server or {})):
         return {}
-    return topic_settings(targets, Asked(metadata=metadata, server=server, assumes_defaults=True), finder)[0]
+    asked = Asked(metadata=metadata, server=server, assumes_defaults=True, is_of_load=True)
+    return topic_settings(targets, asked, finder)[0]
 
 
 def server_pairs(server_properties: str | None) -> "Mapping[str, str] | None":
@@ -336,6 +338,7 @@ class _Settings:
         self._targets = _partitions(targets)
         self._layers = asked.layers
         self._assumes_defaults = asked.assumes_defaults
+        self._is_of_load = asked.is_of_load
         self._server = server_pairs(asked.server_properties) if asked.server is None else asked.server
         self._finder = finder or finder_for(targets, asked.metadata, self._server)
         self._images: dict[str, MetadataImage] = {}
@@ -374,6 +377,7 @@ class _Settings:
                 server=self._server,
                 is_compacted=is_compacted,
                 assumes_defaults=self._assumes_defaults,
+                is_of_load=self._is_of_load,
             )
         node_id = self._finder.node_of(log_dir).node_id
         own = {} if node_id is None else image.broker_configs(node_id)
@@ -385,6 +389,7 @@ class _Settings:
             server=self._server,
             is_compacted=_is_compacted(log_dir, topic),
             assumes_defaults=self._assumes_defaults,
+            is_of_load=self._is_of_load,
         )
 
 

@@ -53,6 +53,9 @@ _BROKER_NAMES: Mapping[str, tuple[tuple[str, int], ...]] = {
     "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
     "producer.id.expiration.ms": (("producer.id.expiration.ms", 1),),
 }
+# With the values of server.properties a broker loads its logs: it reads dynamic properties of brokers behind that (Kafka:
+# BrokerMetadataPublisher.initializeManagers; observed with 4.3.1).
+_STATIC_AT_LOAD = frozenset(("index.interval.bytes", "segment.index.bytes", "producer.id.expiration.ms"))
 _TOPIC_ONLY = ("internal.segment.bytes", REMOTE_STORAGE, REMOTE_COPY_DISABLE)
 _BUILT_IN = {CLEANUP_POLICY: "delete", "retention.ms": "604800000", "retention.bytes": "-1"}
 
@@ -77,7 +80,8 @@ class TopicEvidence:
     given: settings from the user, under topic or broker property names, highest precedence first. topic_configs: from the
     metadata log, None if it has none that are reliable. doubt: the reason, in words. brokers: dynamic properties, this broker's
     first. server: server.properties, None if it was not given. is_compacted: the cleaner's checkpoint lists the topic.
-    assumes_defaults: properties that are set nowhere have their built-in values.
+    assumes_defaults: properties that are set nowhere have their built-in values. is_of_load: the settings are those with which a broker
+    loads logs at its start.
     """
 
     topic: str | None
@@ -88,6 +92,7 @@ class TopicEvidence:
     server: Mapping[str, str] | None = None
     is_compacted: bool = False
     assumes_defaults: bool = False
+    is_of_load: bool = False
 
 
 def settings_of(evidence: TopicEvidence) -> TopicSettings:
@@ -140,7 +145,7 @@ def _setting(name: str, evidence: TopicEvidence) -> Setting | None:
 
 
 def _of_broker(name: str, evidence: TopicEvidence) -> Setting | None:
-    layers = list(evidence.brokers)
+    layers = [] if evidence.is_of_load and name in _STATIC_AT_LOAD else list(evidence.brokers)
     if evidence.server is not None:
         layers.append((Source.SERVER_PROPERTIES, evidence.server))
     for broker_name, unit in _BROKER_NAMES[name]:

@@ -236,6 +236,7 @@ def command(
         server_properties=server_properties,
         options={name.replace("_", "."): value for name, value in settings.items()},
         assumes_defaults=True,
+        is_of_load=True,
     )
     steps = _NextSteps(run, plan, request, is_copy=copy.output is not None)
     style = change_style(

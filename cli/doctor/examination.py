@@ -243,7 +243,9 @@ class Examination:
         from kseg.recovery.policy import LoadSettings
         from kseg.recovery.repair.options import RecoverOptions
 
-        asked = Asked(metadata=self._metadata, assumes_defaults=True)
+        asked = Asked(
+            metadata=self._metadata, server=self._verification.server, assumes_defaults=True, is_of_load=True
+        )
         topics, _ = topic_settings(damaged, asked, self._finder)
         identities = None if self._options is None else self._options.identities
         return RecoverOptions(
