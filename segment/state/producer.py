@@ -25,6 +25,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.header_tables import Columns
 from kseg.segment.kernel.follow_producers import (
@@ -174,8 +175,8 @@ class ProducerState:
     def follow_transactions(
         self, view: "ReadableBuffer", table: Columns, first: int, stop: int
     ) -> tuple[int, list[PassedMarker]]:
-        """The same including transactions that begin and end. view: the bytes of the file. Returns the row that is left to `apply`, and the
-        markers before it."""
+        """The same including new producers, and transactions that begin and end. view: the bytes of the file. Returns the row that is left
+        to `apply`, and the markers before it."""
         if not self._open.is_in_order:
             return self.follow(table, first, stop), []
         if self._markers is None:
@@ -190,9 +191,20 @@ class ProducerState:
                     view, table, row, stop, self._open, markers, replicated, self._state
                 )
             )
-            passed += zip(*(markers.column(field) for field in range(MARKER_WIDTH)), strict=True)
-            if markers.count < markers.capacity:
+            if markers.count:
+                passed += zip(*(markers.column(field) for field in range(MARKER_WIDTH)), strict=True)
+            if markers.count < markers.capacity and not self._adds_producer(table, row, stop):
                 return row, passed
+
+    def _adds_producer(self, table: Columns, row: int, stop: int) -> bool:
+        """Add the producer of a batch with records that is new in the map; the kernel, which adds none, goes on then."""
+        if row >= stop or table.at(C.MAGIC, row) < L.MAGIC_V2 or table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT:
+            return False
+        producer_id = table.at(C.PRODUCER_ID, row)
+        is_new = producer_id > L.NO_PRODUCER_ID and producer_id not in self._producers.slot_of
+        if is_new:
+            self._slot(producer_id)
+        return is_new
 
     def _taken(self, row: int, last_offset: int | None) -> int:
         if last_offset is not None:

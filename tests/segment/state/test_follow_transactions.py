@@ -140,9 +140,9 @@ def test_control_batches_to_read_are_all_but_markers_as_brokers_write_them(
         assert read_marker(damaged, table, row) is not None
 
 
-def test_transactions_of_known_producers_pass_without_a_closer_look() -> None:
-    """Three producers with overlapping transactions; every third is aborted. Of 1,200 batches only the first of each producer is applied
-    alone, although more transactions begin than the queue holds."""
+def test_producers_and_their_transactions_pass_without_a_closer_look() -> None:
+    """Three producers with overlapping transactions; every third is aborted. Of 1,200 batches none is applied alone, although more
+    transactions begin than the queue holds."""
     made: list[NewBatch] = []
     offset, sequences = 0, [0, 0, 0]
     for at in range(600):
@@ -173,7 +173,7 @@ def test_transactions_of_known_producers_pass_without_a_closer_look() -> None:
             stops.append(table.at(C.PRODUCER_ID, row))
             assert state.apply(batch_at(table, row)) == ()
             row += 1
-    assert (stops, ended) == ([7, 8, 9], 598)
+    assert (stops, ended) == ([], 598)
     assert [opened.producer_id for opened in state.open_transactions] == [8, 9]
     assert [opened.since_ms for opened in state.open_transactions] == [T0 + 598, T0 + 599]
 
