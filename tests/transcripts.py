@@ -14,6 +14,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import _lru_cache_wrapper
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,8 @@ def forget() -> None:
     for name, module in [*sys.modules.items()]:
         if name.partition(".")[0] == "kseg":
             for value in [*vars(module).values()]:
-                if callable(clear := getattr(value, "cache_clear", None)):
-                    clear()
+                if isinstance(value, _lru_cache_wrapper):
+                    value.cache_clear()
 
 
 def in_pipe(words: list[str]) -> tuple[int, bytes]:
