@@ -327,7 +327,16 @@ def _stop(situation: Situation) -> NextStep:
 
 
 def _again(situation: Situation) -> NextStep:
-    return NextStep("Check again.", command_line("doctor", {}, situation.request))
+    """The data directories below a path are named themselves: what steps move out of one is beside it, and below the path."""
+    paths = dict[str, None]()
+    for path in situation.request.paths:
+        below = os.path.join(os.path.normpath(path), "")
+        inner = [host.path for host in situation.hosts if os.path.normpath(host.path).startswith(below)]
+        is_above = inner and all(host.path != path for host in situation.hosts)
+        paths |= dict.fromkeys(inner if is_above else [path])
+    return NextStep(
+        "Check again.", command_line("doctor", {}, replace(situation.request, paths=tuple(paths)))
+    )
 
 
 def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:

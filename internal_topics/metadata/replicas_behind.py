@@ -10,6 +10,7 @@ truncate their logs to its end (Kafka: ReplicaFetcherThread; observed with 4.3.1
    leads nothing before it has read that.
 3. A high watermark in replication-offset-checkpoint was reached by every replica that was in sync. The greatest one of a partition counts,
    as far as the log beside it goes.
+   Those of a log whose last leader epoch is an earlier one do not count: after an unclean election it has diverged, and is truncated.
 4. A replica of (1) whose log ends below (3) is behind. So is one in an older copy that ends before another one, and one without a directory
    in the log dir to which it is assigned: checkpoints of followers lag, and nothing speaks for these.
 
@@ -26,12 +27,14 @@ from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Partition
 from kseg.internal_topics.metadata.missing_replicas import has_segment, topic_id_of
 from kseg.segment.diagnosis import ReplicaBehind
-from kseg.segment.errors import UnreadableInput
+from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
-from kseg.segment.partition.names import PartitionState, Role
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.values import dataclass
 
 _Key = tuple[str, int]  # topic id, number
@@ -39,12 +42,13 @@ _Key = tuple[str, int]  # topic id, number
 
 @dataclass(frozen=True, slots=True)
 class _Replica:
-    """end_offset: of its log, -1 without a directory. high_watermark: as checkpointed, -1 if unknown. is_of_older_copy: whether its log dir
-    is an older copy, or lacks it."""
+    """end_offset, last_epoch: of its log, -1 without a directory. high_watermark: as checkpointed, -1 if unknown. is_of_older_copy: whether
+    its log dir is an older copy, or lacks it."""
 
     node_id: int
     path: str
     end_offset: int
+    last_epoch: int
     high_watermark: int
     is_of_older_copy: bool
 
@@ -112,15 +116,14 @@ def _replicas(
         assert node_id is not None
         for key, path in _present(log_dir, image).items():
             end_offset = end_offset_of(PartitionTarget(path))
-            found[key].append(
-                _Replica(node_id, path, end_offset, _high_watermark(state, image, key), log_dir in older)
-            )
+            epoch, high_watermark = _last_epoch(path, end_offset), _high_watermark(state, image, key)
+            found[key].append(_Replica(node_id, path, end_offset, epoch, high_watermark, log_dir in older))
     for log_dir in states:
         for expected in _unknown_there(log_dir, image, finder):
             key, node_id = (expected.topic_id, expected.partition), finder.node_of(log_dir).node_id
             if node_id is not None and all(each.node_id != node_id for each in found[key]):
                 path = os.path.join(log_dir, f"{expected.topic}-{expected.partition}")
-                found[key].append(_Replica(node_id, path, -1, -1, is_of_older_copy=True))
+                found[key].append(_Replica(node_id, path, -1, -1, -1, is_of_older_copy=True))
     return found
 
 
@@ -154,6 +157,15 @@ def _present(log_dir: str, image: MetadataImage) -> dict[_Key, str]:
     return found
 
 
+def _last_epoch(partition: str, end_offset: int) -> int:
+    """The last leader epoch that begins in the log or at its end; -1 if none is known."""
+    try:
+        entries = decode_leader_epochs(read_small(os.path.join(partition, NAME_BY_ROLE[Role.LEADER_EPOCHS])))
+    except KsegError:
+        return -1
+    return max((entry.epoch for entry in entries if entry.start_offset <= end_offset), default=-1)
+
+
 def _high_watermark(state: LogDirState, image: MetadataImage, key: _Key) -> int:
     offset = state.offset(Role.HIGH_WATERMARKS, image.topics[key[0]].name, key[1])
     return -1 if offset is None else offset
@@ -162,11 +174,10 @@ def _high_watermark(state: LogDirState, image: MetadataImage, key: _Key) -> int:
 def _behind(
     name: str, partition: Partition, replicas: Sequence[_Replica], image: MetadataImage
 ) -> Iterator[Finding]:
-    if not replicas:
-        return
-    best = max(replicas, key=lambda each: each.end_offset)
-    committed = max(min(each.high_watermark, each.end_offset) for each in replicas)
     for replica in replicas:
+        others = [each for each in replicas if each.last_epoch >= replica.last_epoch]
+        best = max(others, key=lambda each: each.end_offset)
+        committed = max(min(each.high_watermark, each.end_offset) for each in others)
         lacking = best.end_offset if replica.is_of_older_copy else committed
         if replica.node_id in _electable(partition) and max(replica.end_offset, 0) < lacking:
             here = f"ends at offset {replica.end_offset} here" if replica.end_offset >= 0 else "is not here"

@@ -53,10 +53,22 @@ class TwoReplicas:
 
     def start(self) -> None:
         self.prepare()
-        for node in self.nodes.values():
-            node._spawn()
-        for node in self.nodes.values():
-            node._await_start()
+        self.begin(*self.nodes)
+
+    def begin(self, *node_ids: int) -> None:
+        """Start nodes that are prepared."""
+        for node_id in node_ids:
+            self.nodes[node_id]._spawn()
+        for node_id in node_ids:
+            self.nodes[node_id]._await_start()
+
+    def await_leader(self, topic: str, node_id: int) -> None:
+        def leads() -> bool:
+            admin = AdminClient({"bootstrap.servers": self.nodes[node_id].bootstrap, "log_level": 0})
+            found = admin.list_topics(timeout=CLIENT_LIMIT_S).topics
+            return topic in found and found[topic].partitions[0].leader == node_id
+
+        self.nodes[CONTROLLER].wait_for("the leader", leads)
 
     def prepare(self) -> None:
         """Write their properties, and format what is not formatted."""
@@ -93,9 +105,9 @@ class TwoReplicas:
             if self.nodes[node_id].is_running():
                 self.nodes[node_id].abandon()
 
-    def create_topic(self, name: str) -> None:
+    def create_topic(self, name: str, **config: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        for future in admin.create_topics([NewTopic(name, 1, 2)]).values():
+        for future in admin.create_topics([NewTopic(name, 1, 2, config=config)]).values():
             future.result(CLIENT_LIMIT_S)
 
     def produce(self, topic: str, count: int) -> None:
