@@ -20,7 +20,8 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DueDeletion:
-    """The segments of a partition that exceed a limit. is_everything: no record is left then. is_by_default: some exceed only a
+    """The segments of a partition that exceed a limit. is_everything: no record is left then, neither here nor in remote storage.
+    is_by_default: some exceed only a
     retention.ms that is set nowhere, so that Kafka's default applies."""
 
     directory: str
@@ -54,7 +55,8 @@ def due_deletion(target: PartitionTarget, options: RetainOptions) -> Iterator[Ev
     ]
     if breached:
         is_by_default = Rule.TIME in decision.rules and _has_built_in_time(known)
-        yield Row({}, DueDeletion(target.path, len(breached), sum(breached), decision.rolls, is_by_default))
+        is_everything = decision.rolls and judged.remote_end_offset is None
+        yield Row({}, DueDeletion(target.path, len(breached), sum(breached), is_everything, is_by_default))
 
 
 def _has_built_in_time(known: TopicSettings) -> bool:

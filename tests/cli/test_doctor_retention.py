@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fixtures.diseases import bad_crc
+from kseg.compaction.retention.due import DueDeletion, due_deletion
+from kseg.compaction.retention.options import Limits, RetainOptions
+from kseg.jobs.events import Row
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.partition.topic_settings import Setting, Source, TopicSettings
 from tests.internal_topics.metadata_logs import config
 from tests.support.doctor_helpers import NOW, doctor, of_type, rows_of, text_of
 from tests.support.known_topics import append
@@ -79,3 +85,22 @@ def test_a_policy_that_is_unknown(data: Path, capfd: pytest.CaptureFixture[str])
     """Without a metadata log nobody knows whether a topic is compacted."""
     shutil.rmtree(data / "__cluster_metadata-0")
     assert not of_type(doctor(capfd, data, status=0), "retention")
+
+
+def test_segments_in_remote_storage(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Local copies of what is in remote storage go, but no record does; what is not known to be there stays."""
+    target = PartitionTarget(str(data / "fares-0"), str(data))
+    values = {"cleanup.policy": "delete", "remote.storage.enable": "true", "retention.ms": "1000"}
+    tiered = TopicSettings({name: Setting(value, Source.TOPIC) for name, value in values.items()})
+
+    def due(known: TopicSettings) -> list[object]:
+        options = RetainOptions(limits=Limits(), now_ms=int(NOW[1]), topics={target.path: known})
+        return [event.result for event in due_deletion(target, options) if isinstance(event, Row)]
+
+    end = max(int(path.stem) for path in (data / "fares-0").glob("*.snapshot"))
+    (found,) = due(replace(tiered, remote_end_offset=end))
+    assert isinstance(found, DueDeletion) and found.segments and not found.is_everything
+    assert due(tiered) == due(replace(tiered, remote_end_offset=0)) == []
+    append(data, config("fares", "remote.storage.enable", "true"))
+    (told,) = of_type(doctor(capfd, data, status=0), "retention")
+    assert told["examples"] == ["metro-gzip-0", "metro-lz4-0"]
