@@ -22,7 +22,13 @@ from functools import cache, partial
 from kseg.change.apply.lock import is_locked
 from kseg.change.apply.running_broker import READINGS, SETTLING_S
 from kseg.internal_topics.metadata.metadata_finder import read_again
-from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
+from kseg.internal_topics.metadata.metadata_image import (
+    ExpectedPartition,
+    MetadataImage,
+    Node,
+    Partition,
+    Placement,
+)
 from kseg.segment import layout as L
 from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import KsegError, UnreadableInput, VanishedInput
@@ -34,6 +40,7 @@ from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, con
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.storage import places
 
+_NO_LEADER = -1
 _NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)  # within a minute of a replica's creation
 
 _Names = dict[
@@ -230,10 +237,15 @@ def _finding(
     if is_noted_nowhere:
         kind = "replica-unmade"
         message += "; no checkpoint here has it, so it may never have been created"
+    elif in_sync and partition.leader == _NO_LEADER and node_id in electable(partition):
+        message += (
+            f"; no node leads it, node {_listed(in_sync)} may lead as well, and the one that starts first does: if that is this broker, the "
+            "others lose what an empty leader does not have"
+        )
     elif in_sync:
         kind = "replica-fetched-anew"
         message += f", and fetches it from the replicas in sync (node {_listed(in_sync)}), as long as one of them leads"
-    elif others and node_id not in {*partition.isr, *partition.elr, *partition.last_known_elr}:
+    elif others and node_id not in electable(partition):
         message += f"; it is unknown whether node {_listed(others)} has all of its records"
     elif others:
         message += f"; the replicas on node {_listed(others)} are not in sync, and lose what an empty leader does not have"
@@ -248,6 +260,11 @@ def _finding(
         message += f"; {os.path.basename(own)} has its topic id"
     missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted, own, tuple(others))
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
+
+
+def electable(partition: Partition) -> set[int]:
+    """The nodes that a controller may elect, without a look at their logs."""
+    return {*partition.isr, *partition.elr} or {*partition.last_known_elr}
 
 
 def _set_aside(

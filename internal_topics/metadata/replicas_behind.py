@@ -25,7 +25,7 @@ from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import end_offset_of
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Partition
-from kseg.internal_topics.metadata.missing_replicas import has_segment, topic_id_of
+from kseg.internal_topics.metadata.missing_replicas import electable, has_segment, topic_id_of
 from kseg.segment.diagnosis import ReplicaBehind
 from kseg.segment.errors import KsegError, UnreadableInput
 from kseg.segment.files import read_small
@@ -179,7 +179,7 @@ def _behind(
         best = max(others, key=lambda each: each.end_offset)
         committed = max(min(each.high_watermark, each.end_offset) for each in others)
         lacking = best.end_offset if replica.is_of_older_copy else committed
-        if replica.node_id in _electable(partition) and max(replica.end_offset, 0) < lacking:
+        if replica.node_id in electable(partition) and max(replica.end_offset, 0) < lacking:
             here = f"ends at offset {replica.end_offset} here" if replica.end_offset >= 0 else "is not here"
             mark = "" if committed <= 0 else f", with records that are committed up to offset {committed}"
             message = (
@@ -189,7 +189,3 @@ def _behind(
             )
             behind = ReplicaBehind(best.path, best.node_id, max(replica.end_offset, 0), best.end_offset)
             yield Finding("replica-behind", replica.path, message, numbers=behind.numbers(), diagnosis=behind)
-
-
-def _electable(partition: Partition) -> set[int]:
-    return {*partition.isr, *partition.elr} or {*partition.last_known_elr}

@@ -119,6 +119,12 @@ def test_other_replicas_may_have_it(data: Path) -> None:
     change(data, "fares", isr=[1, 2], leader=2, **two)
     (finding,) = found_in(data)["replica-fetched-anew"]
     assert finding.severity == "warning" and "(node 2)" in finding.message
+    none: dict[str, Any] = {"eligibleLeaderReplicas": [], "lastKnownElr": []}
+    change(data, "fares", isr=[2], leader=-1, **none)  # it fetches, whenever it starts
+    assert names(found_in(data), "replica-fetched-anew") == ["fares-0"]
+    change(data, "fares", isr=[1, 2], leader=-1)
+    (finding,) = found_in(data)["replica-missing"]
+    assert finding.severity == "error" and "no node leads it, node 2 may lead as well" in finding.message
     change(data, "fares", isr=[1], leader=1)
     (finding,) = found_in(data)["replica-missing"]
     assert "node 2 are not in sync" in finding.message

@@ -25,6 +25,7 @@ from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
 pytestmark = pytest.mark.kafka
 
 OLD, LATE = "old", "late"  # LATE was created after the backup
+PAIR = "pair"  # both replicas of it may lead
 BEFORE, AFTER = 60, 40
 
 
@@ -37,7 +38,9 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     cluster.start()
     try:
         cluster.create_topic(OLD)
+        cluster.create_topic(PAIR, **{"min.insync.replicas": "2"})
         cluster.produce(OLD, BEFORE)
+        cluster.produce(PAIR, BEFORE)
         cluster.stop(1, 2)
         shutil.copytree(cluster.data(2), root / "backup")
         cluster.start()
@@ -140,6 +143,28 @@ def test_the_last_replica_in_sync_is_missing(stopped: Path, tmp_path: Path, with
     if with_steps:
         shutil.copytree(story.cluster.data(1) / gone.name, gone)
     assert story.left() == {OLD: (BEFORE + AFTER) * with_steps, LATE: AFTER}
+
+
+@pytest.mark.evidence("replica-missing")
+def test_the_one_that_starts_first_leads(stopped: Path, tmp_path: Path) -> None:
+    """Node 1 has every record and is in sync as well, and yet loses all of them."""
+    story = Story(stopped, tmp_path)
+    cluster = story.cluster
+    shutil.rmtree(cluster.data(2) / f"{PAIR}-0")
+    (finding,) = [row for row in story.asked("verify", 2) if row.get("id") == "replica-missing"]
+    assert (
+        "no node leads it, node 1 may lead as well, and the one that starts first does" in finding["message"]
+    )
+    cluster.prepare()
+    try:
+        cluster.begin(CONTROLLER, 2)
+        cluster.await_leader(PAIR, 2)
+        cluster.begin(1)
+        cluster.await_in_sync(PAIR)
+        assert cluster.consume(PAIR) == 0
+        assert f"Truncating {PAIR}-0 to offset 0 below high watermark {BEFORE}" in cluster.nodes[1].log_text()
+    finally:
+        cluster.abandon()
 
 
 def test_each_node_of_several_is_examined_by_itself(stopped: Path, tmp_path: Path) -> None:
