@@ -19,7 +19,7 @@ A walk that begins in the middle of a log gets the same answer if it begins with
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import gt, itemgetter, le
 
 from kseg.segment import header_tables as C
@@ -155,9 +155,12 @@ class OffsetOrder:
             each for each in behind if each not in tails and self._base_offset <= each[0] <= each[1] < limit
         ]
         best, length, believed = -1, 0, list[Claim]()
+        above, run = possible, _longest(possible)
         for number in range(1 if self._is_cut and tails else 0, len(tails) + 1):
             last = tails[number - 1][1] if number else -1
-            run = _longest(each for each in possible if each[0] > last)
+            left = [each for each in above if each[0] > last]  # the tails end one above the other
+            if len(left) < len(above):
+                above, run = left, _longest(left)
             if number + len(run) > best:  # of equal length the lower one
                 best, length, believed = number + len(run), number, run
         first = None
@@ -214,7 +217,7 @@ def _true_first(
     return default if fit.value is None else fit.value
 
 
-def _longest(ranges: Iterable[Claim]) -> list[Claim]:
+def _longest(ranges: Sequence[Claim]) -> list[Claim]:
     """The longest sequence of increasing ranges, and of equally long ones the one that ends lowest."""
     found: list[list[Claim]] = []  # by length
     for each in ranges:
