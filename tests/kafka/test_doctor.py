@@ -3,14 +3,11 @@ start a real broker."""
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,12 +20,14 @@ from tests.kafka.conftest import require_kafka
 from tests.kafka.start_cases import CASES
 from tests.kafka.start_directories import IDENTITY, MARKER, SUFFIX
 from tests.kafka.starting import observed
+from tests.support.command_lines import Rows, json_run
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
 
 ALL = os.environ.get("KSEG_BROKER_STARTS") == "all"
 ROUNDS = 3
+Doctor = Callable[[list[Path]], Rows]
 Disease = Callable[[Path], "Path | None"]
 
 
@@ -115,14 +114,21 @@ IN_THE_GATE = (
 )
 
 
-def doctor(log_dirs: list[Path]) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "kseg", "doctor", "--json", *map(str, log_dirs)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1, 5), done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+@pytest.fixture
+def doctor(capfd: pytest.CaptureFixture[str]) -> Doctor:
+    """The rows of `kseg doctor`, of which a test takes several: called here, and not in a process for each."""
+
+    def examine(log_dirs: list[Path]) -> Rows:
+        status, rows = json_run("doctor", *log_dirs, capfd=capfd)
+        assert status in (0, 1, 5)
+        return rows
+
+    return examine
 
 
-def follow(log_dirs: list[Path], root: Path, values: dict[str, str]) -> tuple[list[str], list[Path]]:
+def follow(
+    log_dirs: list[Path], root: Path, values: dict[str, str], doctor: Doctor
+) -> tuple[list[str], list[Path]]:
     """Type in what it says, round after round, until nothing is due: what was typed, and the data directories that it asked to look at
     last. What needs a running broker comes later. values: what the user puts in for a name in capitals."""
     typed: list[str] = []
@@ -162,7 +168,9 @@ def follow(log_dirs: list[Path], root: Path, values: dict[str, str]) -> tuple[li
 
 
 @pytest.mark.parametrize("name", DISEASES if ALL else IN_THE_GATE)
-def test_a_broker_starts_after_the_steps(name: str, capture_small: Path, tmp_path: Path) -> None:
+def test_a_broker_starts_after_the_steps(
+    name: str, capture_small: Path, tmp_path: Path, doctor: Doctor
+) -> None:
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
     lines = (data / "meta.properties").read_text().splitlines()
@@ -171,7 +179,7 @@ def test_a_broker_starts_after_the_steps(name: str, capture_small: Path, tmp_pat
     more = DISEASES[name](data)
     log_dirs = [data] if more is None else [data, more]
     write_tools(tmp_path, data, log_dirs)
-    typed, left = follow(log_dirs, tmp_path, values)
+    typed, left = follow(log_dirs, tmp_path, values, doctor)
     seen = observed(tmp_path, left)
     assert (seen.outcome, seen.offline) == ("starts", set()), (typed, seen.log[-3000:])
     assert not seen.unserved and seen.strays <= EMPTIED, typed

@@ -24,15 +24,17 @@ from tests.kafka.conftest import require_kafka
 from tests.kafka.start_cases import CASES
 from tests.kafka.start_directories import METADATA
 from tests.kafka.starting import SETTLE_S, PlainBroker, observed
-from tests.kafka.test_doctor import WITHOUT_METADATA_LOG, doctor, follow
+from tests.kafka.test_doctor import WITHOUT_METADATA_LOG, Doctor, doctor, follow
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
 
+__all__ = ["doctor"]  # a fixture
+
 RECORDS = {"metro-none": 160, "metro-zstd": 160, "gates-append": 30}  # in partition 0
 
 
-def _steps(data: Path) -> list[str]:
+def _steps(data: Path, doctor: Doctor) -> list[str]:
     return [row["command"] for row in doctor([data]) if row["type"] == "step"]
 
 
@@ -44,12 +46,12 @@ def _typed(root: Path, step: str) -> None:
 
 
 @pytest.mark.parametrize("name", WITHOUT_METADATA_LOG)
-def test_with_a_copy_of_another_node(name: str, capture_small: Path, tmp_path: Path) -> None:
+def test_with_a_copy_of_another_node(name: str, capture_small: Path, tmp_path: Path, doctor: Doctor) -> None:
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
     CASES[name](data)
     shutil.copytree(capture_small / "data" / METADATA, tmp_path / "elsewhere" / METADATA)
-    for step in _steps(data):
+    for step in _steps(data, doctor):
         if step.startswith("mv "):
             _typed(tmp_path, step)
         elif step.startswith("cp "):
@@ -60,13 +62,15 @@ def test_with_a_copy_of_another_node(name: str, capture_small: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("name", WITHOUT_METADATA_LOG)
-def test_the_only_controller_makes_a_new_one(name: str, capture_small: Path, tmp_path: Path) -> None:
+def test_the_only_controller_makes_a_new_one(
+    name: str, capture_small: Path, tmp_path: Path, doctor: Doctor
+) -> None:
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
     CASES[name](data)
     server = write_tools(tmp_path, data, [data])
     topics = {path.name.rpartition("-")[0] for path in data.iterdir() if path.is_dir()} - {METADATA[:-2]}
-    steps = [step for step in _steps(data) if not step.startswith(("find ", "cp "))]
+    steps = [step for step in _steps(data, doctor) if not step.startswith(("find ", "cp "))]
     for step in steps[: steps.index(f"kseg doctor {data}", len(steps) // 2)]:
         if step.startswith(("kseg doctor", "kseg list")):
             continue
@@ -78,7 +82,7 @@ def test_the_only_controller_makes_a_new_one(name: str, capture_small: Path, tmp
         if words[0] == "kafka-server-stop.sh":
             _create(server, topics, data)  # those that are told in one step
         _typed(tmp_path, step)
-    typed, _ = follow([data], tmp_path, {})
+    typed, _ = follow([data], tmp_path, {}, doctor)
     broker = PlainBroker(tmp_path / "broker", data)
     broker.start(attempts=1)
     try:
@@ -103,7 +107,7 @@ def _create(server: str, topics: set[str], data: Path) -> None:
         future.result(CLIENT_LIMIT_S)
 
 
-def test_an_empty_directory_of_a_dynamic_quorum(tmp_path: Path) -> None:
+def test_an_empty_directory_of_a_dynamic_quorum(tmp_path: Path, doctor: Doctor) -> None:
     """Its controllers are in the metadata log, and kafka-storage.sh requires a flag that says that no initial ones are created."""
     require_kafka()
     first, second = tmp_path / "first", tmp_path / "second"
