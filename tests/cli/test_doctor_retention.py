@@ -30,6 +30,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.evidence("due-retention")
 def test_what_is_deleted_completely(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = doctor(capfd, data, status=0)
     names = [f"{topic}-0" for topic in EXPIRING]

@@ -58,6 +58,7 @@ def segments(data: Path) -> dict[str, set[str]]:
     return {topic: {log.stem for log in (data / f"{topic}-0").glob("*.log")} for topic in TOPICS}
 
 
+@pytest.mark.evidence("due-retention")
 @pytest.mark.parametrize(
     ("given", "emptied"),
     [
