@@ -139,11 +139,17 @@ class LimitOptions(NamedTuple):
             return {}
         from kseg.cli.streams import complain
         from kseg.compaction.config import TopicConfig
-        from kseg.compaction.retention.options import configured_delay_ms, configured_limits, notes_on
+        from kseg.compaction.retention.options import (
+            configured_delay_ms,
+            configured_expiration_ms,
+            configured_limits,
+            notes_on,
+        )
 
         properties = TopicConfig.read(self.config)
         configured_limits(properties)
         configured_delay_ms(properties)
+        configured_expiration_ms(properties)
         for note in notes_on(properties) if not is_quiet else ():
             complain(f"kseg retain: {note}")
         return properties.pairs

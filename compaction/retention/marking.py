@@ -28,13 +28,13 @@ _EPOCHS = NAME_BY_ROLE[Role.LEADER_EPOCHS]
 
 
 def marking_steps(
-    evidence: RetentionEvidence, decision: Decision, reasons: Sequence[str]
+    evidence: RetentionEvidence, decision: Decision, reasons: Sequence[str], producer_id_expiration_ms: int
 ) -> tuple[Step, ...]:
     """Steps in the order above. reasons: one for each deleted segment. Raises Refused when it is uncertain where the new
     segment would begin."""
     steps: list[Step] = []
     if decision.rolls:
-        steps += _rolled(evidence)
+        steps += _rolled(evidence, producer_id_expiration_ms)
     for aged, reason in zip(evidence.segments, reasons, strict=False):
         steps += [Rename(name, name + L.DELETED_SUFFIX, reason) for name in aged.names]
     if decision.log_start_offset > evidence.previous_start:
@@ -42,7 +42,7 @@ def marking_steps(
     return tuple(steps)
 
 
-def _rolled(evidence: RetentionEvidence) -> Iterator[Step]:
+def _rolled(evidence: RetentionEvidence, producer_id_expiration_ms: int) -> Iterator[Step]:
     log, end = evidence.log, evidence.log_to_retain.log_end_offset
     damage = next((finding for finding in log.findings if finding.severity == ERROR), None)
     if damage is not None:
@@ -62,7 +62,7 @@ def _rolled(evidence: RetentionEvidence) -> Iterator[Step]:
         yield Write(segment_file_name(end, suffix), (), why)
     if end not in log.snapshots:
         state = producer_state(log)
-        state.expire(evidence.log_to_retain.now_ms)
+        state.expire(evidence.log_to_retain.now_ms, producer_id_expiration_ms)
         snapshot = content_of([Fresh(encode_snapshot(state.snapshot()))])
         yield Write(segment_file_name(end, L.SNAPSHOT_SUFFIX), snapshot, f"producer state up to offset {end}")
 

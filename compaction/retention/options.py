@@ -13,9 +13,11 @@ from kseg.segment.partition.names import (
     TRANSACTION_STATE_TOPIC,
 )
 from kseg.segment.partition.topic_settings import REMOTE_COPY_DISABLE, REMOTE_STORAGE, has_tiers
+from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS
 from kseg.segment.values import dataclass
 
 DEFAULT_FILE_DELETE_DELAY_MS = 60_000
+PRODUCER_ID_EXPIRATION = "producer.id.expiration.ms"
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
@@ -33,6 +35,7 @@ _HEEDED = (
     *POLICY_NAMES,
     "file.delete.delay.ms",
     "log.segment.delete.delay.ms",
+    PRODUCER_ID_EXPIRATION,
 )
 
 # local.retention.ms and local.retention.bytes with this value are those of retention.ms and retention.bytes
@@ -96,11 +99,11 @@ class RetainOptions(ChangeOptions):
     """One run of `retain`, which makes no copies.
 
     now_ms: the clock. log_start_offset: raise it to this first, as DeleteRecords does. high_watermark: None reads the data
-    directory. remote_end_offset: the offset after the last one in remote storage, None if unknown. is_policy_given: the policy of the
-    limits applies to internal topics too. purge: delete files that were marked long enough ago; purge_only: and mark no others. free_bytes:
-    choose over all partitions of a run what to delete, so that each file system gets this many bytes back. cuts: that choice, by partition
-    directory the offset below which segments are deleted. unmark: restore marked segments instead. what_if: report what other limits would
-    free.
+    directory. remote_end_offset: the offset after the last one in remote storage, None if unknown. producer_id_expiration_ms: producers
+    that were idle for so long are not in the snapshot of a new segment. is_policy_given: the policy of the limits applies to internal
+    topics too. purge: delete files that were marked long enough ago; purge_only: and mark no others. free_bytes: choose over all
+    partitions of a run what to delete, so that each file system gets this many bytes back. cuts: that choice, by partition directory the
+    offset below which segments are deleted. unmark: restore marked segments instead. what_if: report what other limits would free.
     """
 
     limits: Limits
@@ -115,6 +118,7 @@ class RetainOptions(ChangeOptions):
     cuts: Mapping[str, int] | None = None
     unmark: bool = False
     file_delete_delay_ms: int = DEFAULT_FILE_DELETE_DELAY_MS
+    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
     what_if: bool = False
 
     @property
@@ -192,6 +196,14 @@ def configured_delay_ms(config: TopicConfig) -> int | None:
                 raise UsageError(f"{config.path}: {name} cannot be negative")
             return value
     return None
+
+
+def configured_expiration_ms(config: TopicConfig) -> int | None:
+    """producer.id.expiration.ms; None when the file does not say."""
+    value = config.integer(PRODUCER_ID_EXPIRATION)
+    if value is not None and value < 1:
+        raise UsageError(f"{config.path}: {PRODUCER_ID_EXPIRATION} is {value}, and cannot be less than 1")
+    return value
 
 
 def notes_on(config: TopicConfig) -> tuple[str, ...]:

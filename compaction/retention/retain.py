@@ -137,9 +137,8 @@ def _marked(
         outcomes = list(verdicts(evidence.log_to_retain, options, decision, _timestamps(evidence)))
         largest = [aged.largest.timestamp_ms for aged in evidence.segments]
         mtimes = [aged.mtime_ms for aged in evidence.segments]
-        steps = marking_steps(
-            evidence, decision, [verdict.reason for verdict in outcomes[: len(decision.rules)]]
-        )
+        reasons = [verdict.reason for verdict in outcomes[: len(decision.rules)]]
+        steps = marking_steps(evidence, decision, reasons, options.producer_id_expiration_ms)
         yield from log.findings
         yield from _zero_timestamp_findings(evidence)
         yield from _rows(target, options, evidence.log_to_retain, outcomes, largest, mtimes)

@@ -10,6 +10,7 @@ from kseg.compaction.retention.options import (
     Limits,
     RetainOptions,
     configured_delay_ms,
+    configured_expiration_ms,
     configured_limits,
 )
 from kseg.segment import layout as L
@@ -41,8 +42,10 @@ def configured(
     try:
         config = as_config(target, known)
         limits, delay_ms = configured_limits(config), configured_delay_ms(config)
+        expiration_ms = configured_expiration_ms(config)
     except UsageError as error:  # a value that no broker accepts: the intended policy is unknown
         known, limits, delay_ms = replace(known, unknown=str(error)), Limits(), None
+        expiration_ms = None
     unknown = None if options.only_marked else unknown_policy(target, known)
     if options.only_marked or unknown is not None:
         limits = replace(NO_LIMITS, is_tiered=limits.is_tiered)
@@ -51,6 +54,8 @@ def configured(
         limits = limits.for_topic(name.topic)
     if delay_ms is not None:
         options = replace(options, file_delete_delay_ms=delay_ms)
+    if expiration_ms is not None:
+        options = replace(options, producer_id_expiration_ms=expiration_ms)
     return replace(options, limits=limits, remote_end_offset=known.remote_end_offset), unknown
 
 
