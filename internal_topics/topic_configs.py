@@ -11,6 +11,7 @@ never assumed.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kseg.segment.partition.names import (
     CONSUMER_OFFSETS_TOPIC,
@@ -106,20 +107,32 @@ def settings_of(evidence: TopicEvidence) -> TopicSettings:
         found.pop(
             "internal.segment.bytes", None
         )  # which otherwise takes precedence (Kafka: LogConfig.segmentSize)
+    after_load = _after_load(found, evidence)
     policy = found.get(CLEANUP_POLICY)
     by_name = "" if evidence.topic is None else f"--topic {shell_word(evidence.topic)} "
     narrowed = f"{by_name}--cleanup-policy delete|compact"
     if policy is None:
         unknown = evidence.doubt or "there is no metadata log here that knows the topic"
-        return TopicSettings(found, unknown, f"--metadata PATH, or {narrowed}")
+        return TopicSettings(found, unknown, f"--metadata PATH, or {narrowed}", after_load=after_load)
     if _is_contradicted(policy, evidence):
         del found[CLEANUP_POLICY]
         unknown = (
             "the topic has no cleanup.policy of its own, and a cleaner has compacted it (cleaner-offset-checkpoint): "
             "the broker's default is not known"
         )
-        return TopicSettings(found, unknown, f"--server-properties FILE, or {narrowed}")
-    return TopicSettings(found)
+        return TopicSettings(
+            found, unknown, f"--server-properties FILE, or {narrowed}", after_load=after_load
+        )
+    return TopicSettings(found, after_load=after_load)
+
+
+def _after_load(found: Mapping[str, Setting], evidence: TopicEvidence) -> dict[str, Setting]:
+    """The settings that a broker has later, and not while it loads its logs."""
+    if not evidence.is_of_load:
+        return {}
+    later = replace(evidence, is_of_load=False)
+    values = {name: _setting(name, later) for name in _STATIC_AT_LOAD}
+    return {name: each for name, each in values.items() if each is not None and each != found.get(name)}
 
 
 def _setting(name: str, evidence: TopicEvidence) -> Setting | None:

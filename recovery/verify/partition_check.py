@@ -21,7 +21,7 @@ from kseg.recovery.verify.epoch_check import EpochCheck
 from kseg.recovery.verify.header_plausibility import HeaderContext, PreviousBatch, SideFileEvidence, no_index
 from kseg.recovery.verify.index_check import IndexContext, OffsetIndexCheck, TimeIndexCheck
 from kseg.recovery.verify.options import VerifyOptions
-from kseg.recovery.verify.producer_check import ProducerReplay
+from kseg.recovery.verify.producer_check import ProducerReplay, never_expired_ms
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts, SegmentShaper
 from kseg.recovery.verify.small_files import unreadable_file
@@ -135,15 +135,16 @@ class PartitionCheck:
             self._directory, self._log_dir_state, history, self._reader
         )
         first = segments[0].base_offset
-        self.replay = ProducerReplay(ProducerState(first), first == 0, self._log_start)
+        state, is_exact = ProducerState(first), first == 0
         if first and self._wants_side_files and segments[0].snapshot is not None:
             loaded, finding = self._snapshots.load(segments[0].snapshot)
             if finding is not None:
                 yield finding
             if loaded is not None:
-                self.replay = ProducerReplay(ProducerState.load(loaded, first), True, self._log_start)
-        if name is not None and name.topic in INTERNAL_TOPICS:
-            self.replay.is_exact = False
+                state, is_exact = ProducerState.load(loaded, first), True
+        is_exact &= name is None or name.topic not in INTERNAL_TOPICS
+        young_ms = never_expired_ms(self._options.topic_of(self._directory.path))
+        self.replay = ProducerReplay(state, is_exact, self._log_start, young_ms)
 
     def _share_scan(self, stack: ExitStack) -> None:
         """If possible, start processes that scan the logs together with this one, until `stack` closes."""

@@ -31,6 +31,7 @@ from kseg.segment.model import Batch
 from kseg.segment.moments import moment
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC
+from kseg.segment.partition.topic_settings import TopicSettings
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
@@ -47,8 +48,10 @@ from kseg.segment.state.replay_events import (
 )
 from kseg.segment.values import dataclass
 
-# A broker expires an idle producer after hours or days; a producer that is this young cannot have expired.
-NEVER_EXPIRED_MS = 3_600_000
+# A broker expires an idle producer after hours or days, unless producer.id.expiration.ms is known to be shorter; a producer that is this
+# young cannot have expired.
+_NEVER_EXPIRED_MS = 3_600_000
+_EXPIRATION = "producer.id.expiration.ms"
 
 
 @dataclass(slots=True)
@@ -62,13 +65,20 @@ class ProducerReplay:
 
     aborted: transactions that markers of this segment ended. markers: offset → (producer id, whether it aborts) of the markers
     in this segment. without_data: offsets of markers that end a transaction without data in this log. is_exact, log_start_offset: see the
-    module.
+    module. never_expired_ms: producers that are younger than this cannot have expired.
     """
 
-    def __init__(self, start: ProducerState | None, is_exact: bool, log_start_offset: int = 0) -> None:
+    def __init__(
+        self,
+        start: ProducerState | None,
+        is_exact: bool,
+        log_start_offset: int = 0,
+        never_expired_ms: int = _NEVER_EXPIRED_MS,
+    ) -> None:
         self.state = start or ProducerState()
         self.is_exact = is_exact
         self._log_start_offset = log_start_offset
+        self._never_expired_ms = never_expired_ms
         self.aborted: list[AbortedTxn] = []
         self.markers: dict[int, tuple[int, bool]] = {}
         self._last_marker: dict[int, int] = {}
@@ -261,15 +271,17 @@ class ProducerReplay:
     def _as_once_written(
         self, entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry
     ) -> ProducerSnapshotEntry:
-        """What the replay found as the broker that wrote `entry` had it, which may have read the log from its start offset only: behind a
-        marker, one before 2.4 kept the time of the newest batch, and one before 1.0 took the marker for the last batch, but for its
-        sequence."""
+        """What the replay found as the broker that wrote `entry` had it, which may have read the log from its start offset only, or have
+        expired the producer before a later marker without data. Behind a marker, one before 2.4 kept the time of the newest batch, and one
+        before 1.0 took the marker for the last batch, but for its sequence."""
         if entry == found:
             return found
         opened = found.current_txn_first_offset
         if opened is not None and opened < self._log_start_offset:
             found = found._replace(current_txn_first_offset=entry.current_txn_first_offset)
-        if found.last_offset < self._log_start_offset and not entry.has_batch:
+        idle_ms = entry.timestamp_ms - self.state.batch_timestamp_ms(entry.producer_id)
+        is_forgotten = found.last_offset < self._log_start_offset or idle_ms >= self._never_expired_ms
+        if is_forgotten and not entry.has_batch:
             found = found._replace(last_sequence=-1, last_offset=-1, offset_delta=0)
         if entry.timestamp_ms == self.state.batch_timestamp_ms(entry.producer_id):
             return found._replace(timestamp_ms=entry.timestamp_ms)
@@ -286,11 +298,10 @@ class ProducerReplay:
             "snapshot-mismatch", path, message, last_offset=offset, numbers={"producer_id": producer_id}
         )
 
-    @staticmethod
-    def _cannot_have_expired(entry: ProducerSnapshotEntry, mtime_ms: int) -> bool:
+    def _cannot_have_expired(self, entry: ProducerSnapshotEntry, mtime_ms: int) -> bool:
         if entry.current_txn_first_offset is not None:
             return True
-        return 0 <= mtime_ms - entry.timestamp_ms < NEVER_EXPIRED_MS
+        return 0 <= mtime_ms - entry.timestamp_ms < self._never_expired_ms
 
     def _difference(
         self, entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry | None, offset: int
@@ -307,6 +318,12 @@ class ProducerReplay:
         if entry.last_offset == found.last_offset >= 0 and entry.producer_epoch == found.producer_epoch:
             return _field_difference(entry, found, ("last_sequence", "offset_delta"))
         return ""
+
+
+def never_expired_ms(topic: TopicSettings) -> int:
+    """How long a producer must have been idle before a broker can have expired it, by its settings of now and those of its last start."""
+    values = [each[_EXPIRATION].value for each in (topic.settings, topic.after_load) if _EXPIRATION in each]
+    return min([_NEVER_EXPIRED_MS, *(int(value) for value in values if value.isdecimal())])
 
 
 def _exact_difference(entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry) -> str:

@@ -67,13 +67,15 @@ class TopicSettings:
     """settings: by the topic property's name, only known ones. unknown: why the cleanup.policy is unknown,
     empty if it is known. settles: the options that would specify it. remote_epochs: of one partition, the leader epochs of its segments in
     remote storage with their start offsets, if the partition itself has lost them. remote_end_offset: of one partition, the offset after
-    the last one in remote storage, None if that is unknown."""
+    the last one in remote storage, None if that is unknown. after_load: settings with other values once the broker that has loaded its logs
+    with these has read its dynamic properties."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
     unknown: str = ""
     settles: str = ""
     remote_epochs: tuple[tuple[int, int], ...] = ()
     remote_end_offset: int | None = None
+    after_load: Mapping[str, Setting] = field(default_factory=dict)
 
     @property
     def policies(self) -> frozenset[str]:

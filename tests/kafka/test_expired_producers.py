@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ pytestmark = pytest.mark.kafka
 
 NOW = 1_700_000_000_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+KEEPING = {"retention.ms": "-1"}
 # A day is the default. One of these is idle for an hour, the others for two days, for eight, and for ever.
 LAST_WRITTEN_MS = {5: NOW - HOUR_MS, 6: NOW - 2 * DAY_MS, 7: NOW - 8 * DAY_MS, 8: -1}
 
@@ -54,3 +57,68 @@ def test_a_new_segment_of_retain_has_the_producers_that_a_broker_knows(
     arguments = ["--config", str(tmp_path / "topic.properties"), "--now", str(NOW), "--apply"]
     assert run(["retain", *arguments, str(partition)]) == 0
     assert (partition / name).read_bytes() == theirs
+
+
+@pytest.mark.evidence("snapshot-mismatch")
+def test_a_short_expiration_is_not_a_mismatch(
+    oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The snapshot at the base of the second segment lacks a producer that was idle for ten minutes; with the built-in expiration it
+    would not."""
+    partition = tmp_path / "data" / "fares-0"
+    partition.mkdir(parents=True)
+    now, idle_ms = time.time_ns() // 1_000_000, 10 * 60_000
+    batches = [sent(oracle, 5, now - idle_ms), sent(oracle, 6, now)]
+    steps = [*batches, {"what": "expire_producers"}, {"what": "roll"}, sent(oracle, 6, now, 1)]
+    answer = oracle.partition(
+        partition, steps, now=now, in_place=True, producer_id_expiration_ms=idle_ms, config=KEEPING
+    )
+    assert [
+        entry.producer_id for entry in decode_snapshot((partition / f"{2:020}.snapshot").read_bytes())
+    ] == [6]
+    assert answer.ended["log_end_offset"] == 3
+    assert found_by_verify(partition, idle_ms, capfd) == set()
+    assert found_by_verify(partition, 2 * idle_ms, capfd) == {"snapshot-mismatch"}
+
+
+@pytest.mark.evidence("snapshot-mismatch")
+def test_a_marker_without_data_after_the_expiration_is_not_a_mismatch(
+    oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The broker knows the producer from the second marker only, without its last batch."""
+    partition = tmp_path / "data" / "fares-0"
+    partition.mkdir(parents=True)
+    start, idle_ms = NOW - DAY_MS, 10 * 60_000
+    producer = {"base_offset": 0, "producer_id": 5, "producer_epoch": 0, "transactional": True}
+
+    def marked(timestamp_ms: int) -> dict[str, Any]:
+        record = {"timestamp": timestamp_ms, "marker": "COMMIT", "coordinator_epoch": 0}
+        marker = oracle.make({**producer, "control": True, "timestamp": timestamp_ms, "records": [record]})
+        return {"what": "append", "batches": marker, "origin": "COORDINATOR"}
+
+    data = {**producer, "base_sequence": 0, "records": [{"timestamp": start, "value": b"fare"}]}
+    steps = [
+        {"what": "append", "batches": oracle.make(data)},
+        marked(start),
+        *({"what": "now", "ms": start + idle_ms}, {"what": "expire_producers"}),
+        *(marked(start + idle_ms), {"what": "roll"}),
+    ]
+    oracle.partition(
+        partition, steps, now=start, in_place=True, producer_id_expiration_ms=idle_ms, config=KEEPING
+    )
+    (entry,) = decode_snapshot((partition / f"{3:020}.snapshot").read_bytes())
+    assert (entry.producer_id, entry.last_offset, entry.timestamp_ms) == (5, -1, start + idle_ms)
+    assert found_by_verify(partition, idle_ms, capfd) == set()
+    assert found_by_verify(partition, 2 * idle_ms, capfd) == {"snapshot-mismatch"}
+
+
+def found_by_verify(partition: Path, expiration_ms: int, capfd: pytest.CaptureFixture[str]) -> set[str]:
+    """The errors and warnings, with a server.properties with this expiration."""
+    known = partition.parent.parent / "server.properties"
+    known.write_text(
+        f"log.dirs={partition.parent}\nprocess.roles=broker\nnode.id=1\nproducer.id.expiration.ms={expiration_ms}\n"
+    )
+    capfd.readouterr()
+    run(["verify", "--json", "--server-properties", str(known), str(partition)])
+    rows = map(json.loads, capfd.readouterr().out.splitlines())
+    return {row["id"] for row in rows if row["type"] == "finding" and row["severity"] != "info"}

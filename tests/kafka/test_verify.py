@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,10 @@ if "CI" not in os.environ:  # there its absence is an error
 
 from confluent_kafka import Consumer, TopicPartition
 
+from kseg.cli.main import run
+from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, delete_records, watermarks
+from tests.kafka.cluster_admin import ClusterAdmin
 from tests.kafka.conftest import require_kafka
 from tests.support.verify_helpers import judge
 
@@ -121,3 +126,26 @@ def test_offsets_that_are_committed_in_transactions(tmp_path: Path) -> None:
             producer.commit_transaction(CLIENT_LIMIT_S)
         group.close()
     assert judge(broker.data / "__consumer_offsets-0").ids() == set()
+
+
+@pytest.mark.evidence("snapshot-mismatch")
+def test_producers_that_expire_within_a_second(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The dynamic property is in the metadata log only."""
+    require_kafka()
+    with Broker(tmp_path / "broker", producer_id_expiration_check_interval_ms="100") as broker:
+        admin = ClusterAdmin(broker.bootstrap)
+        assert admin.do("config", "BROKER", "", {"producer.id.expiration.ms": "500"}) == {"ok": True}
+        admin.close()
+        broker.create_topic("fares", 1, internal_segment_bytes="400")
+        for _ in range(2):
+            producer = broker.producer(enable_idempotence=True)
+            for _ in range(4):
+                producer.produce("fares", b"value" * 30)
+                producer.flush()
+            time.sleep(1.5)
+    newest = max((broker.data / "fares-0").glob("*.snapshot"))
+    assert decode_snapshot(newest.read_bytes()) == ()  # although the log has all batches of both
+    capfd.readouterr()
+    assert run(["verify", "--json", str(broker.data)]) == 0
+    rows = map(json.loads, capfd.readouterr().out.splitlines())
+    assert [row for row in rows if row["type"] == "finding" and row["severity"] != "info"] == []
