@@ -59,7 +59,7 @@ def test_a_new_segment_of_retain_has_the_producers_that_a_broker_knows(
     assert (partition / name).read_bytes() == theirs
 
 
-@pytest.mark.evidence("snapshot-mismatch")
+@pytest.mark.evidence("producer-snapshot")
 def test_a_short_expiration_is_not_a_mismatch(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_short_expiration_is_not_a_mismatch(
     assert found_by_verify(partition, 2 * idle_ms, capfd) == {"snapshot-mismatch"}
 
 
-@pytest.mark.evidence("snapshot-mismatch")
+@pytest.mark.evidence("producer-snapshot")
 def test_a_marker_without_data_after_the_expiration_is_not_a_mismatch(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

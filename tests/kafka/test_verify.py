@@ -128,7 +128,7 @@ def test_offsets_that_are_committed_in_transactions(tmp_path: Path) -> None:
     assert judge(broker.data / "__consumer_offsets-0").ids() == set()
 
 
-@pytest.mark.evidence("snapshot-mismatch")
+@pytest.mark.evidence("producer-snapshot")
 def test_producers_that_expire_within_a_second(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The dynamic property is in the metadata log only."""
     require_kafka()
