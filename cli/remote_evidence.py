@@ -2,7 +2,6 @@
 have lost their leader-epoch checkpoint, which is more than an index of the local log there; and where the remote segments end, for
 retention."""
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from kseg.cli.topic_evidence import log_dirs_of
 from kseg.segment.errors import KsegError
-from kseg.segment.files import read_small
-from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.targets import PartitionTarget, Target
 from kseg.segment.partition.topic_settings import TopicSettings
 
@@ -91,11 +88,10 @@ def _has_epochs(path: str) -> bool:
 
 def _local_epochs(path: str) -> "EpochHistory | None":
     """The leader epochs in the partition's checkpoint, None if they cannot be read."""
-    from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+    from kseg.segment.partition.partition_epochs import partition_epochs
     from kseg.segment.sidecar.leader_epochs import EpochHistory
 
     try:
-        data = read_small(os.path.join(path, NAME_BY_ROLE[Role.LEADER_EPOCHS]))
-        return EpochHistory(decode_leader_epochs(data))
+        return EpochHistory(partition_epochs(path))
     except (KsegError, OSError):
         return None

@@ -21,8 +21,7 @@ from kseg.segment.values import dataclass
 @dataclass(frozen=True, slots=True)
 class DueDeletion:
     """The segments of a partition that exceed a limit. is_everything: no record is left then, neither here nor in remote storage.
-    is_by_default: some exceed only a
-    retention.ms that is set nowhere, so that Kafka's default applies."""
+    is_by_default: some exceed only a retention.ms that is set nowhere, so that Kafka's default applies."""
 
     directory: str
     segments: int

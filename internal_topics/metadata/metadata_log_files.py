@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kseg.segment.errors import KsegError
 from kseg.segment.files import read_small
 from kseg.segment.partition.names import NAME_BY_ROLE, FileName, FileState, Role
-from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.partition.partition_epochs import partition_epochs
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
 
 
@@ -60,10 +60,10 @@ def log_files(directory: str, names: Sequence[FileName], *, is_alone: bool, with
 def furthest_known(directory: str, files: LogFiles) -> tuple[int, str]:
     """The greatest offset that a file beside the segments refers to, and its name; (0, "") without any."""
     known = list(files.known_offsets)
-    path = os.path.join(directory, NAME_BY_ROLE[Role.LEADER_EPOCHS])
     with suppress(KsegError):
-        entries = decode_leader_epochs(read_small(path))
-        known += [(entry.start_offset, os.path.basename(path)) for entry in entries]
+        known += [
+            (entry.start_offset, NAME_BY_ROLE[Role.LEADER_EPOCHS]) for entry in partition_epochs(directory)
+        ]
     return max(known, default=(0, ""))
 
 

@@ -13,11 +13,10 @@ from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.internal_topics.metadata.missing_replicas import topic_id_of
 from kseg.segment.counted import counted
 from kseg.segment.errors import KsegError
-from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
-from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.partition.partition_epochs import partition_epochs
 from kseg.segment.storage import places
 
 
@@ -49,7 +48,7 @@ def _last_epoch(partition: str, after_ms: int) -> int | None:
     try:
         if places.stat(path).st_mtime * 1000 <= after_ms:
             return None
-        entries = decode_leader_epochs(read_small(path))
+        entries = partition_epochs(partition)
     except (OSError, KsegError):
         return None
     return max((entry.epoch for entry in entries), default=None)

@@ -9,8 +9,8 @@ truncate their logs to its end (Kafka: ReplicaFetcherThread; observed with 4.3.1
 2. A metadata log that ends before its own node registered last is an older copy: a broker's epoch is the offset of its registration, and it
    leads nothing before it has read that.
 3. A high watermark in replication-offset-checkpoint was reached by every replica that was in sync. The greatest one of a partition counts,
-   as far as the log beside it goes.
-   Those of a log whose last leader epoch is an earlier one do not count: after an unclean election it has diverged, and is truncated.
+   as far as the log beside it goes. That of a log whose last leader epoch is an earlier one does not: after an unclean election it has
+   diverged, and is truncated.
 4. A replica of (1) whose log ends below (3) is behind. So is one in an older copy that ends before another one, and one without a directory
    in the log dir to which it is assigned: checkpoints of followers lag, and nothing speaks for these.
 
@@ -28,13 +28,12 @@ from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, Meta
 from kseg.internal_topics.metadata.missing_replicas import electable, has_segment, topic_id_of
 from kseg.segment.diagnosis import ReplicaBehind
 from kseg.segment.errors import KsegError, UnreadableInput
-from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.partition.names import PartitionState, Role
+from kseg.segment.partition.partition_epochs import partition_epochs
 from kseg.segment.partition.targets import PartitionTarget
-from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.values import dataclass
 
 _Key = tuple[str, int]  # topic id, number
@@ -160,7 +159,7 @@ def _present(log_dir: str, image: MetadataImage) -> dict[_Key, str]:
 def _last_epoch(partition: str, end_offset: int) -> int:
     """The last leader epoch that begins in the log or at its end; -1 if none is known."""
     try:
-        entries = decode_leader_epochs(read_small(os.path.join(partition, NAME_BY_ROLE[Role.LEADER_EPOCHS])))
+        entries = partition_epochs(partition)
     except KsegError:
         return -1
     return max((entry.epoch for entry in entries if entry.start_offset <= end_offset), default=-1)

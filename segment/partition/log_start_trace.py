@@ -6,18 +6,15 @@ in the middle of an epoch's batches is a trace of the log start. A file that rec
 at the base offset of a segment; and a file that begins with the first batch of an epoch is no evidence.
 """
 
-import os
-
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UnreadableInput
-from kseg.segment.files import MappedFile, read_small
+from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.directory import SegmentFiles, list_partition
-from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.partition_epochs import partition_epochs
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.scan import Scanner
-from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.values import dataclass
 
 
@@ -33,9 +30,7 @@ class LogStartTrace:
 def log_start_trace(partition_path: str) -> LogStartTrace | None:
     """The trace of a log start above the base offset of the first segment, None if there is none."""
     try:
-        entries = decode_leader_epochs(
-            read_small(os.path.join(partition_path, NAME_BY_ROLE[Role.LEADER_EPOCHS]))
-        )
+        entries = partition_epochs(partition_path)
     except (FormatError, UnreadableInput):
         return None
     if not entries or entries[0].start_offset <= 0:
