@@ -29,6 +29,7 @@ from kseg.change.run.prepared import (
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.policy import BrokerState, Policy, Repair
 from kseg.recovery.repair import rows
+from kseg.recovery.repair.active_segment import with_indexes_of_active_segment
 from kseg.recovery.repair.broker_state import broker_state_of
 from kseg.recovery.repair.lossless_load import is_written_by_load, loses_nothing
 from kseg.recovery.repair.obstacles import obstacles, refuse_obstructed, with_obstacles
@@ -103,6 +104,8 @@ def _prepared(
             repair = with_topic_id(
                 repair, recovery_target.directory, recovery_target.log_dir, options.topic_id, identity
             )
+    if options.mark_clean:
+        repair = with_indexes_of_active_segment(repair)
     repair = with_obstacles(repair, recovery_target.directory, in_the_way)
     yield from filter(recovery_target.concerns, repair.findings)
     if repair.load_failure is not None:

@@ -54,6 +54,29 @@ def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> 
         assert all(_consumed(broker, killed, topic) for topic in TOPICS)
 
 
+@pytest.mark.parametrize("policy", ["kafka", "salvage"])
+def test_a_log_that_was_rolled_when_the_broker_was_killed_gets_its_indexes(
+    killed: Killed, tmp_path: Path, policy: str
+) -> None:
+    """The files of the new segment are created one after the other: log and snapshot are there, the indexes are not."""
+    data = copy_tree(killed.data, tmp_path / "data")
+    recover("--apply", "--mark-clean", data)
+    (data / MARKER).unlink()
+    for topic in TOPICS:
+        partition = data / f"{topic}-0"
+        end = _entries(data / RECOVERY)[f"{topic}-0"]
+        assert (partition / f"{end:020}.snapshot").exists()
+        (partition / f"{end:020}.log").touch()
+        for suffix in ("index", "timeindex"):
+            (partition / f"{end:020}.{suffix}").unlink(missing_ok=True)
+    rows = recover("--policy", policy, "--apply", "--mark-clean", data)
+    created = {row["file"] for row in rows if row["type"] == "step" and row["partition"] == f"{TOPICS[0]}-0"}
+    assert {Path(name).suffix for name in created} == {".index", ".timeindex"}
+    with Broker(tmp_path / "broker", data) as broker:
+        assert recovered_lines(broker) == []
+        assert all(_consumed(broker, killed, topic) for topic in TOPICS)
+
+
 @pytest.mark.evidence("false-marker")
 def test_a_marker_that_lies_goes(killed: Killed, tmp_path: Path) -> None:
     """Somebody put the marker into a directory after a crash; with it a broker would read the zeros of the indexes. Bytes are removed from
