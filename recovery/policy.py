@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.segment import layout as L
+from kseg.segment.diagnosis import InvalidBytes
 from kseg.segment.findings import Finding
 from kseg.segment.partition.topic_settings import REMOTE_STORAGE, TopicSettings
 from kseg.segment.scanning.lost_offsets import UnreadBatch
@@ -107,6 +108,17 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
+class Restorable:
+    """Damage of which salvage knows the original bytes (`salvage.restored_bytes`). file: name of the log; position: of the damage in it.
+    finding: about it."""
+
+    file: str
+    position: int
+    damage: InvalidBytes
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
 class LoadFailure:
     """A broker's load of this directory fails with an exception. kafka_exception: simple name of the Java class. sentence: the reason.
     logged: the class that the broker's log names, which differs where the broker wraps the exception; empty if unknown."""
@@ -127,10 +139,10 @@ class Repair:
     although its log is sound; empty when it would. left: what the policy leaves damaged because a broker does not look at it;
     empty when nothing. is_in_order: every byte of the logs was checked and belongs to a valid batch, offsets increase, and
     leader epochs never decrease. unread: batches of its logs that consumers do not receive in full. kept: ranges of the offsets
-    that stay, in order, if known. bytes_scanned: of the logs of the segments that policy kafka recovers, without preallocated
-    zeros. is_read: whether the load looks up the batch of a first unstable offset, which fails in every data directory that is
-    offline. load_failure: set when policy kafka has no result because the broker would throw; then image is the directory as found
-    and the offsets are 0.
+    that stay, in order, if known. restorable: damage whose original bytes are known, and which was removed all the same.
+    bytes_scanned: of the logs of the segments that policy kafka recovers, without preallocated zeros. is_read: whether the load looks
+    up the batch of a first unstable offset, which fails in every data directory that is offline. load_failure: set when policy kafka
+    has no result because the broker would throw; then image is the directory as found and the offsets are 0.
     """
 
     image: DirectoryImage
@@ -147,6 +159,7 @@ class Repair:
     left: str = ""
     is_in_order: bool = False
     kept: tuple[tuple[int, int], ...] = ()
+    restorable: tuple[Restorable, ...] = ()
     bytes_scanned: int = 0
     is_read: bool = False
     load_failure: LoadFailure | None = None

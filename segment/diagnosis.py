@@ -12,22 +12,39 @@ Numbers = Mapping[str, int | str | bool | None]
 
 
 @dataclass(frozen=True, slots=True)
+class FlippedBit:
+    """A bit of a file that is inverted. position: of its byte; bit: 0 is the lowest one."""
+
+    position: int
+    bit: int
+
+
+@dataclass(frozen=True, slots=True)
 class InvalidBytes:
     """Bytes that are not a valid batch. records: how many are lost with them, None if unknown. resumed_offset: where reading
-    continues, None if it does not. claimed_offset, intact_length_bytes: see `segment.scanning.damage`."""
+    continues, None if it does not. claimed_offset, intact_length_bytes, flipped: see `segment.scanning.damage`."""
 
     records: int | None
     resumed_offset: int | None
     claimed_offset: int | None
     intact_length_bytes: int | None
+    flipped: tuple[FlippedBit, ...] = ()
 
     def numbers(self) -> Numbers:
-        return {
+        numbers = {
             "records": self.records,
             "resumed_offset": self.resumed_offset,
             "claimed_offset": self.claimed_offset,
             "intact_length_bytes": self.intact_length_bytes,
         }
+        if self.flipped:
+            first = self.flipped[0]
+            numbers |= {
+                "flipped_bits": len(self.flipped),
+                "flipped_position": first.position,
+                "flipped_bit": first.bit,
+            }
+        return numbers
 
 
 @dataclass(frozen=True, slots=True)

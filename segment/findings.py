@@ -85,6 +85,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("segment-gap", WARNING, "offsets are missing between two segments", _LIST),
     ("segment-overlap", ERROR, "a segment starts below the end offset of the previous segment", _RECOVER),
     ("overlap-resolved", INFO, "the same offsets exist twice; salvage keeps one copy by a documented rule", _VERIFY),
+    ("batch-restored", INFO, "a damaged batch is valid again with its original bytes", _VERIFY),
     ("lost-records-restored", INFO, "records lost to damage are restored from a leftover file", _VERIFY),
     ("lost-tail", ERROR, "side files refer to offsets beyond the log end: the last blocks of the log were never written", _RECOVER),
     ("sequence-gap", INFO, "a producer's sequence numbers have a gap within an epoch", _DUMP),

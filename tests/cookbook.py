@@ -21,7 +21,7 @@ from functools import cache
 from io import BytesIO
 from pathlib import Path
 
-from fixtures.diseases import bad_crc, torn_tail
+from fixtures.diseases import flipped_bit, torn_tail
 from tests import transcript_incidents, transcripts
 from tests.internal_topics.metadata_logs import config
 from tests.support.group_dirs import went_back
@@ -75,14 +75,14 @@ def _power_cut(folder: Path) -> None:
 
 
 def _flipped(folder: Path) -> None:
-    bad_crc(_stopped(folder) / "metro-zstd-0" / f"{0:020d}.log", 2)
+    flipped_bit(_stopped(folder) / "metro-zstd-0" / f"{0:020d}.log", 2)
 
 
 def _flipped_after_crash(folder: Path) -> None:
     data = _crashed(folder)
     points = data / "recovery-point-offset-checkpoint"
     points.write_text(points.read_text().replace("metro-zstd 0 132", "metro-zstd 0 0"))
-    bad_crc(data / "metro-zstd-0" / f"{0:020d}.log", 2)
+    flipped_bit(data / "metro-zstd-0" / f"{0:020d}.log", 2)
 
 
 def _foreign_folder(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.diseases import bad_crc, torn_tail, zero_block
+from fixtures.diseases import flipped_bit, torn_tail, zero_block
 from kseg.change.apply import room
 from kseg.change.apply.disk import Disk
 from kseg.segment import unreadable
@@ -42,7 +42,7 @@ def running(folder: Path) -> Path:
 
 
 def flipped(folder: Path) -> None:
-    bad_crc(running(folder) / "orders.01-2" / FIRST)
+    flipped_bit(running(folder) / "orders.01-2" / FIRST)
 
 
 def crashed(folder: Path) -> None:
@@ -154,7 +154,7 @@ def backed_up(folder: Path) -> None:
     for root, word, count in (("data", b"after the election", 5), ("backup", b"before it", 3)):
         go_on(folder / root / "orders.00-1", 7 if root == "data" else 6, word, count)
     go_on(data / "orders.00-2", 5, b"since the backup", 40)
-    bad_crc(folder / "backup" / "orders.01-2" / FIRST)
+    flipped_bit(folder / "backup" / "orders.01-2" / FIRST)
     shutil.rmtree(folder / "backup" / "orders.01-3")
 
 
@@ -182,7 +182,7 @@ def a_bit_flips() -> None:
     content = log.read_bytes()
     log.unlink()
     log.write_bytes(content)
-    bad_crc(log)
+    flipped_bit(log)
     os.utime(log, ns=(NOW_MS * 1_000_000, NOW_MS * 1_000_000))
 
 

@@ -40,6 +40,7 @@ from kseg.cli.topic_evidence import (
     topic_identities,
     topic_settings,
 )
+from kseg.segment.errors import UsageError
 
 if TYPE_CHECKING:
     from kseg.cli.request import Request
@@ -168,6 +169,14 @@ def command(
     rebuild: Annotated[
         bool, Option(help="Rebuild all side files from the log, even valid ones.", panel=CHANGE)
     ] = False,
+    repair_bits: Annotated[
+        bool,
+        Option(
+            help="Restore a batch that is valid with one bit inverted, instead of removing it. Damage of more bits may look like that: "
+            "6 in 100,000 for an uncompressed batch of 16 KiB.",
+            panel=CHANGE,
+        ),
+    ] = False,
     mark_clean: Annotated[
         bool,
         Option(
@@ -202,6 +211,8 @@ def command(
     and was only planned.
     """
     refuse_read_only("recover", paths)
+    if repair_bits and policy != DEFAULT_POLICY:
+        raise UsageError(f"--repair-bits needs --policy {DEFAULT_POLICY}: a broker restores nothing")
     cluster = on.cluster()
     changes = options_of_change(in_place, cluster, copy)
     from kseg.cli.coordinator_loads import coordinator_findings
@@ -223,6 +234,7 @@ def command(
         recovery_point=broker.recovery_point,
         log_start_offset=broker.log_start_offset,
         rebuild=rebuild,
+        repair_bits=repair_bits,
         mark_clean=mark_clean,
         topic_id=topic_id,
         identity=identity.requested(),
@@ -280,19 +292,20 @@ class _NextSteps:
         self._plan = plan
         self._request = request
         self._is_copy = is_copy
-        self._is_planned = self._is_unloadable = False
+        self._is_planned = self._is_unloadable = self._is_metadata_log_repaired = False
 
     def remains(self, values: Mapping[str, Any]) -> bool:
         """Whether a row of the plan leaves something to do."""
-        from kseg.cli.text.recover import is_due, is_planned, stays_unloadable
+        from kseg.cli.text.recover import is_due, is_planned, repairs_metadata_log, stays_unloadable
 
         self._is_planned = self._is_planned or is_planned(values)
         self._is_unloadable = self._is_unloadable or stays_unloadable(values)
+        self._is_metadata_log_repaired = self._is_metadata_log_repaired or repairs_metadata_log(values)
         return is_due(values)
 
     def advice(self, tally: "RunSummary") -> str | None:
         """The command to run; empty for none, None for the one that the findings suggest."""
-        if tally.metadata_gaps and not self._is_copy:
+        if tally.metadata_gaps and not (self._is_copy or self._is_metadata_log_repaired):
             return self._doctor()
         if self._is_planned and not self.report.options_needed:
             return self._to_apply(_acceptance(tally), None)

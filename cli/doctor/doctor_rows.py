@@ -68,10 +68,15 @@ def bootstrap_server(image: "MetadataImage", node_id: int | None) -> str | None:
 
 
 def damage_row(
-    path: str, errors: Mapping[str, int], repair: "RecoverResult | None", reason: str | None, ends_lost: int
+    path: str,
+    errors: Mapping[str, int],
+    repair: "RecoverResult | None",
+    reason: str | None,
+    ends_lost: int,
+    repair_bits: bool,
 ) -> dict[str, object]:
     """A damaged partition with the cost of its repair. errors: the number of errors by finding id. reason: why there is no plan.
-    ends_lost: the number of transactions whose commit or abort marker may be lost."""
+    ends_lost: the number of transactions whose commit or abort marker may be lost. repair_bits: whether the repair inverts bits back."""
     return {
         "type": "damage",
         "partition": os.path.basename(places.abspath(path)),
@@ -80,6 +85,7 @@ def damage_row(
         "findings": errors,
         "costs": None if repair is None else repair.costs,
         "doubt": None if repair is None else repair.doubt,
+        "repair_bits": repair_bits,
         "transaction_ends_lost": ends_lost,
         "reason": reason,
     }

@@ -196,7 +196,8 @@ class Examination:
         repairs: dict[str, RecoverResult] = {}
         failures: dict[str, str] = {}
         ends_lost = Counter[str]()
-        for event in self._over(recover, damaged, self._recover_options(damaged)):
+        options = self._recover_options(damaged)
+        for event in self._over(recover, damaged, options):
             if isinstance(event, Failure):
                 failures[event.path] = event.sentence
             elif isinstance(event, Row) and isinstance(event.result, RecoverResult):
@@ -213,7 +214,10 @@ class Examination:
                 self._situation.unloadable.append(path)
             elif repair is not None and repair.doubt and _changes_nothing(repair):
                 self._situation.left_damaged[path] = repair.doubt
-            yield Row(damage_row(path, damage.errors, repair, failures.get(path), ends_lost[path]))
+            elif repair is not None and repair.steps and not repair.doubt:
+                self._situation.gapped_metadata_logs.pop(path, None)  # the lost records are restored
+            failure = failures.get(path)
+            yield Row(damage_row(path, damage.errors, repair, failure, ends_lost[path], options.repair_bits))
 
     def _note_ends(self, target: PartitionTarget, repair: "RecoverResult | None") -> None:
         name = own_partition_name(target.path)
@@ -249,6 +253,7 @@ class Examination:
         topics, _ = topic_settings(damaged, asked, self._finder)
         identities = None if self._options is None else self._options.identities
         return RecoverOptions(
+            repair_bits=self._situation.flipped_batches > 0,
             settings=LoadSettings(now_ms=self._now_ms),
             identities=identities,
             topics=with_remote_epochs(damaged, topics),

@@ -163,8 +163,8 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
     for path, offset in situation.doubtful_starts.items():
         yield _confirm_log_start(path, offset)
     yield from snapshot_steps(situation.damaged_snapshots, move_command)
-    yield from gap_steps(situation.gapped_metadata_logs, move_command)
-    for directory in dict.fromkeys(situation.gapped_metadata_logs):
+    yield from gap_steps([*situation.gapped_metadata_logs], move_command)
+    for directory in situation.gapped_metadata_logs:
         yield from _make_new_log(situation, os.path.dirname(directory))
     yield from map(_set_aside, situation.unloadable)
     is_obstructed = (
@@ -340,6 +340,13 @@ def _again(situation: Situation) -> NextStep:
 
 
 def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
+    plain, with_bits = "kseg recover", ""
+    given: dict[str, object] = {"--apply": True}
+    if situation.flipped_batches:
+        given["--repair-bits"] = True
+        advice, plain = advice.replace(plain, f"{plain} --repair-bits", 1), f"{plain} --repair-bits"
+        batches = counted(situation.flipped_batches, "damaged batch")
+        with_bits = f" (--repair-bits restores {batches}, in which one bit is inverted, instead of removing the records)"
     if situation.has_unreadable:
         yield NextStep(
             "The disk is failing, and every further read may make it worse. Write a repaired copy of what can be read to another disk.",
@@ -347,14 +354,14 @@ def _repair(situation: Situation, advice: str) -> Iterator[NextStep]:
         )
     yield NextStep("See what a repair would do; nothing is changed.", advice)
     how = "Or repair in place, if the disk still takes writes" if situation.has_unreadable else "Repair"
-    given: dict[str, object] = {"--apply": True}
+    how += with_bits
     if situation.has_linked_directories:
         how += " (--follow-links includes directories that are reached through links)"
         given["--follow-links"] = True
     if not situation.values_needed:
         yield NextStep(
             f"{how}; `kseg undo` reverts it.",
-            advice.replace("kseg recover", " ".join(["kseg recover", *given]), 1),
+            advice.replace(plain, " ".join(["kseg recover", *given]), 1),
         )
     for repair in situation.values_needed.values():
         paths = situation.request.paths if len(situation.hosts) == 1 else repair.together

@@ -14,6 +14,7 @@ from kseg.recovery.broker_start.metadata_start import snapshot_fault
 from kseg.recovery.repair.meta_properties_repair import META_PROPERTIES, IdentityRepair
 from kseg.segment.diagnosis import (
     DoubtfulLogStart,
+    InvalidBytes,
     MetadataGap,
     MissingReplica,
     PartitionTwice,
@@ -75,8 +76,8 @@ class Situation:
     has_linked_directories: whether `recover` needs --follow-links. linked_files: files of damaged partitions that are links. properties:
     server.properties, if it was given. unformatted_log_dirs: directories in its log.dirs that do not exist or are empty. undo_bytes: held
     for `undo`. unloadable: partitions that a broker fails to load before and after a repair. doubtful_starts: logs that may have lost
-    the offset where they start, with that. left_damaged: partitions in which a repair changes nothing, with what it leaves. due_deletions:
-    what retention deletes after a start.
+    the offset where they start, with that. left_damaged: partitions in which a repair changes nothing, with what it leaves.
+    flipped_batches: how many are valid with one bit inverted. due_deletions: what retention deletes after a start.
     """
 
     request: Request
@@ -110,7 +111,7 @@ class Situation:
     damaged_snapshots: list[str] = field(default_factory=list)
     refused_features: "dict[str, RefusedFeature]" = field(default_factory=dict)
     refused_configs: "dict[tuple[str, str], RefusedConfig]" = field(default_factory=dict)
-    gapped_metadata_logs: list[str] = field(default_factory=list)
+    gapped_metadata_logs: dict[str, None] = field(default_factory=dict)
     lacks_metadata_log: bool = False
     renamed_metadata_log: str | None = None
     has_unreadable: bool = False
@@ -127,6 +128,7 @@ class Situation:
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
     doubtful_starts: dict[str, int] = field(default_factory=dict)
     left_damaged: dict[str, str] = field(default_factory=dict)
+    flipped_batches: int = 0
     due_deletions: "list[DueDeletion]" = field(default_factory=list)
 
     def note(self, finding: Finding) -> None:
@@ -136,6 +138,8 @@ class Situation:
         self.has_unreadable |= finding.id == "unreadable"
         self.is_half_done |= finding.id == "half-done-journal"
         self.has_linked_directories |= finding.id == "linked-directory"
+        if isinstance(finding.diagnosis, InvalidBytes):
+            self.flipped_batches += len(finding.diagnosis.flipped)
         if finding.id == "bad-directory-name":
             self.foreign.append(finding.path)
             return
@@ -171,7 +175,7 @@ class Situation:
                 finding.path if finding.id == "meta-properties-missing" else os.path.dirname(finding.path)
             )
         if isinstance(finding.diagnosis, MetadataGap) and not finding.diagnosis.is_loadable:
-            self.gapped_metadata_logs.append(finding.diagnosis.directory)
+            self.gapped_metadata_logs[finding.diagnosis.directory] = None
         if isinstance(finding.diagnosis, WrongTopicId):
             self.wrong_ids[finding.path] = finding.diagnosis.topic_id
             return

@@ -213,7 +213,8 @@ class DoctorReport(Report):
                 broker = "; a broker sets it aside as stray"
             ends = values["transaction_ends_lost"]
             also = f"; the end of {counted(ends, 'transaction')} may be lost" if ends else ""
-            yield Line(f"{name}: `recover` {salvage}{broker}{also}")
+            recover = "recover --repair-bits" if values["repair_bits"] else "recover"
+            yield Line(f"{name}: `{recover}` {salvage}{broker}{also}")
         yield from _more(self._counts.get("damage", 0))
 
     def _hanging(self) -> Iterator[Line]:

@@ -12,6 +12,7 @@ from kseg.cli.text.replica_words import lost_replicas, missing_words
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, log_range_words, offsets_words
 from kseg.segment.findings import ERROR, WARNING
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.scanning.lost_offsets import plus
 from kseg.segment.terminal import shown_path, visible
 
@@ -46,6 +47,12 @@ def is_due(values: Values) -> bool:
 def is_planned(values: Values) -> bool:
     """Whether the row is a plan that was not carried out."""
     return values.get("type") == "result" and bool(values.get("steps")) and not values.get("applied")
+
+
+def repairs_metadata_log(values: Values) -> bool:
+    """Whether the row is of a metadata log that is sound after its repair."""
+    is_metadata_log = values.get("partition") == METADATA_DIRECTORY
+    return is_metadata_log and bool(values.get("steps")) and not values.get("doubt")
 
 
 def stays_unloadable(values: Values) -> bool:

@@ -22,9 +22,9 @@ class RecoverOptions(ChangeOptions):
 
     is_clean, recovery_point, log_start_offset: None takes the value of the data directory. marked: data directories that count as marked
     although this run, or a killed one before it, removed their marker. is_nested: the copies of several data directories each go
-    into a directory of their name below `output`. rebuild: rebuild all side files. topic_id: for a missing
-    partition.metadata. identity: for a lost meta.properties. coordinator_findings: the records of a partition that its coordinator fails to
-    load.
+    into a directory of their name below `output`. rebuild: rebuild all side files. repair_bits: restore batches that are valid with one bit
+    inverted. topic_id: for a missing partition.metadata. identity: for a lost meta.properties. coordinator_findings: the records of a
+    partition that its coordinator fails to load.
     """
 
     settings: LoadSettings
@@ -35,6 +35,7 @@ class RecoverOptions(ChangeOptions):
     marked: frozenset[str] = frozenset()
     is_nested: bool = False
     rebuild: bool = False
+    repair_bits: bool = False
     mark_clean: bool = False
     topic_id: str | None = None
     identity: RequestedIdentity | None = None

@@ -228,6 +228,7 @@ def _repair(
                 broker_state,
                 options.settings,
                 rebuild=options.rebuild,
+                repair_bits=options.repair_bits,
             )
         )
     return repair

@@ -19,6 +19,7 @@ from kseg.recovery.verify.partition_check import PartitionCheck
 from kseg.recovery.verify.segment_check import SegmentCheck, SegmentFacts
 from kseg.recovery.verify.totals import Totals
 from kseg.segment import layout as L
+from kseg.segment.diagnosis import InvalidBytes
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import INFO, Finding
@@ -175,6 +176,8 @@ def _rated(finding: Finding, collector_of: Mapping[str, ValidRunCollector]) -> F
         position = finding.position - _ALTERED[finding.id]
         return finding.with_numbers(repaired=position in collector.log.fixes)
     resumption = collector.resumptions.get(finding.position)
+    if isinstance(finding.diagnosis, InvalidBytes) and finding.diagnosis.flipped:
+        finding = replace(finding, message=f"{finding.message}; --repair-bits restores it")
     if resumption is None:
         return finding
     evidence = " ".join(resumption.evidence)

@@ -14,18 +14,19 @@ one whose entries agree with the log, or adds missing files leaves nothing new t
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from kseg.change.plan.content import Content, Fresh, Made, Piece, Span, content_of
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.steps import FileIdentity
-from kseg.recovery.policy import BrokerState, LoadSettings, Removed, Repair
+from kseg.recovery.policy import BrokerState, LoadSettings, Removed, Repair, Restorable
 from kseg.recovery.salvage.image_reader import ImageReader, identities
 from kseg.recovery.salvage.kept_offsets import KeptOffsets
 from kseg.recovery.salvage.losses import lost_offsets
 from kseg.recovery.salvage.one_pass import salvage_once
+from kseg.recovery.salvage.restored_bytes import is_wanted, restored_round
 from kseg.recovery.salvage.unchanged import unchanged_repair
 from kseg.recovery.salvage.working_image import WorkingImage
 from kseg.segment.errors import Refused
@@ -53,6 +54,31 @@ def salvaged_to_fixpoint(
                 continue
         break
     return repair
+
+
+def salvaged_after_restoring(
+    restorable: Sequence[Restorable],
+    working_image: WorkingImage,
+    broker_state: BrokerState,
+    settings: LoadSettings,
+    *,
+    rebuild: bool,
+    repair_bits: bool,
+) -> Repair:
+    """The result of salvage once damaged bytes are restored (`restored_bytes`). restorable: what the first round reports. Raises
+    Refused when there is no room to assemble a large file."""
+    inputs = tuple(working_image.identities.values())
+    restored: Repair | None = None
+    while True:
+        wanted = [each for each in restorable if is_wanted(each, with_bits=repair_bits)]
+        if restored is not None and not wanted:
+            break
+        restored = restored_round(working_image, wanted, restored)
+        planned = _planned(working_image.directory, inputs, restored, settings)
+        later = salvage_once(planned, broker_state, settings, rebuild=rebuild)
+        restorable = later.restorable
+    repair = _Joined(working_image, restored, later, is_in_place=True).repair
+    return salvaged_to_fixpoint(repair, working_image, broker_state, settings)
 
 
 def findings_afterwards(
@@ -124,9 +150,13 @@ def _afterwards(broker_state: BrokerState, repair: Repair) -> BrokerState:
 
 
 class _Joined:
-    """Merge two rounds into one repair. previous: planned for the files of `working_image`; later: planned for the result of that."""
+    """Merge two rounds into one repair. previous: planned for the files of `working_image`; later: planned for the result of that.
+    is_in_place: the previous round moved and removed no byte, and reported nothing about the rest."""
 
-    def __init__(self, working_image: WorkingImage, previous: Repair, later: Repair) -> None:
+    def __init__(
+        self, working_image: WorkingImage, previous: Repair, later: Repair, *, is_in_place: bool = False
+    ) -> None:
+        self._is_in_place = is_in_place
         self._working_image = working_image
         self._previous = previous
         self._later = later
@@ -205,9 +235,9 @@ class _Joined:
     def _new_findings(self) -> Iterator[Finding]:
         reported = {_mark(finding) for finding in self._previous.findings}
         for finding in self._later.findings:
-            if finding.severity == INFO:
+            if finding.severity == INFO and not self._is_in_place:
                 continue
-            traced = self._traced_finding(finding)
+            traced = finding if self._is_in_place else self._traced_finding(finding)
             if _mark(traced) not in reported:
                 yield traced
 
@@ -244,11 +274,14 @@ def _slice(content: Content, position: int, length: int) -> Iterator[Piece]:
 
 
 def _as_found(content: Content) -> Iterator[Piece]:
-    """The content with original bytes in place of corrected headers; the piece after a header gives its position."""
+    """The content with original bytes in place of corrected ones; the piece after or before them gives their position."""
     for number, piece in enumerate(content):
         following = content[number + 1] if number + 1 < len(content) else None
+        preceding = content[number - 1] if number and following is None else None
         if isinstance(piece, Fresh) and isinstance(following, Span) and following.position >= piece.length:
             yield Span(following.name, following.position - piece.length, piece.length)
+        elif isinstance(piece, Fresh) and isinstance(preceding, Span):  # the last byte of a log
+            yield Span(preceding.name, preceding.end_position, piece.length)
         else:
             yield piece
 

@@ -1,6 +1,7 @@
 """One pass of salvage over a directory: find the valid runs, order them, plan the segments."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kseg.recovery.policy import BrokerState, LoadSettings, Repair
 from kseg.recovery.salvage.assessment import Assessment, assess
@@ -36,7 +37,9 @@ def salvage_once(
 
     with Logs(assessment.logs, working_image.reader) as logs:
         planner = Planner(working_image, leftovers, assessment, logs, broker_state, settings, rebuild)
-        return planner.repair(lost)
+        repair = planner.repair(lost)
+    restorable = [each for collector in assessment.collectors for each in collector.restorable]
+    return replace(repair, restorable=tuple(restorable)) if restorable else repair
 
 
 def _unchanged(

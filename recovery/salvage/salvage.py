@@ -2,6 +2,7 @@
 
 A broker truncates a log at the first byte that it cannot read. Salvage does not:
 
+0. Restore damaged batches whose original bytes are known (`restored_bytes`), and plan for the result.
 1. Complete interrupted cleanings and splits as a broker does, unless that would lose complete batches
    (`leftovers`). Keep files that are marked for deletion.
 2. One pass checks everything as `verify` does, and records the valid parts of each log: runs of batches, damage, header
@@ -26,7 +27,9 @@ with the position, and left to the operator. Transactions whose marker may be am
 from kseg.change.plan.steps import FileIdentity
 from kseg.recovery.policy import BrokerState, LoadSettings, Repair
 from kseg.recovery.salvage.one_pass import salvage_once
+from kseg.recovery.salvage.restored_bytes import is_wanted
 from kseg.recovery.salvage.working_image import WorkingImage
+from kseg.segment.errors import Refused
 
 
 def salvage(
@@ -36,13 +39,30 @@ def salvage(
     settings: LoadSettings,
     *,
     rebuild: bool = False,
+    repair_bits: bool = False,
 ) -> Repair:
     """The result of salvage for the partition in `directory`, whose files are `inputs` (others are not checked).
 
-    rebuild: all side files are rebuilt. Raises UnreadableInput when a log cannot be read.
+    rebuild: all side files are rebuilt. repair_bits: a batch that is valid with one bit inverted is restored. Raises UnreadableInput when a
+    log cannot be read, and with `repair_bits` Refused when there is no room to assemble a restored log.
     """
     working_image = WorkingImage(directory, inputs)
     repair = salvage_once(working_image, broker_state, settings, rebuild=rebuild)
+    if any(is_wanted(each, with_bits=repair_bits) for each in repair.restorable):
+        from kseg.recovery.salvage.fixpoint import salvaged_after_restoring
+
+        try:
+            return salvaged_after_restoring(
+                repair.restorable,
+                working_image,
+                broker_state,
+                settings,
+                rebuild=rebuild,
+                repair_bits=repair_bits,
+            )
+        except Refused:
+            if repair_bits:
+                raise
     if repair.image == working_image.found:
         return repair
     from kseg.recovery.salvage.fixpoint import salvaged_to_fixpoint  # most partitions do not need it

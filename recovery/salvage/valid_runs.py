@@ -26,6 +26,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from kseg.recovery.policy import Restorable
 from kseg.recovery.salvage.logs import FoundLog, HeaderFix, ValidRun, valid_run_of
 from kseg.recovery.verify.header_plausibility import first_of
 from kseg.recovery.verify.segment_check import Consumer
@@ -103,7 +104,8 @@ class ValidRunCollector(Consumer):
     """A consumer for one log. number: of the log. next_base: of the next segment, None for the last.
 
     valid_runs, losses: in order of position. doubtful: batches that are not decided yet. altered: findings about base
-    offsets that only the whole file proves wrong. resumptions: by the position of the damage.
+    offsets that only the whole file proves wrong. restorable: damage whose original bytes are known. resumptions: by the position of the
+    damage.
     """
 
     def __init__(self, number: int, log: FoundLog, next_base: int | None) -> None:
@@ -112,6 +114,7 @@ class ValidRunCollector(Consumer):
         self.losses: list[Loss] = []
         self.doubtful: list[DoubtfulBatch] = []
         self.altered: list[Finding] = []
+        self.restorable: list[Restorable] = []
         self.resumptions: dict[int, Resumption] = {}
         self._number = number
         self.next_base = next_base
@@ -148,6 +151,8 @@ class ValidRunCollector(Consumer):
                 records=damage.records,
             )
         )
+        if damage.flipped or damage.intact_length_bytes is not None:
+            self.restorable.append(Restorable(self.log.name, finding.position, damage, finding))
         self._damage = finding.position
 
     def _note_order(self, finding: Finding) -> None:

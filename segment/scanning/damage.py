@@ -5,6 +5,7 @@ The damaged field may be the length of a batch, so a span is also checked as the
 
 from kseg.segment import crc
 from kseg.segment import layout as L
+from kseg.segment.diagnosis import FlippedBit
 from kseg.segment.scanning.lost_offsets import UNKNOWN, LostRange
 from kseg.segment.values import dataclass
 
@@ -17,7 +18,8 @@ class Damage:
     unreadable-batch). position, length: the span. next_offset: the offset expected at its start (None if no batch precedes it).
     resumed_offset: base offset of the valid batch found after it, None at the end of the file. claimed_offset: the first 8 bytes as an
     offset, None if there are fewer. intact_length_bytes: with this value in its length field the batch at `position` is valid (only that
-    field is damaged). lost: the offsets lost with the damage. first_behind: the first offset after it, None if unknown.
+    field is damaged). lost: the offsets lost with the damage. first_behind: the first offset after it, None if unknown. flipped: the bit of
+    each batch at the start of the span that is valid with this bit inverted (`flipped_bits`).
     """
 
     kind: str
@@ -29,6 +31,7 @@ class Damage:
     intact_length_bytes: int | None = None
     lost: LostRange = UNKNOWN
     first_behind: int | None = None
+    flipped: tuple[FlippedBit, ...] = ()
 
 
 def end_by_length_field(view: memoryview, position: int, end: int) -> int | None:

@@ -10,6 +10,9 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED, is_preallocated
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kseg.segment.diagnosis import FlippedBit
     from kseg.segment.scanning.damage import Damage
     from kseg.segment.scanning.decode import Problem
     from kseg.segment.scanning.lost_offsets import LostRange
@@ -34,8 +37,14 @@ def damage_finding(path: str, damage: "Damage") -> Finding:
     what = f"{place} cannot all be read" if damage.kind == UNREADABLE else f"no valid batch in {place}"
     if damage.intact_length_bytes is not None:
         repair = f"; the batch is intact if its length is taken as {damage.intact_length_bytes} bytes"
+    elif damage.flipped:
+        repair = f"; {_explained(damage.flipped)}"
     diagnosis = InvalidBytes(
-        lost.records, damage.resumed_offset, damage.claimed_offset, damage.intact_length_bytes
+        lost.records,
+        damage.resumed_offset,
+        damage.claimed_offset,
+        damage.intact_length_bytes,
+        damage.flipped,
     )
     return Finding(
         damage.kind,
@@ -48,6 +57,15 @@ def damage_finding(path: str, damage: "Damage") -> Finding:
         numbers=diagnosis.numbers(),
         diagnosis=diagnosis,
     )
+
+
+def _explained(flipped: "Sequence[FlippedBit]") -> str:
+    """What one inverted bit a batch explains, as a clause."""
+    first = flipped[0]
+    where = f"with bit {first.bit} of the byte at position {first.position} inverted"
+    if len(flipped) == 1:
+        return f"the batch is valid {where}"
+    return f"{len(flipped)} batches are valid with one bit of each inverted, the first one {where}"
 
 
 def _preallocated(path: str, damage: "Damage") -> Finding:

@@ -31,6 +31,7 @@ from kseg.segment.scanning.damage import (
     is_valid_as_magic_2,
     kind_of_tail,
 )
+from kseg.segment.scanning.flipped_bits import flipped_bits_in
 from kseg.segment.scanning.lost_offsets import LostRange, lost_range
 from kseg.segment.scanning.offset_order import ASKED_BEHIND, Claim, DamageBounds, OffsetOrder, claim_of
 from kseg.segment.scanning.table_walk import TableWalk
@@ -92,7 +93,9 @@ class Resync:
         stop = position + damage.length
         if bad[-1].end < stop == end and self._zeros_to_end(bad[-1].end, end):
             stop = bad[-1].end
-        return replace(damage, kind="unreadable-batch", length=stop - position, intact_length_bytes=None)
+        return replace(
+            damage, kind="unreadable-batch", length=stop - position, intact_length_bytes=None, flipped=()
+        )
 
     def _damage_at(self, position: int, end: int) -> Damage:
         self._walk.forget_from(position)
@@ -189,6 +192,7 @@ class Resync:
             intact_length,
             lost,
             bounds.first_behind,
+            flipped_bits_in(self.view, position, stop) if kind == "bad-crc" else (),
         )
 
     # --- evidence

@@ -87,7 +87,11 @@ def test_a_thousand_partitions_fit_a_screen() -> None:
     assert len(others) >= 8 and all(len(lines) <= 70 for lines in reported)
     for lines in (flipped, plan):
         assert len(lines) <= 70 and any("error:" in line for line in lines[:10])
-    assert len(page) <= 60 and page[0].startswith("DAMAGED: 1 error") and "       kseg recover data" in page
+    assert (
+        len(page) <= 60
+        and page[0].startswith("DAMAGED: 1 error")
+        and "       kseg recover --repair-bits data" in page
+    )
     assert any("1 damaged: orders.07-31" in line and "records in the damage" in line for line in flipped)
     assert "next: kseg recover data" in flipped and "next: kseg recover --apply data" in plan
 

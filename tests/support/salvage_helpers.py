@@ -23,6 +23,7 @@ def plan(
     partition: Path,
     *,
     rebuild: bool = False,
+    repair_bits: bool = False,
     settings: LoadSettings = SETTINGS,
     broker_state: BrokerState | None = None,
 ) -> Repair:
@@ -30,7 +31,7 @@ def plan(
     with unchanged(partition):
         inputs = inputs_of(str(partition))
         around = broker_state or BrokerState(is_clean=True)
-        repair = salvage(str(partition), inputs, around, settings, rebuild=rebuild)
+        repair = salvage(str(partition), inputs, around, settings, rebuild=rebuild, repair_bits=repair_bits)
     found = DirectoryImage.of(inputs)
     steps_between(found, repair.image, repair.why)  # each change has its reason
     changed = {
