@@ -167,7 +167,7 @@ def topic_identities(
     of_image: dict[str, list[str]] = {}
     for target in _partitions(targets):
         log_dir, name = log_dir_of(target), own_partition_name(target.path)
-        image = finder.image_for(log_dir)
+        image = finder.governing_image(log_dir)
         if image is None or name is None:
             continue
         images[image.path] = image
@@ -279,7 +279,7 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
     """A finding for each replica that the metadata log assigns to a log dir among the targets and that is missing there, by log dir."""
     found = {}
     for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
-        image = finder.image_for(log_dir)
+        image = finder.governing_image(log_dir)
         if image is not None:
             from kseg.internal_topics.metadata.missing_replicas import missing_replicas
 
@@ -291,7 +291,8 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
 
 def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tuple[Finding, ...]":
     """A finding for each replica that lacks committed records and may lead, where the targets are log dirs of several nodes."""
-    log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
+    whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
+    log_dirs = [log_dir for log_dir in whole if not finder.uses_zookeeper(log_dir)]
     if len({finder.node_of(log_dir).node_id for log_dir in log_dirs}) < 2:
         return ()
     from kseg.internal_topics.metadata.replicas_behind import replicas_behind
@@ -353,7 +354,7 @@ class _Settings:
         from kseg.segment.partition.directory import own_partition_name
 
         log_dir, name = log_dir_of(target), own_partition_name(target.path)
-        image = self._finder.image_for(log_dir)
+        image = self._finder.governing_image(log_dir)
         if image is not None:
             self._images[image.path] = image
         doubt = "" if image is None else _doubt(image, name, target.path)

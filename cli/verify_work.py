@@ -65,6 +65,8 @@ class Verification:
         self.refusals = refusals_of(targets, finder)
         for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
             self._forecast.add_voters(log_dir, voters_around(log_dir, finder))
+            if finder.uses_zookeeper(log_dir):
+                self._forecast.add_zookeeper(log_dir)
             bootstrap = bootstrap_refusal(log_dir)
             if bootstrap is not None:
                 self._forecast.add_bootstrap_fault(log_dir, bootstrap)

@@ -203,6 +203,12 @@ def older_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
+def migrating_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Data directories of Kafka 3.9 during a migration from ZooKeeper (see fixtures/README.md). Shared: copy before writing."""
+    yield from _unpacked("migrating-small", tmp_path_factory.mktemp("migrating"))
+
+
+@pytest.fixture(scope="session")
 def ancient_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A 0.7 log written by Jafka (see fixtures/README.md). Shared: copy before writing."""
     yield from _unpacked("ancient-small", tmp_path_factory.mktemp("ancient"))

@@ -74,7 +74,8 @@ def describe_metadata(target: MetadataTarget, options: MetadataOptions) -> Itera
     yield from image.doubts
     yield from image.notes
     is_earlier = options.as_of is not None and image.is_cut
-    yield Row(metadata_row(image, cluster_id, directories.log_dirs, is_earlier=is_earlier))
+    compared = [log_dir for log_dir in directories.log_dirs if not finder.uses_zookeeper(log_dir)]
+    yield Row(metadata_row(image, cluster_id, compared, is_earlier=is_earlier))
     if history is not None:
         yield from (
             Row(event)
@@ -157,12 +158,15 @@ def _cluster_id(directories: BrokerDirectories, finder: MetadataFinder, image: M
 def _verdicts(
     directories: BrokerDirectories, finder: MetadataFinder, image: MetadataImage, *, is_earlier: bool
 ) -> Iterator[DirectoryVerdict]:
-    """Directories that seem to become stray beside a running broker come last, as they are when it has had time to finish."""
+    """Directories that seem to become stray beside a running broker come last, as they are when it has had time to finish. What a broker
+    has that keeps its metadata in ZooKeeper, this log does not decide."""
     unsettled = {}
     for found in directories.partitions:
         log_dir = _log_dir_of(found)
         verdict = status_of(found, finder.node_of(log_dir), image)
-        if verdict is not None and verdict.is_doubtful and not is_earlier and is_locked(log_dir):
+        if verdict is not None and verdict.is_doubtful and finder.uses_zookeeper(log_dir):
+            yield verdict.of_zookeeper()
+        elif verdict is not None and verdict.is_doubtful and not is_earlier and is_locked(log_dir):
             unsettled[verdict.path] = found
         elif verdict is not None:
             yield verdict
@@ -174,7 +178,7 @@ def _verdicts(
         return verdict
 
     yield from settled(dict.fromkeys(unsettled, image), judge, lambda verdict: verdict.is_doubtful).values()
-    for log_dir in directories.log_dirs:
+    for log_dir in [each for each in directories.log_dirs if not finder.uses_zookeeper(each)]:
         others, gone = partial(finder.others_of, log_dir), partial(finder.gone_from, log_dir)
         yield from missing_from(log_dir, finder.placed_node_of(log_dir), image, others, gone)
 

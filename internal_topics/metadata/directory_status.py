@@ -71,6 +71,11 @@ class DirectoryVerdict:
         words = _OF_AN_EARLIER_STATE.get(self.status)
         return self if words is None or self.reason in _BY_SUFFIX.values() else replace(self, reason=words)
 
+    def of_zookeeper(self) -> Self:
+        """The verdict on a directory that this log does not know, where the broker keeps its metadata in ZooKeeper."""
+        words = "the broker keeps its metadata in ZooKeeper, and this log does not know the topic id"
+        return replace(self, status=None, reason=words)
+
     def as_row(self) -> dict[str, object]:
         """The `directory` line of the JSON."""
         return {

@@ -63,6 +63,19 @@ class MetadataFinder:
             self._by_log_dir[log_dir] = self._find(log_dir)
         return self._by_log_dir[log_dir]
 
+    def uses_zookeeper(self, log_dir: str) -> bool:
+        """Whether the broker of a log dir keeps its metadata in ZooKeeper in spite of the metadata log that it has: during a migration to
+        KRaft until it is restarted as a KRaft broker, and ever after if the migration is given up. ZooKeeper's topics need not be in that
+        log (observed with 3.9.1). A metadata log that the user named counts nevertheless."""
+        image, node_id = self.image_for(log_dir), self.node_of(log_dir).node_id
+        broker = None if image is None or node_id is None else image.brokers.get(node_id)
+        return self._explicit is None and broker is not None and broker.uses_zookeeper
+
+    def governing_image(self, log_dir: str) -> MetadataImage | None:
+        """The metadata image for a log dir, if it decides which topics, ids and configurations the broker has; None if it does not
+        (`uses_zookeeper`) or if there is none. Raises as `image_for`."""
+        return None if self.uses_zookeeper(log_dir) else self.image_for(log_dir)
+
     def node_of(self, log_dir: str) -> Node:
         """The node of a log dir; its meta.properties is read once."""
         if log_dir not in self._nodes:

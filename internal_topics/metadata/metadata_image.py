@@ -83,7 +83,8 @@ class Listener:
 @dataclass(frozen=True, slots=True)
 class Broker:
     """A broker's registration. log_dirs: the directory ids that it has registered; cordoned: those that get no new replicas, None
-    if the record does not have the field."""
+    if the record does not have the field. uses_zookeeper: it registered for a migration to KRaft, and still keeps its metadata in
+    ZooKeeper (isMigratingZkBroker, 3.4 to 3.9)."""
 
     id: int
     epoch: int
@@ -95,6 +96,7 @@ class Broker:
     features: tuple[tuple[str, int, int], ...] = ()
     is_shutting_down: bool = False
     cordoned: tuple[str, ...] | None = None
+    uses_zookeeper: bool = False
 
 
 @dataclass(frozen=True, slots=True)

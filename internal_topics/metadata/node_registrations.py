@@ -27,6 +27,7 @@ def broker_of(values: Values) -> Broker:
         ),
         values.get("inControlledShutdown", False),
         values.get("cordonedLogDirs"),
+        values.get("isMigratingZkBroker", False),
     )
 
 

@@ -68,6 +68,10 @@ class StartForecast:
         """Add the nodes of the quorum: the brokers of a node serve nothing before a majority of them runs."""
         self._directory(log_dir).voters = frozenset(voters)
 
+    def add_zookeeper(self, log_dir: str) -> None:
+        """Add that the broker keeps its metadata in ZooKeeper, which the metadata log does not tell by itself."""
+        self._directory(log_dir).uses_zookeeper = True
+
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass the events on, followed by one row per node."""
         for event in events:

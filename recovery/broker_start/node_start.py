@@ -81,9 +81,7 @@ class NodeStart:
             ],
             "metadata": self.metadata,
             "voters_awaited": _awaited(self.directories, node_id),
-            # after a migration to KRaft, meta.properties stays as the broker with ZooKeeper wrote it (observed with 3.9.1 and 4.3.1)
-            "from_zookeeper": any(each.from_zookeeper for each in starts)
-            and not any(each.metadata_log for each in starts),
+            "from_zookeeper": _is_from_zookeeper(self.directories),
             "partitions": sum(directory.partitions for directory in self.directories),
             "partitions_truncated": [row for each in loaded for row in _truncated(each)],
             "partitions_shortened": [row for each in loaded for row in _shortened(each)],
@@ -115,6 +113,15 @@ class NodeStart:
             "read_only": [start.path for start in starts if start.is_read_only],
             "once_writable": None if self.once_writable is None else self.once_writable.as_row(),
         }
+
+
+def _is_from_zookeeper(directories: Iterable[LoadedDirectory]) -> bool:
+    """Whether the last broker kept its metadata in ZooKeeper. After a migration to KRaft, meta.properties stays as that broker wrote it,
+    and during one there is a metadata log already (observed with 3.9.1 and 4.3.1)."""
+    starts = [directory.start for directory in directories if directory.start is not None]
+    is_migrated = any(start.metadata_log for start in starts)
+    is_old = any(start.from_zookeeper for start in starts)
+    return any(directory.uses_zookeeper for directory in directories) or (is_old and not is_migrated)
 
 
 def _awaited(directories: Iterable[LoadedDirectory], node_id: int | None) -> list[int]:

@@ -1,0 +1,81 @@
+"""Directories of a 3.9.1 broker that has a metadata log and keeps its metadata in ZooKeeper: before, during and after a migration to KRaft
+that was given up (`migrating-small`). That broker keeps all of these logs at each start."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kseg.cli.main import run
+from tests.support.verify_helpers import judge
+
+STATES = ("waiting", "copied", "given-up")
+
+
+@pytest.fixture(params=STATES)
+def data(request: pytest.FixtureRequest, migrating_small: Path, tmp_path: Path) -> Path:
+    """A copy of one state, with no other state beside it."""
+    return Path(shutil.copytree(migrating_small / request.param, tmp_path / "data"))
+
+
+def lines(capfd: pytest.CaptureFixture[str], kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return [line for line in found if line["type"] == kind]
+
+
+@pytest.mark.evidence("topic-id-zookeeper")
+@pytest.mark.parametrize("level", ["quick", "default", "deep"])
+def test_nothing_is_wrong(data: Path, level: str) -> None:
+    assert judge(data, level).ids("error", "warning") == set()
+
+
+@pytest.mark.evidence("topic-id-zookeeper")
+def test_the_forecast_names_zookeeper_and_no_stray(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify", "--json", str(data)]) == 0
+    (row,) = lines(capfd, "broker-start")
+    assert row["from_zookeeper"] is True and row["metadata"] == "unknown"
+    assert row["partitions_stray"] == [] and row["partitions_missing"] == []
+
+
+def test_there_is_nothing_to_repair(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["recover", "--json", str(data)]) == 0
+    assert {line["severity"] for line in lines(capfd, "finding")} <= {"info"}
+
+
+def test_no_topic_configuration_comes_from_that_log(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """After the migration was given up it may have another one than ZooKeeper."""
+    assert run(["retain", "--json", str(data)]) == 5
+    skipped = [line for line in lines(capfd, "finding") if line["id"] == "policy-unknown"]
+    assert {Path(line["path"]).name for line in skipped} >= {"t-0"}
+
+
+@pytest.mark.parametrize("state", ["waiting", "given-up"])
+def test_a_metadata_log_that_is_named_counts(
+    state: str, migrating_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """So one can ask which logs a broker of a KRaft cluster would set aside."""
+    data = Path(shutil.copytree(migrating_small / state, tmp_path / "data"))
+    assert run(["verify", "--json", "--metadata", str(data), str(data)]) == 1
+    (row,) = lines(capfd, "broker-start")
+    assert row["metadata"] == "whole"
+    live = {path.parent.name for path in data.glob("*/partition.metadata")} - {"__cluster_metadata-0"}
+    expected = live if state == "waiting" else {"after-0", "w-1"}
+    assert set(row["partitions_stray"]) == expected
+
+
+def test_metadata_gives_no_verdict_on_what_the_log_does_not_know(
+    migrating_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = Path(shutil.copytree(migrating_small / "given-up", tmp_path / "data"))
+    run(["metadata", "--json", str(data)])
+    verdicts = {Path(line["path"]).name: line["status"] for line in lines(capfd, "directory")}
+    assert {name for name, status in verdicts.items() if status is None} == {"after-0", "w-1"}
+    assert set(verdicts.values()) == {"known", None}
+    run(["metadata", str(data)])
+    assert capfd.readouterr().out.startswith(
+        "KNOWN: the metadata log has the replica of 4 given directories\n"
+    )
