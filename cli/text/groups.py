@@ -18,6 +18,7 @@ from kseg.segment.values import dataclass
 Values = Mapping[str, Any]
 
 _GROUPS_SHOWN, _PARTITIONS_SHOWN, _SHOWN = 20, 40, 5
+_NAMED = 20  # groups in a command
 _PROBLEMS = {
     "beyond-log-end": "beyond the log end: a consumer that starts there resets to where auto.offset.reset says",
     "below-log-start": "below the log start: a consumer that starts there resets to where auto.offset.reset says",
@@ -163,11 +164,12 @@ class GroupsReport(Report):
         if not offsets:
             return f"no offset to reset: {path} is empty"
         named = asked or tuple(dict.fromkeys(group for group, *_ in offsets))
-        groups = " ".join(f"--group {shell_word(name)}" for name in named[:_SHOWN])
-        if len(named) > _SHOWN:
-            groups = "--all-groups"
+        groups = " ".join(f"--group {shell_word(name)}" for name in named)
+        but = ""
+        if len(named) > _NAMED:  # the tool resets only those that the broker has
+            groups, but = "--all-groups", " (--group NAME for each that the broker no longer has)"
         return (
-            f"{counted(len(offsets), 'offset')} in {path}; with every member of the group stopped: kafka-consumer-groups.sh "
+            f"{counted(len(offsets), 'offset')} in {path}; with every member of the group stopped{but}: kafka-consumer-groups.sh "
             f"--bootstrap-server HOST:PORT {groups} --reset-offsets --from-file {shell_quoted(path)} --execute"
         )
 

@@ -259,6 +259,22 @@ def test_the_reset_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert capfd.readouterr().err == f"kseg groups: no offset to reset: {empty} is empty\n"
 
 
+def test_the_tool_is_told_every_group_of_the_reset_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """kafka-consumer-groups.sh --all-groups leaves out those that the broker no longer has (tests/kafka/test_offsets_after_start.py)."""
+    for count in (20, 21):
+        names = [f"g{number:02}" for number in range(count)]
+        log_dir = broker(tmp_path / str(count), batch(0, *(commit(1, name) for name in names)))
+        capfd.readouterr()
+        assert run(["groups", "--reset-csv", str(tmp_path / f"{count}.csv"), str(log_dir)]) == 0
+        told = capfd.readouterr().err
+        if count == 20:
+            assert " --bootstrap-server HOST:PORT " + " ".join(f"--group {name}" for name in names) in told
+        else:
+            assert "(--group NAME for each that the broker no longer has)" in told and "--all-groups" in told
+
+
 def test_the_history_of_a_group_that_went_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log_dir = broker(
         tmp_path,
