@@ -100,12 +100,15 @@ def apply_command(command: str, given: Mapping[str, object], request: Request) -
 
 
 def command_line(command: str, given: Mapping[str, object], request: Request) -> str:
-    """A command line, quoted for a shell: the given options, and those of the request that the command accepts."""
+    """A command line, quoted for a shell: the given options, a tuple for one that is repeated, and those of the request that the command
+    accepts."""
     words = ["kseg", command]
     further = {name: value for name, value in _accepted(command, request.also).items() if name not in given}
     for name, value in {**given, **further}.items():
         if value is True:
             words.append(name)
+        elif isinstance(value, tuple):
+            words += [word for each in value for word in (name, str(each))]
         elif value is not None and value is not False:
             words += [name, value.text if isinstance(value, Typed) else str(value)]
     accepted = _options_of(command)

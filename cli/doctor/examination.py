@@ -4,7 +4,7 @@
 2. The node and its metadata version (the metadata log).
 3. `verify`, with its forecast of a broker's start.
 4. For each partition with an error, the cost of its repair under either policy (the plan of `recover`).
-5. Hanging transactions (`transactions`), and committed offsets outside their logs (`groups`).
+5. Hanging transactions (`transactions`), committed offsets outside their logs, and those that expire soon after a start (`groups`).
 6. What retention deletes as soon as a broker has started (`due_retention`).
 7. Files that are no longer needed, and what is kept for `undo` (`inspection.disk_leftovers`, `undo --list`).
 8. The steps to take (`next_steps`).
@@ -14,7 +14,7 @@ Rows of the other commands are passed on unchanged. Findings of 4 and 5 about fi
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -50,6 +50,7 @@ from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+    from kseg.internal_topics.groups.offset_expiry import ExpiryCheck
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
     from kseg.recovery.repair.options import RecoverOptions
@@ -109,7 +110,7 @@ class Examination:
         yield from self._costs()
         self._note_lost_identities()
         yield from self._hanging(partitions)
-        yield from self._stranded_offsets()
+        yield from self._groups()
         yield from self._due_deletions(partitions)
         yield from self._left_over()
         for number, step in enumerate(next_steps(self._situation), 1):
@@ -281,34 +282,32 @@ class Examination:
                 self._situation.hanging.append(event.result)
                 yield event
 
-    def _stranded_offsets(self) -> Iterator[Event]:
-        from kseg.cli.group_evidence import group_evidence
+    def _groups(self) -> Iterator[Row]:
+        from kseg.cli.doctor.group_work import group_rows
         from kseg.internal_topics.groups.group_rows import OffsetOfGroup
-        from kseg.internal_topics.groups.groups import GroupsOptions, is_group_topic, list_groups
+        from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets
 
-        try:
-            evidence = group_evidence(self._request.paths, self._metadata)
-        except KsegError:
-            return
-        options = GroupsOptions(
-            names=evidence.names,
-            replicas=evidence.replicas,
-            topics=self._request.topics,
-            partition=self._request.partition,
-        )
-        targets = {target.path: target for each in evidence.replicas.values() for target in each}
-        wanted = [
-            target for path, target in targets.items() if path in evidence.chosen and is_group_topic(target)
-        ]
-        for event in self._over(list_groups, wanted, options) if wanted else ():
-            if (
-                isinstance(event, Row)
-                and isinstance(event.result, OffsetOfGroup)
-                and event.result.is_outside_log
-                and not self._is_in_repaired_log(event.result)
-            ):
-                self._situation.stranded.append(event.result)
-                yield event
+        situation = self._situation
+        for row in group_rows(self._request, self._metadata, self._expiry_check, self._over):
+            found = row.result
+            if isinstance(found, OffsetOfGroup):
+                if found.is_outside_log and not self._is_in_repaired_log(found):
+                    situation.stranded.append(found)
+                    yield row
+            elif isinstance(found, ExpiringOffsets):
+                situation.expiring.append(found)
+                yield row
+
+    def _expiry_check(self, targets: Iterable[Target]) -> "ExpiryCheck | None":
+        """Of the partitions of groups, which --topic does not narrow."""
+        from kseg.cli.doctor.expiring_steps import expiry_check
+
+        wanted = self._loaded_as_they_are(targets)
+        if wanted and self._finder is not None:
+            self._situation.expiry = expiry_check(
+                wanted, self._verification.server, self._finder, self._now_ms
+            )
+        return self._situation.expiry
 
     def _is_in_repaired_log(self, found: "OffsetOfGroup") -> bool:
         """Whether a committed offset will be inside the log once `recover` has moved its ends. Resetting such an offset would skip or
@@ -319,8 +318,8 @@ class Examination:
 
     # --- retention and leftovers
 
-    def _due_deletions(self, partitions: Mapping[str, PartitionTarget]) -> Iterator[Row]:
-        """Of partitions that a broker loads as they are; a running one has applied its retention already."""
+    def _loaded_as_they_are(self, targets: Iterable[Target]) -> list[PartitionTarget]:
+        """The partitions that a broker loads without a change; none if one runs, which has done then what it does after a start."""
         situation = self._situation
         others = {
             *self._damage,
@@ -328,8 +327,14 @@ class Examination:
             *situation.of_other_topics,
             *situation.wrong_ids,
         }
-        wanted = [target for path, target in partitions.items() if target.log_dir and path not in others]
-        if not wanted or any(host.is_running for host in situation.hosts):
+        if any(host.is_running for host in situation.hosts):
+            return []
+        partitions = [target for target in targets if isinstance(target, PartitionTarget)]
+        return [target for target in partitions if target.log_dir and target.path not in others]
+
+    def _due_deletions(self, partitions: Mapping[str, PartitionTarget]) -> Iterator[Row]:
+        situation, wanted = self._situation, self._loaded_as_they_are(partitions.values())
+        if not wanted:
             return
         from kseg.cli.doctor.due_retention import due_deletions, retention_rows
 

@@ -14,7 +14,7 @@
 8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts.
 9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
-11. Keep what retention would delete completely after the start, if it is still wanted.
+11. Keep what retention would delete completely after the start, and committed offsets that expire then, if they are still wanted.
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
 13. Once the broker runs, abort hanging transactions, and reset groups whose committed offset is outside the log.
 
@@ -103,6 +103,10 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
             from kseg.cli.doctor.due_retention import keep_expired
 
             yield from keep_expired(situation.due_deletions, situation.request)
+        if situation.expiring and situation.expiry is not None:
+            from kseg.cli.doctor.expiring_steps import keep_offsets
+
+            yield from keep_offsets(situation.expiring, situation.expiry, situation.request)
         yield from set_features(situation)
         yield from remove_configs(situation)
         yield from end_transactions(situation)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kseg.cli.doctor.properties_steps import PropertiesOfNode
     from kseg.compaction.retention.due import DueDeletion
     from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+    from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets, ExpiryCheck
     from kseg.internal_topics.metadata.refused_configs import RefusedConfig
     from kseg.internal_topics.metadata.refused_features import RefusedFeature
     from kseg.internal_topics.transactions.transaction_rows import HangingTransaction
@@ -77,7 +78,8 @@ class Situation:
     server.properties, if it was given. unformatted_log_dirs: directories in its log.dirs that do not exist or are empty. undo_bytes: held
     for `undo`. unloadable: partitions that a broker fails to load before and after a repair. doubtful_starts: logs that may have lost
     the offset where they start, with that. left_damaged: partitions in which a repair changes nothing, with what it leaves.
-    flipped_batches: how many are valid with one bit inverted. due_deletions: what retention deletes after a start.
+    flipped_batches: how many are valid with one bit inverted. due_deletions: what retention deletes after a start. expiring: the groups
+    whose offsets expire then, as found by the check expiry.
     """
 
     request: Request
@@ -130,6 +132,8 @@ class Situation:
     left_damaged: dict[str, str] = field(default_factory=dict)
     flipped_batches: int = 0
     due_deletions: "list[DueDeletion]" = field(default_factory=list)
+    expiry: "ExpiryCheck | None" = None
+    expiring: "list[ExpiringOffsets]" = field(default_factory=list)
 
     def note(self, finding: Finding) -> None:
         """Collect the command that a finding suggests."""

@@ -170,6 +170,21 @@ RETENTION = TableForm(
     ),
 )
 
+EXPIRING = TableForm(
+    "expiring",
+    "Committed offsets that expire after the start",
+    "expiring_offsets",
+    (
+        HtmlColumn("Group", "group", "name"),
+        HtmlColumn("Type", "group_type"),
+        HtmlColumn("Members", "members", "count"),
+        HtmlColumn("Topics", "topics", "list"),
+        HtmlColumn("Offsets", "offsets", "count"),
+        HtmlColumn("Lag", "lag", "number"),
+        HtmlColumn("Unused since", "unused_since", "time"),
+    ),
+)
+
 LEFTOVERS = TableForm(
     "leftovers",
     "Not in use",

@@ -29,7 +29,14 @@ FORMS: Mapping[str, Sequence[TableForm]] = {
     "verify": (*_ABOUT_FILES, checks.STARTS, checks.START_CHANGES, checks.VERIFIED),
     "doctor": (
         *(checks.STARTS, checks.START_CHANGES, *_ABOUT_FILES, checks.COSTS, checks.HANGING, checks.STRANDED),
-        *(checks.RETENTION, checks.LEFTOVERS, checks.LOG_DIRS, checks.NODES, checks.VERIFIED),
+        *(
+            checks.RETENTION,
+            checks.EXPIRING,
+            checks.LEFTOVERS,
+            checks.LOG_DIRS,
+            checks.NODES,
+            checks.VERIFIED,
+        ),
     ),
     "diff": (listed.COMPARED, *_ABOUT_FILES),
     "list": (

@@ -55,6 +55,7 @@ class DoctorReport(Report):
         yield from _section("broker", [*self._broker(), *self._disks()])
         yield from _section("next start", self._starts())
         yield from _section("what retention deletes after it", self._retention())
+        yield from _section("committed offsets that expire after it", self._expiring())
         yield from _section("what is wrong", self._findings())
         yield from _section("what the damage costs", self._costs())
         yield from _section("hanging transactions", self._hanging())
@@ -189,6 +190,19 @@ class DoctorReport(Report):
             yield Line(
                 "with Kafka's default of 7 days where no limit is known (--server-properties gives the broker's)"
             )
+
+    def _expiring(self) -> Iterator[Line]:
+        found, count = self._rows.get("expiring_offsets", ()), self._counts.get("expiring_offsets", 0)
+        for values in found[: shown_of(count, _SHOWN)]:
+            lag = "" if values["lag"] is None else f", {counted(values['lag'], 'record')} behind"
+            words = (
+                f"{values['group']}: {counted(values['offsets'], 'offset')} in {listed(values['topics'], _NAMED_DIRS)}{lag}, "
+                f"unused since {moment(values['unused_since'])}"
+            )
+            yield Line(visible(words), WARNING)
+        yield from _more(count)
+        if any(values["assumes_default"] for values in found):
+            yield Line("with Kafka's default of 7 days (--server-properties gives the broker's)")
 
     def _findings(self) -> Iterator[Line]:
         yield from self._found.lines(ERROR, WARNING)

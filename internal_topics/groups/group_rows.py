@@ -195,7 +195,7 @@ def offset_row(
     key: OffsetKey, record: CoordinatorRecord, names: TopicNames, ends: PartitionEnds | None
 ) -> RowValues:
     """A committed offset. ends: None for an earlier offset, to which the current log end does not apply."""
-    commit = _commit(record)
+    commit = offset_commit(record)
     known = None if ends is None else ends.of(key.topic, key.partition)
     return {
         "type": "offset",
@@ -216,7 +216,7 @@ def offset_line(
     key: OffsetKey, record: CoordinatorRecord, names: TopicNames, ends: PartitionEnds | None
 ) -> bytes:
     """The same text as `json_line` of `offset_row`, several times as fast."""
-    commit = _commit(record)
+    commit = offset_commit(record)
     known = None if ends is None else ends.of(key.topic, key.partition)
     epoch = "null" if commit.leader_epoch == -1 else commit.leader_epoch
     expires = "null" if commit.expire_timestamp_ms == -1 else commit.expire_timestamp_ms
@@ -240,7 +240,8 @@ def _text(text: str | None) -> str:
     return compact_json(text)
 
 
-def _commit(record: CoordinatorRecord) -> OffsetCommit:
+def offset_commit(record: CoordinatorRecord) -> OffsetCommit:
+    """The commit that a record contains."""
     assert record.key is not None
     assert record.value is not None
     return parse_commit(int.from_bytes(record.key[:2], "big"), record.value)[0]
@@ -269,7 +270,7 @@ def _status(commit: OffsetCommit, topic: str, names: TopicNames, ends: LogEnds |
 
 def pending_row(key: OffsetKey, record: CoordinatorRecord) -> RowValues:
     """An offset in an open transaction."""
-    commit = _commit(record)
+    commit = offset_commit(record)
     return {
         "type": "pending_offset",
         **key._asdict(),

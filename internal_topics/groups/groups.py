@@ -7,6 +7,7 @@ names, locations of the logs) is determined before and passed in the options.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 
 from kseg.internal_topics.coordinator_log import LogProblem, read_coordinator_chunks, read_coordinator_log
 from kseg.internal_topics.groups import group_rows as rows
@@ -15,6 +16,7 @@ from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS, OffsetKe
 from kseg.internal_topics.groups.group_replay import FailedRecord, LoadedGroups, load_groups
 from kseg.internal_topics.groups.group_rows import TopicNames
 from kseg.internal_topics.groups.group_states import ModernGroup
+from kseg.internal_topics.groups.offset_expiry import ExpiryCheck, expiring_offsets
 from kseg.internal_topics.groups.partition_ends import PartitionEnds, Replicas
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, LoadedShareState, load_share_state
 from kseg.jobs.events import Event, Row, Text
@@ -39,7 +41,8 @@ _EARLY_ACCESS = " (share groups of Kafka 4.0, which were early access, have anot
 class GroupsOptions:
     """at_ms: the state at this time, None for the end of the log. groups: only these, all if empty. topics, partition: only
     offsets of these. with_history: also the commits that went back. as_json: rows of offsets as lines of JSON, since there are
-    many. names, replicas: topic names and directories of the broker."""
+    many. names, replicas: topic names and directories of the broker. expiry: also the offsets that a coordinator deletes once it has loaded
+    them, None for none."""
 
     at_ms: int | None = None
     groups: frozenset[str] = frozenset()
@@ -49,6 +52,7 @@ class GroupsOptions:
     as_json: bool = False
     names: TopicNames = field(default_factory=lambda: TopicNames({}, {}, {}))
     replicas: Replicas = field(default_factory=dict)
+    expiry: ExpiryCheck | None = None
 
     @property
     def wants_all(self) -> bool:
@@ -91,6 +95,9 @@ def _groups(target: LogTarget, name: PartitionName | None, options: GroupsOption
     ends = None if options.at_ms is not None else PartitionEnds(options.replicas)
     for row in _group_rows(loaded, options, ends):
         yield Text(row) if isinstance(row, bytes) else Row(row, rows.result_of(row))
+    check = options.expiry
+    if check is not None and target.path in check.directories and not (loaded.failures or loaded.problems):
+        yield from expiring_offsets(loaded, check, partial(_wants_key, options), options.names, ends)
     counts = loaded.offsets.rewind_counts.items()
     rewinds = sum(count for key, count in counts if _wants_key(options, key))
     yield Row({"type": "summary", "records": loaded.records, "rewinds": rewinds})

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.support.doctor_helpers import NOW
 from tests.support.other_users import import_everything, run_as_nobody
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="not root: no child can become another user")
@@ -52,7 +53,7 @@ def test_what_only_the_brokers_user_may_read_is_no_damage(
     (data / file).chmod(0o700 if (data / file).is_dir() else 0o400)
     for command in ("verify", "doctor"):
         capfd.readouterr()
-        assert run_as_nobody([command, "--json", str(data)]) == 5
+        assert run_as_nobody([command, "--json", *NOW, str(data)]) == 5
         printed = capfd.readouterr()
         rows = [json.loads(line) for line in printed.out.splitlines()]
         assert [row for row in rows if row["type"] == "finding" and row["severity"] == "error"] == []

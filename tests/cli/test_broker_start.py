@@ -30,6 +30,7 @@ from tests.internal_topics.metadata_logs import (
     write_log,
 )
 from tests.kafka.start_cases import CASES
+from tests.support.doctor_helpers import NOW
 from tests.support.metadata_rows import BROKER
 from tests.support.trees import copy_tree
 
@@ -127,7 +128,7 @@ def test_a_topic_configuration_of_an_older_version(made: Make, capfd: pytest.Cap
         row["message"]
         == "Invalid value 40000 for configuration segment.bytes: Value must be at least 1048576"
     )
-    assert run(["doctor", "--json", str(data)]) == 1
+    assert run(["doctor", "--json", *NOW, str(data)]) == 1
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     (command,) = [row["command"] for row in rows if row["type"] == "step"]
     assert command.startswith("kafka-configs.sh") and command.endswith(
@@ -178,7 +179,7 @@ def test_features_of_another_version(
     (data,) = made(case)
     (row,) = starts(capfd, data)
     assert (row["outcome"], row["exception"]) == ("does-not-start", exception)
-    assert run(["doctor", "--json", str(data)]) == 1
+    assert run(["doctor", "--json", *NOW, str(data)]) == 1
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     (command,) = [row["command"] for row in rows if row["type"] == "step"]
     assert command.startswith("kafka-features.sh") and command.endswith(step)

@@ -408,7 +408,7 @@ def test_directories_that_no_broker_starts_with_are_moved_out(
     (data / "lost+found").mkdir()
     monkeypatch.chdir(data if is_inside else tmp_path)
     target = "." if is_inside else data.name
-    assert run(["doctor", "--json", target]) == 1
+    assert run(["doctor", "--json", *NOW, target]) == 1
     steps = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     commands = [row["command"] for row in steps if row["type"] == "step"]
     assert commands[-1] == f"kseg doctor {target}" and len(commands) == 3

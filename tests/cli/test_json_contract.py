@@ -28,6 +28,7 @@ from tests.internal_topics.coordinator_logs import T0, batch, key, value, write_
 from tests.internal_topics.metadata_logs import topic, write_log
 from tests.support.contract_dirs import (
     expired_directory,
+    expiring_directory,
     groups_of_every_type,
     metadata_of_everything,
     odd_directory,
@@ -157,6 +158,7 @@ OF_ACCESS = ("metadata access/__cluster_metadata-0",)
 OF_GROUPS = ("groups groups", "groups --at 2026-11-21T08:43:20Z groups")
 OF_ODD = ("list odd", "doctor odd")
 OF_EXPIRED = ("doctor expired",)
+OF_EXPIRING = ("doctor --now 2027-01-01 expiring",)
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +177,7 @@ def rows(capture_small: Path, legacy_small: Path, tmp_path_factory: pytest.TempP
             (groups_of_every_type, OF_GROUPS),
             (odd_directory, OF_ODD),
             (expired_directory, OF_EXPIRED),
+            (expiring_directory, OF_EXPIRING),
         ):
             make(folder)
             for line in lines:

@@ -62,6 +62,13 @@ def expired_directory(folder: Path) -> None:
     append(broker_dir(folder / "expired", 1, 1, running=False), config("orders.00", "retention.ms", "1000"))
 
 
+def expiring_directory(folder: Path) -> None:
+    """A group whose offsets expired long ago."""
+    made = broker(folder, batch(0, commit(4)), name="expiring")
+    for name, number in (("fares-0", 5), (f"{CONSUMER_OFFSETS}-0", 6)):
+        (made / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(number)}")
+
+
 def odd_directory(folder: Path) -> None:
     """A directory in a partition, and a log that a broker does not load."""
     data = broker_dir(folder / "odd", 1, 2)

@@ -21,9 +21,9 @@ def set_id(partition: Path, value: str) -> None:
     (partition / FILE).write_text(f"version: 0\ntopic_id: {value}")
 
 
-def append(data: Path, *made: bytes) -> None:
-    """Further records of the metadata log, by the leader of the last epoch."""
+def append(data: Path, *made: bytes, leader_epoch: int = 2) -> None:
+    """Further records of the metadata log, by the leader of the last epoch, which is 2 in the capture."""
     end = read_metadata_log(str(data / LOG)).end_offset
     records = tuple(Record(end + at, T0, None, value) for at, value in enumerate(made))
     with (data / LOG / f"{0:020}.log").open("ab") as log:
-        log.write(encode_batch(NewBatch(records=records, leader_epoch=2)))
+        log.write(encode_batch(NewBatch(records=records, leader_epoch=leader_epoch)))

@@ -1,0 +1,45 @@
+"""The groups of an examination, loaded once: offsets outside their logs, and those that expire soon after a start."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kseg.cli.request import Request
+from kseg.jobs.events import Event, Row
+from kseg.segment.errors import KsegError
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.groups.offset_expiry import ExpiryCheck
+    from kseg.segment.partition.targets import LogTarget
+
+
+def group_rows(
+    request: Request,
+    metadata: str | None,
+    expiry_of: "Callable[[Sequence[LogTarget]], ExpiryCheck | None]",
+    over: Callable[..., Iterator[Event]],
+) -> Iterator[Row]:
+    """The rows of all groups under the paths of the request; none if its metadata log cannot be used.
+
+    metadata: the log that the user named. expiry_of: how to look for expiring offsets in these partitions. over: runs work on targets.
+    """
+    from kseg.cli.group_evidence import group_evidence
+    from kseg.internal_topics.groups.groups import GroupsOptions, is_group_topic, list_groups
+
+    try:
+        evidence = group_evidence(request.paths, metadata)
+    except KsegError:
+        return
+    targets = {target.path: target for each in evidence.replicas.values() for target in each}
+    wanted = [
+        target for path, target in targets.items() if path in evidence.chosen and is_group_topic(target)
+    ]
+    options = GroupsOptions(
+        names=evidence.names,
+        replicas=evidence.replicas,
+        topics=request.topics,
+        partition=request.partition,
+        expiry=expiry_of(wanted),
+    )
+    for event in over(list_groups, wanted, options) if wanted else ():
+        if isinstance(event, Row):
+            yield event
