@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 from kseg.cli.option_schema import Option
@@ -290,19 +291,28 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
 
 
 def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tuple[Finding, ...]":
-    """A finding for each replica that lacks committed records and may lead, where the targets are log dirs of several nodes."""
+    """A finding for each replica that lacks committed records and may lead, where the targets are log dirs of several nodes, and for each
+    controller that is no voter any more."""
     whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
     log_dirs = [log_dir for log_dir in whole if not finder.uses_zookeeper(log_dir)]
     if len({finder.node_of(log_dir).node_id for log_dir in log_dirs}) < 2:
-        return ()
+        from kseg.internal_topics.metadata.controller_quorum import replaced_voters
+
+        return tuple(chain.from_iterable(replaced_voters(log_dir, finder) for log_dir in log_dirs))
     from kseg.internal_topics.metadata.replicas_behind import replicas_behind
 
     return tuple(replicas_behind(log_dirs, finder))
 
 
-def voters_around(log_dir: str, finder: "MetadataFinder") -> set[int]:
-    """The voters of the quorum of a log dir's node; empty if they are unknown."""
+def voters_around(log_dir: str, log_dirs: Sequence[str], finder: "MetadataFinder") -> set[int]:
+    """The voters of the quorum of a log dir's node; empty if they are unknown. log_dirs: of the run, where another node of the cluster may
+    name them."""
     image = finder.image_for(log_dir)
+    if image is None:
+        cluster_id = finder.node_of(log_dir).cluster_id
+        around = [each for each in log_dirs if finder.node_of(each).cluster_id == cluster_id is not None]
+        images = [found for each in around if (found := finder.image_for(each)) is not None]
+        image = max(images, key=lambda found: (found.epoch, found.end_offset), default=None)
     if image is None:
         return set()
     from kseg.internal_topics.metadata.quorum_voters import voters_of

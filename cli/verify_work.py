@@ -63,8 +63,9 @@ class Verification:
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
         self._forecast.add_metadata(identities, [finding.path for finding in missing])
         self.refusals = refusals_of(targets, finder)
-        for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
-            self._forecast.add_voters(log_dir, voters_around(log_dir, finder))
+        log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
+        for log_dir in log_dirs:
+            self._forecast.add_voters(log_dir, voters_around(log_dir, log_dirs, finder))
             if finder.uses_zookeeper(log_dir):
                 self._forecast.add_zookeeper(log_dir)
             bootstrap = bootstrap_refusal(log_dir)

@@ -139,6 +139,21 @@ class ReplicaBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplacedVoter:
+    """A log dir whose node is a voter of a dynamic quorum with another directory. voter: the node. directory_id: of the voter.
+    is_quorum_lost: whether too few voters are left to elect a leader. foreign_log: the metadata log in it, if that is of another quorum."""
+
+    log_dir: str
+    voter: int
+    directory_id: str
+    is_quorum_lost: bool
+    foreign_log: str | None = None
+
+    def numbers(self) -> Numbers:
+        return {"voter": self.voter, "voter_directory_id": self.directory_id}
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionTwice:
     """A partition that exists in another directory of the same node as well. other: that directory."""
 
@@ -197,6 +212,7 @@ Diagnosis = (
     | AlteredLeaderEpoch
     | MissingReplica
     | ReplicaBehind
+    | ReplacedVoter
     | PartitionTwice
     | MetadataGap
     | WrongTopicId

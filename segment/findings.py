@@ -139,6 +139,8 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("replica-missing", ERROR, "a replica that the metadata log assigns to this directory is missing: a broker creates it empty", _RECOVER_DIR),
     ("replica-fetched-anew", WARNING, "a replica that the metadata log assigns to this directory is missing: a broker fetches it from other replicas", _RECOVER_DIR),
     ("replica-behind", ERROR, "a replica that may lead lacks records that another node has: if it leads, the other replicas are truncated to its end", _DOCTOR),
+    ("quorum-lost", ERROR, "too few voters of the quorum are left: no leader is elected, and no node serves", _DOCTOR),
+    ("voter-replaced", WARNING, "a controller whose data directory was formatted anew is no voter of the quorum until it is added", _DOCTOR),
     ("replica-unmade", WARNING, "a replica that the metadata log assigns to this directory is missing, and nothing shows that it ever existed", _RECOVER_DIR),
     ("replica-unfinished", WARNING, "a broker stopped while it created the partition: at its next start it renames the directory to -stray, and no record is lost", _RECOVER),
     ("partition-metadata-corrupt", ERROR, "partition.metadata cannot be read", _RECOVER),

@@ -6,7 +6,8 @@
 3. Give a metadata log under another name its own: without it nothing else can be judged. Correct a node id that is not that of the data
    directory: with a wrong one all partitions look stray.
 4. If a broker does not accept some of the data directories together (they are of different nodes, or one is a copy of another), check
-   those of one node. Before that, replace replicas that lack what another node has.
+   those of one node. Before that, replace replicas that lack what another node has, and give controllers back the place that they had in
+   the quorum.
 5. Move out of the data directory what prevents a start: files that a broker cannot read, whatever is there by mistake, directories
    with a name that is not a partition's, and the second of two directories of the same partition.
 6. Free space on a full file system, because repairs need some.
@@ -16,7 +17,8 @@
 10. Check again.
 11. Keep what retention would delete completely after the start, and committed offsets that expire then, if they are still wanted.
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
-13. Once the broker runs, abort hanging transactions, and reset groups whose committed offset is outside the log.
+13. Once the nodes run, exchange voters of the quorum, abort hanging transactions, and reset groups whose committed offset is outside the
+    log.
 
 A metadata log that is in none of the directories comes last: find it, copy it from another node, or create it again
 (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
@@ -47,6 +49,7 @@ from kseg.cli.doctor.obstacle_steps import (
     no_data_directories,
     restore_case,
 )
+from kseg.cli.doctor.quorum_steps import add_voters, restore_voters
 from kseg.cli.doctor.several_nodes_steps import replace_behind, take_apart, without_a_copy
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
@@ -107,6 +110,7 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
             from kseg.cli.doctor.expiring_steps import keep_offsets
 
             yield from keep_offsets(situation.expiring, situation.expiry, situation.request)
+        yield from add_voters(situation.replaced_voters)
         yield from set_features(situation)
         yield from remove_configs(situation)
         yield from end_transactions(situation)
@@ -134,8 +138,12 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
         return
     inner = {os.path.normpath(path) for path in situation.in_the_way}
     if any(os.path.normpath(path) not in inner for path in situation.apart):
-        if situation.behind:
-            yield from replace_behind(situation.behind, situation.request)
+        before_any_starts = [
+            *replace_behind(situation.behind, situation.request),
+            *restore_voters(situation.replaced_voters),
+        ]
+        if before_any_starts:
+            yield from before_any_starts
             yield _again(situation)
             return
         copies = [path for path, is_copy in situation.apart.items() if is_copy]

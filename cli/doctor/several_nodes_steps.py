@@ -59,11 +59,9 @@ def replace_behind(behind: Sequence[tuple[str, str]], request: Request) -> Itera
         copy = f"cp -a {shell_quoted(other)} {shell_quoted(path)}"
         is_here = places.lexists(path)
         move = "move this one out of the data directory, and " if is_here else ""
-        why = (
-            f"{shown_path(path)} is older than the last start of its node."
-            if name == METADATA_DIRECTORY
-            else f"{shown_path(path)} lacks records, and its node may lead."
-        )
+        why = f"{shown_path(path)} lacks records, and its node may lead."
+        if name == METADATA_DIRECTORY:
+            why = f"{shown_path(path)} lacks records of the cluster's metadata."
         yield NextStep(
             f"{why} Before any of the nodes starts, {move}copy the one that has them: its files serve every node.",
             f"{move_command(path)} && {copy}" if is_here else copy,

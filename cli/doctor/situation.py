@@ -18,6 +18,7 @@ from kseg.segment.diagnosis import (
     MetadataGap,
     MissingReplica,
     PartitionTwice,
+    ReplacedVoter,
     ReplicaBehind,
     UnwritableFile,
     WrongTopicId,
@@ -55,17 +56,16 @@ class OtherNode:
 class Situation:
     """The results of an examination that steps depend on. Lists and mappings are of paths, unless said otherwise.
 
-    server: HOST:PORT of a broker for clients. hints: the suggested commands by severity, each with its
-    paths. foreign: directories whose names a broker cannot parse; of_other_topics: those with the topic id of a topic of another name, from
-    which nobody is served; of_unknown_topics: those that become stray, whose topic is in no metadata log.
-    lost_identities: log dirs without a readable meta.properties.
-    values_needed: by log dir, the values of its meta.properties that only the user knows. apart: log dirs that do not belong with the
-    others, and whether they are copies. nodes: the log dirs of each node, by its name. twice: (partition directory, another one of the same
-    partition). behind: (replica that lacks records, the one of another node that has them). missing: directories of missing
-    replicas; nodes_with_others: the nodes with another replica of any; set_aside: of some, the directory that has their log under another
-    name. wrong_ids: partition directories with another topic id than the topic of their name, whose id is the value. in_other_case:
-    directories in which files have lost the case of their names. in_the_way: paths that prevent a start, with the reason. given_files,
-    given_empty: paths of the request that are no data directories because they are files, or empty.
+    server: HOST:PORT of a broker for clients. hints: the suggested commands by severity, each with its paths. foreign: directories whose
+    names a broker cannot parse; of_other_topics: those with the topic id of a topic of another name, from which nobody is served;
+    of_unknown_topics: those that become stray, whose topic is in no metadata log. lost_identities: log dirs without a readable
+    meta.properties. values_needed: by log dir, the values of its meta.properties that only the user knows. apart: log dirs that do not
+    belong with the others, and whether they are copies. nodes: the log dirs of each node, by its name. twice: (partition directory, another
+    one of the same partition). behind: (replica that lacks records, the one of another node that has them). replaced_voters: of the quorum.
+    missing: directories of missing replicas; nodes_with_others: the nodes with another replica of any; set_aside: of some, the directory
+    that has their log under another name. wrong_ids: partition directories with another topic id than the topic of their name, whose id is
+    the value. in_other_case: directories in which files have lost the case of their names. in_the_way: paths that prevent a start, with the
+    reason. given_files, given_empty: paths of the request that are no data directories because they are files, or empty.
 
     has_metadata: whether a metadata log was read; has_outdated_metadata: whether it is older than
     the partitions. has_dynamic_quorum: whether the voters are in the metadata log instead of
@@ -96,6 +96,7 @@ class Situation:
     nodes: dict[str, list[str]] = field(default_factory=dict)
     twice: list[tuple[str, str]] = field(default_factory=list)
     behind: list[tuple[str, str]] = field(default_factory=list)
+    replaced_voters: list[ReplacedVoter] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     nodes_with_others: set[int] = field(default_factory=set)
     not_writable: list[tuple[str, UnwritableFile]] = field(default_factory=list)
@@ -152,6 +153,9 @@ class Situation:
             return
         if isinstance(finding.diagnosis, ReplicaBehind):
             self.behind.append((finding.path, finding.diagnosis.other))
+            return
+        if isinstance(finding.diagnosis, ReplacedVoter):
+            self.replaced_voters.append(finding.diagnosis)
             return
         if finding.id == "metadata-log-outdated":
             self.has_outdated_metadata = True
@@ -219,6 +223,7 @@ class Situation:
             or self.not_writable
             or self.twice
             or self.behind
+            or any(each.is_quorum_lost or each.foreign_log for each in self.replaced_voters)
             or self.in_the_way
             or self.wrong_ids
             or self.damaged_snapshots

@@ -23,6 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import end_offset_of
+from kseg.internal_topics.metadata.controller_quorum import quorum_findings
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Partition
 from kseg.internal_topics.metadata.missing_replicas import electable, has_segment, topic_id_of
@@ -62,6 +63,9 @@ def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator
             log_dir: finding for log_dir in of_cluster for finding in _older_copy(log_dir, newest, finder)
         }
         yield from older.values()
+        for finding in quorum_findings(of_cluster, newest, finder):
+            if all(finding.path != each.path for each in older.values()):
+                yield finding
         replicas = _replicas(of_cluster, newest, finder, older)
         for topic in sorted(newest.topics.values(), key=lambda each: each.name):
             for number, partition in sorted(topic.partitions.items()):

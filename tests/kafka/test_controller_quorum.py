@@ -1,0 +1,189 @@
+"""Controllers of a dynamic quorum that were restored from a backup or formatted anew. `verify` and `doctor` say what becomes of the
+quorum where they are given the data directories of its nodes, and after the steps of `doctor` the cluster has every topic and record.
+
+Three controllers and a broker, five starts: half a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.kafka.conftest import require_kafka
+from tests.kafka.three_controllers import BROKER, CONTROLLERS, ThreeControllers
+
+pytestmark = pytest.mark.kafka
+
+OLD, LATE = "old", "late"  # LATE was created after the backup
+RECORDS = {OLD: 20, LATE: 30}
+ABOUT_THE_QUORUM = ("replica-behind", "quorum-lost", "voter-replaced", "metadata-log-outdated")
+LOG = "__cluster_metadata-0"
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeControllers]:
+    """The cluster, and beside it `backup-ID` of each controller, copied before LATE was created."""
+    require_kafka()
+    root = tmp_path_factory.mktemp("stopped")
+    cluster = ThreeControllers(root / "cluster")
+    cluster.format()
+    broker = cluster.nodes[BROKER]
+    try:
+        cluster.begin()
+        broker.create_topic(OLD)
+        cluster.produce(OLD, RECORDS[OLD])
+        cluster.stop(BROKER)
+        for node_id in CONTROLLERS:
+            cluster.nodes[node_id].copy_data(root / f"backup-{node_id}")
+        cluster.begin(BROKER)
+        broker.create_topic(LATE)
+        cluster.produce(LATE, RECORDS[LATE])
+        cluster.stop()
+    finally:
+        cluster.abandon()
+    yield cluster
+
+
+class Story:
+    def __init__(self, stopped: ThreeControllers, root: Path) -> None:
+        kept = stopped.nodes[BROKER].root.parent
+        shutil.copytree(kept, root / "cluster")
+        self.root = root
+        self.backups = kept.parent
+        self.cluster = ThreeControllers(root / "cluster", stopped.places)
+
+    def restore(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            (data,) = self.cluster.data(node_id)
+            shutil.rmtree(data)
+            shutil.copytree(self.backups / f"backup-{node_id}", data)
+
+    def format_alone(self, node_id: int) -> None:
+        shutil.rmtree(self.cluster.nodes[node_id].data)
+        self.cluster.nodes[node_id].format("--standalone")
+
+    def asked(self, command: str, *node_ids: int) -> list[dict[str, Any]]:
+        paths = map(str, self.cluster.data(*node_ids))
+        words = [sys.executable, "-m", "kseg", command, "--json", *paths]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def found(self, *node_ids: int) -> set[tuple[str, str]]:
+        """What `verify` says about the quorum: (node, finding)."""
+        return {
+            (Path(row["path"]).parent.parent.name, row["id"])
+            for row in self.asked("verify", *node_ids)
+            if row["type"] == "finding" and row["id"] in ABOUT_THE_QUORUM
+        }
+
+    def steps(self) -> list[str]:
+        return [row["command"] for row in self.asked("doctor") if row["type"] == "step"]
+
+    def follow(self) -> None:
+        """The steps before a node starts, typed in as they are printed."""
+        for step in self.steps():
+            if not step.startswith(("kseg ", "kafka-")):
+                subprocess.run(step, shell=True, check=True, cwd=self.root)
+
+
+@pytest.mark.evidence("controller-quorum")
+def test_two_of_three_controllers_are_restored(stopped: ThreeControllers, tmp_path: Path) -> None:
+    story = Story(stopped, tmp_path)
+    assert story.found() == set()
+    story.restore(102)
+    assert story.found() == set()  # the other two are a majority, which has every record
+    story.restore(103)
+    assert story.found() == {("node-102", "replica-behind"), ("node-103", "replica-behind")}
+    assert story.found(101, 102, BROKER) == set()  # node 103 may have them
+    cluster, broker = story.cluster, story.cluster.nodes[BROKER]
+    try:
+        cluster.begin(102, 103, BROKER)
+        broker.wait_for("its end", lambda: any(broker.data.glob(f"{LATE}-0.*-stray")))
+        assert len(broker.consume(OLD)) == RECORDS[OLD]
+    finally:
+        cluster.abandon()
+
+
+@pytest.mark.evidence("controller-quorum")
+def test_two_of_three_controllers_are_formatted_anew(stopped: ThreeControllers, tmp_path: Path) -> None:
+    story = Story(stopped, tmp_path)
+    cluster, lost = story.cluster, {(f"node-{node_id}", "quorum-lost") for node_id in (102, 103)}
+    for node_id in (102, 103):
+        cluster.format_without_voters(node_id)
+    assert story.found() >= lost
+    # a copy of the metadata log alone does not help
+    for node_id in (102, 103):
+        shutil.copytree(cluster.nodes[101].data / LOG, cluster.nodes[node_id].data / LOG)
+    assert story.found() == lost
+    assert story.found(103) == {("node-103", "voter-replaced")}
+    first, broker = cluster.nodes[101], cluster.nodes[BROKER]
+    try:
+        cluster.begin(is_awaited=False)
+        first.wait_for("two refusals", lambda: _refusals(first.log_text()) == {"102", "103"})
+        assert all(node.is_running() for node in cluster.nodes.values())
+        assert "Kafka Server started" not in broker.log_text()
+    finally:
+        cluster.abandon()
+
+
+def _refusals(log: str) -> set[str]:
+    """The nodes that were asked for their vote by the id of another directory."""
+    return {*re.findall(r"didn't match the receiver's replica key: \S+ \(id: (\d+) ", log)}
+
+
+def test_all_controllers_are_lost(stopped: ThreeControllers, tmp_path: Path) -> None:
+    """The broker has the only metadata log that is left; after the steps the cluster has every record."""
+    story = Story(stopped, tmp_path)
+    story.format_alone(101)
+    story.cluster.format_without_voters(102)
+    story.restore(103)
+    assert story.found() == {
+        *((f"node-{node_id}", "quorum-lost") for node_id in (101, 102)),
+        *((f"node-{node_id}", "replica-behind") for node_id in CONTROLLERS),
+    }
+    story.follow()
+    assert story.found() == set()
+    try:
+        story.cluster.begin()
+        broker = story.cluster.nodes[BROKER]
+        assert {topic: len(broker.consume(topic)) for topic in RECORDS} == RECORDS
+    finally:
+        story.cluster.abandon()
+
+
+def test_one_controller_is_formatted_as_a_quorum_of_its_own(
+    stopped: ThreeControllers, tmp_path: Path
+) -> None:
+    """The steps move its metadata log out, and once the controllers run, exchange the voter."""
+    story = Story(stopped, tmp_path)
+    story.format_alone(102)
+    assert story.found() == {("node-102", "voter-replaced")}
+    steps = story.steps()
+    story.follow()
+    assert story.found() == {("node-102", "voter-replaced")}
+    (remove,) = [step.split()[3:] for step in steps if "remove-controller" in step]
+    (add,) = [step.split()[3:] for step in steps if step.endswith("add-controller")]
+    cluster = story.cluster
+    try:
+        cluster.begin(101, 103)
+        cluster.quorum(*remove)
+        cluster.begin(102)
+        properties = str(cluster.nodes[102].root / "server.properties")
+        cluster.quorum(*(properties if word == "server.properties" else word for word in add))
+        cluster.stop(*CONTROLLERS)
+    finally:
+        cluster.abandon()
+    assert story.found() == set()
