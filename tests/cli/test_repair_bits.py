@@ -10,6 +10,7 @@ import pytest
 from fixtures.diseases import bad_crc, batch_spans, flipped_bit
 from kseg.cli.main import run
 from tests.support.command_lines import json_run
+from tests.support.doctor_helpers import NOW, commands, doctor
 from tests.support.trees import copy_tree
 
 
@@ -83,10 +84,8 @@ def test_doctor_restores_a_metadata_log_that_it_would_replace_otherwise(
     for snapshot in log.parent.glob("*.checkpoint"):
         snapshot.unlink()
     flipped_bit(log, 14)
-    status, rows = json_run("doctor", data, capfd=capfd)
-    commands = [row["command"] for row in rows if row["type"] == "step"]
-    assert status == 1
-    assert commands == [
+    rows = doctor(capfd, data, status=1)
+    assert commands(rows) == [
         f"kseg recover --repair-bits {data}",
         f"kseg recover --apply --repair-bits {data}",
         f"kseg doctor {data}",
@@ -101,8 +100,8 @@ def test_doctor_restores_a_metadata_log_that_it_would_replace_otherwise(
     assert "next:" not in capfd.readouterr().out
     assert logs_in(data) == logs_in(capture_small / "data")
     bad_crc(log, 14)
-    _, rows = json_run("doctor", data, capfd=capfd)
-    assert any(row["command"].startswith("kafka-storage.sh format") for row in rows if row["type"] == "step")
+    steps = commands(doctor(capfd, data, status=1))
+    assert any(command.startswith("kafka-storage.sh format") for command in steps)
 
 
 def test_doctor_tells_what_the_option_restores(
@@ -112,7 +111,7 @@ def test_doctor_tells_what_the_option_restores(
     data = copy_tree(capture_small / "data", tmp_path / "data")
     flipped_bit(data / "metro-none-0" / f"{0:020d}.log", 1)
     bad_crc(data / "metro-zstd-0" / f"{0:020d}.log", 1)
-    assert run(["doctor", str(data)]) == 1
+    assert run(["doctor", *NOW, str(data)]) == 1
     out = capfd.readouterr().out
     assert "metro-none-0: `recover --repair-bits` loses nothing; a broker loses" in out
     assert "metro-zstd-0: `recover --repair-bits` loses 12 records; a broker loses" in out
