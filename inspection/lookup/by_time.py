@@ -205,7 +205,7 @@ def by_max_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     greatest_ms = last_entries[base_offset].timestamp_ms
     found = _record_of_maximum(log, segment, last_entries[base_offset])
     if found is None and greatest_ms < 0:
-        yield not_found("no record has a timestamp")
+        yield not_found("no visible record has a timestamp")
     elif found is None:
         why = "the first batch that reaches it has no visible record with it; a broker looks at no other"
         yield not_found(f"the greatest timestamp is {moment(greatest_ms)}, but {why}")

@@ -197,6 +197,8 @@ class TestByTime:
         assert answer(log, "timestamp", timestamp_ms=0, log_start_offset=1)["offset"] == 1
         assert answer(log, "timestamp", timestamp_ms=T0 + 500, log_start_offset=1)["found"] is False
         assert answer(log, "max-timestamp", log_start_offset=1)["offset"] == 2
+        nothing = answer(log, "max-timestamp", log_start_offset=3)
+        assert (nothing["found"], nothing["reason"]) == (False, "no visible record has a timestamp")
 
     @pytest.mark.behaviour("L14")
     def test_records_without_timestamps(self, tmp_path: Path) -> None:
