@@ -7,7 +7,8 @@
 3. Records of aborted transactions are treated like others. The COMMIT and ABORT markers of a transaction are returned in log order;
    other control records, and control batches that compaction has emptied, are skipped.
 4. Data that cannot be read becomes a `LogProblem` in its place, and reading continues after it. A coordinator that loads the same
-   partition would fail there.
+   partition fails there or, since it does not check checksums, takes over what damaged bytes say; only an incomplete batch at the end
+   does nothing to it.
 
 (Kafka: CoordinatorLoaderImpl, TransactionStateManager.loadTransactionMetadata.)
 """
@@ -59,12 +60,14 @@ class LogProblem(NamedTuple):
     """Why a part of the log cannot be read.
 
     offset: the first affected one, None when unknown. position: in the file `path`, None if the file as a whole is affected.
+    damage: the kind of a `Damage`, empty for other problems.
     """
 
     path: str
     offset: int | None
     position: int | None
     message: str
+    damage: str = ""
 
 
 class RecordChunk(NamedTuple):
@@ -145,7 +148,9 @@ def _segment(segment: LogSegment, start: int) -> Iterator[RecordChunk | Transact
         for block in scanner.blocks():
             if isinstance(block, Damage):
                 finding = damage_finding(segment.path, block)
-                yield LogProblem(segment.path, finding.first_offset, block.position, finding.message)
+                yield LogProblem(
+                    segment.path, finding.first_offset, block.position, finding.message, block.kind
+                )
                 continue
             for chunk in decoder.chunks(block, _first_row(block, start)):
                 if chunk.control:

@@ -23,6 +23,8 @@ Values = Mapping[str, Any]
 _SHOWN = 8
 _NAMED_DIRS = 3
 _FINDINGS_ROOM = 26  # infos are not shown
+_GROUP_TOPICS = ("__consumer_offsets", "__share_group_state")
+_HARMLESS_TO_GROUPS = {"torn-tail", "false-clean-shutdown"}
 _STARTS = {
     "starts": "a broker starts",
     "starts-with-offline-log-dirs": "a broker starts without some of its data directories",
@@ -228,7 +230,7 @@ class DoctorReport(Report):
             ends = values["transaction_ends_lost"]
             also = f"; the end of {counted(ends, 'transaction')} may be lost" if ends else ""
             recover = "recover --repair-bits" if values["repair_bits"] else "recover"
-            yield Line(f"{name}: `{recover}` {salvage}{broker}{also}")
+            yield Line(f"{name}: `{recover}` {salvage}{broker}{also}{_of_groups(values)}")
         yield from _more(self._counts.get("damage", 0))
 
     def _hanging(self) -> Iterator[Line]:
@@ -266,6 +268,15 @@ class DoctorReport(Report):
             by_kind[values["kind"]] = count + values["count"], held + values["bytes"]
         for kind, (count, held) in by_kind.items():
             yield Line(f"{kind}: {count:,}, {size_words(held)}")
+
+
+def _of_groups(values: Values) -> str:
+    """What damage that a broker leaves means for the groups in a partition. values: a `damage` row."""
+    topic = str(values["partition"]).rpartition("-")[0]
+    is_left = values["costs"].get("kafka", {}).get("damaged_bytes_left", 0) > 0
+    if topic not in _GROUP_TOPICS or not is_left or not set(values["findings"]) - _HARMLESS_TO_GROUPS:
+        return ""
+    return ", and a coordinator that reads them loads no group of the partition, or wrong values: it checks no checksums"
 
 
 def _identities(log_dirs: Sequence[Values], starts: Sequence[Values]) -> Iterator[str]:

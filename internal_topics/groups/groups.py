@@ -194,7 +194,13 @@ def _few(path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _of_log(problem: LogProblem) -> Finding:
-    message = f"{problem.message}; a coordinator cannot load what follows it"
+    if problem.damage == "torn-tail":
+        then = "a coordinator loads what is before it"
+    elif problem.damage and problem.damage not in ("unreadable", "unreadable-batch"):
+        then = "a coordinator does not check checksums: it takes over what these bytes say, or fails to load the partition"
+    else:
+        then = "a coordinator cannot load what follows it"
+    message = f"{problem.message}; {then}"
     return Finding(
         "coordinator-load-fails", problem.path, message, problem.position, first_offset=problem.offset
     )

@@ -189,8 +189,13 @@ def test_what_does_not_expire_after_this_start(tmp_path: Path, capfd: pytest.Cap
         assert other.output() == "in"
         assert not told(doctor(capfd, WEEK_LATER, data))
     damaged = Path(shutil.copytree(data, tmp_path / "damaged"))
+    (damaged / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
     bad_crc(damaged / f"{CONSUMER_OFFSETS}-0" / f"{0:020}.log")
     assert not told(doctor(capfd, WEEK_LATER, damaged, status=1))
+    (cost,) = [line for line in text_of(capfd, damaged) if line.startswith(f"  {CONSUMER_OFFSETS}-0: ")]
+    assert cost.endswith(
+        "damaged bytes, and a coordinator that reads them loads no group of the partition, or wrong values: it checks no checksums"
+    )
     left = record("PartitionChangeRecord", partitionId=0, topicId=topic_id(6), isr=[2], leader=2)
     append(data, left, leader_epoch=1)
     assert not told(doctor(capfd, WEEK_LATER, data))

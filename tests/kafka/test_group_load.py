@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kseg.cli.main import run
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
-from tests.internal_topics.coordinator_logs import key, value
+from tests.internal_topics.coordinator_logs import batch, key, value
 from tests.kafka.broker import Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
 from tests.support.group_dirs import commit
@@ -113,6 +113,23 @@ CASES: dict[str, Sequence[Record]] = {
 }  # fmt: skip
 
 
+def _flip(at: int) -> Callable[[bytes], bytes]:
+    """Flips a bit behind the header of the last batch, which has one record."""
+    return lambda data: bytes([*data[:at], data[at] ^ 1, *data[at + 1 :]])
+
+
+# what happened to the bytes of a batch with one commit, whether the load fails, and what kseg says of a load
+_HEADER, _CHECKSUMS, _BEFORE = 61, "takes over what these bytes say, or fails", "loads what is before it"
+_VALUE_AT = batch(0, _COMMIT).index(_COMMIT[1])
+DAMAGES: dict[str, tuple[Callable[[bytes], bytes], bool, str]] = {
+    "offset flipped": (_flip(_VALUE_AT + 9), False, _CHECKSUMS),
+    "length of the key flipped": (_flip(_HEADER + 4), True, _CHECKSUMS),
+    "record zeroed": (lambda data: data[:_HEADER] + bytes(len(data) - _HEADER), True, _CHECKSUMS),
+    "time of the commit zeroed": (lambda data: data[:-9] + bytes(9), False, _CHECKSUMS),
+    "torn": (lambda data: data[:-20], False, _BEFORE),
+}
+
+
 def _make_topic(broker: Broker) -> None:
     broker.create_topic("t")
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first", "log_level": 0})
@@ -123,11 +140,23 @@ def _make_topic(broker: Broker) -> None:
 @pytest.mark.behaviour("G08", "G09", "G10")
 def test_what_a_broker_fails_to_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     require_kafka()
-    broker = Broker(tmp_path, offsets_topic_num_partitions=str(len(CASES)))
+    count = len(CASES) + len(DAMAGES)
+    broker = Broker(tmp_path, offsets_topic_num_partitions=str(count))
     with broker:
         _make_topic(broker)
     for number, records in enumerate(CASES.values()):
         append_records(broker.data / f"{CONSUMER_OFFSETS}-{number}", *records)
+    names = {f"{CONSUMER_OFFSETS}-{at}": name for at, name in enumerate([*CASES, *DAMAGES])}
+    said = {}
+    for directory, name in list(names.items())[len(CASES) :]:
+        log = broker.data / directory / f"{0:020}.log"
+        before = log.read_bytes()
+        append_records(broker.data / directory, _COMMIT)
+        log.write_bytes(before + DAMAGES[name][0](log.read_bytes()[len(before) :]))
+        capfd.readouterr()
+        assert run(["groups", "--json", str(broker.data / directory)]) == 1
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        (said[name],) = [row["message"] for row in rows if row.get("id") == "coordinator-load-fails"]
     run(["verify", "--json", str(broker.data)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     ours = {Path(row["path"]).name for row in rows if row.get("id") == "coordinator-load-fails"}
@@ -137,8 +166,11 @@ def test_what_a_broker_fails_to_load(tmp_path: Path, capfd: pytest.CaptureFixtur
 
     with broker:
         failed, finished = r"Failed to load", r"Finished loading of"
-        broker.wait_for("loading", lambda: len(loads(failed) | loads(finished)) == len(CASES))
+        broker.wait_for("loading", lambda: len(loads(failed) | loads(finished)) == count)
         theirs = loads(failed)
-    names = {f"{CONSUMER_OFFSETS}-{number}": name for number, name in enumerate(CASES)}
-    assert {names[each] for each in ours} == {names[each] for each in theirs}
-    assert 5 < len(theirs) < len(CASES) - 5
+    fails = {names[each] for each in theirs}
+    assert {names[each] for each in ours} == fails - set(DAMAGES)
+    assert {name: (name in fails, DAMAGES[name][2] in message) for name, message in said.items()} == {
+        name: (is_fatal, True) for name, (_, is_fatal, _) in DAMAGES.items()
+    }
+    assert 5 < len(ours) < len(CASES) - 5
