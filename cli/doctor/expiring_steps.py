@@ -14,7 +14,7 @@ from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.cli.text.amounts import rough_duration_words
 from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets, ExpiryCheck
-from kseg.segment.counted import listed
+from kseg.segment.counted import counted, listed
 from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.targets import PartitionTarget, log_dir_of
@@ -97,7 +97,7 @@ def keep_offsets(
     file = str(request.also.get("--server-properties") or "server.properties")
     own = sum(each.of_own_expiry for each in wanted)
     but = (
-        f" ({own:,} of them with an expiry of their own go nevertheless: restore these from {CSV_FILE} after that)"
+        f" (which does not keep {counted(own, 'offset')} with an expiry of their own, as old clients set it: restore them from {CSV_FILE})"
         if own
         else ""
     )
