@@ -162,6 +162,7 @@ def topic_identities(
     from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY, TopicIdentity
 
     finder = finder or finder_for(targets, metadata)
+    at_start = _at_start(log_dirs_of(targets), finder)
     images: dict[str, MetadataImage] = {}
     found = {}
     unsettled = []
@@ -179,13 +180,22 @@ def topic_identities(
             if _has_loadable_gap(target.path, image):
                 found[target.path] = TopicIdentity(has_loadable_gap=True)
             continue
-        identity = _identity(target.path, name, image, finder.node_of(log_dir))
+        identity = _identity(target.path, name, at_start.get(log_dir, image), finder.node_of(log_dir))
         if identity.finding is not None or identity.topic_id is not None or identity.is_promoted:
             found[target.path] = identity
         if identity.becomes_stray:
             unsettled.append(target)
     outdated = _outdated(images, of_image) if unsettled else ()
     return found | _settled(unsettled, finder), (*told_of(images.values()), *outdated)
+
+
+def _at_start(log_dirs: Sequence[str], finder: "MetadataFinder") -> "Mapping[str, MetadataImage]":
+    """By log dir, the image with which its node will load it, where these are of several nodes."""
+    if len({finder.node_of(log_dir).node_id for log_dir in log_dirs}) < 2:
+        return {}
+    from kseg.internal_topics.metadata.newer_log import images_at_start
+
+    return images_at_start(log_dirs, finder)
 
 
 def _outdated(

@@ -110,6 +110,11 @@ class TwoReplicas:
         for future in admin.create_topics([NewTopic(name, 1, 2, config=config)]).values():
             future.result(CLIENT_LIMIT_S)
 
+    def delete_topic(self, name: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        for future in admin.delete_topics([name]).values():
+            future.result(CLIENT_LIMIT_S)
+
     def produce(self, topic: str, count: int) -> None:
         """Acknowledged by all replicas in sync."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "log_level": 0})
