@@ -9,8 +9,8 @@ that, the plan is completed before anything changes on disk:
 3. Otherwise both plans are merged: contents, removed bytes and findings are traced back to the original files.
 
 This terminates: a round removes bytes, or corrects a header because of a batch that the previous round put next to it. If it does not
-terminate, or there is no space to assemble large files, the plan of the last round is used. A round that only trims an index, rebuilds
-one whose entries agree with the log, or adds missing files leaves nothing new to assess.
+terminate, or there is no space to assemble large files, the plan of the last round is used. A round that only trims an index or rebuilds
+one, whose entries agree with the log, or adds missing files leaves nothing new to assess.
 """
 
 import os
@@ -124,8 +124,9 @@ def _affects_verdicts(found: DirectoryImage, repair: Repair) -> bool:
             continue
         if parse_file_name(name).role not in INDEX_ROLES:
             return True
-        is_trimmed = content == _beginning(before, image.size_bytes(name))
-        if not is_trimmed and _findings_of(name, repair) != {"index-preallocated"}:
+        found_wrong = _findings_of(name, repair)
+        is_trimmed = not found_wrong and content == _beginning(before, image.size_bytes(name))
+        if not is_trimmed and found_wrong != {"index-preallocated"}:
             return True
     return any(parse_file_name(name).role is Role.LOG for name in image if name not in found)
 

@@ -54,3 +54,12 @@ def test_a_second_salvage_has_nothing_to_do(make: Maker, tmp_path: Path) -> None
 def test_directories_that_were_salvaged_wrongly(make: Maker, seed: int, tmp_path: Path) -> None:
     """Some time indexes of a log of format v0; an epoch that the new leader-epoch checkpoint decides; a log that ends below 0."""
     assert_final(make(seed, tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("seed", [2500663])
+def test_a_wrong_index_entry_that_goes_is_no_evidence_any_more(tmp_path: Path, seed: int) -> None:
+    """The entry claims offsets far above a batch whose base offset has an inverted bit; without it, other files correct the batch. The
+    index was emptied first, and the batch corrected by a second salvage."""
+    case = random_case(seed, tmp_path)
+    assert case.done == ["damage_a_side_file", "flip_a_bit"]
+    assert_final(case, tmp_path)

@@ -262,6 +262,19 @@ def judge_salvage(healthy_one: Path, damaged: Path, place: Path) -> None:
     ranges = [(entry.position, entry.length, entry.file) for entry in repair.removed]
     for (at, length, file), (next_at, _, next_file) in itertools.pairwise(ranges):
         assert file != next_file or at + length <= next_at, "a byte goes twice"
+    if any("--repair-bits" in finding.message for finding in repair.findings):
+        judge_repaired_bits(
+            damaged, place, {body(batch) for batch in originals}, {body(batch) for batch in stays}
+        )
+
+
+def judge_repaired_bits(damaged: Path, place: Path, originals: set[bytes], without: set[bytes]) -> None:
+    """Batches that were written, more than without the option, and none is given up for them."""
+    repair, _ = salvaged(damaged, place / "bits", repair_bits=True)
+    kept = {body(batch) for batch in all_batches(place / "bits" / damaged.name)}
+    assert "batch-restored" in {finding.id for finding in repair.findings}
+    assert kept <= originals, "invented by inverting a bit"
+    assert without <= kept  # the same if another file has the batch
 
 
 def positions(data: bytes, part: bytes) -> Iterator[int]:
