@@ -7,18 +7,15 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from kseg.cli.coordinator_loads import coordinator_findings
-from kseg.cli.start_refusals import Refusals, bootstrap_refusal, refusals_of
-from kseg.cli.topic_evidence import (
+from kseg.cli.placement_evidence import (
     behind_in_sync,
-    finder_for,
     identities_after_cut,
-    load_settings,
-    log_dirs_of,
     replicas_missing,
-    server_pairs,
     topic_identities,
     voters_around,
 )
+from kseg.cli.start_refusals import Refusals, bootstrap_refusal, refusals_of
+from kseg.cli.topic_evidence import finder_for, load_settings, log_dirs_of, server_pairs
 from kseg.jobs.events import Event
 from kseg.recovery.broker_start.forecast import StartForecast
 from kseg.recovery.broker_start.node_properties import NodeProperties

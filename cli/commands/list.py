@@ -89,11 +89,12 @@ def command(
         return _list_remote(request, json, html, common, verbose)
     from kseg.cli.group_evidence import committed_offsets
     from kseg.cli.html.html_option import page_for
+    from kseg.cli.placement_evidence import replicas_missing, topic_names
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
     from kseg.cli.streams import terminal_columns
     from kseg.cli.text.list import ListReport, inventory_words, sums_first, with_topic_names
-    from kseg.cli.topic_evidence import finder_for, replicas_missing, topic_names
+    from kseg.cli.topic_evidence import finder_for
     from kseg.inspection.inventory import list_target
     from kseg.inspection.query import ListOptions
     from kseg.segment.partition.targets import Expansion, PartitionTarget

@@ -30,14 +30,13 @@ from kseg.cli.options import (
     refuse_read_only,
     size_option,
 )
+from kseg.cli.placement_evidence import replicas_missing, topic_identities
 from kseg.cli.topic_evidence import (
     Asked,
     MetadataPath,
     ServerProperties,
     finder_for,
-    replicas_missing,
     server_pairs,
-    topic_identities,
     topic_settings,
 )
 from kseg.segment.errors import UsageError

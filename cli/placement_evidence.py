@@ -1,0 +1,217 @@
+"""Collect what the metadata log says about which partitions and nodes a run's targets are: topic ids and names, missing replicas, replicas
+that lack records, voters of the quorum."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from kseg.cli.topic_evidence import finder_for, log_dirs_of, partitions_among, told_of, topic_id_in
+from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target, log_dir_of
+from kseg.segment.storage import places
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+    from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
+    from kseg.segment.findings import Finding
+    from kseg.segment.partition.names import PartitionName
+    from kseg.segment.partition.topic_identity import TopicIdentity
+
+
+def topic_identities(
+    targets: Sequence[Target], metadata: str | None, finder: "MetadataFinder | None" = None
+) -> "tuple[dict[str, TopicIdentity], tuple[Finding, ...]]":
+    """What the metadata log says about each partition directory that contradicts it, by path, and the findings about that log.
+    The path of a log dir is included when its metadata log is complete. finder: of these targets, if there is one already.
+
+    Raises UsageError, UnreadableInput and Refused for a metadata log that the user named.
+    """
+    from kseg.segment.partition.directory import own_partition_name
+    from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY, TopicIdentity
+
+    finder = finder or finder_for(targets, metadata)
+    at_start = _at_start(log_dirs_of(targets), finder)
+    images: dict[str, MetadataImage] = {}
+    found = {}
+    unsettled = []
+    of_image: dict[str, list[str]] = {}
+    for target in partitions_among(targets):
+        log_dir, name = log_dir_of(target), own_partition_name(target.path)
+        image = finder.governing_image(log_dir)
+        if image is None or name is None:
+            continue
+        images[image.path] = image
+        of_image.setdefault(image.path, []).append(target.path)
+        if image.is_certain:
+            found[log_dir] = UNKNOWN_IDENTITY  # checked: a partition without an entry is where it should be
+        if name.is_metadata_log:
+            if _has_loadable_gap(target.path, image):
+                found[target.path] = TopicIdentity(has_loadable_gap=True)
+            continue
+        identity = _identity(target.path, name, at_start.get(log_dir, image), finder.node_of(log_dir))
+        if identity.finding is not None or identity.topic_id is not None or identity.is_promoted:
+            found[target.path] = identity
+        if identity.becomes_stray:
+            unsettled.append(target)
+    outdated = _outdated(images, of_image) if unsettled else ()
+    return found | _settled(unsettled, finder), (*told_of(images.values()), *outdated)
+
+
+def _at_start(log_dirs: Sequence[str], finder: "MetadataFinder") -> "Mapping[str, MetadataImage]":
+    """By log dir, the image with which its node will load it, where these are of several nodes."""
+    if len({finder.node_of(log_dir).node_id for log_dir in log_dirs}) < 2:
+        return {}
+    from kseg.internal_topics.metadata.newer_log import images_at_start
+
+    return images_at_start(log_dirs, finder)
+
+
+def _outdated(
+    images: "Mapping[str, MetadataImage]", partitions: Mapping[str, Sequence[str]]
+) -> "Iterator[Finding]":
+    from kseg.internal_topics.metadata.outdated_log import outdated_log
+
+    for path, image in images.items():
+        finding = outdated_log(image, partitions[path])
+        if finding is not None:
+            yield finding
+
+
+def _settled(targets: Sequence[PartitionTarget], finder: "MetadataFinder") -> "dict[str, TopicIdentity]":
+    """The identities of directories that seem to become stray, once more where a broker runs: it may have been about to delete them, or to
+    write partition.metadata. Nothing is known about those that are gone."""
+    from kseg.change.apply.running_broker import is_in_use
+    from kseg.segment.partition.directory import own_partition_name
+    from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY
+
+    in_use = {target.path: log_dir_of(target) for target in targets if is_in_use(target)}
+    if not in_use:
+        return {}
+    from kseg.internal_topics.metadata.settling import settled
+
+    doubtful = {path: image for path, log_dir in in_use.items() if (image := finder.image_for(log_dir))}
+
+    def judge(path: str, image: "MetadataImage") -> "TopicIdentity":
+        name = own_partition_name(path)
+        assert name is not None
+        return _identity(path, name, image, finder.node_of(in_use[path]))
+
+    found = settled(doubtful, judge, lambda identity: identity.becomes_stray)
+    return {path: found.get(path, UNKNOWN_IDENTITY) for path in doubtful}
+
+
+def _has_loadable_gap(path: str, image: "MetadataImage") -> bool:
+    """Whether an image comes from this directory, and a node can start in spite of the records that it lacks."""
+    from kseg.segment.diagnosis import MetadataGap
+
+    gaps = [doubt.diagnosis for doubt in image.doubts if isinstance(doubt.diagnosis, MetadataGap)]
+    is_own = places.realpath(image.path) == places.realpath(path)
+    return is_own and bool(gaps) and all(gap.is_loadable for gap in gaps)
+
+
+def _identity(path: str, name: "PartitionName", image: "MetadataImage", node: "Node") -> "TopicIdentity":
+    from kseg.internal_topics.metadata.strays import Directory, identity_of
+    from kseg.recovery.verify.topic_ids import METADATA_FILE
+
+    directory = Directory(
+        path=path,
+        name=name,
+        topic_id=topic_id_in(path),
+        has_metadata_file=places.lexists(os.path.join(path, METADATA_FILE)),
+        node_id=node.node_id,
+        directory_id=node.directory_id,
+    )
+    return identity_of(directory, image)
+
+
+def identities_after_cut(
+    metadata_log: str, end_offset: int | None, paths: Sequence[str]
+) -> "dict[str, TopicIdentity] | None":
+    """What the metadata log will say about partition directories after a broker has truncated it at `end_offset`, or, if that is None,
+    once its damaged batches are removed. Returns None unless this node is the only voter of its quorum: other voters may have the
+    lost records."""
+    from kseg.internal_topics.metadata.metadata_finder import node_of
+    from kseg.internal_topics.metadata.metadata_log import MetadataReading, read_metadata_log
+    from kseg.internal_topics.metadata.quorum_voters import voters_of
+    from kseg.segment.errors import KsegError
+    from kseg.segment.partition.directory import own_partition_name
+
+    node = node_of(os.path.dirname(metadata_log))
+    try:
+        image = read_metadata_log(metadata_log, MetadataReading(end_offset=end_offset))
+    except KsegError:
+        return None
+    if end_offset is None:
+        image = replace(image, doubts=())
+    if not image.is_certain or voters_of(image, [os.path.dirname(metadata_log)]) != {node.node_id}:
+        return None
+    names = {path: own_partition_name(path) for path in paths}
+    nodes = {log_dir: node_of(log_dir) for log_dir in {os.path.dirname(path) for path in paths}}
+    return {
+        path: _identity(path, name, image, replace(nodes[os.path.dirname(path)], node_id=node.node_id))
+        for path, name in names.items()
+        if name is not None
+    }
+
+
+def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "dict[str, tuple[Finding, ...]]":
+    """A finding for each replica that the metadata log assigns to a log dir among the targets and that is missing there, by log dir."""
+    found = {}
+    for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
+        image = finder.governing_image(log_dir)
+        if image is not None:
+            from kseg.internal_topics.metadata.missing_replicas import missing_replicas
+
+            others, gone = partial(finder.others_of, log_dir), partial(finder.gone_from, log_dir)
+            node = finder.placed_node_of(log_dir)
+            found[log_dir] = tuple(missing_replicas(log_dir, node, image, others, gone))
+    return found
+
+
+def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tuple[Finding, ...]":
+    """A finding for each replica that lacks committed records and may lead, where the targets are log dirs of several nodes, and for each
+    controller that is no voter any more."""
+    whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
+    log_dirs = [log_dir for log_dir in whole if not finder.uses_zookeeper(log_dir)]
+    if len({finder.node_of(log_dir).node_id for log_dir in log_dirs}) < 2:
+        from kseg.internal_topics.metadata.controller_quorum import replaced_voters
+
+        return tuple(chain.from_iterable(replaced_voters(log_dir, finder) for log_dir in log_dirs))
+    from kseg.internal_topics.metadata.replicas_behind import replicas_behind
+
+    return tuple(replicas_behind(log_dirs, finder))
+
+
+def voters_around(log_dir: str, log_dirs: Sequence[str], finder: "MetadataFinder") -> set[int]:
+    """The voters of the quorum of a log dir's node; empty if they are unknown. log_dirs: of the run, where another node of the cluster may
+    name them."""
+    image = finder.image_for(log_dir)
+    if image is None:
+        cluster_id = finder.node_of(log_dir).cluster_id
+        around = [each for each in log_dirs if finder.node_of(each).cluster_id == cluster_id is not None]
+        images = [found for each in around if (found := finder.image_for(each)) is not None]
+        image = max(images, key=lambda found: (found.epoch, found.end_offset), default=None)
+    if image is None:
+        return set()
+    from kseg.internal_topics.metadata.quorum_voters import voters_of
+
+    return voters_of(image, [log_dir, os.path.dirname(image.path)])
+
+
+def topic_names(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, str]:
+    """The topic names of directories with a suffix (`-delete`, `-stray`), by path, looked up by topic id and including deleted topics.
+    The name of such a directory may be truncated, or by now be that of another topic."""
+    from kseg.segment.partition.directory import own_partition_name
+    from kseg.segment.partition.names import PartitionState
+
+    found = {}
+    for target in partitions_among(targets):
+        name = own_partition_name(target.path)
+        if name is None or name.state is PartitionState.LIVE:
+            continue
+        image, topic_id = finder.image_for(log_dir_of(target)), topic_id_in(target.path)
+        if image is not None and topic_id is not None and topic_id in image.names:
+            found[target.path] = image.names[topic_id]
+    return found
