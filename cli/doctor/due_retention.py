@@ -1,7 +1,8 @@
 """The retention that follows a start: what it deletes, and the step for logs that it empties.
 
 A broker looks for segments above their limits log.initial.task.delay.ms (30 seconds) after it has loaded its logs, and every
-log.retention.check.interval.ms (5 minutes) then (Kafka: LogManager.startupWithConfigOverrides).
+log.retention.check.interval.ms (5 minutes) then (Kafka: LogManager.startupWithConfigOverrides). Where topics are compacted as well, the
+cleaner does that, which does not wait: after log.cleaner.backoff.ms (15 seconds).
 """
 
 import os
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _LISTED = 5
 _EXAMPLES = 3
 _POSTPONED = "log.initial.task.delay.ms=3600000"
+_WITHOUT_CLEANER = "log.cleaner.enable=false"
 
 
 def due_deletions(
@@ -71,11 +73,20 @@ def keep_expired(found: Sequence[DueDeletion], request: Request) -> Iterator[Nex
     emptied = [os.path.basename(each.directory) for each in found if each.is_everything]
     if not emptied:
         return
+    of_cleaner = [
+        os.path.basename(each.directory) for each in found if each.is_everything and each.is_by_cleaner
+    ]
+    properties = f"{_POSTPONED} in server.properties"
+    if of_cleaner:
+        properties = (
+            f"{_POSTPONED} and, for {shown_path(listed(of_cleaner, _LISTED))}, where the cleaner deletes, {_WITHOUT_CLEANER} in "
+            "server.properties (until the limits are raised)"
+        )
     file = request.also.get("--server-properties") or "server.properties"
     yield NextStep(
         f"Everything in {shown_path(listed(emptied, _LISTED))} exceeds the limits of retention: a broker deletes it half a minute after "
         "it has loaded its logs. If the records are still wanted, as after the restore of a backup, copy them away first, or start the "
-        f"broker with {_POSTPONED} in server.properties: that leaves an hour to raise retention.ms (kafka-configs.sh). See which limit "
+        f"broker with {properties}: that leaves an hour to raise retention.ms (kafka-configs.sh). See which limit "
         "deletes what.",
         command_line("retain", {"--server-properties": file}, request),
         is_due=False,

@@ -21,13 +21,15 @@ from kseg.segment.values import dataclass
 @dataclass(frozen=True, slots=True)
 class DueDeletion:
     """The segments of a partition that exceed a limit. is_everything: no record is left then, neither here nor in remote storage.
-    is_by_default: some exceed only a retention.ms that is set nowhere, so that Kafka's default applies."""
+    is_by_default: some exceed only a retention.ms that is set nowhere, so that Kafka's default applies. is_by_cleaner: the topic is
+    compacted as well, and the cleaner deletes them (Kafka: LogCleaner.cleanFilthiestLog, LogCleanerManager.deletableLogs)."""
 
     directory: str
     segments: int
     size_bytes: int
     is_everything: bool
     is_by_default: bool
+    is_by_cleaner: bool
 
 
 def due_deletion(target: PartitionTarget, options: RetainOptions) -> Iterator[Event]:
@@ -55,7 +57,13 @@ def due_deletion(target: PartitionTarget, options: RetainOptions) -> Iterator[Ev
     if breached:
         is_by_default = Rule.TIME in decision.rules and _has_built_in_time(known)
         is_everything = decision.rolls and judged.remote_end_offset is None
-        yield Row({}, DueDeletion(target.path, len(breached), sum(breached), is_everything, is_by_default))
+        is_by_cleaner = "compact" in known.policies
+        yield Row(
+            {},
+            DueDeletion(
+                target.path, len(breached), sum(breached), is_everything, is_by_default, is_by_cleaner
+            ),
+        )
 
 
 def _has_built_in_time(known: TopicSettings) -> bool:

@@ -19,7 +19,11 @@ from tests.support.doctor_helpers import of_type, rows_of
 pytestmark = pytest.mark.kafka
 
 DAY_MS = 24 * 3600 * 1000
-LATER = {"log_initial_task_delay_ms": "3600000", "log_retention_check_interval_ms": "3600000"}
+LATER = {
+    "log_initial_task_delay_ms": "3600000",
+    "log_retention_check_interval_ms": "3600000",
+    "log_cleaner_enable": "false",  # it deletes of topics that are compacted as well
+}
 SOON = {"log_initial_task_delay_ms": "500", "log_retention_check_interval_ms": "300"}
 SETTLED_S = 2
 ROLLS = {"internal_segment_bytes": "", "segment_ms": str(DAY_MS // 2)}
@@ -33,10 +37,11 @@ TOPICS: dict[str, tuple[dict[str, str], tuple[int, ...]]] = {
     "of-an-hour": ({"retention_ms": "3600000"}, (3, 2, 1)),
     "compacted": ({"retention_ms": "", "cleanup_policy": "compact"}, (40, 20)),
     "both": ({"retention_ms": str(10 * DAY_MS), "cleanup_policy": "compact,delete"}, (40, 20, 1)),
+    "both-expired": ({"retention_ms": str(10 * DAY_MS), "cleanup_policy": "compact,delete"}, (40, 20)),
     "limited": ({"retention_ms": "-1", "retention_bytes": "200"}, (40, 20, 0)),
     "empty": ({"retention_ms": ""}, ()),
 }
-EMPTIED = ("expired", "of-an-hour")
+EMPTIED = ("both-expired", "expired", "of-an-hour")
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +67,10 @@ def segments(data: Path) -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("given", "emptied"),
     [
-        ({}, ["expired", "of-an-hour"]),
-        ({"log.retention.ms": "-1"}, ["of-an-hour"]),
-        ({"log.retention.hours": "600"}, ["of-an-hour"]),
-        ({"log.retention.bytes": "150"}, ["expired", "of-an-hour"]),
+        ({}, ["both-expired", "expired", "of-an-hour"]),
+        ({"log.retention.ms": "-1"}, ["both-expired", "of-an-hour"]),
+        ({"log.retention.hours": "600"}, ["both-expired", "of-an-hour"]),
+        ({"log.retention.bytes": "150"}, ["both-expired", "expired", "of-an-hour"]),
     ],
 )
 def test_a_broker_deletes_what_doctor_says(
@@ -105,13 +110,16 @@ def test_a_broker_deletes_what_doctor_says(
 def test_an_hour_to_raise_the_limits(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With the property that the step names, nothing is deleted although retention would run every 300 ms."""
+    """With the properties that the step names, nothing is deleted although retention and the cleaner would run every 300 ms."""
     data = tmp_path / "data"
     shutil.copytree(stopped, data)
     (step,) = of_type(rows_of(capfd, "doctor", "--json", data, status=0), "step")
-    (name, value) = re.findall(r"(log\.initial\.\S+)=(\d+)", step["why"])[0]
+    named = re.findall(r"(log\.[a-z.]+)=(\w+)", step["why"])
+    assert [name for name, _ in named] == ["log.initial.task.delay.ms", "log.cleaner.enable"]
     before = segments(data)
-    with Broker(tmp_path / "broker", data, **{**SOON, name.replace(".", "_"): value}):
+    with Broker(
+        tmp_path / "broker", data, **{**SOON, **{name.replace(".", "_"): value for name, value in named}}
+    ):
         time.sleep(2 * SETTLED_S)
         assert segments(data) == before
 
@@ -129,4 +137,5 @@ def test_what_was_deleted_a_moment_ago_comes_back(
         rows_of(capfd, "retain", "--json", "--unmark", "--apply", data / f"{topic}-0", status=0)
     with Broker(tmp_path / "broker", data, **LATER) as broker:
         for topic in EMPTIED:
-            assert [record.offset for record in broker.consume(topic)] == [0, 1, 2]
+            offsets = [record.offset for record in broker.consume(topic)]
+            assert offsets == list(range(len(TOPICS[topic][1])))

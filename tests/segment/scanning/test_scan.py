@@ -260,6 +260,7 @@ KINDS = {
     "zero_tail": "zero-tail",
     "zero_block": "zero-filled",
     "bad_crc": "bad-crc",
+    "flipped_bit": "bad-crc",
     "bad_magic": "bad-magic",
 }
 """The diseases of bytes; the others leave every checksum right and are no business of the scanner."""
