@@ -5,11 +5,8 @@ from collections.abc import Iterator
 
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import PartitionState
+from kseg.segment.partition.names import GROUP_TOPICS, TRANSACTION_STATE_TOPIC, PartitionState
 from kseg.segment.partition.targets import PartitionTarget
-
-_GROUP_TOPICS = ("__consumer_offsets", "__share_group_state")
-_TRANSACTION_TOPIC = "__transaction_state"
 
 
 def coordinator_findings(target: PartitionTarget) -> Iterator[Finding]:
@@ -17,11 +14,11 @@ def coordinator_findings(target: PartitionTarget) -> Iterator[Finding]:
     name = own_partition_name(target.path)
     if name is None or name.state is not PartitionState.LIVE:
         return
-    if name.topic in _GROUP_TOPICS:
+    if name.topic in GROUP_TOPICS:
         from kseg.internal_topics.groups.groups import load_findings
 
         yield from load_findings(target)
-    elif name.topic == _TRANSACTION_TOPIC:
+    elif name.topic == TRANSACTION_STATE_TOPIC:
         from kseg.internal_topics.transactions.load_check import check_transaction_log
 
         yield from check_transaction_log(target)

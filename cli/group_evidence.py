@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kseg.jobs.events import Event, Row
+from kseg.segment.partition.names import GROUP_TOPICS
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
     from kseg.cli.topic_evidence import finder_for, told_of
     from kseg.internal_topics.broker_directories import farthest, find_broker_directories
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
-    from kseg.internal_topics.groups.groups import GROUP_TOPICS
     from kseg.segment.errors import KsegError
     from kseg.segment.partition.targets import (
         FileTarget,

@@ -61,11 +61,15 @@ def topic_identities(
 
 def _at_start(log_dirs: Sequence[str], finder: "MetadataFinder") -> "Mapping[str, MetadataImage]":
     """By log dir, the image with which its node will load it, where these are of several nodes."""
-    if len({finder.node_of(log_dir).node_id for log_dir in log_dirs}) < 2:
+    if not _are_of_several_nodes(log_dirs, finder):
         return {}
     from kseg.internal_topics.metadata.newer_log import images_at_start
 
     return images_at_start(log_dirs, finder)
+
+
+def _are_of_several_nodes(log_dirs: Sequence[str], finder: "MetadataFinder") -> bool:
+    return len({finder.node_of(log_dir).node_id for log_dir in log_dirs}) > 1
 
 
 def _outdated(
@@ -175,7 +179,7 @@ def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tupl
     controller that is no voter any more."""
     whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
     log_dirs = [log_dir for log_dir in whole if not finder.uses_zookeeper(log_dir)]
-    if len({finder.node_of(log_dir).node_id for log_dir in log_dirs}) < 2:
+    if not _are_of_several_nodes(log_dirs, finder):
         from kseg.internal_topics.metadata.controller_quorum import replaced_voters
 
         return tuple(chain.from_iterable(replaced_voters(log_dir, finder) for log_dir in log_dirs))

@@ -78,7 +78,7 @@ def _crcmod() -> tuple[str, Checksum]:
 
 
 # CRC-32C's polynomial, with the bits reversed as in the checksum.
-_CASTAGNOLI = 0x82F63B78
+CASTAGNOLI = 0x82F63B78
 _ALL_ONES = 0xFFFFFFFF
 
 
@@ -87,19 +87,20 @@ def crc32c_of_zeros(count: int, value: int = 0) -> int:
 
     The effect of a zero bit on the register is linear over GF(2), so that of n zero bits is the n-th power of a matrix."""
     power = [
-        _CASTAGNOLI,
+        CASTAGNOLI,
         *(1 << bit for bit in range(31)),
     ]  # for one bit: where each bit of the register goes
     register, bits = value ^ _ALL_ONES, 8 * count
     while bits:
         if bits & 1:
-            register = _through(power, register)
+            register = through(power, register)
         bits >>= 1
-        power = [_through(power, column) for column in power]
+        power = [through(power, column) for column in power]
     return register ^ _ALL_ONES
 
 
-def _through(matrix: Sequence[int], register: int) -> int:
+def through(matrix: Sequence[int], register: int) -> int:
+    """The register after a linear step. matrix: where each bit goes, the lowest one first."""
     result = 0
     for column in matrix:
         if register & 1:

@@ -70,12 +70,11 @@ def retention_rows(found: Sequence[DueDeletion], *, is_default_known: bool) -> I
 
 def keep_expired(found: Sequence[DueDeletion], request: Request) -> Iterator[NextStep]:
     """The step for logs that retention empties: nobody but the user knows whether their records are still wanted."""
-    emptied = [os.path.basename(each.directory) for each in found if each.is_everything]
+    emptied = [each for each in found if each.is_everything]
     if not emptied:
         return
-    of_cleaner = [
-        os.path.basename(each.directory) for each in found if each.is_everything and each.is_by_cleaner
-    ]
+    names = [os.path.basename(each.directory) for each in emptied]
+    of_cleaner = [os.path.basename(each.directory) for each in emptied if each.is_by_cleaner]
     properties = f"{_POSTPONED} in server.properties"
     if of_cleaner:
         properties = (
@@ -84,7 +83,7 @@ def keep_expired(found: Sequence[DueDeletion], request: Request) -> Iterator[Nex
         )
     file = request.also.get("--server-properties") or "server.properties"
     yield NextStep(
-        f"Everything in {shown_path(listed(emptied, _LISTED))} exceeds the limits of retention: a broker deletes it half a minute after "
+        f"Everything in {shown_path(listed(names, _LISTED))} exceeds the limits of retention: a broker deletes it half a minute after "
         "it has loaded its logs. If the records are still wanted, as after the restore of a backup, copy them away first, or start the "
         f"broker with {properties}: that leaves an hour to raise retention.ms (kafka-configs.sh). See which limit "
         "deletes what.",

@@ -16,6 +16,7 @@ from kseg.cli.text.verify import looked_at_words
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.moments import moment
+from kseg.segment.partition.names import GROUP_TOPICS
 from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
@@ -23,7 +24,6 @@ Values = Mapping[str, Any]
 _SHOWN = 8
 _NAMED_DIRS = 3
 _FINDINGS_ROOM = 26  # infos are not shown
-_GROUP_TOPICS = ("__consumer_offsets", "__share_group_state")
 _HARMLESS_TO_GROUPS = {"torn-tail", "false-clean-shutdown"}
 _STARTS = {
     "starts": "a broker starts",
@@ -274,7 +274,7 @@ def _of_groups(values: Values) -> str:
     """What damage that a broker leaves means for the groups in a partition. values: a `damage` row."""
     topic = str(values["partition"]).rpartition("-")[0]
     is_left = values["costs"].get("kafka", {}).get("damaged_bytes_left", 0) > 0
-    if topic not in _GROUP_TOPICS or not is_left or not set(values["findings"]) - _HARMLESS_TO_GROUPS:
+    if topic not in GROUP_TOPICS or not is_left or not set(values["findings"]) - _HARMLESS_TO_GROUPS:
         return ""
     return ", and a coordinator that reads them loads no group of the partition, or wrong values: it checks no checksums"
 

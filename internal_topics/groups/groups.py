@@ -12,7 +12,7 @@ from functools import partial
 from kseg.internal_topics.coordinator_log import LogProblem, read_coordinator_chunks, read_coordinator_log
 from kseg.internal_topics.groups import group_rows as rows
 from kseg.internal_topics.groups.committed_offsets import committed_offset
-from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS, OffsetKey
+from kseg.internal_topics.groups.group_records import OffsetKey
 from kseg.internal_topics.groups.group_replay import FailedRecord, LoadedGroups, load_groups
 from kseg.internal_topics.groups.group_rows import TopicNames
 from kseg.internal_topics.groups.group_states import ModernGroup
@@ -24,11 +24,9 @@ from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.log_dir_state import read_log_dir_state
-from kseg.segment.partition.names import PartitionName, Role
+from kseg.segment.partition.names import GROUP_TOPICS, PartitionName, Role
 from kseg.segment.partition.targets import LogTarget, PartitionTarget, directory_of, is_selected
 from kseg.segment.values import dataclass
-
-GROUP_TOPICS = (CONSUMER_OFFSETS, SHARE_GROUP_STATE)
 
 _LINES_AT_ONCE = 1000
 _MAX_REPORTED = 100  # reported records of one partition that fail its load

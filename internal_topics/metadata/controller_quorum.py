@@ -19,10 +19,9 @@ from collections.abc import Iterator, Sequence
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Voter
 from kseg.segment.diagnosis import ReplacedVoter, ReplicaBehind
-from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
-from kseg.segment.partition.partition_epochs import partition_epochs
+from kseg.segment.partition.partition_epochs import last_epoch_below
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
@@ -114,25 +113,16 @@ def _committed_end(newest: MetadataImage, log_dirs: Sequence[str], finder: Metad
         if image is not None and image.snapshot is not None and image.is_certain:
             snapshot = parse_file_name(os.path.basename(image.snapshot))
             end_offset = snapshot.base_offset or 0
-            if snapshot.epoch == _epoch_before(newest, end_offset):
+            if snapshot.epoch == last_epoch_below(newest.path, end_offset):
                 ends.append(end_offset)
     return min(max(ends, default=0), newest.end_offset)
-
-
-def _epoch_before(image: MetadataImage, offset: int) -> int | None:
-    """The leader epoch of the record before an offset of a metadata log; None if it is unknown."""
-    try:
-        entries = partition_epochs(image.path)
-    except KsegError:
-        return None
-    return max((entry.epoch for entry in entries if entry.start_offset < offset), default=None)
 
 
 def _lacks(controller: _Controller, newest: MetadataImage, committed: int) -> bool:
     own = controller.own
     if own is None:
         return committed > 0
-    epoch = _epoch_before(newest, committed)
+    epoch = last_epoch_below(newest.path, committed)
     return own.end_offset < committed or (epoch is not None and -1 < own.epoch < epoch)
 
 

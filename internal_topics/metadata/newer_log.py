@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
-from kseg.segment.errors import KsegError
-from kseg.segment.partition.partition_epochs import partition_epochs
+from kseg.segment.partition.partition_epochs import last_epoch_below
 
 
 def images_at_start(log_dirs: Sequence[str], finder: MetadataFinder) -> Mapping[str, MetadataImage]:
@@ -49,11 +48,5 @@ def _reach(image: MetadataImage) -> tuple[int, int]:
 
 def _continues(image: MetadataImage, earlier: MetadataImage) -> bool:
     """Whether a log has all records of an earlier one: the leader epoch is the same at its end."""
-    if image.end_offset < earlier.end_offset:
-        return False
-    try:
-        entries = partition_epochs(image.path)
-    except KsegError:
-        return False
-    epochs = (entry.epoch for entry in entries if entry.start_offset < earlier.end_offset)
-    return max(epochs, default=None) == earlier.epoch
+    is_longer = image.end_offset >= earlier.end_offset
+    return is_longer and last_epoch_below(image.path, earlier.end_offset) == earlier.epoch

@@ -28,12 +28,12 @@ from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Partition
 from kseg.internal_topics.metadata.missing_replicas import electable, has_segment, topic_id_of
 from kseg.segment.diagnosis import ReplicaBehind
-from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.names import PartitionState, Role
-from kseg.segment.partition.partition_epochs import partition_epochs
+from kseg.segment.partition.partition_epochs import last_epoch_below
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.values import dataclass
 
@@ -162,11 +162,8 @@ def _present(log_dir: str, image: MetadataImage) -> dict[_Key, str]:
 
 def _last_epoch(partition: str, end_offset: int) -> int:
     """The last leader epoch that begins in the log or at its end; -1 if none is known."""
-    try:
-        entries = partition_epochs(partition)
-    except KsegError:
-        return -1
-    return max((entry.epoch for entry in entries if entry.start_offset <= end_offset), default=-1)
+    epoch = last_epoch_below(partition, end_offset + 1)
+    return -1 if epoch is None else epoch
 
 
 def _high_watermark(state: LogDirState, image: MetadataImage, key: _Key) -> int:

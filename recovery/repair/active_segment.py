@@ -14,8 +14,8 @@ _INDEX_ROLES = (Role.OFFSET_INDEX, Role.TIME_INDEX)
 
 
 def with_indexes_of_active_segment(repair: Repair) -> Repair:
-    """Add the missing index files of the last segment, if that has no records. A time index only if no segment lacks one for lack of
-    timestamps."""
+    """Add the missing index files of the last segment, if that has no records; the time index only if another segment has one, or there is
+    none."""
     names = [name for name in map(parse_file_name, repair.image) if name.is_live]
     bases = [name.base_offset for name in names if name.role is Role.LOG and name.base_offset is not None]
     if repair.load_failure is not None or not bases:

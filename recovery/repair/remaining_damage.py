@@ -16,6 +16,7 @@ from itertools import pairwise
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.recovery.policy import Policy, Repair
 from kseg.segment.counted import offsets_words
+from kseg.segment.diagnosis import InvalidBytes
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.names import FileName, Role, parse_file_name
 
@@ -91,11 +92,13 @@ def with_metadata_gap(repair: Repair, found: DirectoryImage, *, is_loadable: boo
     missing = [(last + 1, first - 1) for (_, last), (first, _) in pairwise(repair.kept) if first > last + 1]
     gaps = [finding.first_offset for finding in repair.findings if finding.id in _GAPS]
     missing += [(first, first) for first in gaps if first is not None]
+    damage = [finding.diagnosis for finding in repair.findings]
+    has_bits = any(isinstance(each, InvalidBytes) and each.flipped for each in damage)
     for first, last in missing:
         if last >= covered and not repair.doubt:
             words = (
-                f"the metadata log lacks {offsets_words(first, last)}, and without them it is no log to "
-                "start a node with, so it stays as it is: take this directory from another node"
+                f"the metadata log lacks {offsets_words(first, last)}, and without them it is no log to start a node with, so it stays as "
+                f"it is: {'try --repair-bits, or ' if has_bits else ''}take this directory from another node"
             )
             return replace(repair, image=found, why={}, removed=(), doubt=words)
     return repair

@@ -177,7 +177,8 @@ def _rated(finding: Finding, collector_of: Mapping[str, ValidRunCollector]) -> F
         return finding.with_numbers(repaired=position in collector.log.fixes)
     resumption = collector.resumptions.get(finding.position)
     if isinstance(finding.diagnosis, InvalidBytes) and finding.diagnosis.flipped:
-        finding = replace(finding, message=f"{finding.message}; --repair-bits restores it")
+        them = "it" if len(finding.diagnosis.flipped) == 1 else "them"
+        finding = replace(finding, message=f"{finding.message}; --repair-bits restores {them}")
     if resumption is None:
         return finding
     evidence = " ".join(resumption.evidence)

@@ -14,7 +14,7 @@ damaged in more than one bit are explained by a single one with a probability of
 (less where the contents are compressed, as they must be decoded). That is why a repair makes use of it only on request.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 
@@ -57,7 +57,7 @@ def _flipped_bit(view: memoryview, position: int, end: int) -> FlippedBit | None
         return None
     magic = view[position + L.MAGIC_POSITION]
     if magic == L.MAGIC_V2 and end - position >= L.BATCH_HEADER:
-        crc_at, start, register = position + L.CRC_POSITION, position + L.ATTRIBUTES_POSITION, _CRC32C
+        crc_at, start, register = position + L.CRC_POSITION, position + L.ATTRIBUTES_POSITION, crc.CASTAGNOLI
         computed = crc.crc32c(view[start:end])
     elif magic < L.MAGIC_V2 and end - position >= L.ENTRY_OVERHEAD + L.MIN_LEGACY_SIZE_FIELD:
         crc_at, start, register = position + L.ENTRY_OVERHEAD, position + L.MAGIC_POSITION, _CRC32
@@ -76,10 +76,10 @@ def _flipped_bit(view: memoryview, position: int, end: int) -> FlippedBit | None
             return None
         byte, bit = divmod(8 * (end - start) - distance, 8)
         flipped = FlippedBit(start + byte, bit)
-    return flipped if _is_sound(inverted(view, position, end, flipped)) else None
+    return flipped if _is_sound(_inverted(view, position, end, flipped)) else None
 
 
-def inverted(view: memoryview, position: int, end: int, flipped: FlippedBit) -> bytearray:
+def _inverted(view: memoryview, position: int, end: int, flipped: FlippedBit) -> bytearray:
     """A copy of position … end with that bit inverted."""
     copy = bytearray(view[position:end])
     copy[flipped.position - position] ^= 1 << flipped.bit
@@ -102,8 +102,7 @@ def _is_sound(batch: bytearray) -> bool:
 
 # --- the logarithm
 
-_CRC32C, _CRC32 = 0x82F63B78, 0xEDB88320  # the polynomials, bits reversed as in the checksums
-_Matrix = Sequence[int]  # over GF(2): where each bit of the register goes
+_CRC32 = 0xEDB88320  # zlib's polynomial, bits reversed as in the checksum
 
 
 class _Register:
@@ -117,11 +116,11 @@ class _Register:
             self._powers[value] = power
         # 2^31 comes from a register whose lowest bit was set: only that adds the polynomial
         top = ((1 << _CRC_BITS - 1) ^ polynomial) << 1 | 1
-        undo: _Matrix = [*(1 << bit + 1 for bit in range(_CRC_BITS - 1)), top]
+        undo = [*(1 << bit + 1 for bit in range(_CRC_BITS - 1)), top]
         for _ in range(STEPS.bit_length() - 1):
-            undo = [_through(undo, column) for column in undo]
+            undo = [crc.through(undo, column) for column in undo]
         self._tables = [
-            [_through(undo, byte << shift) for byte in range(256)] for shift in range(0, _CRC_BITS, 8)
+            [crc.through(undo, byte << shift) for byte in range(256)] for shift in range(0, _CRC_BITS, 8)
         ]
 
     def distance(self, difference: int, bits: int) -> int | None:
@@ -143,11 +142,3 @@ class _Register:
 @lru_cache
 def _register(polynomial: int) -> _Register:
     return _Register(polynomial)
-
-
-def _through(matrix: _Matrix, register: int) -> int:
-    result = 0
-    for bit, column in enumerate(matrix):
-        if register >> bit & 1:
-            result ^= column
-    return result

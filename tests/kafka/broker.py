@@ -93,6 +93,18 @@ class Consumed:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
+def consumer_by_hand(broker: Broker, group: str) -> Consumer:
+    """A client that commits offsets of a group without a subscription."""
+    return Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+
+
 def commit_offsets(consumer: Consumer, offsets: Sequence[TopicPartition] | None = None) -> None:
     """Commit, and ask again while the broker is still choosing or loading the group's coordinator. offsets: None for those consumed."""
     what = {} if offsets is None else {"offsets": [*offsets]}

@@ -13,7 +13,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 
 from kseg.cli.main import run
-from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_by_hand
 from tests.kafka.group_clients import GroupClients, tool
 
 FARES, RIDES = "fares", "rides"
@@ -108,14 +108,7 @@ def _member(broker: Broker, group: str, protocol: str) -> Consumer:
 
 def _by_hand(broker: Broker, group: str, *offsets: int, topic: str = RIDES) -> None:
     """Commits of a client without a subscription, one after the other."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-    )
+    consumer = consumer_by_hand(broker, group)
     for offset in offsets:
         at = TopicPartition(topic, 1, offset, f"the {offset}th")
         commit_offsets(consumer, [at])

@@ -18,7 +18,7 @@ if "CI" not in os.environ:  # there its absence is an error
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kseg.cli.main import run
-from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_by_hand
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients, tool
 from tests.support.aged_groups import age
@@ -93,14 +93,7 @@ def _committed(broker: Broker, group: str, protocol: str = "classic") -> Consume
 
 def _by_hand(broker: Broker, group: str, *topics: str) -> None:
     """A client without a subscription."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-    )
+    consumer = consumer_by_hand(broker, group)
     for topic in topics:
         commit_offsets(consumer, [TopicPartition(topic, 1, 5)])
     consumer.close()
