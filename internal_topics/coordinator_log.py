@@ -8,9 +8,13 @@
    other control records, and control batches that compaction has emptied, are skipped.
 4. Data that cannot be read becomes a `LogProblem` in its place, and reading continues after it. A coordinator that loads the same
    partition fails there or, since it does not check checksums, takes over what damaged bytes say; only an incomplete batch at the end
-   does nothing to it.
+   does nothing to it. So does a batch whose magic no Kafka knows, which is read here if it is valid otherwise.
+5. A batch that claims to end where the log ends, or behind that, and is not its last one, is a `LogProblem` after the last record. The
+   coordinators of groups and share groups fail when a batch behind the high watermark ends no higher than one before it ("New last
+   written offset … must be greater than …"). And every coordinator takes the log for read once a part that it has read, at most a
+   segment, ends behind the log end.
 
-(Kafka: CoordinatorLoaderImpl, TransactionStateManager.loadTransactionMetadata.)
+(Sources: CoordinatorLoaderImpl, SnapshottableCoordinator.updateLastWrittenOffset, TransactionStateManager.loadTransactionMetadata.)
 """
 
 from collections.abc import Iterator
@@ -30,6 +34,10 @@ from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.control import ABORT, COMMIT, parse_control_record
 
+# kinds of a `LogProblem`: a batch that claims to end behind the last one, and one that ends where that does
+BEYOND_THE_END, DOUBLED_END = "beyond-the-end", "doubled-end"
+# damage at which every coordinator ends its load
+UNKNOWN_MAGIC = "unknown-magic"
 _NO_PRODUCER = (L.NO_PRODUCER_ID, L.NO_PRODUCER_EPOCH, False)
 
 
@@ -60,7 +68,7 @@ class LogProblem(NamedTuple):
     """Why a part of the log cannot be read.
 
     offset: the first affected one, None when unknown. position: in the file `path`, None if the file as a whole is affected.
-    damage: the kind of a `Damage`, empty for other problems.
+    damage: the kind of a `Damage`, BEYOND_THE_END, DOUBLED_END, UNKNOWN_MAGIC, or empty for other problems.
     """
 
     path: str
@@ -124,13 +132,63 @@ def read_coordinator_chunks(
     names = names_in(directory.path) if isinstance(directory, PartitionTarget) else None
     with PartitionLog(directory, names=names) as log:
         start = log.start_offset
+        ends = _ClaimedEnds()
         for segment in log.segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= start:
                 continue
             try:
-                yield from _segment(segment, start)
+                yield from _segment(segment, start, ends)
             except UnreadableInput as error:
                 yield LogProblem(segment.path, segment.base_offset, None, str(error))
+        yield from ends.problems()
+
+
+class _Claim(NamedTuple):
+    """What a batch claims. before: the last offset of the batch before it, -1 for none."""
+
+    last_offset: int
+    path: str
+    position: int
+    before: int
+
+
+class _ClaimedEnds:
+    """The last offsets that batches claim, for rule 5."""
+
+    def __init__(self) -> None:
+        self._highest: _Claim | None = None  # of all batches but the last one
+        self._last: _Claim | None = None
+
+    def take(self, path: str, table: Columns, first_row: int) -> None:
+        """The batches of a table, from a row on."""
+        lasts = table.column(C.LAST_OFFSET)[first_row:]
+        count = len(lasts)
+        if not count:
+            return
+        former = self._last
+        if former is not None:
+            self._compare(former)
+
+        def claim(at: int) -> _Claim:
+            before = lasts[at - 1] if at else -1 if former is None else former.last_offset
+            return _Claim(lasts[at], path, table.at(C.POSITION, first_row + at), before)
+
+        if count > 1:
+            self._compare(claim(lasts.tolist().index(max(lasts[:-1]))))
+        self._last = claim(count - 1)
+
+    def _compare(self, claim: _Claim) -> None:
+        if self._highest is None or claim.last_offset > self._highest.last_offset:
+            self._highest = claim
+
+    def problems(self) -> Iterator[LogProblem]:
+        """At most one."""
+        high, last = self._highest, self._last
+        if high is None or last is None or high.last_offset < last.last_offset:
+            return
+        message = f"the batch at position {high.position} ends at offset {high.last_offset}, the last batch of the log at {last.last_offset}"
+        kind = BEYOND_THE_END if high.last_offset > last.last_offset else DOUBLED_END
+        yield LogProblem(high.path, high.before + 1, high.position, message, kind)
 
 
 def _targets_of(path: str) -> list[LogTarget]:
@@ -141,7 +199,9 @@ def _targets_of(path: str) -> list[LogTarget]:
     return found
 
 
-def _segment(segment: LogSegment, start: int) -> Iterator[RecordChunk | TransactionMarker | LogProblem]:
+def _segment(
+    segment: LogSegment, start: int, ends: _ClaimedEnds
+) -> Iterator[RecordChunk | TransactionMarker | LogProblem]:
     with MappedFile(segment.path) as file:
         decoder = Decoder(file.view)
         scanner = Scanner.over(file, segment.base_offset, next_base=segment.following_base)
@@ -152,7 +212,10 @@ def _segment(segment: LogSegment, start: int) -> Iterator[RecordChunk | Transact
                     segment.path, finding.first_offset, block.position, finding.message, block.kind
                 )
                 continue
-            for chunk in decoder.chunks(block, _first_row(block, start)):
+            first_row = _first_row(block, start)
+            ends.take(segment.path, block, first_row)
+            yield from _unknown_magic(segment.path, block, first_row)
+            for chunk in decoder.chunks(block, first_row):
                 if chunk.control:
                     yield from _markers(segment.path, block, chunk)
                 elif chunk.records.count:
@@ -161,6 +224,18 @@ def _segment(segment: LogSegment, start: int) -> Iterator[RecordChunk | Transact
                     row = chunk.last_row
                     offset, position = block.at(C.BASE_OFFSET, row), block.at(C.POSITION, row)
                     yield LogProblem(segment.path, offset, position, chunk.problem.sentence)
+
+
+def _unknown_magic(path: str, table: Columns, first_row: int) -> Iterator[LogProblem]:
+    """The first batch of a table that no Kafka reads (CorruptRecordException: Invalid magic found in record). It comes before the records
+    of the table, which may precede it."""
+    magics = table.column(C.MAGIC)[first_row:]
+    if not len(magics) or max(magics) <= L.MAGIC_V2:
+        return
+    row = first_row + next(at for at, magic in enumerate(magics) if magic > L.MAGIC_V2)
+    position = table.at(C.POSITION, row)
+    message = f"the batch at position {position} has magic {table.at(C.MAGIC, row)}"
+    yield LogProblem(path, table.at(C.BASE_OFFSET, row), position, message, UNKNOWN_MAGIC)
 
 
 def _first_row(table: Columns, start: int) -> int:

@@ -17,7 +17,14 @@ _HANGING_SHOWN, _OPEN_SHOWN = 10, 5
 _KEPT = 1000
 _STATES = ("committed", "aborted", "open", "hanging")
 # verdicts on an open transaction that require attention
-_DOUBTFUL = ("stale", "orphaned", "unknown")
+_DOUBTFUL = ("stale", "orphaned", "unloaded", "unknown")
+
+# of the record of a transactional id: whether its coordinator loads it
+_LOADED = {
+    True: "",
+    False: "; the coordinator does not load this record",
+    None: "; the coordinator may not have loaded this record",
+}
 
 
 class TransactionsReport(Report):
@@ -146,7 +153,7 @@ def transaction_words(values: Values) -> Iterator[str]:
             since = "" if values["start_timestamp"] is None else f" since {moment(values['start_timestamp'])}"
             yield visible(
                 f"transactional id {values['transactional_id']}: {values['state']}{since}, producer {values['producer_id']}, epoch "
-                f"{values['producer_epoch']}{', in ' + where if where else ''}"
+                f"{values['producer_epoch']}{', in ' + where if where else ''}{_LOADED[values['loaded']]}"
             )
         case _:
             yield visible(str(dict(values)))

@@ -9,7 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 
-from kseg.internal_topics.coordinator_log import LogProblem, read_coordinator_chunks, read_coordinator_log
+from kseg.internal_topics.coordinator_log import (
+    BEYOND_THE_END,
+    DOUBLED_END,
+    UNKNOWN_MAGIC,
+    LogProblem,
+    read_coordinator_chunks,
+    read_coordinator_log,
+)
 from kseg.internal_topics.groups import group_rows as rows
 from kseg.internal_topics.groups.committed_offsets import committed_offset
 from kseg.internal_topics.groups.group_records import OffsetKey
@@ -29,6 +36,8 @@ from kseg.segment.partition.targets import LogTarget, PartitionTarget, directory
 from kseg.segment.values import dataclass
 
 _LINES_AT_ONCE = 1000
+# kinds of a LogProblem at which the load of a partition fails whatever the bytes say
+_ENDS_THE_LOAD = ("", DOUBLED_END, UNKNOWN_MAGIC, "unreadable", "unreadable-batch")
 _MAX_REPORTED = 100  # reported records of one partition that fail its load
 # Kafka 4.0.0 wrote other fields under version 0 of these messages; 4.3.1 fails on them (observed).
 _OF_SHARE_GROUP = re.compile(r"ShareGroup\w*|ShareSnapshot|ShareUpdate|stateBatches")
@@ -194,10 +203,14 @@ def _few(path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
 def _of_log(problem: LogProblem) -> Finding:
     if problem.damage == "torn-tail":
         then = "a coordinator loads what is before it"
-    elif problem.damage and problem.damage not in ("unreadable", "unreadable-batch"):
+    elif (
+        problem.damage == BEYOND_THE_END
+    ):  # which of them depends on where a part ends that the coordinator reads
+        then = "a coordinator fails to load the partition, or ends its load there"
+    elif problem.damage not in _ENDS_THE_LOAD:
         then = "a coordinator does not check checksums: it takes over what these bytes say, or fails to load the partition"
     else:
-        then = "a coordinator cannot load what follows it"
+        then = "a coordinator fails to load the partition"
     message = f"{problem.message}; {then}"
     return Finding(
         "coordinator-load-fails", problem.path, message, problem.position, first_offset=problem.offset

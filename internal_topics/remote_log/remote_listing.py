@@ -11,7 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from kseg.internal_topics.broker_directories import BrokerDirectories, farthest
-from kseg.internal_topics.coordinator_log import LogProblem, RecordChunk, read_coordinator_chunks
+from kseg.internal_topics.coordinator_log import (
+    BEYOND_THE_END,
+    DOUBLED_END,
+    LogProblem,
+    RecordChunk,
+    read_coordinator_chunks,
+)
 from kseg.internal_topics.remote_log.offset_ranges import OffsetRange, common, count, minus, union
 from kseg.internal_topics.remote_log.remote_segments import (
     REMOTE_LOG_METADATA,
@@ -33,6 +39,7 @@ from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.values import dataclass
 
 _PROBLEM = "remote-log-metadata-unreadable"
+_HARMLESS = (BEYOND_THE_END, DOUBLED_END)  # to a consumer, which the reader of the topic is
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,7 @@ def _read(state: RemoteLogState, log: LogTarget) -> Iterator[Event]:
             for record in part.every_record():
                 state.take(record.offset, record.value)
             yield Advance(log.path, part.chunk.size_in(part.batches))
-        elif isinstance(part, LogProblem):
+        elif isinstance(part, LogProblem) and part.damage not in _HARMLESS:
             yield Finding(_PROBLEM, part.path, part.message, part.position, None, part.offset)
     for offset, words in state.problems[known:]:
         yield Finding(

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from kseg.internal_topics.broker_directories import BrokerDirectories, end_offset_of
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from kseg.internal_topics.transactions.coordinator_load import read_transaction_log
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import (
     PREPARED,
@@ -20,9 +21,7 @@ from kseg.internal_topics.transactions.transaction_log import (
     TopicPartition,
     TransactionalId,
     TransactionLog,
-    by_producer,
     joined,
-    read_transaction_log,
 )
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
@@ -81,21 +80,39 @@ def _partition_count(directories: BrokerDirectories) -> int | None:
 
 
 def _without_marked(view: CoordinatorView, directories: BrokerDirectories) -> CoordinatorView:
-    prepared = [each for each in view.ids.values() if each.state in PREPARED and each.partitions]
-    if not prepared:
+    listed = (*view.ids.values(), *_owners(view.by_producer), *_owners(view.unloaded))
+    wanted = {topic for each in listed if each.state in PREPARED for topic, _ in each.partitions}
+    if not wanted:
         return view
-    wanted = {topic for each in prepared for topic, _ in each.partitions}
     at_hand = {
         (topic, number): replicas
         for topic in wanted
         for number, replicas in directories.replicas(topic).items()
     }
     states: dict[TopicPartition, TransactionReplay | None] = {}
-    ids = dict(view.ids)
-    for each in prepared:
-        left = tuple(where for where in each.partitions if not _is_marked(each, where, at_hand, states))
-        ids[each.transactional_id] = replace(each, partitions=left)
-    return replace(view, ids=ids, by_producer=by_producer(ids))
+
+    def left(known: TransactionalId) -> TransactionalId:
+        if known.state not in PREPARED or not known.partitions:
+            return known
+        places = [where for where in known.partitions if not _is_marked(known, where, at_hand, states)]
+        return replace(known, partitions=tuple(places))
+
+    def of_producers(
+        owners: Mapping[int, tuple[TransactionalId, ...]],
+    ) -> dict[int, tuple[TransactionalId, ...]]:
+        return {producer_id: tuple(map(left, some)) for producer_id, some in owners.items()}
+
+    return replace(
+        view,
+        ids={name: left(known) for name, known in view.ids.items()},
+        by_producer=of_producers(view.by_producer),
+        unloaded=of_producers(view.unloaded),
+    )
+
+
+def _owners(by_producer: Mapping[int, tuple[TransactionalId, ...]]) -> Iterator[TransactionalId]:
+    for owners in by_producer.values():
+        yield from owners
 
 
 def _is_marked(

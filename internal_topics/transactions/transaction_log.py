@@ -1,22 +1,20 @@
 """The state of the transaction coordinators, from the logs of `__transaction_state`.
 
 1. The records of each partition in offset order; the newest of each transactional id counts, a tombstone removes it.
-2. A record that a coordinator cannot load ends its load of the partition: it continues with what it has read so far, and reports this only
-   in its log. A record of an unknown type or version is skipped. Here both are findings, and reading continues.
+2. A record that a coordinator cannot load ends its load of the partition: it serves what it has read so far, and reports this only
+   in its log. A record of an unknown type or version is skipped. Here both are findings, and reading continues (`coordinator_load`).
 3. The longest of several replicas of a partition counts.
 
 (Kafka: TransactionStateManager.loadTransactionMetadata, TransactionLog, TransactionMetadata; fact sheet of the internal topics, §6.1.)
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
-from kseg.internal_topics.coordinator_log import CoordinatorRecord, LogProblem, read_coordinator_log
+from kseg.internal_topics.coordinator_log import CoordinatorRecord
 from kseg.internal_topics.decoding import Decoded, UnknownType, decode_key, decode_value
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
-from kseg.segment.partition.targets import LogTarget
 from kseg.segment.values import dataclass
 
 TRANSACTION_STATE = "__transaction_state"
@@ -38,8 +36,6 @@ PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
 
 _LAST_VERSION = 1
 CLIENT_VERSIONS = range(3)  # of the transaction protocol (Kafka: TransactionVersion)
-_PRODUCER_ID = slice(2, 10)  # in a value of any version
-
 TopicPartition = tuple[str, int]
 
 
@@ -49,7 +45,8 @@ class TransactionalId:
 
     partitions: as recorded; of a prepared transaction all of them. started_ms: -1 before the first transaction. client_version: 2
     for KIP-890's protocol, which raises the epoch with each transaction. previous_producer_id, next_producer_id: -1 if there is
-    none. offset: of the record.
+    none. offset: of the record. is_loaded: False if the coordinator ends its load of the partition before the record, None if damage
+    before the record may end it.
     """
 
     transactional_id: str
@@ -64,6 +61,7 @@ class TransactionalId:
     previous_producer_id: int = -1
     next_producer_id: int = -1
     offset: int = -1
+    is_loaded: bool | None = True
 
 
 class Unloadable(FormatError):
@@ -78,11 +76,13 @@ class PassedOver(FormatError):
 class TransactionLog:
     """The state of one partition of the topic.
 
-    ids: by transactional id. former: the transactional id that a producer id last had, even if its record is superseded or a
-    tombstone. findings: records that cannot be loaded.
+    ids: by transactional id, as their newest records have them. loaded: the same as the coordinator has them once it has loaded the
+    partition. former: the transactional id that a producer id last had, even if its record is superseded or a tombstone. findings: records
+    that cannot be loaded.
     """
 
     ids: Mapping[str, TransactionalId]
+    loaded: Mapping[str, TransactionalId]
     former: Mapping[int, str]
     findings: tuple[Finding, ...] = ()
 
@@ -92,11 +92,13 @@ class CoordinatorView:
     """The combined state of all available coordinators.
 
     partitions: of the topic that were read. missing: those that are unavailable, as far as their number is known. is_whole: none
-    is missing or damaged. by_producer: the ids whose current producer id it is.
+    is missing or damaged. ids: by the newest records. by_producer: the ids as the coordinators have them, by their current producer id.
+    unloaded: those whose newest record no coordinator loads, by the producer id in it.
     """
 
     ids: Mapping[str, TransactionalId] = field(default_factory=dict)
     by_producer: Mapping[int, tuple[TransactionalId, ...]] = field(default_factory=dict)
+    unloaded: Mapping[int, tuple[TransactionalId, ...]] = field(default_factory=dict)
     former: Mapping[int, str] = field(default_factory=dict)
     partitions: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
@@ -164,77 +166,18 @@ def _state_of(name: str, decoded: Decoded, offset: int) -> TransactionalId:
     )
 
 
-def read_transaction_log(target: LogTarget) -> TransactionLog:
-    """Read one partition. Only the newest record of each key is decoded, and older ones if that cannot be loaded. Raises
-    UnreadableInput."""
-    newest: dict[bytes | None, CoordinatorRecord] = {}
-    former_keys: dict[int, bytes] = {}
-    findings = []
-    for entry in read_coordinator_log(target):
-        if isinstance(entry, CoordinatorRecord):
-            newest[entry.key] = entry
-            if entry.key is not None and entry.value is not None:
-                former_keys[int.from_bytes(entry.value[_PRODUCER_ID], "big", signed=True)] = entry.key
-        elif isinstance(entry, LogProblem):
-            findings.append(_damaged(entry))
-    found: dict[str, TransactionalId | None] = {}
-    unloadable = set()
-    for record in newest.values():
-        try:
-            name, known = loaded_record(record)
-        except (Unloadable, PassedOver) as error:
-            findings.append(load_finding(target.path, record.offset, error))
-            if record.key is not None:
-                unloadable.add(record.key)
-            continue
-        found[name] = known
-    found |= _before(target, unloadable)
-    ids = {name: known for name, known in found.items() if known is not None and known.state != DEAD}
-    return TransactionLog(ids, dict(_names_of(former_keys)), tuple(findings))
-
-
-def _before(target: LogTarget, keys: Collection[bytes]) -> dict[str, TransactionalId | None]:
-    """The newest loadable record of keys whose newest cannot be loaded: the state of a coordinator that has skipped it, or ended
-    its load there."""
-    found: dict[str, TransactionalId | None] = {}
-    for record in read_coordinator_log(target) if keys else ():
-        if isinstance(record, CoordinatorRecord) and record.key in keys:
-            with suppress(Unloadable, PassedOver):
-                name, known = loaded_record(record)
-                found[name] = known
-    return found
-
-
-def _names_of(keys: Mapping[int, bytes]) -> Iterator[tuple[int, str]]:
-    for producer_id, key in keys.items():
-        try:
-            yield producer_id, decode_key(TRANSACTION_STATE, key).values["transactionalId"]
-        except FormatError:
-            continue
-
-
-def _damaged(problem: LogProblem) -> Finding:
-    return Finding(
-        "coordinator-load-fails",
-        problem.path,
-        f"what the coordinator of {TRANSACTION_STATE} knows may be incomplete: {problem.message}",
-        problem.position,
-        None,
-        problem.offset,
-    )
-
-
 def load_finding(path: str, offset: int, error: Unloadable | PassedOver) -> Finding:
     """The finding about a record that prevents a coordinator from loading a partition, or that it skips."""
     if isinstance(error, PassedOver):
         return Finding("coordinator-record-unknown", path, f"offset {offset}: {error}", first_offset=offset)
-    return Finding("coordinator-load-fails", path, f"offset {offset}: {error}", first_offset=offset)
+    message = f"offset {offset}: {error}; a coordinator ends its load of the partition at such a record"
+    return Finding("coordinator-load-fails", path, message, first_offset=offset)
 
 
-def by_producer(ids: Mapping[str, TransactionalId]) -> dict[int, tuple[TransactionalId, ...]]:
+def by_producer(ids: Iterable[TransactionalId]) -> dict[int, tuple[TransactionalId, ...]]:
     """The transactional ids of each producer id."""
     found: dict[int, tuple[TransactionalId, ...]] = {}
-    for known in ids.values():
+    for known in ids:
         found[known.producer_id] = (*found.get(known.producer_id, ()), known)
     return found
 
@@ -244,12 +187,20 @@ def joined(
 ) -> CoordinatorView:
     """Join all partitions. partition_count: of the topic, None when unknown. damaged: partitions that could not be read."""
     ids: dict[str, TransactionalId] = {}
+    loaded: dict[str, TransactionalId] = {}
     former: dict[int, str] = {}
     for log in logs.values():
         ids |= log.ids
+        loaded |= log.loaded
         former |= log.former
     hurt = {*damaged, *(number for number, log in logs.items() if log.findings)}
     expected: Sequence[int] = range(partition_count or 0)
-    missing = tuple(number for number in expected if number not in logs)
-    is_whole = partition_count is not None and not missing and not hurt
-    return CoordinatorView(ids, by_producer(ids), former, tuple(sorted({*logs, *hurt})), missing, is_whole)
+    return CoordinatorView(
+        ids,
+        by_producer(loaded.values()),
+        by_producer(each for each in ids.values() if each.is_loaded is False),
+        former,
+        tuple(sorted({*logs, *hurt})),
+        missing := tuple(number for number in expected if number not in logs),
+        partition_count is not None and not missing and not hurt,
+    )

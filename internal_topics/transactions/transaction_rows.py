@@ -70,7 +70,8 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
             return
         replay = PartitionReplay(log)
         counts = dict(_NONE)
-        names = {number: owners[0].transactional_id for number, owners in options.view.by_producer.items()}
+        owned = {**options.view.unloaded, **options.view.by_producer}
+        names = {number: owners[0].transactional_id for number, owners in owned.items()}
         for table in replay.ended():
             if isinstance(table, Finding):
                 producer_id = table.numbers.get("producer_id")
@@ -272,4 +273,5 @@ def id_row(known: TransactionalId) -> Values:
         "partitions": [{"topic": topic, "partition": number} for topic, number in known.partitions],
         "last_update_timestamp": known.updated_ms,
         "client_transaction_version": known.client_version,
+        "loaded": known.is_loaded,
     }

@@ -8,7 +8,9 @@ so `verdict` is more precise (fact sheet of the internal topics, §6.3):
     ending      the decision is made (PrepareCommit, PrepareAbort): the coordinator will write the marker
     stale       an id names the partition, but has moved on to another epoch: the tool reports nothing, and the transaction never ends
     orphaned    no id names the partition, and all of the coordinator's log was read: the transaction never ends
-    unknown     no id names the partition, but not all of the coordinator's log is available
+    unloaded    an id names the partition in a record that its coordinator does not load: the transaction never ends
+    unknown     no id names the partition, but not all of the coordinator's log is available; or damage before the record that names it
+                may have ended the coordinator's load
     decided     another available replica is longer and has the marker: this one lags behind
     replaced    a later entry of the same producer in the snapshot replaced the one with the transaction: no marker ends it, and it holds
                 back the last stable offset until a broker has been stopped cleanly and started
@@ -62,10 +64,29 @@ def judge(
     is_old = now_ms - found.timestamp_ms > max_timeout_ms
     is_hanging = is_old and view.is_known and not naming and not is_decided
     verdict, reason = _verdict(found, owner, bool(naming), view)
+    if owner is not None and owner.is_loaded is None:
+        verdict, reason = (
+            "unknown",
+            f"{reason}; whether the coordinator has loaded that, behind damage in its log, is open",
+        )
+    if not naming:
+        unloaded = [each for each in view.unloaded.get(found.producer_id, ()) if where in each.partitions]
+        if unloaded:
+            owner = unloaded[0]
+            verdict, reason = (
+                "unloaded",
+                f"{_record(owner)} at offset {owner.offset} of its partition, which the coordinator does not load",
+            )
     if is_decided:
         verdict, reason = "decided", "a longer replica of the partition has its marker"
     deadline_ms = None
-    if naming and owner is not None and owner.state == ONGOING and owner.timeout_ms != _NO_TIMEOUT:
+    if (
+        naming
+        and owner is not None
+        and owner.is_loaded
+        and owner.state == ONGOING
+        and owner.timeout_ms != _NO_TIMEOUT
+    ):
         deadline_ms = owner.started_ms + owner.timeout_ms
     return TransactionVerdict(
         HANGING if is_hanging else OPEN,
@@ -82,7 +103,7 @@ def _verdict(
 ) -> tuple[str, str]:
     if owner is None:
         return _without_owner(found, view)
-    record = f"{owner.transactional_id} is in state {owner.state} with epoch {owner.producer_epoch}"
+    record = _record(owner)
     if not is_named:
         return "orphaned", f"{record} and does not name the partition"
     if owner.state in PREPARED:
@@ -91,6 +112,10 @@ def _verdict(
     if found.producer_epoch < owner.producer_epoch:
         return "stale", _stale_words(found, record)
     return "ongoing", record
+
+
+def _record(owner: TransactionalId) -> str:
+    return f"{owner.transactional_id} is in state {owner.state} with epoch {owner.producer_epoch}"
 
 
 def _stale_words(found: UnfinishedTransaction, record: str) -> str:

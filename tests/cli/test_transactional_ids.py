@@ -133,7 +133,7 @@ def test_an_id_whose_newest_record_cannot_be_loaded_is_as_it_was_before(
     found = transaction_rows(capfd, *AS_OF, str(tmp_path), status=None)
     (row,) = found["transactional_id"]
     assert (row["transactional_id"], row["partitions"]) == ("till", [{"topic": "orders", "partition": 0}])
-    assert [(row["id"], row["first_offset"]) for row in found["finding"]] == [(finding, 4)]
+    assert [(row["id"], row["first_offset"]) for row in found["finding"]] == [(finding, 3), (finding, 4)]
     assert [(row["status"], row["verdict"]) for row in found["transaction"]] == [("open", "ongoing")]
 
 

@@ -118,8 +118,14 @@ def _flip(at: int) -> Callable[[bytes], bytes]:
     return lambda data: bytes([*data[:at], data[at] ^ 1, *data[at + 1 :]])
 
 
+def _moved(data: bytes, offsets: int) -> bytes:
+    """A batch at another offset, which its checksum does not cover."""
+    return (int.from_bytes(data[:8], "big") + offsets).to_bytes(8, "big") + data[8:]
+
+
 # what happened to the bytes of a batch with one commit, whether the load fails, and what kseg says of a load
 _HEADER, _CHECKSUMS, _BEFORE = 61, "takes over what these bytes say, or fails", "loads what is before it"
+_FAILS = "; a coordinator fails to load the partition"
 _VALUE_AT = batch(0, _COMMIT).index(_COMMIT[1])
 DAMAGES: dict[str, tuple[Callable[[bytes], bytes], bool, str]] = {
     "offset flipped": (_flip(_VALUE_AT + 9), False, _CHECKSUMS),
@@ -127,7 +133,17 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], bool, str]] = {
     "record zeroed": (lambda data: data[:_HEADER] + bytes(len(data) - _HEADER), True, _CHECKSUMS),
     "time of the commit zeroed": (lambda data: data[:-9] + bytes(9), False, _CHECKSUMS),
     "torn": (lambda data: data[:-20], False, _BEFORE),
+    "magic flipped": (_flip(16), True, _FAILS),
+    "doubled": (lambda data: data + data, True, _FAILS),
+    "beyond the end": (lambda data: data + _moved(data, 1 << 20) + _moved(data, 2), True, _FAILS),
 }
+
+
+def _add_segment(directory: Path, data: bytes) -> None:
+    """One that a broker opens last, so that it sees no other offsets when it starts."""
+    base_offset = int.from_bytes(data[:8], "big")
+    for suffix, content in ((".log", data), (".index", b""), (".timeindex", b"")):
+        (directory / f"{base_offset:020}{suffix}").write_bytes(content)
 
 
 def _make_topic(broker: Broker) -> None:
@@ -153,6 +169,8 @@ def test_what_a_broker_fails_to_load(tmp_path: Path, capfd: pytest.CaptureFixtur
         before = log.read_bytes()
         append_records(broker.data / directory, _COMMIT)
         log.write_bytes(before + DAMAGES[name][0](log.read_bytes()[len(before) :]))
+        if name == "beyond the end":
+            _add_segment(broker.data / directory, batch(3, _COMMIT))
         capfd.readouterr()
         assert run(["groups", "--json", str(broker.data / directory)]) == 1
         rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]

@@ -90,7 +90,11 @@ public final class Transactions {
             case "listed" -> {
                 ObjectNode answer = Answer.JSON.createObjectNode();
                 ArrayNode names = answer.putArray("ids");
-                admin.listTransactions().all().get().forEach(each -> names.add(each.transactionalId()));
+                ObjectNode states = answer.putObject("states");
+                admin.listTransactions().all().get().forEach(each -> {
+                    names.add(each.transactionalId());
+                    states.put(each.transactionalId(), each.state().toString());
+                });
                 return answer;
             }
             case "ids" -> {

@@ -1,0 +1,153 @@
+"""One partition of `__transaction_state`, as its log has it and as its coordinator loads it.
+
+1. Records in offset order. The newest of each key counts, among those that can be loaded.
+2. The coordinator ends its load at the first record that it cannot load, and at a batch that cannot be read; it serves the ids as they
+   were before that, and does not know those that come later (observed with 4.3.1).
+3. It does not check checksums. At damaged bytes it may end its load as well, take over what they say, or pass over the rest of the
+   segment; and it ends its load where a part that it has read ends with offsets behind the log end. So it is open whether it has loaded
+   the records behind them. An incomplete batch at the end does nothing to it.
+
+(Kafka: TransactionStateManager.loadTransactionMetadata.)
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from kseg.internal_topics.coordinator_log import (
+    BEYOND_THE_END,
+    DOUBLED_END,
+    UNKNOWN_MAGIC,
+    CoordinatorRecord,
+    LogProblem,
+    read_coordinator_log,
+)
+from kseg.internal_topics.decoding import decode_key
+from kseg.internal_topics.transactions.load_check import is_ordinary
+from kseg.internal_topics.transactions.transaction_log import (
+    DEAD,
+    TRANSACTION_STATE,
+    PassedOver,
+    TransactionalId,
+    TransactionLog,
+    Unloadable,
+    load_finding,
+    loaded_record,
+)
+from kseg.segment.counted import counted
+from kseg.segment.errors import FormatError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.targets import LogTarget
+
+_MAX_REPORTED = 100  # records of one partition that cannot be loaded
+_PRODUCER_ID = slice(2, 10)  # in a value of any version
+_ENDS_THE_LOAD = ("", UNKNOWN_MAGIC, "unreadable", "unreadable-batch")  # kinds of a LogProblem
+_NO_HARM = "torn-tail"
+
+Newest = dict[bytes | None, CoordinatorRecord]
+
+
+def read_transaction_log(target: LogTarget) -> TransactionLog:
+    """Read one partition. Of each key only the newest record is decoded, and those that may not be loadable. Raises UnreadableInput."""
+    load = _Load(target.path)
+    for entry in read_coordinator_log(target):
+        if isinstance(entry, CoordinatorRecord):
+            load.take(entry)
+        elif isinstance(entry, LogProblem):
+            load.meet(entry)
+    return load.result()
+
+
+class _Load:
+    """The load of one partition, record by record."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._newest: Newest = {}
+        self._at_the_end: Newest | None = None  # the newest records when the coordinator ended its load
+        self._end: int | None = None  # the offset where it does
+        self._doubt: int | None = None  # the offset where it may do so
+        self._offset = -1  # of the last record
+        self._former_keys: dict[int, bytes] = {}
+        self._findings: list[Finding] = []
+        self._failures = 0
+
+    def take(self, record: CoordinatorRecord) -> None:
+        """The next record."""
+        self._offset = record.offset
+        if self._end is not None and record.offset >= self._end:
+            self._stop()
+        if record.key is not None and record.value is not None:
+            self._former_keys[int.from_bytes(record.value[_PRODUCER_ID], "big", signed=True)] = record.key
+        if not is_ordinary(record.key, record.value):
+            try:
+                loaded_record(record)
+            except (Unloadable, PassedOver) as error:
+                self._failures += 1
+                if self._failures <= _MAX_REPORTED:
+                    self._findings.append(load_finding(self._path, record.offset, error))
+                if isinstance(error, Unloadable):
+                    self._stop()
+                return
+        self._newest[record.key] = record
+
+    def meet(self, problem: LogProblem) -> None:
+        """What cannot be read, before the next record; a batch of unknown magic also before records that precede it."""
+        if problem.damage == DOUBLED_END:  # this coordinator does not compare offsets
+            return
+        offset = self._offset + 1 if problem.offset is None else problem.offset
+        if problem.damage in _ENDS_THE_LOAD:
+            then = "the coordinator ends its load of the partition there"
+            self._end = offset if self._end is None else self._end
+        elif problem.damage == _NO_HARM:
+            then = "the coordinator loads what is before it"
+        elif problem.damage == BEYOND_THE_END:
+            then = "the coordinator may end its load of the partition there"
+            self._doubt = offset - 1 if self._doubt is None else min(self._doubt, offset - 1)
+        else:
+            then = "the coordinator does not check checksums: it takes over what these bytes say, or ends its load of the partition there"
+            self._doubt = offset if self._doubt is None else self._doubt
+        self._findings.append(
+            Finding(
+                "coordinator-load-fails",
+                problem.path,
+                f"{problem.message}; {then}",
+                problem.position,
+                None,
+                problem.offset,
+            )
+        )
+
+    def _stop(self) -> None:
+        if self._at_the_end is None:
+            self._at_the_end = dict(self._newest)
+
+    def result(self) -> TransactionLog:
+        """After the last record."""
+        if self._failures > _MAX_REPORTED:
+            more = counted(self._failures - _MAX_REPORTED, "more record")
+            self._findings.append(
+                Finding("coordinator-load-fails", self._path, f"… and {more} that cannot be loaded")
+            )
+        ids = dict(self._ids(self._newest))
+        loaded = ids if self._at_the_end is None else dict(self._ids(self._at_the_end))
+        return TransactionLog(ids, loaded, dict(_names_of(self._former_keys)), tuple(self._findings))
+
+    def _ids(self, records: Newest) -> Iterator[tuple[str, TransactionalId]]:
+        """The ids that exist by the newest record of each key."""
+        for key, record in records.items():
+            name, known = loaded_record(record)
+            if known is None or known.state == DEAD:
+                continue
+            if self._at_the_end is not None and self._at_the_end.get(key) is not record:
+                known = replace(known, is_loaded=False)
+            elif self._doubt is not None and record.offset > self._doubt:
+                known = replace(known, is_loaded=None)
+            yield name, known
+
+
+def _names_of(keys: Mapping[int, bytes]) -> Iterator[tuple[int, str]]:
+    for producer_id, key in keys.items():
+        try:
+            yield producer_id, decode_key(TRANSACTION_STATE, key).values["transactionalId"]
+        except FormatError:
+            continue
