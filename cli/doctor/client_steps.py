@@ -60,8 +60,13 @@ def end_transactions(situation: Situation) -> Iterator[NextStep]:
     shown = shown_of(len(situation.hanging), _LISTED)
     for each in situation.hanging[:shown]:
         if each.abort_command is not None:
+            warning = (
+                " Its producer had committed it: read_committed consumers never get its records, so export "
+                "them before, and produce them again afterwards."
+            )
             yield NextStep(
-                f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}.",
+                f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}."
+                f"{warning if each.is_committed else ''}",
                 each.abort_command.replace(ANY_SERVER, situation.server),
             )
     command = command_line("transactions", {"--verbose": True}, situation.request)

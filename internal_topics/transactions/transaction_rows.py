@@ -50,11 +50,13 @@ class TransactionsOptions:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """The result of a row: this transaction hangs, and the command that aborts it, None when its topic has no name."""
+    """The result of a row: this transaction hangs, and the command that aborts it, None when its topic has no name. is_committed:
+    its producer has committed it."""
 
     topic: str | None
     partition: int | None
     abort_command: str | None
+    is_committed: bool
 
 
 def partition_transactions(target: LogTarget, options: TransactionsOptions) -> Iterator[Event]:
@@ -234,7 +236,11 @@ def _open(
 def _open_row(values: Values) -> Row:
     if values["status"] != HANGING:
         return Row(values)
-    return Row(values, HangingTransaction(values["topic"], values["partition"], values["abort_command"]))
+    is_committed = values["verdict"] == "unmarked"
+    return Row(
+        values,
+        HangingTransaction(values["topic"], values["partition"], values["abort_command"], is_committed),
+    )
 
 
 def abort_command(place: Values, start_offset: int) -> str:

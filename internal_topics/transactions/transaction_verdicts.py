@@ -8,6 +8,8 @@ so `verdict` is more precise (fact sheet of the internal topics, §6.3):
     ending      the decision is made (PrepareCommit, PrepareAbort): the coordinator will write the marker
     stale       an id names the partition, but has moved on to another epoch: the tool reports nothing, and the transaction never ends
     orphaned    no id names the partition, and all of the coordinator's log was read: the transaction never ends
+    unmarked    the id has committed this transaction, but the partition lacks the marker: the transaction never ends, and an abort hides
+                committed records
     unloaded    an id names the partition in a record that its coordinator does not load: the transaction never ends
     unknown     no id names the partition, but not all of the coordinator's log is available; or damage before the record that names it
                 may have ended the coordinator's load
@@ -16,11 +18,15 @@ so `verdict` is more precise (fact sheet of the internal topics, §6.3):
                 back the last stable offset until a broker has been stopped cleanly and started
     forgotten   the broker's producer state does not have the transaction: it does not hold back the last stable offset
 
+In the second protocol (client version 2) an id in state CompleteCommit has the epoch after that of the transaction that it committed,
+which no other transaction had. In the first one epochs do not tell.
+
 An id explains epoch E in a partition if its own epoch is E in state Ongoing, or E or E + 1 in a Prepare state: the marker of the second
 protocol (client version 2), and of a producer that was fenced, has the next epoch.
 """
 
 from kseg.internal_topics.transactions.transaction_log import (
+    COMPLETE_COMMIT,
     ONGOING,
     PREPARED,
     CoordinatorView,
@@ -32,6 +38,9 @@ from kseg.segment.values import dataclass
 
 OPEN, HANGING = "open", "hanging"
 
+_EPOCH_PER_TRANSACTION = (
+    2  # the client version since which each transaction has an epoch of its own (KIP-890)
+)
 _NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
 
 
@@ -104,6 +113,9 @@ def _verdict(
     if owner is None:
         return _without_owner(found, view)
     record = _record(owner)
+    if not is_named and owner.state == COMPLETE_COMMIT and _is_last(found, owner):
+        words = "it committed this transaction, whose marker is missing here; after an abort, read_committed consumers never get its records"
+        return "unmarked", f"{record}: {words}"
     if not is_named:
         return "orphaned", f"{record} and does not name the partition"
     if owner.state in PREPARED:
@@ -112,6 +124,11 @@ def _verdict(
     if found.producer_epoch < owner.producer_epoch:
         return "stale", _stale_words(found, record)
     return "ongoing", record
+
+
+def _is_last(found: UnfinishedTransaction, owner: TransactionalId) -> bool:
+    """Whether a transaction is certain to be the one that the id ended last."""
+    return owner.client_version == _EPOCH_PER_TRANSACTION and found.producer_epoch == owner.producer_epoch - 1
 
 
 def _record(owner: TransactionalId) -> str:

@@ -160,6 +160,31 @@ def test_a_producer_of_an_emptied_marker_alone_is_none(
         ),
         (transaction("till", transactionStatus=COMPLETE_COMMIT), 0, "hanging", "orphaned"),
         (transaction("till", version=0, transactionStatus=COMPLETE_ABORT), 0, "hanging", "orphaned"),
+        # the second protocol: an epoch for each transaction
+        (
+            transaction(
+                "till", transactionStatus=COMPLETE_COMMIT, producerEpoch=1, clientTransactionVersion=2
+            ),
+            0,
+            "hanging",
+            "unmarked",
+        ),
+        (
+            transaction(
+                "till", transactionStatus=COMPLETE_COMMIT, producerEpoch=2, clientTransactionVersion=2
+            ),
+            0,
+            "hanging",
+            "orphaned",
+        ),
+        (
+            transaction(
+                "till", transactionStatus=COMPLETE_ABORT, producerEpoch=1, clientTransactionVersion=2
+            ),
+            0,
+            "hanging",
+            "orphaned",
+        ),
         (transaction("till", transactionStatus=EMPTY, transactionPartitions=None), 0, "hanging", "orphaned"),
         (transaction("till", producerId=99, partitions=[("orders", 0)]), 0, "hanging", "unknown"),
     ],

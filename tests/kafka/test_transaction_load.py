@@ -123,12 +123,17 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
     )
     broker = Broker(tmp_path, transaction_state_log_num_partitions=str(count))
     with broker:
-        broker.create_topic("fares")
+        broker.create_topic("fares", 2)
         producer = broker.producer(transactional_id=open_id, transaction_timeout_ms=2000)
         producer.init_transactions(CLIENT_LIMIT_S)
         producer.begin_transaction()
         producer.produce("fares", b"one", partition=0)
         producer.flush()
+        with TransactionClients(broker.bootstrap) as clients:
+            for words in (("begin",), ("send", "fares", 1, 2), ("commit",)):
+                clients.ask(words[0], "paid", *words[1:])
+        broker.wait_for("markers", lambda: watermarks(broker.bootstrap, "fares", 1)[1] == 3)
+    _cut_the_last_batch(broker.data / "fares-1" / f"{0:020}.log")  # its marker
     directories = [broker.data / f"{STATE}-{number}" for number in range(count)]
     for number, record in enumerate(CASES.values()):
         append_records(directories[number], _id(f"before {number}"), record, _id(f"behind {number}"))
@@ -145,7 +150,8 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
     options = ["--json", "--now", now_ms, "--max-transaction-timeout-ms", "2000"]
     shown = _shown(capfd, "transactions", *options, str(broker.data))
     ids = {row["transactional_id"]: row["loaded"] for row in shown if row["type"] == "transactional_id"}
-    (stays_open,) = (row for row in shown if row["type"] == "transaction")
+    stays_open, unmarked = (row for row in shown if row["type"] == "transaction")
+    assert (unmarked["transactional_id"], unmarked["verdict"]) == ("paid", "unmarked")
 
     def loads(pattern: str) -> set[str]:
         return set(re.findall(pattern, broker.log_text()))
@@ -161,6 +167,8 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
         assert broker.consume("fares", committed=True) == []
         tool(broker.bootstrap, *words_of(stays_open["abort_command"]))
         assert watermarks(broker.bootstrap, "fares", 0)[1] == 2
+        assert broker.consume("fares", 1, committed=True) == [] and len(broker.consume("fares", 1)) == 2
+        assert states["paid"] == "CompleteCommit"
     by_case = {f"{STATE}-{number}": name for number, name in enumerate([*CASES, *DAMAGES, "open"])}
     fails = {by_case[each] for each in failed}
     assert {by_case[each] for each in found["coordinator-load-fails"]} == fails - set(DAMAGES)
@@ -183,10 +191,20 @@ def _shown(capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any
 
 
 def _put_before_the_last_batch(log: Path, record: Record) -> None:
+    data, position = log.read_bytes(), _last_batch(log)
+    offset = int.from_bytes(data[position : position + 8], "big")
+    moved = (offset + 1).to_bytes(8, "big") + data[position + 8 :]
+    log.write_bytes(data[:position] + batch(offset, record) + moved)
+
+
+def _cut_the_last_batch(log: Path) -> None:
+    log.write_bytes(log.read_bytes()[: _last_batch(log)])
+
+
+def _last_batch(log: Path) -> int:
+    """Its position."""
     data, position, following = log.read_bytes(), 0, 0
     while following < len(data):
         position = following
         following += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
-    offset = int.from_bytes(data[position : position + 8], "big")
-    moved = (offset + 1).to_bytes(8, "big") + data[position + 8 :]
-    log.write_bytes(data[:position] + batch(offset, record) + moved)
+    return position
