@@ -49,15 +49,7 @@ class GroupClients:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-
-def tool(bootstrap: str, *words: str) -> str:
-    """What `kafka-consumer-groups.sh` prints."""
-    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    done = subprocess.run(
-        jars.brief_java_command(command, "--bootstrap-server", bootstrap, *words),
-        env=jars.java_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    def tool(self, *words: str) -> str:
+        """What `kafka-consumer-groups.sh` prints."""
+        printed: str = self.ask("tool", words=words)["printed"]
+        return printed

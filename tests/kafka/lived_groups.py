@@ -14,7 +14,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_by_hand
-from tests.kafka.group_clients import GroupClients, tool
+from tests.kafka.group_clients import GroupClients
 
 FARES, RIDES = "fares", "rides"
 OFFSETS = "__consumer_offsets"
@@ -66,9 +66,9 @@ def live(broker: Broker, root: Path) -> Lived:
         first = lived.moments[0]
         _later_commits(broker, clients, consumers, pending)
         _moment(lived, broker, clients, root)
-        lived.listed = tool(broker.bootstrap, "--list", "--state")
-        lived.described = tool(broker.bootstrap, "--describe", "--offsets", "--group", "classic-group")
-        _reset(lived, broker, clients, first, root)
+        lived.listed = clients.tool("--list", "--state")
+        lived.described = clients.tool("--describe", "--offsets", "--group", "classic-group")
+        _reset(lived, clients, first, root)
         _compact(broker, clients)
         _moment(lived, broker, clients, root)
         del pending
@@ -197,7 +197,7 @@ def _moment(lived: Lived, broker: Broker, clients: GroupClients, root: Path) -> 
     time.sleep(0.1)
 
 
-def _reset(lived: Lived, broker: Broker, clients: GroupClients, first: Moment, root: Path) -> None:
+def _reset(lived: Lived, clients: GroupClients, first: Moment, root: Path) -> None:
     """The group as of the first moment, through Kafka's own tool."""
     newest = lived.moments[-1].copy
     one, several = root / "one.csv", root / "several.csv"
@@ -207,11 +207,11 @@ def _reset(lived: Lived, broker: Broker, clients: GroupClients, first: Moment, r
         == 0
     )
     words = ["--reset-offsets", "--group", "reset-me", "--from-file", str(one)]
-    lived.dry_run = tool(broker.bootstrap, *words, "--dry-run")
-    tool(broker.bootstrap, *words, "--execute")
+    lived.dry_run = clients.tool(*words, "--dry-run")
+    clients.tool(*words, "--execute")
     both = ["--group", "reset-me", "--group", ODD_GROUP]
     assert run(["groups", "--quiet", *both, "--at", at, "--reset-csv", str(several), str(newest)]) == 0
-    lived.several = tool(broker.bootstrap, "--reset-offsets", *both, "--from-file", str(several), "--execute")
+    lived.several = clients.tool("--reset-offsets", *both, "--from-file", str(several), "--execute")
     lived.after_reset = clients.ask("describe")
 
 

@@ -28,7 +28,7 @@ from kseg.cli.main import run
 from tests.internal_topics.coordinator_logs import key, value
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
-from tests.kafka.group_clients import GroupClients, tool
+from tests.kafka.group_clients import GroupClients
 from tests.support.log_ends import append_records
 
 pytestmark = pytest.mark.kafka
@@ -137,7 +137,7 @@ class Riders:
             at_ms = time.time_ns() // 1_000_000
             if self._clients.ask("describe") != truth:
                 return False
-            listed = tool(self._broker.bootstrap, "--list", "--state")
+            listed = self._clients.tool("--list", "--state")
             self.moments[name] = Moment(place, at_ms, truth, listed)
             return self._clients.ask("describe") == truth
 

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_by_hand
 from tests.kafka.conftest import require_kafka
-from tests.kafka.group_clients import GroupClients, tool
+from tests.kafka.group_clients import GroupClients
 from tests.support.aged_groups import age
 from tests.support.doctor_helpers import Rows, of_type, rows_of
 
@@ -198,7 +198,7 @@ def test_a_coordinator_deletes_what_doctor_says(
         with GroupClients(broker.bootstrap) as clients:
             broker.wait_for("expiry", lambda: deleted_once(broker))
             broker.wait_for("the tombstones", lambda: live(clients) == before - gone)
-            tool(broker.bootstrap, *shlex.split(advice))
+            clients.tool(*shlex.split(advice))
             assert live(clients) == before
         del consumers
     assert committed(capfd, data) == before

@@ -39,9 +39,12 @@ import org.apache.kafka.common.requests.ReadShareGroupStateSummaryResponse;
 import org.apache.kafka.common.requests.StreamsGroupHeartbeatRequest;
 import org.apache.kafka.common.requests.StreamsGroupHeartbeatResponse;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.tools.consumer.group.ConsumerGroupCommand;
 
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -72,6 +75,7 @@ import java.util.concurrent.ExecutionException;
  *   {"do":"commit","group","topic","partition","offset"}    as an administrator
  *   {"do":"unstable","groups"}                              "groups": of each ("group", "places": [topic, partition]) the places with an
  *                                                           offset in an open transaction
+ *   {"do":"tool","words"}                                   "printed": by kafka-consumer-groups.sh
  */
 public final class Groups {
     private static final Duration LIMIT = Duration.ofMinutes(5);
@@ -81,7 +85,10 @@ public final class Groups {
     private final Map<String, KafkaShareConsumer<byte[], byte[]>> members = new HashMap<>();
     private final Map<String, StreamsMember> streamsMembers = new HashMap<>();
 
+    private final String bootstrap;
+
     private Groups(String bootstrap) {
+        this.bootstrap = bootstrap;
         config = Map.of("bootstrap.servers", bootstrap);
         admin = Admin.create(config);
     }
@@ -108,12 +115,28 @@ public final class Groups {
             case "streams_leave" -> streamsHeartbeat(request, request.get("member").asText(), -1);
             case "share_states" -> shareStates(request, answer.putArray("states"));
             case "expiring_commit" -> expiringCommit(request);
+            case "tool" -> answer.put("printed", printedByTool(request.get("words")));
             case "unstable" -> unstable(request, answer.putObject("groups"));
             case "commit" -> admin.alterConsumerGroupOffsets(group(request), Map.of(place(request),
                 new OffsetAndMetadata(request.get("offset").asLong(), "by an administrator"))).all().get();
             default -> throw new IllegalArgumentException(request.toString());
         }
         return answer;
+    }
+
+    /** The tool's main in this process: a process of its own takes a second of processor time to load its classes. */
+    private String printedByTool(JsonNode words) {
+        List<String> all = new ArrayList<>(List.of("--bootstrap-server", bootstrap));
+        all.addAll(texts(words));
+        PrintStream stdout = System.out;
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
+        try {
+            ConsumerGroupCommand.main(all.toArray(new String[0]));
+        } finally {
+            System.setOut(stdout);
+        }
+        return printed.toString(StandardCharsets.UTF_8);
     }
 
     private static String group(JsonNode request) {
