@@ -1,6 +1,7 @@
 """`verify` with the checks that take several rooms: a partition of a coordinator's topic is also loaded as its coordinator loads it,
 and directories are compared with the metadata log."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -20,6 +21,8 @@ from kseg.jobs.events import Event
 from kseg.recovery.broker_start.forecast import StartForecast
 from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.start_check import VerifyForStart
+from kseg.segment.diagnosis import MissingReplica, ReplicaBehind
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 
 if TYPE_CHECKING:
@@ -58,7 +61,9 @@ class Verification:
         finder = finder or self.finder(targets)
         identities, findings = topic_identities(targets, self._metadata, finder)
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
-        self._forecast.add_metadata(identities, [finding.path for finding in missing])
+        behind = behind_in_sync(targets, finder)
+        created = (*missing, *(each for each in behind if _is_of_topic(each)))
+        self._forecast.add_metadata(identities, [finding.path for finding in created])
         self.refusals = refusals_of(targets, finder)
         log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
         for log_dir in log_dirs:
@@ -72,7 +77,6 @@ class Verification:
                 refused = self.refusals[log_dir]
                 self._forecast.add_refused(log_dir, refused.thrown(), refused.contradiction())
         topics = load_settings(targets, self._metadata, finder, self.server)
-        behind = behind_in_sync(targets, finder)
         return replace(options, identities=identities, topics=topics), (*findings, *missing, *behind)
 
     def finder(self, targets: Sequence[Target]) -> "MetadataFinder":
@@ -83,3 +87,9 @@ class Verification:
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the work, followed by a `broker-start` row for each node."""
         return self._forecast.through(events)
+
+
+def _is_of_topic(finding: "Finding") -> bool:
+    """Whether a broker creates the replica if it is missing."""
+    is_replica = isinstance(finding.diagnosis, MissingReplica | ReplicaBehind)
+    return is_replica and os.path.basename(finding.path) != METADATA_DIRECTORY

@@ -209,6 +209,12 @@ def migrating_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
+def moving_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data directories of a cluster of Kafka 4.3.1 in which replicas move (see fixtures/README.md). Shared: copy before writing."""
+    yield from _unpacked("moving-small", tmp_path_factory.mktemp("moving"))
+
+
+@pytest.fixture(scope="session")
 def ancient_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A 0.7 log written by Jafka (see fixtures/README.md). Shared: copy before writing."""
     yield from _unpacked("ancient-small", tmp_path_factory.mktemp("ancient"))

@@ -6,8 +6,8 @@
 3. Give a metadata log under another name its own: without it nothing else can be judged. Correct a node id that is not that of the data
    directory: with a wrong one all partitions look stray.
 4. If a broker does not accept some of the data directories together (they are of different nodes, or one is a copy of another), check
-   those of one node. Before that, replace replicas that lack what another node has, and give controllers back the place that they had in
-   the quorum.
+   those of one node. Before that, replace replicas that lack what another node has, give controllers back the place that they had in
+   the quorum, and put missing replicas back.
 5. Move out of the data directory what prevents a start: files that a broker cannot read, whatever is there by mistake, directories
    with a name that is not a partition's, and the second of two directories of the same partition.
 6. Free space on a full file system, because repairs need some.
@@ -27,7 +27,7 @@ A metadata log that is in none of the directories comes last: find it, copy it f
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kseg.cli.doctor.client_steps import end_transactions, remove_configs, set_features, set_groups
@@ -55,6 +55,7 @@ from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
 from kseg.cli.text.replica_words import rename_back
 from kseg.internal_topics.broker_directories import end_offset_of
+from kseg.internal_topics.metadata.missing_replicas import is_future
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR
@@ -142,8 +143,8 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
             *replace_behind(situation.behind, situation.request),
             *restore_voters(situation.replaced_voters),
         ]
+        yield from (*before_any_starts, *_put_back(situation))
         if before_any_starts:
-            yield from before_any_starts
             yield _again(situation)
             return
         copies = [path for path, is_copy in situation.apart.items() if is_copy]
@@ -248,11 +249,20 @@ def _keep_one(situation: Situation) -> Iterator[NextStep]:
 
 def _put_back(situation: Situation) -> Iterator[NextStep]:
     """Missing replicas: no repair can restore records that are in no file here."""
-    strays = list(situation.set_aside.items())
+    begun = {path: found for path, found in situation.set_aside.items() if is_future(found)}
+    strays = [(path, found) for path, found in situation.set_aside.items() if path not in begun]
     for path, stray in strays[: shown_of(len(strays), _LISTED)]:
         yield NextStep(*rename_back(path, stray))
-    here = {*situation.set_aside, *situation.in_other_case}
-    names = [os.path.basename(path) for path in situation.missing if path not in here]
+    here = {*dict(strays), *situation.in_other_case}
+    yield from _find_copies(
+        [os.path.basename(path) for path in situation.missing if path not in here], situation
+    )
+    for path, found in begun.items():
+        yield NextStep(*rename_back(path, found))
+
+
+def _find_copies(names: Sequence[str], situation: Situation) -> Iterator[NextStep]:
+    """names: of missing partitions."""
     if not names:
         return
     it, has, lies = ("it", "it has", "it is") if len(names) == 1 else ("them", "they have", "they are")

@@ -18,6 +18,13 @@ Values = Mapping[str, Any]
 def rename_back(path: str, found: str) -> tuple[str, str]:
     """A sentence and a command. path: where the metadata log has the replica. found: the directory with its topic id."""
     name = partition_name(os.path.basename(found))
+    if name is not None and name.state is PartitionState.FUTURE:
+        own = os.path.join(os.path.dirname(found), os.path.basename(path))
+        sentence = (
+            f"{shown_path(os.path.basename(path))} was being moved to another log dir: if there is no whole copy of it, give what was copied "
+            "until then its name, or a broker empties that too. A broker serves it from there."
+        )
+        return sentence, f"mv -T {shell_quoted(found)} {shell_quoted(own)}"
     is_stray = name is not None and name.state is PartitionState.STRAY
     what = (
         "was set aside as stray"

@@ -21,6 +21,7 @@ from functools import cache, partial
 
 from kseg.change.apply.lock import is_locked
 from kseg.change.apply.running_broker import READINGS, SETTLING_S
+from kseg.internal_topics.broker_directories import end_offset_of
 from kseg.internal_topics.metadata.metadata_finder import read_again
 from kseg.internal_topics.metadata.metadata_image import (
     ExpectedPartition,
@@ -37,6 +38,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partition_name, partitions_in
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, contains_partition_name
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.storage import places
 
@@ -85,6 +87,7 @@ def missing_replicas(
             if own is None and PartitionState.LIVE not in there:
                 candidates = renamed().get(expected.topic_id, ())
                 own = _renamed(candidates, expected, is_alone=missing_of[expected.topic_id] == 1)
+            own = own or _begun_move(elsewhere, expected)
             found = _finding(log_dir, expected, node.node_id, image, there, state(), own)
             if not (is_in_use and found.id == "replica-unmade"):
                 yield found
@@ -99,13 +102,30 @@ def _gone(
     directory_ids: Iterable[str],
 ) -> Iterator[Finding]:
     """The findings about replicas that are assigned to one of these directories and are in no log dir."""
-    no_checkpoints = LogDirState(log_dir, is_clean=False, meta_version=None)
     for directory_id in sorted(directory_ids):
         around = [(log_dir, present), *((other, _names_in(other)) for other in others())]
         for expected in image.partitions_of(node_id, directory_id):
             is_kept = any(_is_kept(other, names, expected) for other, names in around)
             if expected.placement is Placement.ASSIGNED and not is_kept:
-                yield _finding(log_dir, expected, node_id, image, {}, no_checkpoints, None, directory_id)
+                own = _begun_move(around, expected)
+                yield _finding(
+                    log_dir, expected, node_id, image, {}, _no_checkpoints(log_dir), own, directory_id
+                )
+
+
+def missing_by_other_log(
+    log_dir: str, around: Iterable[str], expected: ExpectedPartition, node_id: int, image: MetadataImage
+) -> Finding:
+    """The finding about a replica that the metadata log of another node places on this one, and that none of the log dirs around has.
+    log_dir: where the broker may create it."""
+    own = _begun_move([(each, _names_in(each)) for each in around], expected)
+    assigned = image.topics[expected.topic_id].partitions[expected.partition].directory_of(node_id)
+    gone = assigned if expected.placement is Placement.ASSIGNED else None
+    return _finding(log_dir, expected, node_id, image, {}, _no_checkpoints(log_dir), own, gone)
+
+
+def _no_checkpoints(log_dir: str) -> LogDirState:
+    return LogDirState(log_dir, is_clean=False, meta_version=None)
 
 
 def _missing(
@@ -173,8 +193,17 @@ def _has(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
     """Whether the log dir has the replica, or a `-future` log that is promoted: without the topic id it becomes stray."""
     if any(has_segment(path) for path in _paths(log_dir, names, expected, PartitionState.LIVE)):
         return True
+    return expected.placement is Placement.ASSIGNED and _is_moving_to(log_dir, names, expected)
+
+
+def is_promoted(log_dir: str, expected: ExpectedPartition) -> bool:
+    """Whether a broker takes a `-future` log for the replica that is expected in this log dir."""
+    return expected.placement is Placement.ASSIGNED and _is_moving_to(log_dir, _names_in(log_dir), expected)
+
+
+def _is_moving_to(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
     moving = _paths(log_dir, names, expected, PartitionState.FUTURE)
-    return expected.placement is Placement.ASSIGNED and any(_is_of_topic(path, expected) for path in moving)
+    return any(_is_of_topic(path, expected) for path in moving)
 
 
 def _is_kept(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
@@ -256,7 +285,9 @@ def _finding(
     for state, entries in there.items():
         if state is not PartitionState.LIVE:
             message += "".join(f"; {entry} was set aside" for entry in entries)
-    if own is not None and os.path.basename(own) not in there.get(PartitionState.STRAY, ()):
+    if own is not None and is_future(own):
+        message += f", and then empties {own}, to which it was being copied (up to offset {end_offset_of(PartitionTarget(own))})"
+    elif own is not None and os.path.basename(own) not in there.get(PartitionState.STRAY, ()):
         message += f"; {os.path.basename(own)} has its topic id"
     missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted, own, tuple(others))
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
@@ -274,6 +305,24 @@ def _set_aside(
     strays = (os.path.join(log_dir, entry) for entry in there.get(PartitionState.STRAY, ()))
     own = (path for path in strays if has_segment(path) and topic_id_of(path)[1] == expected.topic_id)
     return next(own, None)
+
+
+def is_future(directory: str) -> bool:
+    """Whether a directory is the destination of a move between log dirs."""
+    name = partition_name(os.path.basename(directory))
+    return name is not None and name.state is PartitionState.FUTURE
+
+
+def _begun_move(around: Iterable[tuple[str, _Names]], expected: ExpectedPartition) -> str | None:
+    """The `-future` log of a replica that was being moved to another log dir of the node, with what was copied until then. A broker
+    truncates it to the end of the empty log that it makes in the place of the missing one (observed with 4.3.1)."""
+    moving = (
+        path
+        for log_dir, names in around
+        for path in _paths(log_dir, names, expected, PartitionState.FUTURE)
+        if topic_id_of(path)[1] == expected.topic_id
+    )
+    return next((path for path in moving if end_offset_of(PartitionTarget(path)) > 0), None)
 
 
 def _renamed_by_topic(log_dir: str, present: _Names, image: MetadataImage) -> dict[str, list[str]]:

@@ -25,8 +25,20 @@ from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import end_offset_of
 from kseg.internal_topics.metadata.controller_quorum import quorum_findings
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
-from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Partition
-from kseg.internal_topics.metadata.missing_replicas import electable, has_segment, topic_id_of
+from kseg.internal_topics.metadata.metadata_image import (
+    Broker,
+    ExpectedPartition,
+    MetadataImage,
+    Partition,
+    Placement,
+)
+from kseg.internal_topics.metadata.missing_replicas import (
+    electable,
+    has_segment,
+    is_promoted,
+    missing_by_other_log,
+    topic_id_of,
+)
 from kseg.segment.diagnosis import ReplicaBehind
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
@@ -66,11 +78,13 @@ def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator
         for finding in quorum_findings(of_cluster, newest, finder):
             if all(finding.path != each.path for each in older.values()):
                 yield finding
-        replicas = _replicas(of_cluster, newest, finder, older)
+        unknown = [*_unknown_there(of_cluster, newest, finder)]
+        replicas = _replicas(of_cluster, newest, finder, older, unknown)
         for topic in sorted(newest.topics.values(), key=lambda each: each.name):
             for number, partition in sorted(topic.partitions.items()):
                 found = replicas.get((topic.id, number), ())
                 yield from _behind(f"{topic.name}-{number}", partition, found, newest)
+        yield from _nowhere(of_cluster, replicas, unknown, newest, finder)
 
 
 def _by_cluster(log_dirs: Iterable[str], finder: MetadataFinder) -> Iterator[list[str]]:
@@ -108,10 +122,14 @@ def _older_copy(log_dir: str, newest: MetadataImage, finder: MetadataFinder) -> 
 
 
 def _replicas(
-    log_dirs: Iterable[str], image: MetadataImage, finder: MetadataFinder, older: Collection[str]
+    log_dirs: Iterable[str],
+    image: MetadataImage,
+    finder: MetadataFinder,
+    older: Collection[str],
+    unknown: Iterable[tuple[str, ExpectedPartition]],
 ) -> Mapping[_Key, list[_Replica]]:
     """Those of partitions that the image has: in the log dirs, and absent from the one to which they are assigned. older: log dirs that
-    are older copies."""
+    are older copies. unknown: what the image expects in each log dir and its node does not know."""
     found: dict[_Key, list[_Replica]] = defaultdict(list)
     states = {log_dir: read_log_dir_state(log_dir) for log_dir in log_dirs}
     for log_dir, state in states.items():
@@ -121,27 +139,61 @@ def _replicas(
             end_offset = end_offset_of(PartitionTarget(path))
             epoch, high_watermark = _last_epoch(path, end_offset), _high_watermark(state, image, key)
             found[key].append(_Replica(node_id, path, end_offset, epoch, high_watermark, log_dir in older))
-    for log_dir in states:
-        for expected in _unknown_there(log_dir, image, finder):
-            key, node_id = (expected.topic_id, expected.partition), finder.node_of(log_dir).node_id
-            if node_id is not None and all(each.node_id != node_id for each in found[key]):
-                path = os.path.join(log_dir, f"{expected.topic}-{expected.partition}")
-                found[key].append(_Replica(node_id, path, -1, -1, -1, is_of_older_copy=True))
+    for log_dir, expected in unknown:
+        key, node_id = (expected.topic_id, expected.partition), finder.node_of(log_dir).node_id
+        if node_id is not None and all(each.node_id != node_id for each in found[key]):
+            path = os.path.join(log_dir, f"{expected.topic}-{expected.partition}")
+            found[key].append(_Replica(node_id, path, -1, -1, -1, is_of_older_copy=True))
     return found
 
 
-def _unknown_there(log_dir: str, image: MetadataImage, finder: MetadataFinder) -> Iterator[ExpectedPartition]:
-    """What the image expects in a log dir and the log dir's own metadata log does not know: it is older, or the log dir was formatted anew.
-    What is missing by its own metadata log is reported as that."""
-    node, own = finder.node_of(log_dir), finder.image_for(log_dir)
-    broker = None if node.node_id is None else image.brokers.get(node.node_id)
-    if own is image or broker is None or node.node_id is None:
-        return
-    if own is not None:
-        expected = image.partitions_of(node.node_id, node.directory_id)
-        yield from (each for each in expected if each.topic_id not in own.topics)
-    elif len(broker.log_dirs) == 1:
-        yield from image.partitions_of(node.node_id)
+def _unknown_there(
+    log_dirs: Sequence[str], image: MetadataImage, finder: MetadataFinder
+) -> Iterator[tuple[str, ExpectedPartition]]:
+    """What the image expects in a log dir and the metadata log of its node does not know: that is older, or gone because log dirs were
+    formatted anew. What is missing by the node's own metadata log is reported as that."""
+    nodes = {log_dir: finder.node_of(log_dir) for log_dir in log_dirs}
+    for log_dir, node in nodes.items():
+        own = finder.image_for(log_dir)
+        broker = None if node.node_id is None else image.brokers.get(node.node_id)
+        if own is image or broker is None:
+            continue
+        of_node = {path: each.directory_id for path, each in nodes.items() if each.node_id == broker.id}
+        replaced = _replaced(of_node, broker)
+        former = replaced.get(log_dir, node.directory_id or "")
+        for each in image.partitions_of(broker.id, former):
+            is_here = replaced or own is not None or each.placement is Placement.ASSIGNED
+            is_known = own is not None and each.topic_id in own.topics
+            is_kept = former == node.directory_id and is_promoted(log_dir, each)
+            if is_here and not is_known and not is_kept:
+                yield log_dir, each
+
+
+def _replaced(of_node: Mapping[str, str | None], broker: Broker) -> Mapping[str, str]:
+    """The directories that a broker has registered, by the log dir that has each or has taken its place: which of the new ones took which
+    is arbitrary. Empty if some are not among its log dirs here. of_node: the directory ids of these."""
+    there = {path: each for path, each in of_node.items() if each is not None and each in broker.log_dirs}
+    new = [path for path in of_node if path not in there]
+    gone = [each for each in broker.log_dirs if each not in there.values()]
+    return there | dict(zip(new, gone, strict=False)) if len(gone) <= len(new) else {}
+
+
+def _nowhere(
+    log_dirs: Sequence[str],
+    replicas: Mapping[_Key, Sequence[_Replica]],
+    unknown: Iterable[tuple[str, ExpectedPartition]],
+    image: MetadataImage,
+    finder: MetadataFinder,
+) -> Iterator[Finding]:
+    """The replicas that are missing by the metadata log of another node, where none of the nodes here has one to compare them with."""
+    for log_dir, expected in unknown:
+        found = replicas[expected.topic_id, expected.partition]
+        node_id = finder.node_of(log_dir).node_id
+        path = os.path.join(log_dir, f"{expected.topic}-{expected.partition}")
+        are_absent = all(each.end_offset < 0 for each in found)
+        if node_id is not None and are_absent and any(each.path == path for each in found):
+            around = [each for each in log_dirs if finder.node_of(each).node_id == node_id]
+            yield missing_by_other_log(log_dir, around, expected, node_id, image)
 
 
 def _present(log_dir: str, image: MetadataImage) -> dict[_Key, str]:
