@@ -75,9 +75,11 @@ def copied_log(log_dir: str, is_due: bool = True) -> NextStep:
     """The step that copies the log of another node, including its quorum-state: with that of another node, a node still elects or finds
     the leader, in another epoch."""
     return NextStep(
-        f"Copy {METADATA_DIRECTORY} here from another controller or broker, or from a backup (PATH). If "
-        "a majority of the other controllers is running, the node can be started without it instead, "
-        "and fetches it.",
+        f"Copy {METADATA_DIRECTORY} here from another controller or broker, or from a backup (PATH), and "
+        "examine the node again before it starts. While a majority of the other controllers is running, "
+        "the node can also be started without it, and fetches it; but if one of its data directories was "
+        "replaced or formatted, it may lead partitions with empty logs, and only with the metadata log "
+        "can kseg name them.",
         f"cp -r PATH/{METADATA_DIRECTORY} {shell_quoted(log_dir)}/",
         is_due,
     )

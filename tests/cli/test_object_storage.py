@@ -204,16 +204,30 @@ REFUSALS = {
 }
 
 
+@pytest.fixture(scope="module")
+def two_topics(data: Path, server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of the data directory with two of its topics: a forecast of its start reads all that is there."""
+    few = Path(
+        shutil.copytree(
+            data,
+            tmp_path_factory.mktemp("few") / "data",
+            ignore=shutil.ignore_patterns("metro-[!z]*", "stations-*", "__consumer*", "__share*", "__trans*"),
+        )
+    )
+    server.put_tree(few, "two-topics")
+    return f"s3://{BUCKET}/two-topics"
+
+
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_an_object_that_the_store_does_not_give_is_not_damaged(
-    server: S3Server, data: Path, tmp_path: Path, kind: str
+    server: S3Server, two_topics: str, tmp_path: Path, kind: str
 ) -> None:
     """One log of the bucket: the requests about the others are answered, and exit status 5 says that one failed."""
     log = "fares-0/00000000000000000068.log"
-    sentence = f"kseg: cannot read {URL}/{log}: {REFUSALS[kind]}"
-    with server.fault(kind, f"/kafka/{log}"):
+    sentence = f"kseg: cannot read {two_topics}/{log}: {REFUSALS[kind]}"
+    with server.fault(kind, f"/two-topics/{log}"):
         reported = server.kseg(
-            "verify", "--json", "--jobs", "2", "--topic", "fares", "--topic", "metro-zstd", URL
+            "verify", "--json", "--jobs", "2", "--topic", "fares", "--topic", "metro-zstd", two_topics
         )
         assert reported.returncode == 5
         rows = [json.loads(line) for line in reported.stdout.splitlines()]
@@ -222,27 +236,27 @@ def test_an_object_that_the_store_does_not_give_is_not_damaged(
         assert [row["id"] for row in rows if row["type"] == "finding" and row["severity"] == "error"] == []
         assert reported.stderr.startswith(sentence) and "Traceback" not in reported.stderr
 
-        reported = server.kseg("verify", "--topic", "fares", "--topic", "metro-zstd", URL)
+        reported = server.kseg("verify", "--topic", "fares", "--topic", "metro-zstd", two_topics)
         assert reported.stderr.count("cannot read") == 1
         assert (
-            f"next: kseg verify --topic fares --topic metro-zstd {URL}/fares-0"
+            f"next: kseg verify --topic fares --topic metro-zstd {two_topics}/fares-0"
             in reported.stdout + reported.stderr
         )
 
-        reported = server.kseg("verify", URL)  # the forecast of the start met the same object
+        reported = server.kseg("verify", two_topics)  # the forecast of the start met the same object
         assert reported.stderr.count(sentence) == 1
 
-        reported = server.kseg("dump", "--topic", "fares", URL)  # so did the indexes of the log
+        reported = server.kseg("dump", "--topic", "fares", two_topics)  # so did the indexes of the log
         assert reported.returncode == 5 and reported.stderr.count(sentence) == 1
-        assert f"next: kseg dump --topic fares {URL}/fares-0" in reported.stderr + reported.stdout
+        assert f"next: kseg dump --topic fares {two_topics}/fares-0" in reported.stderr + reported.stdout
 
         output = tmp_path / "out"
-        reported = server.kseg("export", "--to", "json", "--topic", "fares", "--topic", "metro-zstd", "--output", str(output), URL)  # fmt: skip
+        reported = server.kseg("export", "--to", "json", "--topic", "fares", "--topic", "metro-zstd", "--output", str(output), two_topics)  # fmt: skip
         assert reported.returncode == 5 and reported.stderr.startswith(sentence)
         (written,) = output.rglob("*.json*")
         assert len(written.read_text().splitlines()) == 160  # all of metro-zstd, and nothing half
 
-        reported = server.kseg("lookup", "--offset", "70", f"{URL}/fares-0")
+        reported = server.kseg("lookup", "--offset", "70", f"{two_topics}/fares-0")
         assert (reported.returncode, reported.stdout) == (3, "") and reported.stderr.startswith(sentence)
 
 
