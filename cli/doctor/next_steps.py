@@ -143,11 +143,15 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
             *replace_behind(situation.behind, situation.request),
             *restore_voters(situation.replaced_voters),
         ]
-        yield from (*before_any_starts, *_put_back(situation))
+        copies = [path for path, is_copy in situation.apart.items() if is_copy]
+        yield from before_any_starts
+        if (
+            not copies
+        ):  # what a node lacks beside a copy of one of its directories, only the examination without it shows
+            yield from _put_back(situation)
         if before_any_starts:
             yield _again(situation)
             return
-        copies = [path for path, is_copy in situation.apart.items() if is_copy]
         yield from take_apart(situation.nodes, copies, situation.in_the_way, situation.request)
         return
     yield from restore_case(situation.in_other_case)
