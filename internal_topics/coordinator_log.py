@@ -36,8 +36,9 @@ from kseg.segment.state.control import ABORT, COMMIT, parse_control_record
 
 # kinds of a `LogProblem`: a batch that claims to end behind the last one, and one that ends where that does
 BEYOND_THE_END, DOUBLED_END = "beyond-the-end", "doubled-end"
-# damage at which every coordinator ends its load
 UNKNOWN_MAGIC = "unknown-magic"
+# kinds of a `LogProblem` at which every coordinator ends its load, whatever the bytes say
+ENDS_EVERY_LOAD = ("", UNKNOWN_MAGIC, "unreadable", "unreadable-batch")
 _NO_PRODUCER = (L.NO_PRODUCER_ID, L.NO_PRODUCER_EPOCH, False)
 
 

@@ -145,9 +145,8 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
         ]
         copies = [path for path, is_copy in situation.apart.items() if is_copy]
         yield from before_any_starts
-        if (
-            not copies
-        ):  # what a node lacks beside a copy of one of its directories, only the examination without it shows
+        # what a node lacks beside a copy of one of its directories, only an examination without the copy shows
+        if not copies:
             yield from _put_back(situation)
         if before_any_starts:
             yield _again(situation)

@@ -12,7 +12,7 @@ from functools import partial
 from kseg.internal_topics.coordinator_log import (
     BEYOND_THE_END,
     DOUBLED_END,
-    UNKNOWN_MAGIC,
+    ENDS_EVERY_LOAD,
     LogProblem,
     read_coordinator_chunks,
     read_coordinator_log,
@@ -36,8 +36,8 @@ from kseg.segment.partition.targets import LogTarget, PartitionTarget, directory
 from kseg.segment.values import dataclass
 
 _LINES_AT_ONCE = 1000
-# kinds of a LogProblem at which the load of a partition fails whatever the bytes say
-_ENDS_THE_LOAD = ("", DOUBLED_END, UNKNOWN_MAGIC, "unreadable", "unreadable-batch")
+# kinds of a LogProblem at which the load of a partition fails: these coordinators also compare offsets
+_ENDS_THE_LOAD = (*ENDS_EVERY_LOAD, DOUBLED_END)
 _MAX_REPORTED = 100  # reported records of one partition that fail its load
 # Kafka 4.0.0 wrote other fields under version 0 of these messages; 4.3.1 fails on them (observed).
 _OF_SHARE_GROUP = re.compile(r"ShareGroup\w*|ShareSnapshot|ShareUpdate|stateBatches")
@@ -203,9 +203,8 @@ def _few(path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
 def _of_log(problem: LogProblem) -> Finding:
     if problem.damage == "torn-tail":
         then = "a coordinator loads what is before it"
-    elif (
-        problem.damage == BEYOND_THE_END
-    ):  # which of them depends on where a part ends that the coordinator reads
+    elif problem.damage == BEYOND_THE_END:
+        # which of them depends on where a part ends that the coordinator reads
         then = "a coordinator fails to load the partition, or ends its load there"
     elif problem.damage not in _ENDS_THE_LOAD:
         then = "a coordinator does not check checksums: it takes over what these bytes say, or fails to load the partition"

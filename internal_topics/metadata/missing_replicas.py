@@ -193,17 +193,17 @@ def _has(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
     """Whether the log dir has the replica, or a `-future` log that is promoted: without the topic id it becomes stray."""
     if any(has_segment(path) for path in _paths(log_dir, names, expected, PartitionState.LIVE)):
         return True
-    return expected.placement is Placement.ASSIGNED and _is_moving_to(log_dir, names, expected)
+    return _is_promoted_in(log_dir, names, expected)
 
 
 def is_promoted(log_dir: str, expected: ExpectedPartition) -> bool:
     """Whether a broker takes a `-future` log for the replica that is expected in this log dir."""
-    return expected.placement is Placement.ASSIGNED and _is_moving_to(log_dir, _names_in(log_dir), expected)
+    return _is_promoted_in(log_dir, _names_in(log_dir), expected)
 
 
-def _is_moving_to(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
+def _is_promoted_in(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
     moving = _paths(log_dir, names, expected, PartitionState.FUTURE)
-    return any(_is_of_topic(path, expected) for path in moving)
+    return expected.placement is Placement.ASSIGNED and any(_is_of_topic(path, expected) for path in moving)
 
 
 def _is_kept(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from kseg.internal_topics.coordinator_log import (
     BEYOND_THE_END,
     DOUBLED_END,
-    UNKNOWN_MAGIC,
+    ENDS_EVERY_LOAD,
     CoordinatorRecord,
     LogProblem,
     read_coordinator_log,
@@ -40,7 +40,6 @@ from kseg.segment.partition.targets import LogTarget
 
 _MAX_REPORTED = 100  # records of one partition that cannot be loaded
 _PRODUCER_ID = slice(2, 10)  # in a value of any version
-_ENDS_THE_LOAD = ("", UNKNOWN_MAGIC, "unreadable", "unreadable-batch")  # kinds of a LogProblem
 _NO_HARM = "torn-tail"
 
 Newest = dict[bytes | None, CoordinatorRecord]
@@ -95,7 +94,7 @@ class _Load:
         if problem.damage == DOUBLED_END:  # this coordinator does not compare offsets
             return
         offset = self._offset + 1 if problem.offset is None else problem.offset
-        if problem.damage in _ENDS_THE_LOAD:
+        if problem.damage in ENDS_EVERY_LOAD:
             then = "the coordinator ends its load of the partition there"
             self._end = offset if self._end is None else self._end
         elif problem.damage == _NO_HARM:

@@ -36,6 +36,7 @@ PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
 
 _LAST_VERSION = 1
 CLIENT_VERSIONS = range(3)  # of the transaction protocol (Kafka: TransactionVersion)
+
 TopicPartition = tuple[str, int]
 
 
@@ -195,12 +196,13 @@ def joined(
         former |= log.former
     hurt = {*damaged, *(number for number, log in logs.items() if log.findings)}
     expected: Sequence[int] = range(partition_count or 0)
+    missing = tuple(number for number in expected if number not in logs)
     return CoordinatorView(
         ids,
         by_producer(loaded.values()),
         by_producer(each for each in ids.values() if each.is_loaded is False),
         former,
         tuple(sorted({*logs, *hurt})),
-        missing := tuple(number for number in expected if number not in logs),
+        missing,
         partition_count is not None and not missing and not hurt,
     )

@@ -38,9 +38,8 @@ from kseg.segment.values import dataclass
 
 OPEN, HANGING = "open", "hanging"
 
-_EPOCH_PER_TRANSACTION = (
-    2  # the client version since which each transaction has an epoch of its own (KIP-890)
-)
+# the client version since which each transaction has an epoch of its own (KIP-890)
+_EPOCH_PER_TRANSACTION = 2
 _NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
 
 
