@@ -1,6 +1,6 @@
 """Thousands of damaged files through every command: no exception, no hang, no memory growth, no byte lost.
 
-KSEG_FUZZ_FILES says how many (default 800), KSEG_FUZZ_SEED from which seed on (default: the same ones each time).
+KSEG_FUZZ_FILES says how many (default 480), KSEG_FUZZ_SEED from which seed on (default: the same ones each time).
 A failure names its seed; `KSEG_FUZZ_SEED=<seed> KSEG_FUZZ_FILES=1` repeats it.
 """
 
@@ -21,7 +21,7 @@ from tests.support.fuzzing import Stage
 
 pytestmark = pytest.mark.slow
 
-FILES = int(os.environ.get("KSEG_FUZZ_FILES", "800"))
+FILES = int(os.environ.get("KSEG_FUZZ_FILES", "480"))
 FIRST_SEED = int(os.environ.get("KSEG_FUZZ_SEED", "0"))
 PARTS = 4
 WARM_UP = 100  # files of a part before its memory is measured

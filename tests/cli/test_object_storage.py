@@ -220,7 +220,7 @@ def two_topics(data: Path, server: S3Server, tmp_path_factory: pytest.TempPathFa
 
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_an_object_that_the_store_does_not_give_is_not_damaged(
-    server: S3Server, two_topics: str, tmp_path: Path, kind: str
+    server: S3Server, two_topics: str, kind: str
 ) -> None:
     """One log of the bucket: the requests about the others are answered, and exit status 5 says that one failed."""
     log = "fares-0/00000000000000000068.log"
@@ -229,13 +229,21 @@ def test_an_object_that_the_store_does_not_give_is_not_damaged(
         reported = server.kseg(
             "verify", "--json", "--jobs", "2", "--topic", "fares", "--topic", "metro-zstd", two_topics
         )
-        assert reported.returncode == 5
-        rows = [json.loads(line) for line in reported.stdout.splitlines()]
-        (failure,) = (row for row in rows if row["type"] == "error")
-        assert failure["message"].startswith(sentence.removeprefix("kseg: "))
-        assert [row["id"] for row in rows if row["type"] == "finding" and row["severity"] == "error"] == []
-        assert reported.stderr.startswith(sentence) and "Traceback" not in reported.stderr
+    assert reported.returncode == 5
+    rows = [json.loads(line) for line in reported.stdout.splitlines()]
+    (failure,) = (row for row in rows if row["type"] == "error")
+    assert failure["message"].startswith(sentence.removeprefix("kseg: "))
+    assert [row["id"] for row in rows if row["type"] == "finding" and row["severity"] == "error"] == []
+    assert reported.stderr.startswith(sentence) and "Traceback" not in reported.stderr
 
+
+@pytest.mark.parametrize("kind", ["denied", "gone", "cut"])
+def test_every_command_goes_on_without_what_the_store_does_not_give(
+    server: S3Server, two_topics: str, tmp_path: Path, kind: str
+) -> None:
+    log = "fares-0/00000000000000000068.log"
+    sentence = f"kseg: cannot read {two_topics}/{log}: {REFUSALS[kind]}"
+    with server.fault(kind, f"/two-topics/{log}"):
         reported = server.kseg("verify", "--topic", "fares", "--topic", "metro-zstd", two_topics)
         assert reported.stderr.count("cannot read") == 1
         assert (

@@ -24,7 +24,7 @@ from tests.support.compact_helpers import SETTINGS, Topic, log
 from tests.support.shuffle_helpers import has_failed, kinds, local, output
 from tests.support.trees import files_in
 
-CASES = int(os.environ.get("KSEG_FORKED_CASES", "24"))
+CASES = int(os.environ.get("KSEG_FORKED_CASES", "14"))
 
 
 @pytest.fixture(autouse=True)

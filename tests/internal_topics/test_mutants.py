@@ -28,7 +28,7 @@ from kseg.segment.model import Record
 from tests.internal_topics.coordinator_logs import batch, write_segment
 from tests.internal_topics.metadata_logs import encoded
 
-COUNT = int(os.environ.get("KSEG_MUTANTS", "200"))  # of each type and version
+COUNT = int(os.environ.get("KSEG_MUTANTS", "120"))  # of each type and version
 SEED = int(os.environ.get("KSEG_MUTANTS_SEED", "15"))
 MAX_GROWTH_BYTES = (
     512  # a few numbers and texts of the round; what stays of one mutant in ten is several times as much

@@ -351,7 +351,7 @@ def test_killed_anywhere_it_is_taken_back_by_the_next_or_by_undo(tmp_path: Path,
     new_values = {"t-1": [b"new-%d" % n for n in range(1, 20, 2)], "other-0": [b"o-%d" % n for n in range(3)]}
     added = [b"new-%d" % n for n in range(0, 20, 2)]
     end = {**shown, **new_values, "t-0": added if replaces else [*shown["t-0"], *added]}
-    for number in count():
+    for number in count(int(replaces), 3):  # odd and even: by the next, and by undo
         log_dir = tmp_path / str(number) / "data"
         shutil.copytree(found, log_dir)
         runs = staged(log_dir, records)
