@@ -1,6 +1,6 @@
 """After a kill at any change that it makes, an apply or undo can be completed or undone, and no byte is lost meanwhile.
 
-By default every fifth change is tried, each case with a different offset; KSEG_KILL_STRIDE=1 tries all.
+By default every seventh change is tried, each case with a different offset; KSEG_KILL_STRIDE=1 tries all.
 """
 
 from __future__ import annotations

@@ -49,6 +49,9 @@ COMMANDS = {
     "lookup-nothing": ["lookup", "--key", "no such key"],
 }
 
+# on damage they are another of these with a different decoder or question; the captures are asked all of them
+ALIKE = ("dump-offsets", "dump-metadata", "lookup-offset", "lookup-nothing")
+
 # what a broker's internal topics say: none of them is among the diseased partitions
 INTERNAL = {
     "list-groups": ["list", "--groups", *NOW],
@@ -107,7 +110,11 @@ def test_captures(
     assert alone[1]
 
 
-@pytest.mark.parametrize(("words", "json", "any_spark"), lines(COMMANDS), indirect=["any_spark"])
+@pytest.mark.parametrize(
+    ("words", "json", "any_spark"),
+    lines({name: words for name, words in COMMANDS.items() if name not in ALIKE}),
+    indirect=["any_spark"],
+)
 def test_damage(any_spark: SparkSession, words: list[str], json: list[str], diseased: Path, ask: Ask) -> None:
     line = [*words, *json, str(diseased)]
     alone = ask(line)

@@ -13,7 +13,7 @@ from typing import Any
 
 from kseg.change.apply.disk import Disk
 
-STRIDE = int(os.environ.get("KSEG_KILL_STRIDE", "5"))  # 1: killed at every change
+STRIDE = int(os.environ.get("KSEG_KILL_STRIDE", "7"))  # 1: killed at every change
 
 CHANGES = (
     "create",
