@@ -75,6 +75,11 @@ def farthest(replicas: Sequence[LogTarget]) -> Sequence[LogTarget]:
     return sorted(files, key=lambda file: file.path) if files else [max(replicas, key=end_offset_of)]
 
 
+def longest(replicas: Sequence[LogTarget]) -> LogTarget:
+    """The longest replica of a partition."""
+    return replicas[0] if len(replicas) == 1 else max(replicas, key=end_offset_of)
+
+
 def end_offset_of(target: LogTarget) -> int:
     """The log end offset; -1 if it cannot be read."""
     try:

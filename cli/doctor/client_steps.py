@@ -2,6 +2,7 @@
 and reset groups whose committed offset is outside the log."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.doctor.situation import ANY_SERVER, Situation
@@ -71,6 +72,31 @@ def end_transactions(situation: Situation) -> Iterator[NextStep]:
             )
     command = command_line("transactions", {"--verbose": True}, situation.request)
     yield from likewise(len(situation.hanging) - shown, "transaction", command, "list the command for each")
+    yield from _save_lost_commits(situation)
+
+
+def _save_lost_commits(situation: Situation) -> Iterator[NextStep]:
+    lost = situation.lost_commits
+    shown = shown_of(len(lost), _LISTED)
+    for each in lost[:shown]:
+        partition = f"{each.topic}-{each.partition}"
+        options = {
+            "--to": "json",
+            "--producer-id": str(each.producer_id),
+            "--from-offset": str(each.first_offset),
+            "--to-offset": str(each.last_offset + 1),
+            "--output": f"{partition}-{each.first_offset}",
+        }
+        yield NextStep(
+            f"The transaction in {partition} from offset {each.first_offset} was committed, but its coordinator has lost the decision and aborts "
+            "it: read_committed consumers never get its records then. Export them, and produce them again.",
+            command_line(
+                "export", options, replace(situation.request, paths=(each.path,), topics=(), partition=None)
+            ),
+        )
+    yield from likewise(
+        len(lost) - shown, "transaction", command_line("transactions", {"--verbose": True}, situation.request)
+    )
 
 
 def set_groups(situation: Situation) -> Iterator[NextStep]:

@@ -266,6 +266,7 @@ class Examination:
         from kseg.cli.coordinator_evidence import is_of_the_broker, transactions_seen
         from kseg.internal_topics.transactions.transaction_rows import (
             HangingTransaction,
+            LostCommit,
             TransactionsOptions,
             partition_transactions,
         )
@@ -280,6 +281,9 @@ class Examination:
         for event in self._over(partition_transactions, wanted, options):
             if isinstance(event, Row) and isinstance(event.result, HangingTransaction):
                 self._situation.hanging.append(event.result)
+                yield event
+            elif isinstance(event, Row) and isinstance(event.result, LostCommit):
+                self._situation.lost_commits.append(event.result)
                 yield event
 
     def _groups(self) -> Iterator[Row]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets, ExpiryCheck
     from kseg.internal_topics.metadata.refused_configs import RefusedConfig
     from kseg.internal_topics.metadata.refused_features import RefusedFeature
-    from kseg.internal_topics.transactions.transaction_rows import HangingTransaction
+    from kseg.internal_topics.transactions.transaction_rows import HangingTransaction, LostCommit
 
 _HINTED_PATHS = 8  # as suggested by `verify`
 _NO_IDENTITY = ("meta-properties-missing", "meta-properties-corrupt")
@@ -128,6 +128,7 @@ class Situation:
     unloadable: list[str] = field(default_factory=list)
     linked_files: list[str] = field(default_factory=list)
     hanging: "list[HangingTransaction]" = field(default_factory=list)
+    lost_commits: "list[LostCommit]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
     doubtful_starts: dict[str, int] = field(default_factory=dict)
     left_damaged: dict[str, str] = field(default_factory=dict)

@@ -47,6 +47,8 @@ class DoctorReport(Report):
         if kind == "verified":
             self._partitions += values.get("kind") == "partition"
             return
+        if kind == "transaction" and values["status"] != "hanging":
+            kind = "lost_commit"
         self._counts[kind] = self._counts.get(kind, 0) + 1
         kept = self._rows.setdefault(kind, [])
         if len(kept) <= _SHOWN or kind in ("step", "leftovers", "log_dir", "retention"):
@@ -61,6 +63,7 @@ class DoctorReport(Report):
         yield from _section("what is wrong", self._findings())
         yield from _section("what the damage costs", self._costs())
         yield from _section("hanging transactions", self._hanging())
+        yield from _section("committed transactions that a coordinator aborts", self._lost_commits())
         yield from _section("groups whose offset is not in the log", self._stranded())
         yield from _section("not in use", self._leftovers())
 
@@ -109,6 +112,8 @@ class DoctorReport(Report):
         words = []
         if hanging := self._counts.get("transaction", 0):
             words.append(f"{counted(hanging, 'hanging transaction')}")
+        if lost := self._counts.get("lost_commit", 0):
+            words.append(f"{counted(lost, 'committed transaction')} that a coordinator aborts")
         if stranded := self._counts.get("offset", 0):
             words.append(f"{counted(stranded, 'committed offset')} not in the log")
         return ", ".join(words)
@@ -244,6 +249,17 @@ class DoctorReport(Report):
                 )
             )
         yield from _more(self._counts.get("transaction", 0))
+
+    def _lost_commits(self) -> Iterator[Line]:
+        count = self._counts.get("lost_commit", 0)
+        for values in self._rows.get("lost_commit", ())[: shown_of(count, _SHOWN)]:
+            yield Line(
+                visible(
+                    f"{values['topic']}-{values['partition']}: offsets {values['start_offset']} to {values['last_offset']}, producer "
+                    f"{values['producer_id']}; at {moment(values['deadline'])}"
+                )
+            )
+        yield from _more(count)
 
     def _stranded(self) -> Iterator[Line]:
         found = self._rows.get("offset", ())

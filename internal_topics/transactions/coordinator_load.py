@@ -10,6 +10,7 @@
 (Kafka: TransactionStateManager.loadTransactionMetadata.)
 """
 
+from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ from kseg.internal_topics.decoding import decode_key
 from kseg.internal_topics.transactions.load_check import is_ordinary
 from kseg.internal_topics.transactions.transaction_log import (
     DEAD,
+    EPOCH_PER_TRANSACTION,
     TRANSACTION_STATE,
     PassedOver,
     TransactionalId,
@@ -40,7 +42,11 @@ from kseg.segment.partition.targets import LogTarget
 
 _MAX_REPORTED = 100  # records of one partition that cannot be loaded
 _PRODUCER_ID = slice(2, 10)  # in a value of any version
+_EPOCH = slice(10, 12)
 _NO_HARM = "torn-tail"
+# the value of version 1 of a transaction that was committed, which names no partition; what follows its two times are the tags
+_COMPLETE_COMMIT_WITHOUT_PARTITIONS, _STATUS_AND_PARTITIONS, _TAGS = b"\4\1", slice(16, 18), 34
+_CLIENT_VERSION_TAG, _MANY = 2, 0x80  # a varint of more than one byte
 
 Newest = dict[bytes | None, CoordinatorRecord]
 
@@ -67,6 +73,7 @@ class _Load:
         self._doubt: int | None = None  # the offset where it may do so
         self._offset = -1  # of the last record
         self._former_keys: dict[int, bytes] = {}
+        self._committed: dict[int, array[int]] = {}
         self._findings: list[Finding] = []
         self._failures = 0
 
@@ -76,7 +83,11 @@ class _Load:
         if self._end is not None and record.offset >= self._end:
             self._stop()
         if record.key is not None and record.value is not None:
-            self._former_keys[int.from_bytes(record.value[_PRODUCER_ID], "big", signed=True)] = record.key
+            producer_id = int.from_bytes(record.value[_PRODUCER_ID], "big", signed=True)
+            self._former_keys[producer_id] = record.key
+            if _commits_with_an_epoch(record.value):
+                epochs = self._committed.setdefault(producer_id, array("h"))
+                epochs.append(int.from_bytes(record.value[_EPOCH], "big", signed=True))
         if not is_ordinary(record.key, record.value):
             try:
                 loaded_record(record)
@@ -129,7 +140,8 @@ class _Load:
             )
         ids = dict(self._ids(self._newest))
         loaded = ids if self._at_the_end is None else dict(self._ids(self._at_the_end))
-        return TransactionLog(ids, loaded, dict(_names_of(self._former_keys)), tuple(self._findings))
+        former = dict(_names_of(self._former_keys))
+        return TransactionLog(ids, loaded, former, self._committed, tuple(self._findings))
 
     def _ids(self, records: Newest) -> Iterator[tuple[str, TransactionalId]]:
         """The ids that exist by the newest record of each key."""
@@ -142,6 +154,21 @@ class _Load:
             elif self._doubt is not None and record.offset > self._doubt:
                 known = replace(known, is_loaded=None)
             yield name, known
+
+
+def _commits_with_an_epoch(value: bytes) -> bool:
+    """Whether a value is that of a transaction of the second protocol that was committed, as a coordinator writes it."""
+    if value[_STATUS_AND_PARTITIONS] != _COMPLETE_COMMIT_WITHOUT_PARTITIONS or value[:2] != b"\0\1":
+        return False
+    at, end = _TAGS + 1, len(value)
+    while at + 1 < end:
+        tag, length = value[at], value[at + 1]
+        if tag >= _MANY or length >= _MANY:
+            return False
+        if tag == _CLIENT_VERSION_TAG:
+            return int.from_bytes(value[at + 2 : at + 2 + length], "big") == EPOCH_PER_TRANSACTION
+        at += 2 + length
+    return False
 
 
 def _names_of(keys: Mapping[int, bytes]) -> Iterator[tuple[int, str]]:

@@ -8,7 +8,7 @@
 (Kafka: TransactionStateManager.loadTransactionMetadata, TransactionLog, TransactionMetadata; fact sheet of the internal topics, §6.1.)
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord
@@ -36,6 +36,9 @@ PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
 
 _LAST_VERSION = 1
 CLIENT_VERSIONS = range(3)  # of the transaction protocol (Kafka: TransactionVersion)
+EPOCH_PER_TRANSACTION = (
+    2  # the one since which each transaction of a producer has an epoch of its own (KIP-890)
+)
 
 TopicPartition = tuple[str, int]
 
@@ -79,12 +82,14 @@ class TransactionLog:
 
     ids: by transactional id, as their newest records have them. loaded: the same as the coordinator has them once it has loaded the
     partition. former: the transactional id that a producer id last had, even if its record is superseded or a tombstone. findings: records
-    that cannot be loaded.
+    that cannot be loaded. committed: the epochs of the records by which a producer id has committed a transaction of the second protocol,
+    superseded ones as well; each has the epoch after that of its transaction.
     """
 
     ids: Mapping[str, TransactionalId]
     loaded: Mapping[str, TransactionalId]
     former: Mapping[int, str]
+    committed: Mapping[int, Container[int]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
@@ -94,13 +99,16 @@ class CoordinatorView:
 
     partitions: of the topic that were read. missing: those that are unavailable, as far as their number is known. is_whole: none
     is missing or damaged. ids: by the newest records. by_producer: the ids as the coordinators have them, by their current producer id.
-    unloaded: those whose newest record no coordinator loads, by the producer id in it.
+    unloaded: those whose newest record no coordinator loads, by the producer id in it. committed: see `TransactionLog`. committed_at: a
+    partition with the COMMIT marker of the transaction that an id in state Ongoing has, by transactional id.
     """
 
     ids: Mapping[str, TransactionalId] = field(default_factory=dict)
     by_producer: Mapping[int, tuple[TransactionalId, ...]] = field(default_factory=dict)
     unloaded: Mapping[int, tuple[TransactionalId, ...]] = field(default_factory=dict)
     former: Mapping[int, str] = field(default_factory=dict)
+    committed: Mapping[int, Container[int]] = field(default_factory=dict)
+    committed_at: Mapping[str, TopicPartition] = field(default_factory=dict)
     partitions: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
     is_whole: bool = False
@@ -190,10 +198,12 @@ def joined(
     ids: dict[str, TransactionalId] = {}
     loaded: dict[str, TransactionalId] = {}
     former: dict[int, str] = {}
+    committed: dict[int, Container[int]] = {}
     for log in logs.values():
         ids |= log.ids
         loaded |= log.loaded
         former |= log.former
+        committed |= log.committed
     hurt = {*damaged, *(number for number, log in logs.items() if log.findings)}
     expected: Sequence[int] = range(partition_count or 0)
     missing = tuple(number for number in expected if number not in logs)
@@ -202,6 +212,8 @@ def joined(
         by_producer(loaded.values()),
         by_producer(each for each in ids.values() if each.is_loaded is False),
         former,
+        committed,
+        {},
         tuple(sorted({*logs, *hurt})),
         missing,
         partition_count is not None and not missing and not hurt,

@@ -9,10 +9,10 @@ from dataclasses import field
 from typing import Any
 
 from kseg.internal_topics.broker_directories import end_offset_of
-from kseg.internal_topics.transactions.coordinator_finder import state_of
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView, TransactionalId
 from kseg.internal_topics.transactions.transaction_verdicts import HANGING, TransactionVerdict, judge
+from kseg.internal_topics.transactions.written_markers import state_of
 from kseg.jobs.events import Event, Row, Text
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
@@ -59,6 +59,19 @@ class HangingTransaction:
     is_committed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LostCommit:
+    """The result of a row: the producer of this transaction has committed it, and its coordinator, which has lost that, aborts it.
+    path: of the partition directory. last_offset: of its data."""
+
+    path: str
+    topic: str
+    partition: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
 def partition_transactions(target: LogTarget, options: TransactionsOptions) -> Iterator[Event]:
     """The rows of one partition. Raises UnreadableInput."""
     with PartitionLog(target) as log:
@@ -92,7 +105,9 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
                     is_decided=_is_decided(target, replay, found, options),
                 )
                 counts["hanging" if verdict.status == HANGING else "open"] += 1
-                yield _open_row(_open(found, place, verdict, replay.started_ms(found.first_offset)))
+                yield _open_row(
+                    _open(found, place, verdict, replay.started_ms(found.first_offset)), log.directory
+                )
         for found, verdict in (
             *((each, _REPLACED) for each in replay.state.replaced()),
             *((each, _FORGOTTEN) for each in replay.forgotten()),
@@ -233,10 +248,14 @@ def _open(
     }
 
 
-def _open_row(values: Values) -> Row:
-    if values["status"] != HANGING:
-        return Row(values)
+def _open_row(values: Values, path: str) -> Row:
     is_committed = values["verdict"] == "unmarked"
+    if values["status"] != HANGING:
+        first, last = values["start_offset"], values["last_offset"]
+        if not is_committed or values["deadline"] is None or last is None or values["topic"] is None:
+            return Row(values)
+        place = values["topic"], values["partition"]
+        return Row(values, LostCommit(path, *place, values["producer_id"], first, last))
     return Row(
         values,
         HangingTransaction(values["topic"], values["partition"], values["abort_command"], is_committed),

@@ -8,8 +8,8 @@ so `verdict` is more precise (fact sheet of the internal topics, §6.3):
     ending      the decision is made (PrepareCommit, PrepareAbort): the coordinator will write the marker
     stale       an id names the partition, but has moved on to another epoch: the tool reports nothing, and the transaction never ends
     orphaned    no id names the partition, and all of the coordinator's log was read: the transaction never ends
-    unmarked    the id has committed this transaction, but the partition lacks the marker: the transaction never ends, and an abort hides
-                committed records
+    unmarked    the producer has committed this transaction, but the partition lacks the marker: the transaction never ends, or its
+                coordinator, which has lost the decision, aborts it; an abort hides committed records
     unloaded    an id names the partition in a record that its coordinator does not load: the transaction never ends
     unknown     no id names the partition, but not all of the coordinator's log is available; or damage before the record that names it
                 may have ended the coordinator's load
@@ -18,15 +18,16 @@ so `verdict` is more precise (fact sheet of the internal topics, §6.3):
                 back the last stable offset until a broker has been stopped cleanly and started
     forgotten   the broker's producer state does not have the transaction: it does not hold back the last stable offset
 
-In the second protocol (client version 2) an id in state CompleteCommit has the epoch after that of the transaction that it committed,
-which no other transaction had. In the first one epochs do not tell.
+In the second protocol (client version 2) no two transactions of a producer have the same epoch, and a record in state CompleteCommit has
+the epoch after that of the transaction that it ended (`CoordinatorView.committed`). Where the decision was lost with the end of the
+coordinator's log, another partition of the transaction may have its COMMIT marker (`CoordinatorView.committed_at`). In the first protocol
+epochs do not tell.
 
 An id explains epoch E in a partition if its own epoch is E in state Ongoing, or E or E + 1 in a Prepare state: the marker of the second
 protocol (client version 2), and of a producer that was fenced, has the next epoch.
 """
 
 from kseg.internal_topics.transactions.transaction_log import (
-    COMPLETE_COMMIT,
     ONGOING,
     PREPARED,
     CoordinatorView,
@@ -38,8 +39,6 @@ from kseg.segment.values import dataclass
 
 OPEN, HANGING = "open", "hanging"
 
-# the client version since which each transaction has an epoch of its own (KIP-890)
-_EPOCH_PER_TRANSACTION = 2
 _NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
 
 
@@ -67,67 +66,74 @@ def judge(
 ) -> TransactionVerdict:
     """The verdict on an open transaction of a partition. is_decided: a longer replica has its marker."""
     owners = view.by_producer.get(found.producer_id, ())
-    naming = [each for each in owners if where in each.partitions]
-    owner = naming[0] if naming else owners[0] if owners else None
-    is_old = now_ms - found.timestamp_ms > max_timeout_ms
-    is_hanging = is_old and view.is_known and not naming and not is_decided
-    verdict, reason = _verdict(found, owner, bool(naming), view)
-    if owner is not None and owner.is_loaded is None:
-        verdict, reason = (
-            "unknown",
-            f"{reason}; whether the coordinator has loaded that, behind damage in its log, is open",
-        )
-    if not naming:
-        unloaded = [each for each in view.unloaded.get(found.producer_id, ()) if where in each.partitions]
-        if unloaded:
-            owner = unloaded[0]
-            verdict, reason = (
-                "unloaded",
-                f"{_record(owner)} at offset {owner.offset} of its partition, which the coordinator does not load",
-            )
+    naming = next((each for each in owners if where in each.partitions), None)
     if is_decided:
+        owner = naming or next(iter(owners), None)
         verdict, reason = "decided", "a longer replica of the partition has its marker"
-    deadline_ms = None
-    if (
-        naming
-        and owner is not None
-        and owner.is_loaded
-        and owner.state == ONGOING
-        and owner.timeout_ms != _NO_TIMEOUT
-    ):
-        deadline_ms = owner.started_ms + owner.timeout_ms
+    elif naming is not None:
+        owner = naming
+        verdict, reason = _with_doubt(*_named(found, naming, view), naming)
+    else:
+        verdict, reason, owner = _unnamed(found, where, view)
+    is_old = now_ms - found.timestamp_ms > max_timeout_ms
+    is_hanging = is_old and view.is_known and naming is None and not is_decided
     return TransactionVerdict(
         HANGING if is_hanging else OPEN,
         verdict,
         reason,
         None if owner is None else owner.transactional_id,
         view.former.get(found.producer_id) if owner is None else None,
-        deadline_ms,
+        None if naming is None else _deadline_ms(naming),
     )
 
 
-def _verdict(
-    found: UnfinishedTransaction, owner: TransactionalId | None, is_named: bool, view: CoordinatorView
-) -> tuple[str, str]:
-    if owner is None:
-        return _without_owner(found, view)
-    record = _record(owner)
-    if not is_named and owner.state == COMPLETE_COMMIT and _is_last(found, owner):
-        words = "it committed this transaction, whose marker is missing here; after an abort, read_committed consumers never get its records"
-        return "unmarked", f"{record}: {words}"
-    if not is_named:
-        return "orphaned", f"{record} and does not name the partition"
-    if owner.state in PREPARED:
-        is_explained = found.producer_epoch >= owner.producer_epoch - 1
+def _deadline_ms(naming: TransactionalId) -> int | None:
+    """When the coordinator aborts the transaction of an id, None if it does not."""
+    is_timed = naming.is_loaded and naming.state == ONGOING and naming.timeout_ms != _NO_TIMEOUT
+    return naming.started_ms + naming.timeout_ms if is_timed else None
+
+
+def _named(found: UnfinishedTransaction, naming: TransactionalId, view: CoordinatorView) -> tuple[str, str]:
+    """Verdict and reason if an id names the partition."""
+    record = _record(naming)
+    if naming.state in PREPARED:
+        is_explained = found.producer_epoch >= naming.producer_epoch - 1
         return ("ending", record) if is_explained else ("stale", _stale_words(found, record))
-    if found.producer_epoch < owner.producer_epoch:
+    if found.producer_epoch < naming.producer_epoch:
         return "stale", _stale_words(found, record)
+    place = view.committed_at.get(naming.transactional_id)
+    if place is not None:
+        words = (
+            f"{place[0]}-{place[1]} has the COMMIT marker of this transaction: its coordinator has lost the decision and aborts it at the "
+            "timeout; read_committed consumers never get its records then"
+        )
+        return "unmarked", f"{record}, but {words}"
     return "ongoing", record
 
 
-def _is_last(found: UnfinishedTransaction, owner: TransactionalId) -> bool:
-    """Whether a transaction is certain to be the one that the id ended last."""
-    return owner.client_version == _EPOCH_PER_TRANSACTION and found.producer_epoch == owner.producer_epoch - 1
+def _unnamed(
+    found: UnfinishedTransaction, where: TopicPartition, view: CoordinatorView
+) -> tuple[str, str, TransactionalId | None]:
+    """Verdict, reason and the id of the producer if no coordinator has an id that names the partition."""
+    owner = next(iter(view.by_producer.get(found.producer_id, ())), None)
+    if found.producer_epoch + 1 in view.committed.get(found.producer_id, ()):
+        known = _without_owner_words(found, view) if owner is None else _record(owner)
+        words = "it committed this transaction, whose marker is missing here; after an abort, read_committed consumers never get its records"
+        return "unmarked", f"{known}: {words}", owner
+    for unloaded in view.unloaded.get(found.producer_id, ()):
+        if where in unloaded.partitions:
+            reason = f"{_record(unloaded)} at offset {unloaded.offset} of its partition, which the coordinator does not load"
+            return "unloaded", reason, unloaded
+    if owner is None:
+        return *_without_owner(found, view), None
+    return *_with_doubt("orphaned", f"{_record(owner)} and does not name the partition", owner), owner
+
+
+def _with_doubt(verdict: str, reason: str, owner: TransactionalId) -> tuple[str, str]:
+    """The same, unless damage may have kept the coordinator from loading the record of the id."""
+    if owner.is_loaded is not None:
+        return verdict, reason
+    return "unknown", f"{reason}; whether the coordinator has loaded that, behind damage in its log, is open"
 
 
 def _record(owner: TransactionalId) -> str:
@@ -138,12 +144,15 @@ def _stale_words(found: UnfinishedTransaction, record: str) -> str:
     return f"{record}; epoch {found.producer_epoch} in the partition is older"
 
 
+def _without_owner_words(found: UnfinishedTransaction, view: CoordinatorView) -> str:
+    former = view.former.get(found.producer_id)
+    return "no transactional id has this producer id" + ("" if former is None else f"; {former} had it")
+
+
 def _without_owner(found: UnfinishedTransaction, view: CoordinatorView) -> tuple[str, str]:
     if not view.is_known:
         return "unknown", "there is no __transaction_state"
-    words = "no transactional id has this producer id"
-    if found.producer_id in view.former:
-        words += f"; {view.former[found.producer_id]} had it"
+    words = _without_owner_words(found, view)
     if view.is_whole:
         return "orphaned", words
     if view.missing:

@@ -206,6 +206,69 @@ def test_what_the_coordinator_says_of_an_open_transaction(
     assert row["abort_command"] == (COMMAND if status == "hanging" else None)
 
 
+@pytest.mark.parametrize("then", ["another", "another that is committed", "expired"])
+def test_a_committed_transaction_is_known_by_records_that_later_ones_replaced(
+    then: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In the second protocol each transaction has an epoch of its own: a record of the decision stays true when the id goes on."""
+    second = {"clientTransactionVersion": 2, "previousProducerId": PID}
+    write_orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 3, count=2))
+    write_orders(tmp_path, data_batch(0, PID, 4, count=2), number=1)
+    name, _ = transaction("till")
+    records: list[tuple[bytes | None, bytes | None]] = [
+        transaction("till", transactionStatus=COMPLETE_COMMIT, producerEpoch=4, **second)
+    ]
+    if then == "expired":
+        records.append((name, None))
+    else:
+        records.append(transaction("till", partitions=[("orders", 1)], producerEpoch=4, **second))
+    if then == "another that is committed":
+        records.append(transaction("till", transactionStatus=COMPLETE_COMMIT, producerEpoch=5, **second))
+    write_state(tmp_path, *records)
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path), status=1)
+    rows = {row["partition"]: row for row in found["transaction"]}
+    assert (rows[0]["status"], rows[0]["verdict"]) == ("hanging", "unmarked")
+    assert "it committed this transaction" in rows[0]["reason"]
+    assert rows[1]["verdict"] == {"another": "ongoing", "expired": "unknown"}.get(then, "unmarked")
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "is_abort", "verdict"),
+    [
+        (2, 1, False, "unmarked"),
+        (2, 1, True, "ongoing"),  # the coordinator aborts it once more
+        (2, 0, False, "ongoing"),  # of the transaction before
+        (0, 1, False, "ongoing"),
+    ],
+)
+def test_a_partition_of_the_transaction_has_its_marker(
+    version: int,
+    epoch: int,
+    is_abort: bool,
+    verdict: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The end of the coordinator's log is lost, with the decision, and the end of one partition with its marker."""
+    write_orders(tmp_path, data_batch(0, PID, 0))
+    write_orders(tmp_path, data_batch(0, PID, 0), marker(1, PID, epoch, is_abort=is_abort), number=1)
+    places = [("orders", 0), ("orders", 1)]
+    write_state(tmp_path, transaction("till", partitions=places, clientTransactionVersion=version))
+    (row,) = (
+        each
+        for each in transaction_rows(capfd, *AS_OF, str(tmp_path))["transaction"]
+        if each["partition"] == 0
+    )
+    assert (row["status"], row["verdict"], row["abort_command"]) == ("open", verdict, None)
+    assert ("orders-1 has the COMMIT marker" in row["reason"]) == (verdict == "unmarked")
+    capfd.readouterr()
+    run(["doctor", *AS_OF, str(tmp_path)])
+    text = capfd.readouterr().out
+    exported = f"--producer-id {PID} --from-offset 0 --to-offset 1 --output orders-0-0 {tmp_path}/orders-0"
+    assert (exported in text) == (verdict == "unmarked")
+    assert ("1 committed transaction that a coordinator aborts" in text) == (verdict == "unmarked")
+
+
 @pytest.mark.behaviour("X19")
 def test_nothing_hangs_before_the_maximum_timeout(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_orders(tmp_path, data_batch(0, PID, 0, at_ms=T0))

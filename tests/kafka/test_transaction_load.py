@@ -1,7 +1,8 @@
 """Which records a transaction coordinator cannot load: one of each kind in a partition of its own of a real broker's `__transaction_state`,
 while the broker is stopped, between two transactional ids, and damaged bytes in further ones. When it starts, the partitions whose load it
 breaks off are those for which `kseg verify` has an error, and it knows the ids after the others. So says `kseg transactions`, also of a
-transaction that stays open because the record of its id is among those that are not loaded."""
+transaction that stays open because the record of its id is among those that are not loaded, and of two that were committed and lost a
+marker: one whose producer went on, and one whose decision was lost with the end of its coordinator's log."""
 
 from __future__ import annotations
 
@@ -117,29 +118,36 @@ def _damage(directory: Path, number: int, how: Callable[[bytes], bytes]) -> None
 @pytest.mark.behaviour("X17")
 def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     require_kafka()
-    count = len(CASES) + len(DAMAGES) + 1
-    open_id = next(
-        name for name in map("open {}".format, range(9999)) if partition_for(name, count) == count - 1
-    )
+    count = len(CASES) + len(DAMAGES) + 2
+    open_id, torn_id = (_name_in(number, count) for number in (count - 1, count - 2))
     broker = Broker(tmp_path, transaction_state_log_num_partitions=str(count))
     with broker:
-        broker.create_topic("fares", 2)
+        broker.create_topic("fares", 4)
         producer = broker.producer(transactional_id=open_id, transaction_timeout_ms=2000)
         producer.init_transactions(CLIENT_LIMIT_S)
         producer.begin_transaction()
         producer.produce("fares", b"one", partition=0)
         producer.flush()
         with TransactionClients(broker.bootstrap) as clients:
-            for words in (("begin",), ("send", "fares", 1, 2), ("commit",)):
-                clients.ask(words[0], "paid", *words[1:])
-        broker.wait_for("markers", lambda: watermarks(broker.bootstrap, "fares", 1)[1] == 3)
-    _cut_the_last_batch(broker.data / "fares-1" / f"{0:020}.log")  # its marker
+            for name, partitions in (("paid", (1,)), ("paid", (3,)), (torn_id, (2, 3))):
+                clients.ask("begin", name)
+                for partition in partitions:
+                    clients.ask("send", name, "fares", partition, 2)
+                clients.ask("commit", name)
+        ends = {1: 3, 2: 3, 3: 6}
+        broker.wait_for(
+            "markers", lambda: ends == {each: watermarks(broker.bootstrap, "fares", each)[1] for each in ends}
+        )
+    for partition in (1, 3):  # the marker of the first transaction of `paid`, and one of the torn id
+        _cut_the_last_batch(broker.data / f"fares-{partition}" / f"{0:020}.log")
     directories = [broker.data / f"{STATE}-{number}" for number in range(count)]
     for number, record in enumerate(CASES.values()):
         append_records(directories[number], _id(f"before {number}"), record, _id(f"behind {number}"))
     for number, how in enumerate(DAMAGES.values(), len(CASES)):
         _damage(directories[number], number, how)
     _put_before_the_last_batch(directories[-1] / f"{0:020}.log", (None, _VALUE))
+    for _ in ("PrepareCommit", "CompleteCommit"):
+        _cut_the_last_batch(directories[-2] / f"{0:020}.log")
     rows = _shown(capfd, "verify", "--json", str(broker.data))
     found = {
         kind: {Path(row["path"]).name for row in rows if row.get("id") == kind}
@@ -150,8 +158,17 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
     options = ["--json", "--now", now_ms, "--max-transaction-timeout-ms", "2000"]
     shown = _shown(capfd, "transactions", *options, str(broker.data))
     ids = {row["transactional_id"]: row["loaded"] for row in shown if row["type"] == "transactional_id"}
-    stays_open, unmarked = (row for row in shown if row["type"] == "transaction")
-    assert (unmarked["transactional_id"], unmarked["verdict"]) == ("paid", "unmarked")
+    of_each = {
+        row["partition"]: row for row in shown if row["type"] == "transaction" and not row["marker_offset"]
+    }
+    assert {
+        partition: (row["transactional_id"], row["verdict"], row["status"])
+        for partition, row in of_each.items()
+    } == {
+        0: (open_id, "unloaded", "hanging"),
+        1: ("paid", "unmarked", "hanging"),
+        3: (torn_id, "unmarked", "open"),
+    }
 
     def loads(pattern: str) -> set[str]:
         return set(re.findall(pattern, broker.log_text()))
@@ -163,13 +180,14 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
         states = clients.ask("listed")["states"]
         listed = set(states)
         assert states[open_id] == "Empty"  # so it does not end the transaction when its time is over
-        assert (stays_open["verdict"], stays_open["status"]) == ("unloaded", "hanging")
         assert broker.consume("fares", committed=True) == []
-        tool(broker.bootstrap, *words_of(stays_open["abort_command"]))
+        tool(broker.bootstrap, *words_of(of_each[0]["abort_command"]))
         assert watermarks(broker.bootstrap, "fares", 0)[1] == 2
         assert broker.consume("fares", 1, committed=True) == [] and len(broker.consume("fares", 1)) == 2
-        assert states["paid"] == "CompleteCommit"
-    by_case = {f"{STATE}-{number}": name for number, name in enumerate([*CASES, *DAMAGES, "open"])}
+        assert (states["paid"], states[torn_id]) == ("CompleteCommit", "Ongoing")
+        assert len(broker.consume("fares", 2, committed=True)) == 2
+        assert [each.offset for each in broker.consume("fares", 3, committed=True)] == [0, 1]
+    by_case = {f"{STATE}-{number}": name for number, name in enumerate([*CASES, *DAMAGES, "torn", "open"])}
     fails = {by_case[each] for each in failed}
     assert {by_case[each] for each in found["coordinator-load-fails"]} == fails - set(DAMAGES)
     for number, name in enumerate([*CASES, *DAMAGES]):
@@ -182,6 +200,11 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert found["coordinator-record-unknown"].isdisjoint(failed)
     assert 5 < len(failed) < len(CASES) - 5
     assert {name for name, is_loaded in ids.items() if is_loaded} <= listed <= set(ids)
+
+
+def _name_in(number: int, count: int) -> str:
+    """A transactional id of that partition."""
+    return next(name for name in map("id {}".format, range(99999)) if partition_for(name, count) == number)
 
 
 def _shown(capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:

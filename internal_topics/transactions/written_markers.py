@@ -1,0 +1,134 @@
+"""The markers that the partitions of a transaction have already, for what the coordinators' log alone does not tell.
+
+A prepared transaction: a partition has its marker if its producer is not in a transaction there, and the producer's last timestamp, which
+is then a marker's, is not before the decision.
+
+An ongoing transaction of the second protocol, whose decision was lost with the end of the coordinator's log: its markers have the epoch
+after its own, which no other transaction's markers have.
+"""
+
+from collections.abc import Iterator
+
+from kseg.internal_topics.broker_directories import BrokerDirectories, longest
+from kseg.internal_topics.transactions.partition_replay import PartitionReplay
+from kseg.internal_topics.transactions.transaction_log import (
+    EPOCH_PER_TRANSACTION,
+    ONGOING,
+    TopicPartition,
+    TransactionalId,
+)
+from kseg.segment.errors import FormatError, KsegError
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import LogTarget
+from kseg.segment.scanning.decode import record_at
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
+from kseg.segment.state.control import COMMIT, parse_control_record
+from kseg.segment.state.transaction_replay import LastMarker, TransactionReplay
+
+
+def state_of(target: LogTarget) -> TransactionReplay | None:
+    """The producer state of a partition as a broker has it in memory; None if it cannot be read."""
+    try:
+        with PartitionLog(target) as log:
+            partition = PartitionReplay(log)
+            for _ in partition.ended(only_state=True):
+                pass
+            return partition.state
+    except KsegError:
+        return None
+
+
+class WrittenMarkers:
+    """The markers in the longest replicas of the partitions under PATH, each of which is read once."""
+
+    def __init__(self, directories: BrokerDirectories) -> None:
+        self._directories = directories
+        self._replicas: dict[str, dict[int, list[LogTarget]]] = {}
+        self._states: dict[TopicPartition, TransactionReplay | None] = {}
+
+    def unmarked(self, known: TransactionalId) -> tuple[TopicPartition, ...]:
+        """The partitions of a prepared transaction that lack its marker, or are unavailable."""
+        return tuple(where for where in known.partitions if not self._is_marked(known, where))
+
+    def committed_at(self, known: TransactionalId) -> TopicPartition | None:
+        """A partition that has the COMMIT marker of an ongoing transaction, None if none is known."""
+        if known.state != ONGOING or known.client_version != EPOCH_PER_TRANSACTION:
+            return None
+        return next((where for where in known.partitions if self._has_commit(known, where)), None)
+
+    def _is_marked(self, known: TransactionalId, where: TopicPartition) -> bool:
+        state = self._state(where)
+        return state is not None and any(
+            _is_of(known, at_ms) for at_ms in _marker_times(state, known.producer_id)
+        )
+
+    def _has_commit(self, known: TransactionalId, where: TopicPartition) -> bool:
+        state, target = self._state(where), self._target(where)
+        entry: ProducerSnapshotEntry | None = None if state is None else state.entry(known.producer_id)
+        if state is None or target is None or entry is None:
+            return False
+        if entry.current_txn_first_offset is not None or entry.producer_epoch != known.producer_epoch + 1:
+            return False
+        marker: LastMarker | None = state.last_marker(known.producer_id)
+        if marker is None:  # it is before the newest snapshot, which does not have its type
+            marker = _last_marker(target, known.producer_id)
+        return (
+            marker is not None
+            and marker.producer_epoch == entry.producer_epoch
+            and _is_commit(target, marker.offset)
+        )
+
+    def _state(self, where: TopicPartition) -> TransactionReplay | None:
+        if where not in self._states:
+            target = self._target(where)
+            self._states[where] = None if target is None else state_of(target)
+        return self._states[where]
+
+    def _target(self, where: TopicPartition) -> LogTarget | None:
+        topic, number = where
+        if topic not in self._replicas:
+            self._replicas[topic] = self._directories.replicas(topic)
+        replicas = self._replicas[topic].get(number)
+        return None if replicas is None else longest(replicas)
+
+
+def _is_of(known: TransactionalId, marker_ms: int) -> bool:
+    """Whether a marker with that timestamp belongs to the prepared transaction. Brokers' clocks may differ, so any time after its
+    start counts."""
+    return marker_ms >= known.updated_ms or marker_ms > known.started_ms
+
+
+def _marker_times(state: TransactionReplay, producer_id: int) -> Iterator[int]:
+    marker: LastMarker | None = state.last_marker(producer_id)
+    if marker is not None:
+        yield marker.timestamp_ms
+    entry: ProducerSnapshotEntry | None = state.entry(producer_id)
+    if entry is not None and entry.current_txn_first_offset is None and entry.coordinator_epoch >= 0:
+        yield entry.timestamp_ms
+
+
+def _last_marker(target: LogTarget, producer_id: int) -> LastMarker | None:
+    """The last marker of a producer in the whole log."""
+    try:
+        with PartitionLog(target) as log:
+            partition = PartitionReplay(log)
+            for _ in partition.ended():
+                pass
+            return partition.whole.last_marker(producer_id)
+    except KsegError:
+        return None
+
+
+def _is_commit(target: LogTarget, offset: int) -> bool:
+    """Whether the marker at an offset is a COMMIT marker."""
+    try:
+        with PartitionLog(target) as log:
+            for segment in log.from_floor(offset):
+                for batch in segment.reaching(offset):
+                    for chunk, at in segment.records(batch):
+                        record = record_at(chunk, at)
+                        return parse_control_record(record.key, record.value).kind == COMMIT
+                    return False
+    except (KsegError, FormatError):
+        pass
+    return False
