@@ -163,14 +163,18 @@ def identities_after_cut(
 def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "dict[str, tuple[Finding, ...]]":
     """A finding for each replica that the metadata log assigns to a log dir among the targets and that is missing there, by log dir."""
     found = {}
-    for log_dir in [target.path for target in targets if isinstance(target, LogDirTarget)]:
+    log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
+    for log_dir in log_dirs:
         image = finder.governing_image(log_dir)
         if image is not None:
             from kseg.internal_topics.metadata.missing_replicas import missing_replicas
+            from kseg.internal_topics.metadata.replica_directories import copies_on_other_nodes
 
             others, gone = partial(finder.others_of, log_dir), partial(finder.gone_from, log_dir)
             node = finder.placed_node_of(log_dir)
-            found[log_dir] = tuple(missing_replicas(log_dir, node, image, others, gone))
+            of_cluster = [each for each in log_dirs if finder.node_of(each).cluster_id == node.cluster_id]
+            copy_of = copies_on_other_nodes(node.node_id, of_cluster, finder)
+            found[log_dir] = tuple(missing_replicas(log_dir, node, image, others, gone, copy_of))
     return found
 
 

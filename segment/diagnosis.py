@@ -99,9 +99,19 @@ class AlteredLeaderEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaCopy:
+    """A replica of a partition on another node. directory: that has it, maybe marked `-delete`. end_offset: of its log."""
+
+    directory: str
+    node: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class MissingReplica:
-    """A partition that the metadata log places in a log directory and that is not there. set_aside: a directory beside it with a log of the
-    same topic id, which was renamed: as stray, or by hand. others: the nodes that have a replica too."""
+    """A partition that the metadata log places in a log directory and that is not there. set_aside: a directory of the node with a log of
+    the same topic id and another name: stray, renamed by hand, or of a move between log dirs. others: the nodes that have a replica too.
+    copy: the one that has most of it among the nodes of the run."""
 
     topic: str
     partition: int
@@ -109,14 +119,18 @@ class MissingReplica:
     checkpointed_offset: int | None
     set_aside: str | None = None
     others: tuple[int, ...] = ()
+    copy: ReplicaCopy | None = None
 
     def numbers(self) -> Numbers:
-        return {
+        numbers: dict[str, int | str | None] = {
             "topic": self.topic,
             "partition": self.partition,
             "topic_id": self.topic_id,
             "checkpointed_offset": self.checkpointed_offset,
         }
+        if self.copy is not None:
+            numbers |= {"other": self.copy.directory, "other_end_offset": self.copy.end_offset}
+        return numbers
 
 
 @dataclass(frozen=True, slots=True)

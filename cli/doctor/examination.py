@@ -146,6 +146,8 @@ class Examination:
             assert self._finder is not None
             own = self._finder.node_of(log_dir)
             self._situation.nodes.setdefault(_name_of(own), []).append(log_dir)
+            if own.node_id is not None and not host.is_running:
+                self._situation.stopped_nodes.add(own.node_id)
             yield Row(host_row(host, own))
             self._situation.cluster_id = self._situation.cluster_id or own.cluster_id
             image = self._finder.image_for(log_dir)

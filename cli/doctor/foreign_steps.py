@@ -8,7 +8,7 @@ from contextlib import suppress
 from kseg.cli.doctor.next_step import NextStep, likewise, move_command
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.next_command import command_line
-from kseg.internal_topics.metadata.missing_replicas import has_segment
+from kseg.internal_topics.metadata.replica_directories import has_segment
 from kseg.segment.counted import shown_of
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import contains_partition_name

@@ -50,22 +50,23 @@ from kseg.cli.doctor.obstacle_steps import (
     restore_case,
 )
 from kseg.cli.doctor.quorum_steps import add_voters, restore_voters
-from kseg.cli.doctor.several_nodes_steps import replace_behind, take_apart, without_a_copy
+from kseg.cli.doctor.several_nodes_steps import copy_missing, replace_behind, take_apart, without_a_copy
 from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
 from kseg.cli.text.replica_words import rename_back
 from kseg.internal_topics.broker_directories import end_offset_of
-from kseg.internal_topics.metadata.missing_replicas import is_future
+from kseg.internal_topics.metadata.replica_directories import state_of
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 
 _LISTED = 5  # directories with a step of their own
+_OF_A_MOVE = (PartitionState.FUTURE, PartitionState.DELETE)  # between log dirs
 _SOURCES_OF_VALUES = (
     "the values that meta.properties had (node.id is in server.properties, cluster.id in "
     "meta.properties of any other node, directory.id in the output of `kseg metadata`)"
@@ -139,16 +140,16 @@ def _repair_steps(situation: Situation) -> Iterator[NextStep]:
         return
     inner = {os.path.normpath(path) for path in situation.in_the_way}
     if any(os.path.normpath(path) not in inner for path in situation.apart):
+        copies = [path for path, is_copy in situation.apart.items() if is_copy]
         before_any_starts = [
             *replace_behind(situation.behind, situation.request),
             *restore_voters(situation.replaced_voters),
         ]
-        copies = [path for path, is_copy in situation.apart.items() if is_copy]
         yield from before_any_starts
         # what a node lacks beside a copy of one of its directories, only an examination without the copy shows
         if not copies:
             yield from _put_back(situation)
-        if before_any_starts:
+        if before_any_starts or (situation.copied and not copies):
             yield _again(situation)
             return
         yield from take_apart(situation.nodes, copies, situation.in_the_way, situation.request)
@@ -252,16 +253,24 @@ def _keep_one(situation: Situation) -> Iterator[NextStep]:
 
 def _put_back(situation: Situation) -> Iterator[NextStep]:
     """Missing replicas: no repair can restore records that are in no file here."""
-    begun = {path: found for path, found in situation.set_aside.items() if is_future(found)}
-    strays = [(path, found) for path, found in situation.set_aside.items() if path not in begun]
+    moved = {path: found for path, found in situation.set_aside.items() if state_of(found) in _OF_A_MOVE}
+    strays = [(path, found) for path, found in situation.set_aside.items() if path not in moved]
     for path, stray in strays[: shown_of(len(strays), _LISTED)]:
         yield NextStep(*rename_back(path, stray))
-    here = {*dict(strays), *situation.in_other_case}
+    ends = {path: end_offset_of(PartitionTarget(found)) for path, found in moved.items()}
+    copied = {
+        path: copy
+        for path, copy in situation.copied.items()
+        if path not in dict(strays) and copy.end_offset > ends.get(path, 0)
+    }
+    yield from copy_missing(copied, situation.request)
+    here = {*dict(strays), *situation.in_other_case, *copied}
     yield from _find_copies(
         [os.path.basename(path) for path in situation.missing if path not in here], situation
     )
-    for path, found in begun.items():
-        yield NextStep(*rename_back(path, found))
+    for path, found in moved.items():
+        if path not in copied:
+            yield NextStep(*rename_back(path, found))
 
 
 def _find_copies(names: Sequence[str], situation: Situation) -> Iterator[NextStep]:

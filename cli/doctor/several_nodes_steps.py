@@ -6,13 +6,15 @@ determined by itself.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kseg.cli.doctor.next_step import NextStep, likewise, move_command
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
+from kseg.recovery.broker_start.mounting import Mounted, mixed_up
 from kseg.segment.counted import listed, shown_of
+from kseg.segment.diagnosis import ReplicaCopy
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
@@ -32,6 +34,7 @@ def take_apart(
             "log.dirs, and examine the rest.",
             _examine([path for paths in nodes.values() for path in paths if path not in copies], request),
         )
+    yield from _mount_elsewhere(nodes, copies)
     left = {
         name: [path for path in paths if path not in copies and os.path.normpath(path) not in moved]
         for name, paths in nodes.items()
@@ -45,6 +48,25 @@ def take_apart(
         yield NextStep(
             words.format(name), _examine(paths, replace(request, also={} if number else request.also))
         )
+
+
+def _mount_elsewhere(nodes: Mapping[str, Sequence[str]], copies: Sequence[str]) -> Iterator[NextStep]:
+    """Data directories beside those of another node. nodes, copies: as above."""
+    mounted = [
+        Mounted(path, name, places.isdir(os.path.join(path, METADATA_DIRECTORY)))
+        for name, paths in nodes.items()
+        for path in paths
+        if path not in copies
+    ]
+    for own, *others in mixed_up(mounted):
+        for other in others:
+            if other.node != own.node:
+                yield NextStep(
+                    f"{shown_path(other.path)} belongs to {other.node}, and {shown_path(own.path)} beside it to {own.node}. Unless the disks "
+                    "were only collected here, it is mounted on the wrong machine, and the broker there does not start: mount the data "
+                    "directory in its place that belongs there. See which node each data directory here belongs to.",
+                    r"find / -name meta.properties -exec grep -HE '^(cluster|node|directory)\.id' {} +",
+                )
 
 
 def _examine(log_dirs: Sequence[str], request: Request) -> str:
@@ -69,6 +91,22 @@ def replace_behind(behind: Sequence[tuple[str, str]], request: Request) -> Itera
     command = command_line("verify", {"--verbose": True}, request)
     yield from likewise(
         len(behind) - shown, "replica", command, "list them, each with the replica that has the records"
+    )
+
+
+def copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterator[NextStep]:
+    """copied: by the place of a missing replica, the one of another node that has most of it."""
+    shown = shown_of(len(copied), _LISTED)
+    for path, copy in list(copied.items())[:shown]:
+        yield NextStep(
+            f"{shown_path(path)} is missing, and its node may lead with an empty log. Before any of the nodes starts, copy the replica of node "
+            f"{copy.node}, whose log ends at offset {copy.end_offset}: its files serve every node. If the lost directory turns up (in a "
+            "backup, or on a disk that is not mounted), put that back instead, if its log ends later.",
+            f"cp -aT {shell_quoted(copy.directory)} {shell_quoted(path)}",
+        )
+    command = command_line("verify", {"--verbose": True}, request)
+    yield from likewise(
+        len(copied) - shown, "replica", command, "list them, each with the replica that has its records"
     )
 
 

@@ -20,6 +20,7 @@ from kseg.segment.diagnosis import (
     PartitionTwice,
     ReplacedVoter,
     ReplicaBehind,
+    ReplicaCopy,
     UnwritableFile,
     WrongTopicId,
 )
@@ -60,11 +61,12 @@ class Situation:
     names a broker cannot parse; of_other_topics: those with the topic id of a topic of another name, from which nobody is served;
     of_unknown_topics: those that become stray, whose topic is in no metadata log. lost_identities: log dirs without a readable
     meta.properties. values_needed: by log dir, the values of its meta.properties that only the user knows. apart: log dirs that do not
-    belong with the others, and whether they are copies. nodes: the log dirs of each node, by its name. twice: (partition directory, another
-    one of the same partition). behind: (replica that lacks records, the one of another node that has them). replaced_voters: of the quorum.
-    missing: directories of missing replicas; nodes_with_others: the nodes with another replica of any; set_aside: of some, the directory
-    that has their log under another name. wrong_ids: partition directories with another topic id than the topic of their name, whose id is
-    the value. in_other_case: directories in which files have lost the case of their names. in_the_way: paths that prevent a start, with the
+    belong with the others, and whether they are copies. nodes: the log dirs of each node, by its name; stopped_nodes: the ids of those that
+    do not run. twice: (partition directory, another one of the same partition). behind: (replica that lacks records, the one of another
+    node that has them). replaced_voters: of the quorum. missing: directories of missing replicas; set_aside: of some, the directory that
+    has their log under another name; copied: of some, the replica of another node here; nodes_with_others: the nodes not examined here
+    that have another replica of any. wrong_ids: partition directories with another topic id than the topic of their name, whose id is the
+    value. in_other_case: directories in which files have lost the case of their names. in_the_way: paths that prevent a start, with the
     reason. given_files, given_empty: paths of the request that are no data directories because they are files, or empty.
 
     has_metadata: whether a metadata log was read; has_outdated_metadata: whether it is older than
@@ -101,6 +103,8 @@ class Situation:
     nodes_with_others: set[int] = field(default_factory=set)
     not_writable: list[tuple[str, UnwritableFile]] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
+    copied: dict[str, ReplicaCopy] = field(default_factory=dict)
+    stopped_nodes: set[int] = field(default_factory=set)
     wrong_ids: dict[str, str] = field(default_factory=dict)
     in_other_case: dict[str, None] = field(default_factory=dict)
     in_the_way: dict[str, str] = field(default_factory=dict)
@@ -196,10 +200,7 @@ class Situation:
             return
         if isinstance(finding.diagnosis, MissingReplica):
             if finding.severity == ERROR:
-                self.missing.append(finding.path)
-                self.nodes_with_others.update(finding.diagnosis.others)
-                if finding.diagnosis.set_aside is not None:
-                    self.set_aside[finding.path] = finding.diagnosis.set_aside
+                self._note_missing(finding.path, finding.diagnosis)
             return
         if isinstance(finding.diagnosis, DoubtfulLogStart):
             self.doubtful_starts[finding.path] = finding.diagnosis.offset
@@ -212,6 +213,14 @@ class Situation:
         if finding.id == "no-segments" and finding.path in self.missing:
             return
         self.hints.setdefault(finding.severity, {}).setdefault(finding.hint, {})[finding.path] = None
+
+    def _note_missing(self, path: str, missing: MissingReplica) -> None:
+        self.missing.append(path)
+        self.nodes_with_others.update(set(missing.others) - self.stopped_nodes)
+        if missing.set_aside is not None:
+            self.set_aside[path] = missing.set_aside
+        if missing.copy is not None:
+            self.copied[path] = missing.copy
 
     @property
     def is_obstructed(self) -> bool:

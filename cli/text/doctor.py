@@ -11,10 +11,11 @@ from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import VERSION, broker_start_words
+from kseg.cli.text.error_places import ErrorPlaces
 from kseg.cli.text.recover import doubt_words, is_costly, short_cost_words
 from kseg.cli.text.verify import looked_at_words
 from kseg.segment.counted import counted, listed, shown_of
-from kseg.segment.findings import ERROR, WARNING
+from kseg.segment.findings import ERROR, WARNING, Finding
 from kseg.segment.moments import moment
 from kseg.segment.partition.names import GROUP_TOPICS
 from kseg.segment.terminal import shown_path, visible
@@ -40,15 +41,21 @@ class DoctorReport(Report):
         self._now_ms = now_ms
         self._rows: dict[str, list[Values]] = {}
         self._counts: dict[str, int] = {}
-        self._partitions = 0
+        self._places = ErrorPlaces()
+
+    def finding(self, finding: Finding) -> None:
+        super().finding(finding)
+        self._places.finding(finding)
 
     def row(self, values: Values) -> None:
         kind = str(values.get("type"))
         if kind == "verified":
-            self._partitions += values.get("kind") == "partition"
+            self._places.partitions += values.get("kind") == "partition"
             return
         if kind == "transaction" and values["status"] != "hanging":
             kind = "lost_commit"
+        if kind == "damage":
+            self._places.add_damaged(values["errors"])
         self._counts[kind] = self._counts.get(kind, 0) + 1
         kept = self._rows.setdefault(kind, [])
         if len(kept) <= _SHOWN or kind in ("step", "leftovers", "log_dir", "retention"):
@@ -92,10 +99,10 @@ class DoctorReport(Report):
         if "does-not-start" in starts:
             start = _STARTS["does-not-start"]
         clauses = [words for words in (start, self._hurt()) if words]
-        where = f" in {counted(self._partitions, 'partition')}" if self._partitions else ""
+        partitions = self._places.partitions
+        where = f" in {counted(partitions, 'partition')}" if partitions else ""
         if summary.errors:
-            damaged = self._counts.get("damage", 0)
-            of_them = f" in {damaged:,} of {counted(self._partitions, 'partition')}" if damaged else ""
+            of_them = self._places.words(summary.errors)
             return Line("; ".join([f"DAMAGED: {counted(summary.errors, 'error')}{of_them}", *clauses]), ERROR)
         if summary.failed_paths:
             failed = f"{summary.targets_failed:,} of {counted(summary.targets, 'target')}"

@@ -25,6 +25,13 @@ def rename_back(path: str, found: str) -> tuple[str, str]:
             "until then its name, or a broker empties that too. A broker serves it from there."
         )
         return sentence, f"mv -T {shell_quoted(found)} {shell_quoted(own)}"
+    if name is not None and name.state is PartitionState.DELETE:
+        own = os.path.join(os.path.dirname(found), os.path.basename(path))
+        sentence = (
+            f"{shown_path(os.path.basename(found))}, which is marked for deletion, has a log of {shown_path(os.path.basename(path))}: if there "
+            "is no better copy, give it its name back before a broker starts and deletes it. A broker serves it from there."
+        )
+        return sentence, f"mv -T {shell_quoted(found)} {shell_quoted(own)}"
     is_stray = name is not None and name.state is PartitionState.STRAY
     what = (
         "was set aside as stray"

@@ -8,6 +8,7 @@ from kseg.cli.report import GOOD, Line, Report, severities_words
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import broker_start_words
+from kseg.cli.text.error_places import ErrorPlaces
 from kseg.segment.counted import counted, listed
 from kseg.segment.diagnosis import InvalidBytes
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
@@ -22,15 +23,15 @@ class VerifyReport(Report):
 
     def __init__(self) -> None:
         super().__init__()
-        self._partitions = 0
+        self._places = ErrorPlaces()
         self._damaged: list[str] = []  # the first few
-        self._damaged_partitions = 0
         self._records_at_risk = 0
         self._seen: set[tuple[str, int]] = set()
         self._starts: list[Mapping[str, Any]] = []
 
     def finding(self, finding: Finding) -> None:
         super().finding(finding)
+        self._places.finding(finding)
         first, last = finding.first_offset, finding.last_offset
         if finding.severity != ERROR or finding.position is None or first is None or last is None:
             return
@@ -45,9 +46,9 @@ class VerifyReport(Report):
         if values.get("type") == "broker-start":
             self._starts.append(values)
         if values.get("type") == "verified" and values.get("kind") == "partition":
-            self._partitions += 1
+            self._places.partitions += 1
             if values["errors"]:
-                self._damaged_partitions += 1
+                self._places.add_damaged(values["errors"])
                 if len(self._damaged) <= _NAMES_SHOWN:
                     self._damaged.append(shown_path(os.path.basename(places.abspath(str(values["path"])))))
 
@@ -58,10 +59,10 @@ class VerifyReport(Report):
     def closing(self, summary: RunSummary) -> Iterator[Line]:
         records = counted(self._records_at_risk, "record")
         risk = f"at most {records} in the damage" if self._records_at_risk else ""
-        if self._damaged_partitions and self._partitions > 1:
-            names = listed(self._damaged, _NAMES_SHOWN, number=self._damaged_partitions)
-            sound = self._partitions - self._damaged_partitions
-            words = f"{counted(self._partitions, 'partition')}: {sound:,} sound, {self._damaged_partitions:,} damaged: {names}"
+        partitions, damaged = self._places.partitions, self._places.damaged
+        if damaged and partitions > 1:
+            names = listed(self._damaged, _NAMES_SHOWN, number=damaged)
+            words = f"{counted(partitions, 'partition')}: {partitions - damaged:,} sound, {damaged:,} damaged: {names}"
             yield Line(f"{words}; {risk}" if risk else words)
         elif risk:
             yield Line(risk)
@@ -70,10 +71,9 @@ class VerifyReport(Report):
         yield Line(looked_at_words(summary))
 
     def _verdict(self, summary: RunSummary) -> Line:
-        failed = summary.targets_failed
+        failed, where = summary.targets_failed, self._places.words(summary.errors)
         if summary.errors:
-            where = f" in {self._damaged_partitions:,} of {counted(self._partitions, 'partition')}"
-            words = f"DAMAGED: {counted(summary.errors, 'error')}{where if self._damaged_partitions else ''}"
+            words = f"DAMAGED: {counted(summary.errors, 'error')}{where}"
             tone = ERROR
         elif failed:
             words, tone = "INCOMPLETE", ERROR
@@ -81,8 +81,8 @@ class VerifyReport(Report):
             words, tone = "NOTHING VERIFIED", WARNING
         else:
             words, tone = "SOUND: no errors", GOOD
-        if not self._damaged_partitions and self._partitions > 1:
-            words += f" in {counted(self._partitions, 'partition')}"
+        if not where and self._places.partitions > 1:
+            words += f" in {counted(self._places.partitions, 'partition')}"
         if summary.warnings:
             words += f", {counted(summary.warnings, 'warning')}"
         if failed:

@@ -18,7 +18,8 @@ from typing import Self
 
 from kseg.internal_topics.broker_directories import BrokerPartition
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
-from kseg.internal_topics.metadata.missing_replicas import missing_replicas, topic_id_of
+from kseg.internal_topics.metadata.missing_replicas import missing_replicas
+from kseg.internal_topics.metadata.replica_directories import topic_id_of
 from kseg.internal_topics.metadata.strays import Directory, identity_of
 from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.partition.names import PartitionState

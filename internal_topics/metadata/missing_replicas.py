@@ -30,24 +30,59 @@ from kseg.internal_topics.metadata.metadata_image import (
     Partition,
     Placement,
 )
-from kseg.segment import layout as L
-from kseg.segment.diagnosis import MissingReplica
-from kseg.segment.errors import KsegError, UnreadableInput, VanishedInput
-from kseg.segment.files import read_small
+from kseg.internal_topics.metadata.replica_directories import (
+    CopyOf,
+    PartitionNames,
+    has_segment,
+    left_by_a_move,
+    name_of,
+    names_in,
+    paths_of,
+    state_of,
+    topic_id_of,
+)
+from kseg.segment.diagnosis import MissingReplica, ReplicaCopy
 from kseg.segment.findings import Finding
-from kseg.segment.partition.directory import partition_name, partitions_in
+from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, contains_partition_name
 from kseg.segment.partition.targets import PartitionTarget
-from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.storage import places
+from kseg.segment.values import dataclass
 
 _NO_LEADER = -1
 _NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)  # within a minute of a replica's creation
 
-_Names = dict[
-    str, dict[PartitionState, list[str]]
-]  # by partition and state: directories, of which several may have the same
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What is left of a missing replica. own: the directory of the node that has its log under another name, None for none. copy: the
+    replica on another node."""
+
+    own: str | None
+    copy: ReplicaCopy | None
+
+    def words(self) -> str:
+        """Clauses of the message."""
+        words, own = "", self.own
+        state = None if own is None else state_of(own)
+        if own is not None and state is PartitionState.FUTURE:
+            end_offset = end_offset_of(PartitionTarget(own))
+            words = f", and then empties {own}, to which it was being copied (up to offset {end_offset})"
+        elif own is not None and state is PartitionState.DELETE:
+            end_offset = end_offset_of(PartitionTarget(own))
+            words = f"; a minute later it deletes {own}, which has a log of it up to offset {end_offset}"
+        elif own is not None and state is not PartitionState.STRAY:
+            words = f"; {os.path.basename(own)} has its topic id"
+        if self.copy is not None:
+            words += (
+                f"; node {self.copy.node} has it up to offset {self.copy.end_offset} ({self.copy.directory})"
+            )
+        return words
+
+
+def _no_copy(_expected: ExpectedPartition) -> ReplicaCopy | None:
+    return None
 
 
 def missing_replicas(
@@ -56,72 +91,80 @@ def missing_replicas(
     image: MetadataImage,
     others: Callable[[], Sequence[str]],
     gone: Callable[[], Iterable[str]],
+    copy_of: CopyOf = _no_copy,
 ) -> Iterator[Finding]:
     """One finding for each replica. others: the other known log dirs of the node, read only if something is missing; an
     existing replica is not lost, whatever its assigned directory. gone: the directories that the node has no more, if this log dir is to
     tell what was assigned to them (`MetadataFinder.gone_from`). While a broker uses the log dir, a replica counts as missing only if it
     also is with the metadata log as it is now: the image may be older than the deletion of a topic, and a new topic is in the metadata log
-    before its directories exist. An image of an earlier state is compared as it is."""
+    before its directories exist. An image of an earlier state is compared as it is. copy_of: finds the one that another node has."""
     if not image.is_certain or node.node_id is None:
         return
-    present = _names_in(log_dir)
+    present = names_in(log_dir)
     state = cache(partial(read_log_dir_state, log_dir))
     missing = _missing(log_dir, present, image, node, state)
     is_in_use = bool(missing) and not image.is_cut and is_locked(log_dir)
     if is_in_use:
         missing = _still_missing(missing, log_dir, image, node, state)
     else:
-        yield from _gone(log_dir, present, image, node.node_id, others, gone())
+        yield from _gone(log_dir, present, image, node.node_id, others, gone(), copy_of)
     if not missing:
         return
-    elsewhere = [(other, _names_in(other)) for other in others()]
+    elsewhere = [(other, names_in(other)) for other in others()]
     if is_in_use:  # a move between log dirs may have ended here since, and removed the directory there
-        present = _names_in(log_dir)
+        present = names_in(log_dir)
         missing = [expected for expected in missing if not _has(log_dir, present, expected)]
     renamed = cache(partial(_renamed_by_topic, log_dir, present, image))
     missing_of = Counter(expected.topic_id for expected in missing)
     for expected in missing:
         if not any(_is_kept(other, names, expected) for other, names in elsewhere):
-            there = present.get(_name(expected), {})
+            there = present.get(name_of(expected), {})
             own = _set_aside(log_dir, there, expected)
             if own is None and PartitionState.LIVE not in there:
                 candidates = renamed().get(expected.topic_id, ())
                 own = _renamed(candidates, expected, is_alone=missing_of[expected.topic_id] == 1)
-            own = own or _begun_move(elsewhere, expected)
-            found = _finding(log_dir, expected, node.node_id, image, there, state(), own)
+            own = own or left_by_a_move([(log_dir, present), *elsewhere], expected)
+            left = _Left(own, copy_of(expected))
+            found = _finding(log_dir, expected, node.node_id, image, there, state(), left)
             if not (is_in_use and found.id == "replica-unmade"):
                 yield found
 
 
 def _gone(
     log_dir: str,
-    present: _Names,
+    present: PartitionNames,
     image: MetadataImage,
     node_id: int,
     others: Callable[[], Sequence[str]],
     directory_ids: Iterable[str],
+    copy_of: CopyOf,
 ) -> Iterator[Finding]:
     """The findings about replicas that are assigned to one of these directories and are in no log dir."""
     for directory_id in sorted(directory_ids):
-        around = [(log_dir, present), *((other, _names_in(other)) for other in others())]
+        around = [(log_dir, present), *((other, names_in(other)) for other in others())]
         for expected in image.partitions_of(node_id, directory_id):
             is_kept = any(_is_kept(other, names, expected) for other, names in around)
             if expected.placement is Placement.ASSIGNED and not is_kept:
-                own = _begun_move(around, expected)
+                left = _Left(left_by_a_move(around, expected), copy_of(expected))
                 yield _finding(
-                    log_dir, expected, node_id, image, {}, _no_checkpoints(log_dir), own, directory_id
+                    log_dir, expected, node_id, image, {}, _no_checkpoints(log_dir), left, directory_id
                 )
 
 
 def missing_by_other_log(
-    log_dir: str, around: Iterable[str], expected: ExpectedPartition, node_id: int, image: MetadataImage
+    log_dir: str,
+    around: Iterable[str],
+    expected: ExpectedPartition,
+    node_id: int,
+    image: MetadataImage,
+    copy_of: CopyOf,
 ) -> Finding:
     """The finding about a replica that the metadata log of another node places on this one, and that none of the log dirs around has.
     log_dir: where the broker may create it."""
-    own = _begun_move([(each, _names_in(each)) for each in around], expected)
+    left = _Left(left_by_a_move([(each, names_in(each)) for each in around], expected), copy_of(expected))
     assigned = image.topics[expected.topic_id].partitions[expected.partition].directory_of(node_id)
     gone = assigned if expected.placement is Placement.ASSIGNED else None
-    return _finding(log_dir, expected, node_id, image, {}, _no_checkpoints(log_dir), own, gone)
+    return _finding(log_dir, expected, node_id, image, {}, _no_checkpoints(log_dir), left, gone)
 
 
 def _no_checkpoints(log_dir: str) -> LogDirState:
@@ -129,7 +172,7 @@ def _no_checkpoints(log_dir: str) -> LogDirState:
 
 
 def _missing(
-    log_dir: str, present: _Names, image: MetadataImage, node: Node, state: Callable[[], LogDirState]
+    log_dir: str, present: PartitionNames, image: MetadataImage, node: Node, state: Callable[[], LogDirState]
 ) -> list[ExpectedPartition]:
     """The replicas that are expected in a log dir and not there, whether or not another log dir of the node has them."""
     return [
@@ -153,14 +196,10 @@ def _still_missing(
         if not missing:
             break
         time.sleep(SETTLING_S * number)
-        found = _missing(log_dir, _names_in(log_dir), read_again(image), node, state)
+        found = _missing(log_dir, names_in(log_dir), read_again(image), node, state)
         now = {(expected.topic_id, expected.partition) for expected in found}
         missing = [expected for expected in missing if (expected.topic_id, expected.partition) in now]
     return [*missing]
-
-
-def _name(expected: ExpectedPartition) -> str:
-    return f"{expected.topic}-{expected.partition}"
 
 
 def _is_here(expected: ExpectedPartition, node: Node, image: MetadataImage) -> bool:
@@ -171,66 +210,33 @@ def _is_here(expected: ExpectedPartition, node: Node, image: MetadataImage) -> b
     return broker is not None and len(broker.log_dirs) == 1 and node.directory_id in (None, *broker.log_dirs)
 
 
-def _names_in(log_dir: str) -> _Names:
-    """The partition directories of a log dir, by the partition's name and their state."""
-    found: _Names = {}
-    with suppress(UnreadableInput):
-        for directory, name in partitions_in(log_dir):
-            found.setdefault(name.text, {}).setdefault(name.state, []).append(directory)
-    return found
-
-
-def has_segment(partition_path: str) -> bool:
-    """Whether a log exists; a directory that cannot be listed does not count as empty."""
-    try:
-        with places.scandir(partition_path) as entries:
-            return any(entry.name.endswith(L.LOG_SUFFIX) for entry in entries)
-    except OSError:
-        return True
-
-
-def _has(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
+def _has(log_dir: str, names: PartitionNames, expected: ExpectedPartition) -> bool:
     """Whether the log dir has the replica, or a `-future` log that is promoted: without the topic id it becomes stray."""
-    if any(has_segment(path) for path in _paths(log_dir, names, expected, PartitionState.LIVE)):
+    if any(has_segment(path) for path in paths_of(log_dir, names, expected, PartitionState.LIVE)):
         return True
     return _is_promoted_in(log_dir, names, expected)
 
 
 def is_promoted(log_dir: str, expected: ExpectedPartition) -> bool:
     """Whether a broker takes a `-future` log for the replica that is expected in this log dir."""
-    return _is_promoted_in(log_dir, _names_in(log_dir), expected)
+    return _is_promoted_in(log_dir, names_in(log_dir), expected)
 
 
-def _is_promoted_in(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
-    moving = _paths(log_dir, names, expected, PartitionState.FUTURE)
+def _is_promoted_in(log_dir: str, names: PartitionNames, expected: ExpectedPartition) -> bool:
+    moving = paths_of(log_dir, names, expected, PartitionState.FUTURE)
     return expected.placement is Placement.ASSIGNED and any(_is_of_topic(path, expected) for path in moving)
 
 
-def _is_kept(log_dir: str, names: _Names, expected: ExpectedPartition) -> bool:
+def _is_kept(log_dir: str, names: PartitionNames, expected: ExpectedPartition) -> bool:
     """Whether a broker uses the replica in another log dir. It uses a `-future` log only in the log dir to which the replica is assigned;
     one with another topic id, or without a partition.metadata, becomes stray."""
-    live = _paths(log_dir, names, expected, PartitionState.LIVE)
+    live = paths_of(log_dir, names, expected, PartitionState.LIVE)
     return any(has_segment(path) and _is_of_topic(path, expected) for path in live)
-
-
-def _paths(log_dir: str, names: _Names, expected: ExpectedPartition, state: PartitionState) -> list[str]:
-    return [os.path.join(log_dir, entry) for entry in names.get(_name(expected), {}).get(state, ())]
 
 
 def _is_of_topic(directory: str, expected: ExpectedPartition) -> bool:
     has_file, topic_id = topic_id_of(directory)
     return has_file and topic_id in (None, expected.topic_id)
-
-
-def topic_id_of(directory: str) -> tuple[bool, str | None]:
-    """(whether partition.metadata exists, the id in it or None if it cannot be read)."""
-    place = os.path.join(directory, NAME_BY_ROLE[Role.PARTITION_METADATA])
-    try:
-        return True, decode_partition_metadata(read_small(place)).topic_id
-    except VanishedInput:
-        return places.lexists(place), None  # a link that leads nowhere
-    except KsegError:
-        return True, None
 
 
 def _finding(
@@ -240,12 +246,11 @@ def _finding(
     image: MetadataImage,
     there: dict[PartitionState, list[str]],
     around: LogDirState,
-    own: str | None,
+    left: _Left,
     gone: str | None = None,
 ) -> Finding:
-    """own: the directory that has its log under another name, None for none. gone: the log dir that it is assigned to, if the node does
-    not have that any more."""
-    name, noted = _name(expected), _noted_offset(expected, around)
+    """gone: the log dir that it is assigned to, if the node does not have that any more."""
+    name, noted = name_of(expected), _noted_offset(expected, around)
     is_noted_nowhere = noted is None and all(around.checkpoints.get(role) for role in _NOTED_IN)
     partition = image.topics[expected.topic_id].partitions[expected.partition]
     others = [replica for replica in partition.replicas if replica != node_id]
@@ -283,13 +288,14 @@ def _finding(
     if noted is not None:
         message += f" (a checkpoint here has its offset {noted})"
     for state, entries in there.items():
+        named = {left.own} if state is PartitionState.DELETE else {None}
         if state is not PartitionState.LIVE:
-            message += "".join(f"; {entry} was set aside" for entry in entries)
-    if own is not None and is_future(own):
-        message += f", and then empties {own}, to which it was being copied (up to offset {end_offset_of(PartitionTarget(own))})"
-    elif own is not None and os.path.basename(own) not in there.get(PartitionState.STRAY, ()):
-        message += f"; {os.path.basename(own)} has its topic id"
-    missing = MissingReplica(expected.topic, expected.partition, expected.topic_id, noted, own, tuple(others))
+            aside = (entry for entry in entries if os.path.join(log_dir, entry) not in named)
+            message += "".join(f"; {entry} was set aside" for entry in aside)
+    message += left.words()
+    missing = MissingReplica(
+        expected.topic, expected.partition, expected.topic_id, noted, left.own, tuple(others), left.copy
+    )
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
 
 
@@ -307,25 +313,7 @@ def _set_aside(
     return next(own, None)
 
 
-def is_future(directory: str) -> bool:
-    """Whether a directory is the destination of a move between log dirs."""
-    name = partition_name(os.path.basename(directory))
-    return name is not None and name.state is PartitionState.FUTURE
-
-
-def _begun_move(around: Iterable[tuple[str, _Names]], expected: ExpectedPartition) -> str | None:
-    """The `-future` log of a replica that was being moved to another log dir of the node, with what was copied until then. A broker
-    truncates it to the end of the empty log that it makes in the place of the missing one (observed with 4.3.1)."""
-    moving = (
-        path
-        for log_dir, names in around
-        for path in _paths(log_dir, names, expected, PartitionState.FUTURE)
-        if topic_id_of(path)[1] == expected.topic_id
-    )
-    return next((path for path in moving if end_offset_of(PartitionTarget(path)) > 0), None)
-
-
-def _renamed_by_topic(log_dir: str, present: _Names, image: MetadataImage) -> dict[str, list[str]]:
+def _renamed_by_topic(log_dir: str, present: PartitionNames, image: MetadataImage) -> dict[str, list[str]]:
     """The directories under a name that no partition of their topic has, by the topic id in them. The name may be no partition's at all:
     `topic-0.bak`."""
     found: dict[str, list[str]] = {}
@@ -353,7 +341,7 @@ def _renamed(candidates: Sequence[str], expected: ExpectedPartition, *, is_alone
 def _has_number(entry: str, expected: ExpectedPartition) -> bool:
     name = partition_name(entry)
     if name is None:
-        return contains_partition_name(entry, _name(expected))
+        return contains_partition_name(entry, name_of(expected))
     return name.partition == expected.partition
 
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
-from kseg.internal_topics.metadata.missing_replicas import topic_id_of
+from kseg.internal_topics.metadata.replica_directories import topic_id_of
 from kseg.segment.counted import counted
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding

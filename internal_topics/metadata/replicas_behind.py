@@ -32,13 +32,8 @@ from kseg.internal_topics.metadata.metadata_image import (
     Partition,
     Placement,
 )
-from kseg.internal_topics.metadata.missing_replicas import (
-    electable,
-    has_segment,
-    is_promoted,
-    missing_by_other_log,
-    topic_id_of,
-)
+from kseg.internal_topics.metadata.missing_replicas import electable, is_promoted, missing_by_other_log
+from kseg.internal_topics.metadata.replica_directories import copies_on_other_nodes, has_segment, topic_id_of
 from kseg.segment.diagnosis import ReplicaBehind
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
@@ -193,7 +188,8 @@ def _nowhere(
         are_absent = all(each.end_offset < 0 for each in found)
         if node_id is not None and are_absent and any(each.path == path for each in found):
             around = [each for each in log_dirs if finder.node_of(each).node_id == node_id]
-            yield missing_by_other_log(log_dir, around, expected, node_id, image)
+            copy_of = copies_on_other_nodes(node_id, log_dirs, finder)
+            yield missing_by_other_log(log_dir, around, expected, node_id, image, copy_of)
 
 
 def _present(log_dir: str, image: MetadataImage) -> dict[_Key, str]:

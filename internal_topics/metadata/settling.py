@@ -13,7 +13,7 @@ from typing import TypeVar
 from kseg.change.apply.running_broker import READINGS, SETTLING_S
 from kseg.internal_topics.metadata.metadata_finder import read_again
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
-from kseg.internal_topics.metadata.missing_replicas import topic_id_of
+from kseg.internal_topics.metadata.replica_directories import topic_id_of
 from kseg.segment.storage import places
 
 V = TypeVar("V")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import Thrown, is_empty_directory, unformatted
+from kseg.recovery.broker_start.mounting import Mounted, mixed_up
 from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.node_start import node_start
 from kseg.recovery.broker_start.partition_start import PartitionStart
@@ -166,17 +167,31 @@ def _is_within(directory: LoadedDirectory, directories: Sequence[LoadedDirectory
 
 
 def _nodes(directories: Sequence[LoadedDirectory]) -> list[list[LoadedDirectory]]:
-    """The data directories of each node (see `node_start`). Partitions whose data directory was not checked form a node of their own."""
+    """The data directories of each node (see `node_start`, `mixed_up`). Partitions whose data directory was not checked form a node of
+    their own."""
     whole = [each for each in directories if each.start is not None and not _is_within(each, directories)]
     if not any(each.start and each.start.is_directory for each in whole):
         whole = []
     groups: dict[object, list[LoadedDirectory]] = {}
     for each in whole:
-        groups.setdefault(None if each.start is None else each.start.identity, []).append(each)
-    with_log = [
-        group for group in groups.values() if any(each.start and each.start.metadata_log for each in group)
-    ]
+        groups.setdefault(_identity(each), []).append(each)
+    with_log = [group for group in groups.values() if any(map(_has_metadata_log, group))]
     alone = [[each] for each in directories if each.start is None]
     if len(with_log) == 1 or len(groups) - (None in groups) <= 1:
         return [whole, *alone] if whole else alone
-    return [*groups.values(), *alone]
+    by_path = {each.path: each for each in whole}
+    mounted = [
+        [by_path[each.path] for each in node]
+        for node in mixed_up(Mounted(each.path, _identity(each), _has_metadata_log(each)) for each in whole)
+    ]
+    taken = {each.path for node in mounted for each in node}
+    rest = ([each for each in group if each.path not in taken] for group in groups.values())
+    return [*mounted, *filter(None, rest), *alone]
+
+
+def _has_metadata_log(directory: LoadedDirectory) -> bool:
+    return directory.start is not None and directory.start.metadata_log
+
+
+def _identity(directory: LoadedDirectory) -> tuple[str | None, int | None] | None:
+    return None if directory.start is None else directory.start.identity

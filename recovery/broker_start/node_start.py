@@ -97,7 +97,7 @@ class NodeStart:
                 *(name for each in loaded for name in _removed(each)),
                 *(name for each in loaded for name in _replaced(each, loaded)),
             ],
-            "partitions_future": [name for each in loaded for name in each.named(Loading.FUTURE)],
+            "partitions_future": [name for each in loaded for name in _continued(each, loaded)],
             "partitions_promoted": [name for each in loaded for name in each.named(Loading.PROMOTED)],
             "partitions_missing": [
                 *(name for each in loaded if each.path not in lost for name in each.missing),
@@ -176,6 +176,13 @@ def _replaced(directory: LoadedDirectory, loaded: Sequence[LoadedDirectory]) -> 
         for _, start in other.of(Loading.PROMOTED)
     }
     return (name for name, partition in directory.live.items() if partition in promoted)
+
+
+def _continued(directory: LoadedDirectory, loaded: Sequence[LoadedDirectory]) -> Iterator[str]:
+    """The `-future` logs of replicas that the broker goes on to move: one whose source is created empty is truncated to that, and then
+    takes its place (Kafka: ReplicaAlterLogDirsThread; observed with 4.3.1)."""
+    created = {name for each in loaded for name in each.missing}
+    return (name for name, start in directory.of(Loading.FUTURE) if start.partition not in created)
 
 
 def _failed(directory: LoadedDirectory) -> Iterator[dict[str, object]]:

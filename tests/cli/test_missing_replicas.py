@@ -11,7 +11,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from kseg.internal_topics.metadata import missing_replicas
+from kseg.internal_topics.metadata import missing_replicas, replica_directories
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.segment.diagnosis import MissingReplica
 from tests.cli.test_known_topics import data, reported
@@ -428,13 +428,14 @@ def test_each_directory_is_read_once_however_many_are_missing(
         shutil.rmtree(data / f"orders.00-{number}")
     (data / "orders.01-4").rename(data / "orders.old-4")
     read: Counter[str] = Counter()
-    whole = missing_replicas.topic_id_of
+    whole = replica_directories.topic_id_of
 
     def counted(directory: str) -> tuple[bool, str | None]:
         read[Path(directory).name] += 1
         return whole(directory)
 
-    monkeypatch.setattr(missing_replicas, "topic_id_of", counted)
+    for module in (missing_replicas, replica_directories):
+        monkeypatch.setattr(module, "topic_id_of", counted)
     found = found_in(data)["replica-missing"]
     own = {
         Path(each.path).name: each.diagnosis.set_aside

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,10 @@ import pytest
 if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
+from kseg.cli.main import run
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.kafka.two_replicas import BROKERS, CONTROLLER, TwoReplicas
+from tests.support.doctor_helpers import rows_of
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -31,11 +32,18 @@ LAST = 2  # the broker that was the last one in sync
 NEW_IDS = {DATA: "KdataKdataKdataKdataKw", MORE: "KmoreKmoreKmoreKmoreKw"}
 
 
+def errors(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The errors of an examination, by partition."""
+    found = [row for row in rows if row["type"] == "finding" and row["severity"] == "error"]
+    return {Path(row["path"]).name: row for row in found}
+
+
 class Cluster(TwoReplicas):
     """The capture, whose brokers have two log dirs each."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, capfd: pytest.CaptureFixture[str]) -> None:
         super().__init__(root)
+        self._capfd = capfd
         for node_id in BROKERS:
             self.nodes[node_id].properties["log.dirs"] = ",".join(map(str, self.log_dirs(node_id)))
 
@@ -57,25 +65,27 @@ class Cluster(TwoReplicas):
         (log_dir / "meta.properties").write_text(meta)
         (log_dir / "bootstrap.checkpoint").write_bytes(bootstrap)
 
-    def examined(self) -> list[dict[str, Any]]:
-        """The rows of `doctor` about all nodes."""
+    def told(self, *words: str) -> list[str]:
+        """The output of `doctor` about all nodes."""
         paths = [str(path) for node_id in self.nodes for path in self.log_dirs(node_id)]
-        words = [sys.executable, "-m", "kseg", "doctor", "--json", *paths]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, 1), done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        self._capfd.readouterr()
+        assert run(["doctor", *words, *paths]) in (0, 1)
+        return self._capfd.readouterr().out.splitlines()
+
+    def examined(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.told("--json")]
 
     def found(self) -> dict[str, str]:
-        """The errors, by partition."""
-        return {
-            Path(row["path"]).name: row["id"]
-            for row in self.examined()
-            if row["type"] == "finding" and row["severity"] == "error"
-        }
+        """The ids of the errors, by partition."""
+        return {name: row["id"] for name, row in errors(self.examined()).items()}
+
+    def forecast(self) -> dict[str, Any]:
+        """The forecast of the last broker."""
+        (row,) = [row for row in self.examined() if row["type"] == "broker-start" and row["node_id"] == LAST]
+        return row
 
     def created_empty(self) -> list[str]:
-        (row,) = [row for row in self.examined() if row["type"] == "broker-start" and row["node_id"] == LAST]
-        return sorted(row["partitions_missing"])
+        return sorted(self.forecast()["partitions_missing"])
 
     def follow(self) -> None:
         """The steps that are typed in as they are printed."""
@@ -85,8 +95,8 @@ class Cluster(TwoReplicas):
 
 
 @pytest.fixture
-def cluster(moving_small: Path, tmp_path: Path) -> Cluster:
-    return Cluster(copy_tree(moving_small, tmp_path / "cluster"))
+def cluster(moving_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Cluster:
+    return Cluster(copy_tree(moving_small, tmp_path / "cluster"), capfd)
 
 
 @pytest.mark.evidence("replica-behind")
@@ -131,3 +141,94 @@ def test_the_disk_is_lost_from_which_a_replica_was_moving(cluster: Cluster) -> N
         assert f"and then empties {moving}, to which it was being copied (up to offset 40)" in row["message"]
     cluster.follow()
     assert "alone-0" not in cluster.found()
+
+
+@pytest.mark.evidence("replica-missing")
+def test_one_of_the_disks_is_replaced(cluster: Cluster) -> None:
+    """The metadata log of the broker is whole. Observed with 4.3.1: as it is, the broker creates both logs empty, truncates the
+    `-future` log to that and makes it the current one; after the step it has those 60 records of `old-1` that node 1 has."""
+    copy = cluster.nodes[1].root / DATA / "old-1"
+    cluster.format_anew(MORE)
+    assert cluster.told()[0] == "DAMAGED: 2 errors in 2 partitions that are missing; a broker starts"
+    rows = cluster.examined()
+    found = errors(rows)
+    assert {name: row["id"] for name, row in found.items()} == dict.fromkeys(
+        ("alone-0", "old-1"), "replica-missing"
+    )
+    assert (found["old-1"]["other"], found["old-1"]["other_end_offset"]) == (str(copy), 60)
+    (start,) = [row for row in rows if row["type"] == "broker-start" and row["node_id"] == LAST]
+    assert sorted(start["partitions_missing"]) == ["alone-0", "old-1"] and start["partitions_future"] == []
+    (step,) = [row for row in rows if row.get("command", "").startswith("find ")]
+    assert "alone-0" in step["command"] and "old-1" not in step["command"]
+    assert "stop node" not in step["why"]  # all nodes are here, and none has it
+    cluster.follow()
+    assert cluster.found() == {"alone-0": "replica-missing"}
+    assert (cluster.nodes[LAST].root / MORE / "old-1" / f"{0:020d}.log").stat().st_size > 0
+
+
+@pytest.mark.evidence("replica-missing")
+def test_the_disk_is_lost_to_which_a_replica_was_moved(cluster: Cluster) -> None:
+    """Its former log is marked for deletion. Observed with 4.3.1: as it is, the broker deletes that a minute after its start; after
+    the step it serves all of its records."""
+    node = cluster.nodes[LAST].root
+    (moving,) = (node / DATA).glob("alone-0.*-future")
+    shutil.rmtree(moving)
+    left = moving.with_name(moving.name.replace("-future", "-delete"))
+    (node / MORE / "alone-0").rename(left)
+    cluster.format_anew(MORE)
+    row = errors(cluster.examined())["alone-0"]
+    assert row["id"] == "replica-missing"
+    assert f"a minute later it deletes {left}, which has a log of it up to offset 40" in row["message"]
+    cluster.follow()
+    assert cluster.found() == {} and (node / DATA / "alone-0").is_dir()
+
+
+@pytest.mark.evidence("replica-missing")
+def test_the_node_is_lost_to_which_a_partition_was_reassigned(cluster: Cluster) -> None:
+    """Its former node has marked its log for deletion, which is the last copy, whether or not the metadata log is left."""
+    there, lost = cluster.nodes[1].root / DATA, cluster.nodes[LAST].root / MORE / "alone-0"
+    left = there / f"alone-0.{'0' * 32}-delete"
+    shutil.copytree(lost, left)
+    cluster.format_anew(MORE)
+    for loses_metadata_log in (False, True):
+        if loses_metadata_log:
+            cluster.format_anew(DATA)
+        row = errors(cluster.examined())["alone-0"]
+        assert (row["id"], row["other"], row["other_end_offset"]) == ("replica-missing", str(left), 40)
+    cluster.follow()
+    assert cluster.found() == {"moved-0": "replica-missing"}
+
+
+def test_a_volume_of_another_node(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+    """Observed with 4.3.1: neither broker starts, each with this exception."""
+    first, last = (cluster.nodes[node_id].root / MORE for node_id in BROKERS)
+    first.rename(aside := first.with_name("aside"))
+    last.rename(first)
+    aside.rename(last)
+    rows = cluster.examined()
+    starts = {row["node_id"]: row for row in rows if row["type"] == "broker-start"}
+    assert starts[CONTROLLER]["outcome"] == "starts"
+    for own, other in (BROKERS, BROKERS[::-1]):
+        assert (starts[own]["outcome"], starts[own]["exception"]) == ("does-not-start", "RuntimeException")
+        file = cluster.nodes[own].root / MORE / "meta.properties"
+        message = f"Stored node id {other} doesn't match previous node id {own} in {file}."
+        assert starts[own]["message"] == message
+    steps = [row["why"] for row in rows if row["type"] == "step"]
+    assert sum("it is mounted on the wrong machine" in why for why in steps) == 2
+    # collected in one place, where several have a metadata log, they are what they are
+    paths = [path for node_id in BROKERS for path in cluster.log_dirs(node_id)]
+    moved = [path.rename(first.parent.parent / f"disk-{number}") for number, path in enumerate(paths)]
+    rows = rows_of(capfd, "doctor", "--json", *moved, status=0)
+    assert {row["outcome"] for row in rows if row["type"] == "broker-start"} == {"starts"}
+
+
+def test_a_volume_of_another_cluster(cluster: Cluster) -> None:
+    """Observed with 4.3.1: the broker does not start, with this exception."""
+    file = cluster.nodes[LAST].root / MORE / "meta.properties"
+    (own,) = re.findall(r"(?m)^cluster\.id=(.*)$", file.read_text())
+    file.write_text(file.read_text().replace(own, "KotherKotherKotherKotA"))
+    start = cluster.forecast()
+    assert (start["outcome"], start["exception"]) == ("does-not-start", "RuntimeException")
+    assert (
+        start["message"] == f"Invalid cluster.id in: {file}. Expected {own}, but read KotherKotherKotherKotA"
+    )

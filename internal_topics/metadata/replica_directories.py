@@ -1,0 +1,123 @@
+"""The partition directories of log dirs, as far as they may have the log of a replica that is missing: under its name with a suffix, or on
+another node.
+
+A replica that was moved to another log dir, or to another node, leaves a `-delete` directory with its whole log, which a broker deletes
+log.segment.delete.delay.ms after the move, or after its next start (Kafka: LogManager.asyncDelete, loadLog; observed with 4.3.1). Until
+then, this may be the last copy of what the new place has lost.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+
+from kseg.change.apply.lock import is_locked
+from kseg.internal_topics.broker_directories import end_offset_of
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from kseg.internal_topics.metadata.metadata_image import ExpectedPartition
+from kseg.segment import layout as L
+from kseg.segment.diagnosis import ReplicaCopy
+from kseg.segment.errors import KsegError, UnreadableInput, VanishedInput
+from kseg.segment.files import read_small
+from kseg.segment.partition.directory import partition_name, partitions_in
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.partition.partition_epochs import last_epoch_below
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.sidecar.metadata_files import decode_partition_metadata
+from kseg.segment.storage import places
+
+# by partition and state: directories, of which several may have the same
+PartitionNames = dict[str, dict[PartitionState, list[str]]]
+CopyOf = Callable[[ExpectedPartition], ReplicaCopy | None]
+_OF_A_MOVE = (PartitionState.FUTURE, PartitionState.DELETE)
+
+
+def name_of(expected: ExpectedPartition) -> str:
+    return f"{expected.topic}-{expected.partition}"
+
+
+def names_in(log_dir: str) -> PartitionNames:
+    """The partition directories of a log dir, by the partition's name and their state."""
+    found: PartitionNames = {}
+    with suppress(UnreadableInput):
+        for directory, name in partitions_in(log_dir):
+            found.setdefault(name.text, {}).setdefault(name.state, []).append(directory)
+    return found
+
+
+def paths_of(
+    log_dir: str, names: PartitionNames, expected: ExpectedPartition, state: PartitionState
+) -> list[str]:
+    return [os.path.join(log_dir, entry) for entry in names.get(name_of(expected), {}).get(state, ())]
+
+
+def has_segment(partition_path: str) -> bool:
+    """Whether a log exists; a directory that cannot be listed does not count as empty."""
+    try:
+        with places.scandir(partition_path) as entries:
+            return any(entry.name.endswith(L.LOG_SUFFIX) for entry in entries)
+    except OSError:
+        return True
+
+
+def topic_id_of(directory: str) -> tuple[bool, str | None]:
+    """(whether partition.metadata exists, the id in it or None if it cannot be read)."""
+    place = os.path.join(directory, NAME_BY_ROLE[Role.PARTITION_METADATA])
+    try:
+        return True, decode_partition_metadata(read_small(place)).topic_id
+    except VanishedInput:
+        return places.lexists(place), None  # a link that leads nowhere
+    except KsegError:
+        return True, None
+
+
+def state_of(directory: str) -> PartitionState | None:
+    """The state of a partition directory by its name; None if that is not a partition's."""
+    name = partition_name(os.path.basename(directory))
+    return None if name is None else name.state
+
+
+def left_by_a_move(around: Iterable[tuple[str, PartitionNames]], expected: ExpectedPartition) -> str | None:
+    """The log of a replica that was being moved to another log dir of the node, with what was copied until then (`-future`), or that such a
+    move has left (`-delete`): of several the one that ends last. A broker truncates the first to the end of the empty log that it makes in
+    the place of the missing one, and deletes the second (observed with 4.3.1)."""
+    moving = [
+        path
+        for log_dir, names in around
+        for state in _OF_A_MOVE
+        for path in paths_of(log_dir, names, expected, state)
+        if topic_id_of(path)[1] == expected.topic_id
+    ]
+    ends = {path: end_offset_of(PartitionTarget(path)) for path in moving}
+    return max((path for path in ends if ends[path] > 0), key=lambda path: ends[path], default=None)
+
+
+def copies_on_other_nodes(node_id: int | None, log_dirs: Sequence[str], finder: MetadataFinder) -> CopyOf:
+    """Finds the replica of a partition on another node that has most of it. node_id: of the one that has lost it. log_dirs: of the run, of
+    one cluster; those of running brokers are left out, whose logs grow."""
+
+    @cache
+    def around() -> Sequence[tuple[int, str, PartitionNames]]:
+        nodes = [(finder.node_of(log_dir).node_id, log_dir) for log_dir in log_dirs]
+        return [
+            (other, log_dir, names_in(log_dir))
+            for other, log_dir in nodes
+            if other not in (None, node_id) and other is not None and not is_locked(log_dir)
+        ]
+
+    def copies(expected: ExpectedPartition) -> Iterator[tuple[int, int, bool, ReplicaCopy]]:
+        for other, log_dir, names in around():
+            for state in PartitionState:
+                for path in paths_of(log_dir, names, expected, state):
+                    if topic_id_of(path)[1] == expected.topic_id and has_segment(path):
+                        end_offset = end_offset_of(PartitionTarget(path))
+                        epoch = last_epoch_below(path, end_offset + 1)
+                        is_live = state is PartitionState.LIVE
+                        copy = ReplicaCopy(path, other, end_offset)
+                        yield -1 if epoch is None else epoch, end_offset, is_live, copy
+
+    def copy_of(expected: ExpectedPartition) -> ReplicaCopy | None:
+        found = [each for each in copies(expected) if each[3].end_offset > 0]
+        return max(found, key=lambda each: each[:3])[3] if found else None
+
+    return copy_of
