@@ -2,7 +2,8 @@
 
 A broker looks for segments above their limits log.initial.task.delay.ms (30 seconds) after it has loaded its logs, and every
 log.retention.check.interval.ms (5 minutes) then (Kafka: LogManager.startupWithConfigOverrides). Where topics are compacted as well, the
-cleaner does that, which does not wait: after log.cleaner.backoff.ms (15 seconds).
+cleaner does that, which does not wait: after log.cleaner.backoff.ms (15 seconds). With log.cleaner.enable=false nothing does (Kafka:
+LogManager.cleanupLogs; observed with 4.3.1, for which the property is deprecated).
 """
 
 import os
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _LISTED = 5
 _EXAMPLES = 3
 _POSTPONED = "log.initial.task.delay.ms=3600000"
-_WITHOUT_CLEANER = "log.cleaner.enable=false"
+_CLEANER = "log.cleaner.enable"
 
 
 def due_deletions(
@@ -43,10 +44,12 @@ def due_deletions(
     strict, _ = topic_settings(targets, asked, finder)
     wanted = [target for target in targets if not strict[target.path].unknown]
     topics, _ = topic_settings(wanted, replace(asked, assumes_defaults=True), finder)
+    has_cleaner = (asked.server or {}).get(_CLEANER, "").strip().lower() != "false"
     options = RetainOptions(limits=Limits(), now_ms=now_ms, topics=with_remote_ends(wanted, topics))
     for event in over(due_deletion, wanted, options) if wanted else ():
-        if isinstance(event, Row) and isinstance(event.result, DueDeletion):
-            yield event.result
+        due = event.result if isinstance(event, Row) else None
+        if isinstance(due, DueDeletion) and (has_cleaner or not due.is_by_cleaner):
+            yield due
 
 
 def retention_rows(found: Sequence[DueDeletion], *, is_default_known: bool) -> Iterator[dict[str, object]]:
@@ -78,7 +81,7 @@ def keep_expired(found: Sequence[DueDeletion], request: Request) -> Iterator[Nex
     properties = f"{_POSTPONED} in server.properties"
     if of_cleaner:
         properties = (
-            f"{_POSTPONED} and, for {shown_path(listed(of_cleaner, _LISTED))}, where the cleaner deletes, {_WITHOUT_CLEANER} in "
+            f"{_POSTPONED} and, for {shown_path(listed(of_cleaner, _LISTED))}, where the cleaner deletes, {_CLEANER}=false in "
             "server.properties (until the limits are raised)"
         )
     file = request.also.get("--server-properties") or "server.properties"

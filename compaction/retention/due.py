@@ -7,7 +7,7 @@ all of it.
 from collections.abc import Iterator
 
 from kseg.change.plan.inputs import listing_of
-from kseg.compaction.retention.options import RetainOptions
+from kseg.compaction.retention.options import AS_RETENTION, RetainOptions
 from kseg.compaction.retention.retention_evidence import gather, open_log
 from kseg.compaction.retention.rules import Rule, decide
 from kseg.compaction.retention.topic_limits import configured, exempted, is_kafka07, known_for
@@ -67,6 +67,8 @@ def due_deletion(target: PartitionTarget, options: RetainOptions) -> Iterator[Ev
 
 
 def _has_built_in_time(known: TopicSettings) -> bool:
+    # local.retention.ms=-2 is retention.ms
     names = ("local.retention.ms", "retention.ms") if known.is_tiered else ("retention.ms",)
-    found = next((known.settings[name] for name in names if name in known.settings), None)
-    return found is not None and found.source is Source.BUILT_IN
+    found = (known.settings[name] for name in names if name in known.settings)
+    limit = next((each for each in found if each.value.strip() != AS_RETENTION), None)
+    return limit is not None and limit.source is Source.BUILT_IN

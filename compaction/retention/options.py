@@ -39,7 +39,7 @@ _HEEDED = (
 )
 
 # local.retention.ms and local.retention.bytes with this value are those of retention.ms and retention.bytes
-_AS_RETENTION = -2
+AS_RETENTION = "-2"
 _COMPACTED_BY_BROKER = frozenset((CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
 _KEPT_BY_BROKER = SHARE_GROUP_STATE_TOPIC  # retention.ms=-1
 
@@ -169,7 +169,7 @@ def _local(config: TopicConfig, name: str, otherwise: int | None) -> int | None:
     value = config.integer(name)
     if value is None:
         value = config.integer(f"log.{name}")
-    return otherwise if value in (None, _AS_RETENTION) else value
+    return otherwise if value in (None, int(AS_RETENTION)) else value
 
 
 def _retention_ms(config: TopicConfig) -> int | None:

@@ -102,6 +102,15 @@ def test_segments_in_remote_storage(data: Path, capfd: pytest.CaptureFixture[str
     (found,) = due(replace(tiered, remote_end_offset=end))
     assert isinstance(found, DueDeletion) and found.segments and not found.is_everything
     assert due(tiered) == due(replace(tiered, remote_end_offset=0)) == []
+    for local, source, is_by_default in (  # -2: as retention.ms
+        ("-2", Source.TOPIC, True),
+        ("-2", Source.BUILT_IN, True),
+        ("1000", Source.TOPIC, False),
+    ):
+        settings = {**tiered.settings, "local.retention.ms": Setting(local, source)}
+        settings["retention.ms"] = Setting("1000", Source.BUILT_IN)
+        (found,) = due(TopicSettings(settings, remote_end_offset=end))
+        assert isinstance(found, DueDeletion) and found.is_by_default is is_by_default
     append(data, config("fares", "remote.storage.enable", "true"))
     (told,) = of_type(doctor(capfd, data, status=0), "retention")
     assert told["examples"] == ["metro-gzip-0", "metro-lz4-0"]
