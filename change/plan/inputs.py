@@ -47,10 +47,7 @@ def listing_of(directory: str, *, follow_links: bool = False) -> Listing:
                     if follow_links:
                         found.append(identity(entry.name, entry.stat()))
                         continue
-                    raise Refused(
-                        f"{entry.path} is a link to a file elsewhere; kseg changes only directories that "
-                        "contain the files themselves"
-                    )
+                    raise _is_link(entry)
                 elif entry.name.endswith(LOG_SUFFIX):
                     odd_logs.append(entry.path)
     except OSError as error:
@@ -59,13 +56,26 @@ def listing_of(directory: str, *, follow_links: bool = False) -> Listing:
 
 
 def refuse_links(directory: str) -> None:
-    """Raises Refused if one of Kafka's files in a directory that is to be changed or copied is a link."""
-    listing_of(directory)
+    """Raises Refused if one of Kafka's files in a directory that is to be changed or copied is a link, UnreadableInput when the directory
+    cannot be listed. The listing itself says which entries are links, so no file is asked for its status."""
+    try:
+        with places.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_symlink() and _leads_to_file(entry) and _is_kafkas(entry.name):
+                    raise _is_link(entry)
+    except OSError as error:
+        raise cannot_read(directory, error) from error
 
 
 def identity(name: str, status: os.stat_result) -> FileIdentity:
     """The identity of a file, from its stat result."""
     return FileIdentity(name, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _is_link(entry: places.DirEntry) -> Refused:
+    return Refused(
+        f"{entry.path} is a link to a file elsewhere; kseg changes only directories that contain the files themselves"
+    )
 
 
 def _leads_to_file(entry: places.DirEntry) -> bool:
