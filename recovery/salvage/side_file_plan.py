@@ -247,6 +247,8 @@ class SideFilePlan:
                 entries = decode_snapshot(self._working_image.read(usable[offset]))
             except (FormatError, UnreadableInput):
                 continue
+            if any(entry.last_offset >= offset for entry in entries):
+                continue  # it is that of another log
             now_ms, expiration_ms = self._settings.now_ms, self._settings.producer_id_expiration_ms
             return ProducerState.load(entries, first, now_ms, expiration_ms)
         return ProducerState(first)
@@ -303,7 +305,7 @@ class SideFilePlan:
     def _remove_snapshots(self, wanted: Wanted, made: Rebuilt, end_offset: int) -> None:
         if not self._segments:
             return
-        bad = self._bad_snapshots()
+        bad, first = self._bad_snapshots(), self._segments[0].base_offset
         for name in list(self._snapshots()):
             offset = name.base_offset
             assert offset is not None
@@ -312,9 +314,8 @@ class SideFilePlan:
             if offset > end_offset:
                 self._working_image.remove(name.name, f"the log ends at offset {end_offset}")
             elif offset in bad:
-                self._working_image.remove(
-                    name.name, "it cannot be read or is wrong, and no segment starts there"
-                )
+                where = "the log begins there" if offset == first else "no segment starts there"
+                self._working_image.remove(name.name, f"it cannot be read or is wrong, and {where}")
             elif wanted.snapshots_above is not None and offset > wanted.snapshots_above:
                 self._working_image.remove(
                     name.name, "no segment starts there, and the log changed before it"

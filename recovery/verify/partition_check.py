@@ -137,11 +137,10 @@ class PartitionCheck:
         first = segments[0].base_offset
         state, is_exact = ProducerState(first), first == 0
         if first and self._wants_side_files and segments[0].snapshot is not None:
-            loaded, finding = self._snapshots.load(segments[0].snapshot)
-            if finding is not None:
-                yield finding
+            loaded, wrong = self._snapshots.at_the_start(segments[0].snapshot, first)
+            yield from wrong
             if loaded is not None:
-                state, is_exact = ProducerState.load(loaded, first), True
+                state, is_exact = loaded, True
         is_exact &= name is None or name.topic not in INTERNAL_TOPICS
         young_ms = never_expired_ms(self._options.topic_of(self._directory.path))
         self.replay = ProducerReplay(state, is_exact, self._log_start, young_ms)

@@ -257,7 +257,7 @@ class ProducerReplay:
             found = self.state.entry(entry.producer_id)
             wrong = self._difference(entry, found, offset)
             if wrong:
-                yield self._mismatch(path, offset, entry.producer_id, wrong)
+                yield _mismatch(path, offset, entry.producer_id, wrong)
         for entry in self.state.snapshot() if self.is_exact else ():
             is_known = entry.last_offset >= self._log_start_offset and self._cannot_have_expired(
                 entry, mtime_ms
@@ -266,7 +266,7 @@ class ProducerReplay:
                 wrong = (
                     f"it is not in the snapshot, but the log has its batches up to offset {entry.last_offset}"
                 )
-                yield self._mismatch(path, offset, entry.producer_id, wrong)
+                yield _mismatch(path, offset, entry.producer_id, wrong)
 
     def _as_once_written(
         self, entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry
@@ -291,13 +291,6 @@ class ProducerReplay:
             return found._replace(last_sequence=sequence, last_offset=marker, offset_delta=0)
         return found
 
-    @staticmethod
-    def _mismatch(path: str, offset: int, producer_id: int, wrong: str) -> Finding:
-        message = f"producer {producer_id} at offset {offset}: {wrong}"
-        return Finding(
-            "snapshot-mismatch", path, message, last_offset=offset, numbers={"producer_id": producer_id}
-        )
-
     def _cannot_have_expired(self, entry: ProducerSnapshotEntry, mtime_ms: int) -> bool:
         if entry.current_txn_first_offset is not None:
             return True
@@ -308,7 +301,7 @@ class ProducerReplay:
     ) -> str:
         """What is wrong with an entry of a snapshot, as text; empty if nothing is wrong or it is unknown."""
         if entry.last_offset >= offset:
-            return f"the snapshot has its last batch at offset {entry.last_offset}, above the snapshot's own offset"
+            return _above(entry)
         if found is None:
             return "the log has no batch of it" if self.is_exact else ""
         if self.is_exact:
@@ -318,6 +311,27 @@ class ProducerReplay:
         if entry.last_offset == found.last_offset >= 0 and entry.producer_epoch == found.producer_epoch:
             return _field_difference(entry, found, ("last_sequence", "offset_delta"))
         return ""
+
+
+def above_their_snapshot(
+    path: str, offset: int, entries: Iterable[ProducerSnapshotEntry]
+) -> Iterator[Finding]:
+    """The entries of a snapshot whose last batch is not below the offset that names it. No broker writes one: such a snapshot belongs to
+    another log, or to this one before it was cut."""
+    for entry in entries:
+        if entry.last_offset >= offset:
+            yield _mismatch(path, offset, entry.producer_id, _above(entry))
+
+
+def _above(entry: ProducerSnapshotEntry) -> str:
+    return f"the snapshot has its last batch at offset {entry.last_offset}, above the snapshot's own offset"
+
+
+def _mismatch(path: str, offset: int, producer_id: int, wrong: str) -> Finding:
+    message = f"producer {producer_id} at offset {offset}: {wrong}"
+    return Finding(
+        "snapshot-mismatch", path, message, last_offset=offset, numbers={"producer_id": producer_id}
+    )
 
 
 def never_expired_ms(topic: TopicSettings) -> int:

@@ -101,6 +101,7 @@ class _QuickCheck:
 
             _require(first in self._snapshots)
             loaded = decode_snapshot(self._read(self._snapshots.pop(first)))
+            _require(all(entry.last_offset < first for entry in loaded))
             self._producers = ProducerState.load(loaded, first)
         self._chain[S.SEEN_LAST] = first - 1
         self._chain[S.SEEN_EPOCH] = L.NO_LEADER_EPOCH

@@ -1,8 +1,8 @@
 """Check the producer snapshots of a partition against a replay of its log: at base offsets, at the log end, and all others."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from kseg.recovery.verify.producer_check import ProducerReplay
+from kseg.recovery.verify.producer_check import ProducerReplay, above_their_snapshot
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.recovery.verify.small_files import unreadable_file
 from kseg.recovery.verify.totals import Totals
@@ -13,6 +13,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, SnapshotCorrupt, decode_snapshot
+from kseg.segment.state.producer import ProducerState
 
 
 class SnapshotCheck:
@@ -30,6 +31,15 @@ class SnapshotCheck:
             yield finding
         if loaded is not None:
             yield from replay.compare(entry.path, offset, loaded, entry.mtime_ms)
+
+    def at_the_start(self, entry: Entry, offset: int) -> tuple[ProducerState | None, Sequence[Finding]]:
+        """The producers with which a replay begins at the first segment, whose snapshot nothing before it can be compared with; None if it
+        cannot be read or contradicts itself, and the findings that say so."""
+        loaded, finding = self.load(entry)
+        if loaded is None:
+            return None, () if finding is None else (finding,)
+        wrong = tuple(above_their_snapshot(entry.path, offset, loaded))
+        return None if wrong else ProducerState.load(loaded, offset), wrong
 
     def load(self, entry: Entry) -> tuple[tuple[ProducerSnapshotEntry, ...] | None, Finding | None]:
         """The entries of a snapshot; None, and a finding with the reason, if it cannot be read."""
