@@ -18,7 +18,7 @@ from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput, VanishedInput, cannot_read
 from kseg.segment.holes import data_extents
 from kseg.segment.kernel import bad_pages
-from kseg.segment.opening import opened, opened_in_part, read_part
+from kseg.segment.opening import opened, opened_at_once, opened_in_part, read_part
 from kseg.segment.storage import places
 from kseg.segment.storage.attached import is_anything_attached, located
 from kseg.segment.storage.local_copy import RangedCopy
@@ -67,11 +67,17 @@ class MappedFile:
     as zeros. view: the bytes (an empty view for an empty file); zeros where they cannot be read (`unreadable`). The map is a snapshot of
     the inode, which a rename or unlink does not affect. random_access: only a few positions will be read, so disable read-ahead. For a file
     that is not on a disk, nothing is fetched until the caller uses `view`, which fetches everything, or announces the ranges of
-    `sparse_view` that it will read (`need`). Raises UnreadableInput if the path is missing, not a regular file, or must not be read.
+    `sparse_view` that it will read (`need`). is_surely_regular: a listing has shown the path to be a regular file, so it is not asked once
+    more what it is before it is opened. Raises UnreadableInput if the path is missing, not a regular file, or must not be read.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], drop_cache: bool = False, *, random_access: bool = False
+        self,
+        path: str | os.PathLike[str],
+        drop_cache: bool = False,
+        *,
+        random_access: bool = False,
+        is_surely_regular: bool = False,
     ) -> None:
         self.path = os.fspath(path)
         self._map: mmap.mmap | None = None
@@ -80,7 +86,7 @@ class MappedFile:
         if is_anything_attached():
             self._descriptor, self._ranges = opened_in_part(self.path, random_access)
         else:
-            self._descriptor = opened(self.path)
+            self._descriptor = opened_at_once(self.path) if is_surely_regular else opened(self.path)
         try:
             status = os.fstat(self._descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -225,15 +231,16 @@ class OpenFile(Protocol):
 
 
 class Reader:
-    """Opens files. This implementation opens existing ones; others return planned files as if they existed. Raises UnreadableInput."""
+    """Opens files that a listing of their directory has shown to be regular ones. This implementation opens existing ones; others return
+    planned files as if they existed. Raises UnreadableInput."""
 
     def open(self, path: str, drop_cache: bool = False) -> OpenFile:
         """A `MappedFile`."""
-        return MappedFile(path, drop_cache)
+        return MappedFile(path, drop_cache, is_surely_regular=True)
 
     def read_small(self, path: str) -> bytes:
         """The whole content of a side file."""
-        return read_small(path)
+        return read_small(path, is_surely_regular=True)
 
 
 DISK = Reader()
@@ -292,13 +299,16 @@ def mapped(descriptor: int) -> mmap.mmap:
     return view
 
 
-def read_small(path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024) -> bytes:
+def read_small(
+    path: str | os.PathLike[str], limit_bytes: int = 64 * 1024 * 1024, *, is_surely_regular: bool = False
+) -> bytes:
     """The whole content of a side file (checkpoint, snapshot, metadata), at most `limit_bytes`; unreadable bytes become zeros.
 
-    Raises UnreadableInput if it cannot be read or exceeds the limit.
+    is_surely_regular: as for a `MappedFile`. Raises UnreadableInput if it cannot be read or exceeds the limit.
     """
     name = os.fspath(path)
-    descriptor = opened(name)
+    is_listed_here = is_surely_regular and not is_anything_attached()
+    descriptor = opened_at_once(name) if is_listed_here else opened(name)
     try:
         status = os.fstat(descriptor)
         # a read allocates the requested size; one byte more shows that the limit is exceeded

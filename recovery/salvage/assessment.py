@@ -16,6 +16,7 @@ from kseg.recovery.salvage.valid_runs import ValidRunCollector
 from kseg.recovery.verify.header_plausibility import HeaderContext
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.partition_check import PartitionCheck
+from kseg.recovery.verify.partition_files import KnownBatchEnd
 from kseg.recovery.verify.segment_check import SegmentCheck, SegmentFacts
 from kseg.recovery.verify.totals import Totals
 from kseg.segment import layout as L
@@ -47,6 +48,7 @@ _ALTERED = {"altered-base-offset": 0, "altered-leader-epoch": L.ENTRY_OVERHEAD}
 class Assessment:
     """partition: the inventory. logs, collectors: of every `.log`, by base offset. facts: about the segments among them. epochs: the
     leader-epoch checkpoint, None if there is none or it is not trusted. producers: at the log end. unread: batches not returned in full.
+    known_ends: where batches of the last segment end according to its side files.
     findings: to be shown, in order. finding_ids: by path."""
 
     partition: PartitionDirectory
@@ -57,6 +59,7 @@ class Assessment:
     producers: ProducerState = field(default_factory=ProducerState)
     epochs: EpochHistory | None = None
     unread: list[UnreadBatch] = field(default_factory=list)
+    known_ends: tuple[KnownBatchEnd, ...] = ()
     findings: list[Finding] = field(default_factory=list)
     finding_ids: dict[str, set[str]] = field(default_factory=dict)
 
@@ -135,7 +138,7 @@ def _run_checks(assessment: Assessment, settings: LoadSettings, reader: Reader) 
         if totals.admit(event):
             shown.append(event)
     assessment.facts, assessment.producers, assessment.epochs = check.facts, check.replay.state, check.epochs
-    assessment.unread = check.unread
+    assessment.unread, assessment.known_ends = check.unread, check.known_ends
     for path in check.unreadable_paths:  # reported once the target is done, with all others of it
         assessment.finding_ids.setdefault(path, set()).add(UNREADABLE_BYTES)
     assessment.findings = [*shown, *totals.overflow()]

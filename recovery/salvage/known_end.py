@@ -11,10 +11,9 @@ is believed only if another file tells of a comparable one.
 from kseg.recovery.salvage.assessment import Assessment
 from kseg.recovery.salvage.logs import Logs
 from kseg.recovery.salvage.valid_runs import ValidRunCollector
-from kseg.recovery.verify.partition_files import KnownBatchEnd, known_batch_ends
+from kseg.recovery.verify.partition_files import KnownBatchEnd
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
-from kseg.segment.files import Reader
 from kseg.segment.values import dataclass
 
 _FAR = 20
@@ -29,26 +28,22 @@ class LogEndEvidence:
     by: str
 
 
-def known_end(assessment: Assessment, reader: Reader) -> int | None:
+def known_end(assessment: Assessment) -> int | None:
     """The greatest plausible offset in any side file."""
     if not assessment.partition.segments:
         return None
-    lasts = known_batch_ends(assessment.partition, assessment.log_dir_state, reader)
     reach = _reach(assessment)
-    return max((known.offset for known in lasts if known.offset < reach), default=None)
+    return max((known.offset for known in assessment.known_ends if known.offset < reach), default=None)
 
 
-def end_evidence(
-    assessment: Assessment, reader: Reader, logs: Logs, end_offset: int
-) -> LogEndEvidence | None:
+def end_evidence(assessment: Assessment, logs: Logs, end_offset: int) -> LogEndEvidence | None:
     """The greatest such offset beyond the log end that the log does not contradict."""
     if not assessment.partition.segments:
         return None
     path = assessment.partition.segments[-1].log.path
     collector = next(collector for collector in assessment.collectors if collector.log.path == path)
     reach = _reach(assessment)
-    lasts = known_batch_ends(assessment.partition, assessment.log_dir_state, reader)
-    behind = [known for known in lasts if end_offset <= known.offset < reach]
+    behind = [known for known in assessment.known_ends if end_offset <= known.offset < reach]
     near = _FAR * _held_offsets(assessment) or _FAR_FROM_NOTHING
     for known in sorted(behind, key=lambda known: known.offset, reverse=True):
         distance = known.offset - end_offset

@@ -74,7 +74,7 @@ class Planner:
         order = resolved_order(
             self._logs,
             self._assessment.collectors,
-            known_end(self._assessment, self._working_image.reader),
+            known_end(self._assessment),
             self._assessment.epochs,
         )
         self._restored = Sources(
@@ -206,7 +206,7 @@ class Planner:
     ) -> tuple[tuple[Removed, ...], Finding | None]:
         """What is removed, and the findings about a log whose end was never written."""
         assessment = self._assessment
-        evidence = end_evidence(assessment, self._working_image.reader, self._logs, end_offset)
+        evidence = end_evidence(assessment, self._logs, end_offset)
         losses = Losses(self._logs, assessment.collectors, kept, evidence)
         removed = losses.removed(order.superseded, [log for log in self._leftovers.logs if not log.is_kept])
         return losses.with_tail(removed, end_offset)

@@ -240,7 +240,8 @@ def _directory_evidence(path: str, _changed_ns: int) -> _DirectoryEvidence:
         except FormatError:
             epochs = None  # a checkpoint that contradicts itself is no evidence
     log_dir_state = read_log_dir_state(os.path.dirname(path)) if directory.name is not None else None
-    return _DirectoryEvidence(directory, partition_files.side_file_evidence(directory, log_dir_state, epochs))
+    ends = partition_files.known_batch_ends(directory, log_dir_state)
+    return _DirectoryEvidence(directory, partition_files.side_file_evidence(ends, epochs))
 
 
 def _index_of(stack: ExitStack, segment: SegmentFiles) -> OffsetIndexCheck | None:

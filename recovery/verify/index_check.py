@@ -62,7 +62,8 @@ class IndexContext:
 
 
 class _IndexCheck:
-    """The common part of offset and time index checks: slots, sizes, and the walk alongside the batches."""
+    """The common part of offset and time index checks: slots, sizes, and the walk alongside the batches. used: how many slots there are up
+    to the last one that is not all zeros."""
 
     WIDTH = 0
 
@@ -71,7 +72,7 @@ class _IndexCheck:
     ) -> None:
         self.context = context
         self.view = view
-        self.slots = used_slots(view, self.WIDTH, data_end)
+        self.slots = self.used = used_slots(view, self.WIDTH, data_end)
         self._totals = totals
         self._state = memoryview(array("q", bytes(8 * S.ENTRY_WIDTH)))
         self._state[S.ENTRY_FORMER_SLOT] = -1

@@ -10,9 +10,10 @@ The quick level checks only names, sizes and the bytes of the logs.
 """
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from kseg.jobs.events import Event
@@ -21,6 +22,7 @@ from kseg.recovery.verify.epoch_check import EpochCheck
 from kseg.recovery.verify.header_plausibility import HeaderContext, PreviousBatch, SideFileEvidence, no_index
 from kseg.recovery.verify.index_check import IndexContext, OffsetIndexCheck, TimeIndexCheck
 from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.partition_files import KnownBatchEnd
 from kseg.recovery.verify.producer_check import ProducerReplay, never_expired_ms
 from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts, SegmentShaper
@@ -54,8 +56,8 @@ class PartitionCheck:
 
     directory: its files by path; with a planned directory the names on disk may differ. log_dir_state: the files of the data directory,
     None if it is unknown. collector_of: returns an additional consumer for each segment. reader: opens the files. shape_taker: collects the
-    shape of the log if it is requested. facts, replay, unread, unreadable_paths (logs and indexes with unreadable bytes): the results,
-    complete when `events` has ended.
+    shape of the log if it is requested. facts, replay, unread, unreadable_paths (logs and indexes with unreadable bytes), known_ends (where
+    batches of the last segment end according to side files): the results, complete when `events` has ended.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class PartitionCheck:
         self.replay = ProducerReplay(None, True)
         self.unread: list[UnreadBatch] = []
         self.unreadable_paths: set[str] = set()
+        self.known_ends: tuple[KnownBatchEnd, ...] = ()
         self._options = options
         self._totals = totals
         self._directory = directory
@@ -81,7 +84,7 @@ class PartitionCheck:
         self._snapshots = SnapshotCheck(directory, totals, reader)
         self._last_batch: PreviousBatch | None = None
         self._epochs: EpochCheck | None = None
-        self._side_file_evidence = SideFileEvidence()
+        self._history: EpochHistory | None = None
         self._wants_side_files = options.level != "quick"
         self._gaps: list[tuple[str, int, int]] = []
         self._scan: ParallelScan | None = None
@@ -90,7 +93,7 @@ class PartitionCheck:
     @property
     def epochs(self) -> EpochHistory | None:
         """The leader-epoch checkpoint, once `events` has read it; None if there is none or it is not trusted."""
-        return self._side_file_evidence.epochs
+        return self._history
 
     def events(self) -> Iterator[Event]:
         directory = self._directory
@@ -124,16 +127,12 @@ class PartitionCheck:
         entries, problem = partition_files.leader_epochs(self._directory, self._totals, self._reader)
         if problem is not None:
             yield problem
-        history = None
         if entries is not None:
             try:
-                history = EpochHistory(entries)
+                self._history = EpochHistory(entries)
                 self._epochs = EpochCheck(self._epoch_entry_path(), entries)
             except FormatError as error:
                 yield Finding("leader-epoch-file-corrupt", self._epoch_entry_path(), str(error))
-        self._side_file_evidence = partition_files.side_file_evidence(
-            self._directory, self._log_dir_state, history, self._reader
-        )
         first = segments[0].base_offset
         state, is_exact = ProducerState(first), first == 0
         if first and self._wants_side_files and segments[0].snapshot is not None:
@@ -170,6 +169,7 @@ class PartitionCheck:
         yield from self._presence(segment, is_last)
         with ExitStack() as stack:
             indexes = yield from self._indexes(stack, segment, is_last)
+            evidence = self._evidence(indexes) if is_last else SideFileEvidence(epochs=self._history)
             file = yield from self._open(stack, segment.log)
             if file is None:
                 return
@@ -186,7 +186,7 @@ class PartitionCheck:
                 is_last,
                 self.facts[-1].last_epoch if self.facts else L.NO_LEADER_EPOCH,
                 self._last_batch,
-                self._side_file_evidence,
+                evidence,
                 indexed,
             )
             is_deep = self._options.level == "deep"
@@ -251,10 +251,10 @@ class PartitionCheck:
 
     def _indexes(
         self, stack: ExitStack, segment: SegmentFiles, is_last: bool
-    ) -> Generator[Finding, None, list[Consumer]]:
+    ) -> Generator[Finding, None, list[OffsetIndexCheck | TimeIndexCheck]]:
         """The checks of the entries that the indexes have now, before the log is opened: a running broker writes a batch before its
         entry."""
-        checks: list[Consumer] = []
+        checks: list[OffsetIndexCheck | TimeIndexCheck] = []
         if not self._wants_side_files:
             return checks
         is_running = is_last and self._may_be_in_use()
@@ -269,12 +269,27 @@ class PartitionCheck:
             checks.append(checker(context, opened.view, self._totals, opened.data_end))
         return checks
 
+    def _evidence(self, indexes: Sequence[OffsetIndexCheck | TimeIndexCheck]) -> SideFileEvidence:
+        """What side files say about the last segment. indexes: those of it that are open; none at the quick level, which reads the last
+        entries alone."""
+        by_path = {index.context.path: index for index in indexes}
+
+        def last_entries(entry: Entry, form: Struct) -> list[tuple[int, int]]:
+            if not self._wants_side_files:
+                return partition_files.read_last_entries(entry, form, self._reader)
+            index = by_path.get(entry.path)
+            return [] if index is None else partition_files.last_entries_in(index.view, index.used, form)
+
+        ends = partition_files.known_batch_ends(self._directory, self._log_dir_state, last_entries)
+        self.known_ends = tuple(ends)
+        return partition_files.side_file_evidence(self.known_ends, self._history)
+
     def _side_files(
         self,
         stack: ExitStack,
         segment: SegmentFiles,
         view: memoryview,
-        indexes: list[Consumer],
+        indexes: Sequence[Consumer],
         consumers: list[Consumer],
     ) -> Iterator[Finding]:
         if self._epochs is not None:

@@ -2,7 +2,7 @@
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kseg.recovery.verify.header_plausibility import SideFileEvidence
@@ -108,32 +108,33 @@ class KnownBatchEnd(NamedTuple):
     timestamp_ms: int | None = None
 
 
-def side_file_evidence(
-    directory: PartitionDirectory,
-    log_dir_state: LogDirState | None,
-    epochs: EpochHistory | None,
-    reader: Reader = DISK,
-) -> SideFileEvidence:
+# (path of an index, form of its entries) → the last used entries
+LastEntries = Callable[[Entry, struct.Struct], Sequence[tuple[int, int]]]
+
+
+def side_file_evidence(ends: Iterable[KnownBatchEnd], epochs: EpochHistory | None) -> SideFileEvidence:
     """Where batches of the last segment end according to the side files. epochs: the leader-epoch checkpoint."""
     known, confirmed = set[int](), set[int]()
-    for end in known_batch_ends(directory, log_dir_state, reader):
+    for end in ends:
         (confirmed if end.offset in known else known).add(end.offset)
     return SideFileEvidence(frozenset(known), frozenset(confirmed), epochs)
 
 
 def known_batch_ends(
-    directory: PartitionDirectory, log_dir_state: LogDirState | None, reader: Reader = DISK
+    directory: PartitionDirectory, log_dir_state: LogDirState | None, last_entries: LastEntries | None = None
 ) -> Iterator[KnownBatchEnd]:
-    """Offsets at which a batch of the last segment ends according to the side files."""
+    """Offsets at which a batch of the last segment ends according to the side files. last_entries: reads its indexes if they are not to
+    be opened for it."""
     segment = directory.segments[-1]
+    last_entries = last_entries or read_last_entries
     for entry in directory.snapshots:
         if entry.name.base_offset is not None and entry.name.base_offset > segment.base_offset:
             yield KnownBatchEnd(entry.name.base_offset - 1)
     if segment.offset_index is not None:
-        for relative, position in _last_entries(reader, segment.offset_index, _OFFSET_ENTRY):
+        for relative, position in last_entries(segment.offset_index, _OFFSET_ENTRY):
             yield KnownBatchEnd(segment.base_offset + relative, position=position)
     if segment.time_index is not None:
-        for timestamp_ms, relative in _last_entries(reader, segment.time_index, _TIME_ENTRY):
+        for timestamp_ms, relative in last_entries(segment.time_index, _TIME_ENTRY):
             yield KnownBatchEnd(segment.base_offset + relative, timestamp_ms=timestamp_ms)
     if log_dir_state is not None and directory.name is not None:
         for role in (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS):
@@ -142,14 +143,21 @@ def known_batch_ends(
                 yield KnownBatchEnd(offset - 1)
 
 
-def _last_entries(reader: Reader, entry: Entry, form: struct.Struct) -> list[tuple[int, int]]:
+def read_last_entries(entry: Entry, form: struct.Struct, reader: Reader = DISK) -> list[tuple[int, int]]:
+    """The last used entries of an index; none if it cannot be read."""
+    if entry.problem is not None:
+        return []
     try:
         with reader.open(entry.path) as file:
-            used = used_slots(file.view, form.size, file.data_end)
-            first = max(0, used - _ASKED_ENTRIES)
-            return list(form.iter_unpack(bytes(file.view[first * form.size : used * form.size])))
+            return last_entries_in(file.view, used_slots(file.view, form.size, file.data_end), form)
     except UnreadableInput:
         return []
+
+
+def last_entries_in(view: memoryview, used: int, form: struct.Struct) -> list[tuple[int, int]]:
+    """The last of the `used` entries of an index."""
+    first = max(0, used - _ASKED_ENTRIES)
+    return list(form.iter_unpack(bytes(view[first * form.size : used * form.size])))
 
 
 def checkpoints(
