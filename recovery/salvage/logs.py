@@ -184,7 +184,10 @@ class Logs:
         return end_offset
 
     def true_first_offset(self, valid_run: ValidRun) -> int:
-        """`first_offset` of the first batch of a valid run. Opens the run only when its header does not contain it."""
+        """`first_offset` of the first batch of a valid run. Only a header that does not contain it, or is repaired, is put into a table."""
+        view, start = self.file(valid_run.log).view, valid_run.position
+        if not self._logs[valid_run.log].fixes and view[start + L.MAGIC_POSITION] == L.MAGIC_V2:
+            return int.from_bytes(view[start : start + 8], "big", signed=True)
         table = next(self.tables(replace(valid_run, batches=1)))
         return self.first_offset(valid_run.log, table, 0)
 
