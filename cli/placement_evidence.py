@@ -183,6 +183,8 @@ def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tupl
     controller that is no voter any more."""
     whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
     log_dirs = [log_dir for log_dir in whole if not finder.uses_zookeeper(log_dir)]
+    if not log_dirs:
+        return ()
     if not _are_of_several_nodes(log_dirs, finder):
         from kseg.internal_topics.metadata.controller_quorum import replaced_voters
 

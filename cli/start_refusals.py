@@ -43,14 +43,15 @@ def refusals_of(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str
     """The refusals of the node of each log dir, by log dir. If the voters are unknown, the node counts as a controller as well as a
     broker. A voter that never registered as a broker is none: it loads no topics, and starts with any configuration of them."""
     from kseg.cli.topic_evidence import log_dirs_of
-    from kseg.internal_topics.metadata.quorum_voters import voters_of
-    from kseg.internal_topics.metadata.refused_configs import refused_configs
-    from kseg.internal_topics.metadata.refused_features import refused_features
 
     found = {}
     for log_dir in log_dirs_of(targets):
         image = finder.image_for(log_dir)
         if image is not None:
+            from kseg.internal_topics.metadata.quorum_voters import voters_of
+            from kseg.internal_topics.metadata.refused_configs import refused_configs
+            from kseg.internal_topics.metadata.refused_features import refused_features
+
             voters = voters_of(image, [log_dir])
             node_id = finder.node_of(log_dir).node_id
             is_controller = not voters or node_id in voters

@@ -101,10 +101,12 @@ def load_settings(
 ) -> "dict[str, TopicSettings]":
     """The settings that the loading of a log by a broker depends on, by path of the partition; without partitions for which neither the
     metadata log nor server.properties sets one of them, which is the usual case."""
-    from kseg.recovery.policy import LOAD_PROPERTIES
-
     images = [finder.image_for(log_dir) for log_dir in log_dirs_of(targets)]
     configs = [configs for image in images if image is not None for configs in image.configs.values()]
+    if not configs and not server:
+        return {}
+    from kseg.recovery.policy import LOAD_PROPERTIES
+
     if all(LOAD_PROPERTIES.isdisjoint(each) for each in (*configs, server or {})):
         return {}
     asked = Asked(metadata=metadata, server=server, assumes_defaults=True, is_of_load=True)

@@ -20,7 +20,6 @@ from kseg.segment.errors import KsegError, Refused, UnreadableInput, UsageError,
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
-from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget, is_directory
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties
 from kseg.segment.storage import places
@@ -314,6 +313,8 @@ def _children_alike(directory: str, name: str) -> list[str]:
 
 def _reach(log_dir: str) -> tuple[int, int]:
     """The extent of a metadata log: leader epoch of the last batch, and end offset."""
+    from kseg.segment.partition.partition_log import PartitionLog  # only where several were found
+
     try:
         with PartitionLog(PartitionTarget(os.path.join(log_dir, METADATA_DIRECTORY))) as log:
             last = log.last_batch

@@ -17,7 +17,6 @@ from kseg.recovery.broker_start.log_dir_start import (
     log_dir_start,
     written_at_start,
 )
-from kseg.recovery.broker_start.metadata_start import with_quorum_files
 from kseg.recovery.broker_start.partition_start import (
     PartitionStart,
     marked_start,
@@ -110,6 +109,8 @@ def _start(
         return None
     start = partition_start(checked, kinds, options, blocked)
     if start is not None and _is_metadata_log(totals):
+        from kseg.recovery.broker_start.metadata_start import with_quorum_files  # of one partition of a node
+
         return with_quorum_files(start, checked.directory, errors)
     return start
 

@@ -20,11 +20,9 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kseg.jobs.forked_worker import can_fork
-from kseg.jobs.part_pool import PartPool
-from kseg.jobs.part_worker import Room
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.segment import header_tables as C
 from kseg.segment.errors import UnreadableInput
@@ -35,6 +33,10 @@ from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, rows_for
 from kseg.segment.values import dataclass
 
+if TYPE_CHECKING:
+    from kseg.jobs.part_pool import PartPool
+    from kseg.jobs.part_worker import Room
+
 LEAST_SHARED_BYTES = 32 * 1024 * 1024  # this process finishes less before another has started
 LEAST_LOG_BYTES = 1024 * 1024  # opening a smaller log twice costs as much as scanning it
 MIN_PART_BYTES = 2 * 1024 * 1024
@@ -44,7 +46,7 @@ _PARTS = 64  # enough to distribute the work evenly
 # The result of a part consists of pieces: a table, preceded by its capacity, its number of rows, and the positions where they begin and
 # end.
 _HEAD = 4
-_OWN_ROOM = array("q", bytes(8 * (_HEAD + C.BATCH_WIDTH * BATCHES_PER_TABLE)))
+_ROOM_BYTES = 8 * (_HEAD + C.BATCH_WIDTH * BATCHES_PER_TABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class ParallelScan:
         total_bytes = sum(log.size_bytes for log in logs if log.size_bytes >= LEAST_LOG_BYTES)
         if options.jobs <= 1 or total_bytes < LEAST_SHARED_BYTES or not can_fork():
             return
+        from kseg.jobs.part_pool import PartPool
+
         target_bytes = max(MIN_PART_BYTES, min(MAX_PART_BYTES, total_bytes // _PARTS))
         counts = [
             max(1, round(log.size_bytes / target_bytes)) if log.size_bytes >= LEAST_LOG_BYTES else 0
@@ -145,11 +149,11 @@ class ParallelScan:
 
     # --- scanning a part, in this process or another
 
-    def _begin_worker(self, room: Room) -> None:
+    def _begin_worker(self, room: "Room") -> None:
         self._room = room
 
     def _own_room(self) -> memoryview:
-        return memoryview(self._free.pop() if self._free else _OWN_ROOM[:]).cast("B")
+        return memoryview(self._free.pop() if self._free else array("q", bytes(_ROOM_BYTES))).cast("B")
 
     def _scan_part(self, part: int) -> Iterator[memoryview]:
         number = bisect_right(self._first_parts, part) - 1

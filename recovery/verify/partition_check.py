@@ -24,7 +24,6 @@ from kseg.recovery.verify.index_check import IndexContext, OffsetIndexCheck, Tim
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.partition_files import KnownBatchEnd
 from kseg.recovery.verify.producer_check import ProducerReplay, never_expired_ms
-from kseg.recovery.verify.records_check import RecordsCheck
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts, SegmentShaper
 from kseg.recovery.verify.small_files import unreadable_file
 from kseg.recovery.verify.snapshot_check import SnapshotCheck
@@ -191,8 +190,11 @@ class PartitionCheck:
             )
             is_deep = self._options.level == "deep"
             skippable = skippable_spans(self._options.claims, segment.log, with_records=is_deep)
-            records = RecordsCheck(segment.log.path, view) if is_deep else None
-            if records is not None:
+            records = None
+            if is_deep:
+                from kseg.recovery.verify.records_check import RecordsCheck
+
+                records = RecordsCheck(segment.log.path, view)
                 consumers.append(records)
             unread = UnreadRecords(segment.log.path, view, context.next_base, records)
             if self._wants_side_files:

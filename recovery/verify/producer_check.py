@@ -19,6 +19,7 @@ ProducerStateManager.truncateAndReload). So what a snapshot lacks of batches bel
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from kseg.recovery.verify.segment_check import SegmentFacts
 from kseg.segment import header_tables as C
@@ -36,7 +37,6 @@ from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.sidecar.txn_index import AbortedTxn
-from kseg.segment.state.control import EndTransactionMarker, end_transaction_marker
 from kseg.segment.state.producer import ProducerState
 from kseg.segment.state.replay_events import (
     DUPLICATE,
@@ -47,6 +47,9 @@ from kseg.segment.state.replay_events import (
     SequenceBreak,
 )
 from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.segment.state.control import EndTransactionMarker
 
 # A broker expires an idle producer after hours or days, unless producer.id.expiration.ms is known to be shorter; a producer that is this
 # young cannot have expired.
@@ -157,8 +160,10 @@ class ProducerReplay:
         for event in self.state.apply(batch, marker):
             yield from self._event(batch, event)
 
-    def _marker(self, table: Columns, row: int) -> EndTransactionMarker | None:
+    def _marker(self, table: Columns, row: int) -> "EndTransactionMarker | None":
         """The marker in a control batch; None if the cleaner has emptied the batch."""
+        from kseg.segment.state.control import end_transaction_marker  # the kernel follows ordinary ones
+
         if self._decoder is None:
             self._decoder = Decoder(self._view, 16)
         for chunk in self._decoder.chunks(table, row, row + 1):

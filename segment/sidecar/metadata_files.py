@@ -9,7 +9,6 @@ Each reader accepts what Kafka 4.3 accepts (PartitionMetadataReadBuffer, MetaPro
 FileQuorumStateStore), so a FormatError means that a broker cannot read the file either. UUIDs are in Kafka's text form.
 """
 
-import json
 import re
 
 from kseg.segment.counted import counted
@@ -140,6 +139,8 @@ class CleanShutdown:
 
 def decode_clean_shutdown(data: bytes) -> CleanShutdown:
     """Never fails: a broker requires only that the file exists."""
+    import json  # most commands read no such file
+
     try:
         content, _ = json.JSONDecoder().raw_decode(data.decode("utf-8").lstrip())
     except (ValueError, RecursionError):
@@ -202,6 +203,8 @@ def decode_quorum_state(data: bytes) -> QuorumState:
         raise QuorumStateFault(str(error)) from error
     if not lines:
         raise QuorumStateFault("quorum-state is empty")
+    import json
+
     try:
         content = json.loads(lines[0], parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
