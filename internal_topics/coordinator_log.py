@@ -14,18 +14,25 @@
    written offset … must be greater than …"). And every coordinator takes the log for read once a part that it has read, at most a
    segment, ends behind the log end.
 
+6. After an unclean shutdown a broker that starts checks the batches of the segments from the recovery point on, and truncates the log at
+   the first one that is damaged (LogLoader.recoverLog). What is behind it is read here all the same, since a repair keeps it.
+
 (Sources: CoordinatorLoaderImpl, SnapshottableCoordinator.updateLastWrittenOffset, TransactionStateManager.loadTransactionMetadata.)
 """
 
 from collections.abc import Iterator
+from math import inf
 from typing import NamedTuple
 
+from kseg.change.apply.lock import is_locked
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
+from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.log_segment import LogSegment
+from kseg.segment.partition.names import Role
 from kseg.segment.partition.partition_log import PartitionLog, names_in
 from kseg.segment.partition.targets import LogDirTarget, LogTarget, PartitionTarget, resolve_targets
 from kseg.segment.scanning.damage import Damage
@@ -39,6 +46,8 @@ BEYOND_THE_END, DOUBLED_END = "beyond-the-end", "doubled-end"
 UNKNOWN_MAGIC = "unknown-magic"
 # kinds of a `LogProblem` at which every coordinator ends its load, whatever the bytes say
 ENDS_EVERY_LOAD = ("", UNKNOWN_MAGIC, "unreadable", "unreadable-batch")
+# kinds of a `Damage`, and another, at which a broker truncates a log that it checks
+_CUT_AT = ("torn-tail", "zero-tail", "zero-filled", "bad-crc", "bad-length", "bad-magic", UNKNOWN_MAGIC)
 _NO_PRODUCER = (L.NO_PRODUCER_ID, L.NO_PRODUCER_EPOCH, False)
 
 
@@ -69,7 +78,8 @@ class LogProblem(NamedTuple):
     """Why a part of the log cannot be read.
 
     offset: the first affected one, None when unknown. position: in the file `path`, None if the file as a whole is affected.
-    damage: the kind of a `Damage`, BEYOND_THE_END, DOUBLED_END, UNKNOWN_MAGIC, or empty for other problems.
+    damage: the kind of a `Damage`, BEYOND_THE_END, DOUBLED_END, UNKNOWN_MAGIC, or empty for other problems. is_cut: a broker that starts
+    truncates the log there, or before (rule 6).
     """
 
     path: str
@@ -77,6 +87,7 @@ class LogProblem(NamedTuple):
     position: int | None
     message: str
     damage: str = ""
+    is_cut: bool = False
 
 
 class RecordChunk(NamedTuple):
@@ -132,16 +143,34 @@ def read_coordinator_chunks(
     # an entry that is not a file, in the place of a log, is a problem of that segment
     names = names_in(directory.path) if isinstance(directory, PartitionTarget) else None
     with PartitionLog(directory, names=names) as log:
-        start = log.start_offset
+        start, checked_from = log.start_offset, _checked_from(log)
         ends = _ClaimedEnds()
+        is_cut = False
         for segment in log.segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= start:
                 continue
             try:
-                yield from _segment(segment, start, ends)
+                for part in _segment(segment, start, ends):
+                    if isinstance(part, LogProblem) and segment.base_offset >= checked_from:
+                        is_cut |= part.damage in _CUT_AT
+                        yield part._replace(is_cut=is_cut)
+                    else:
+                        yield part
             except UnreadableInput as error:
                 yield LogProblem(segment.path, segment.base_offset, None, str(error))
         yield from ends.problems()
+
+
+def _checked_from(log: PartitionLog) -> float:
+    """The base offset of the first segment that a broker checks when it starts; infinite if it checks none, runs, or nothing tells."""
+    name = log.name
+    if log.log_dir is None or name is None or not log.segments or is_locked(log.log_dir):
+        return inf
+    state = read_log_dir_state(log.log_dir)
+    if state.is_clean:
+        return inf
+    point = state.offset(Role.RECOVERY_POINTS, name.topic, name.partition) or 0
+    return log.segments[max(0, log.floor_index(point))].base_offset
 
 
 class _Claim(NamedTuple):

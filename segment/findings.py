@@ -191,6 +191,8 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("metadata-log-note", INFO, "something unusual in the metadata log", _DUMP),
     ("metadata-snapshot-incomplete", ERROR, "a metadata snapshot lacks its header or footer; a broker cannot load it", _DOCTOR),
     ("coordinator-load-fails", ERROR, "a coordinator fails to load a partition of its topic: what the partition says is not available", _VERIFY),
+    ("coordinator-log-truncated", ERROR, "a broker that starts truncates a coordinator's log below records that it has", _RECOVER),
+    ("coordinator-log-torn", WARNING, "a coordinator's log ends in damaged bytes: the coordinator loads what is before them", _RECOVER),
     ("coordinator-record-unknown", INFO, "records of a type that Kafka 4.3.1 passes over", _DUMP),
     # --- 0.7
     ("ancient-gap", ERROR, "two .kafka files are not contiguous; a 0.7 broker refuses to start", _RECOVER),

@@ -25,7 +25,15 @@ Values = Mapping[str, Any]
 _SHOWN = 8
 _NAMED_DIRS = 3
 _FINDINGS_ROOM = 26  # infos are not shown
-_HARMLESS_TO_GROUPS = {"torn-tail", "false-clean-shutdown"}
+_DAMAGED_BATCHES = {
+    "zero-tail",
+    "zero-filled",
+    "bad-crc",
+    "bad-length",
+    "bad-magic",
+    "foreign-bytes",
+    "unreadable-batch",
+}
 _STARTS = {
     "starts": "a broker starts",
     "starts-with-offline-log-dirs": "a broker starts without some of its data directories",
@@ -297,9 +305,16 @@ def _of_groups(values: Values) -> str:
     """What damage that a broker leaves means for the groups in a partition. values: a `damage` row."""
     topic = str(values["partition"]).rpartition("-")[0]
     is_left = values["costs"].get("kafka", {}).get("damaged_bytes_left", 0) > 0
-    if topic not in GROUP_TOPICS or not is_left or not set(values["findings"]) - _HARMLESS_TO_GROUPS:
+    found = set(values["findings"])
+    if topic not in GROUP_TOPICS or not is_left:
         return ""
-    return ", and a coordinator that reads them loads no group of the partition, or wrong values: it checks no checksums"
+    if found & _DAMAGED_BATCHES:
+        return ", and a coordinator that reads them loads no group of the partition, or wrong values: it checks no checksums"
+    return (
+        ", and appends behind them; then a coordinator loads no group of the partition"
+        if "torn-tail" in found
+        else ""
+    )
 
 
 def _identities(log_dirs: Sequence[Values], starts: Sequence[Values]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The text of `groups`: the verdict, lagging groups, groups that will not resume where they stopped, deleted offsets, and rewinds."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
@@ -9,8 +10,9 @@ from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.columns import TextColumn, aligned
 from kseg.internal_topics.groups.groups import GroupsOptions
+from kseg.internal_topics.load_findings import TRUNCATED
 from kseg.segment.counted import counted, listed, shown_of
-from kseg.segment.findings import ERROR, INFO, WARNING
+from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.moments import moment
 from kseg.segment.terminal import shell_quoted, shell_word, visible
 from kseg.segment.values import dataclass
@@ -69,6 +71,14 @@ class GroupsReport(Report):
         self._pending: dict[int, int] = {}
         self._rewinds: list[Values] = []
         self._missing: list[Values] = []
+        self._cut = 0  # findings about logs that a start truncates
+        self._cut_logs: set[str] = set()
+
+    def finding(self, finding: Finding) -> None:
+        if finding.id == TRUNCATED:
+            self._cut += 1
+            self._cut_logs.add(os.path.dirname(finding.path))
+        super().finding(finding)
 
     def row(self, values: Values) -> None:
         match values.get("type"):
@@ -192,9 +202,15 @@ class GroupsReport(Report):
         elif self._worst is not None:
             words += "; none is behind"
         failed = len(summary.failed_paths)
-        if summary.errors or failed:
+        if summary.errors > self._cut or failed:
             what = f"{counted(summary.errors, 'error')}" + (f", {failed:,} not readable" if failed else "")
             return Line(f"LOAD FAILS: {what}; {words}", ERROR)
+        if self._cut:
+            logs = counted(len(self._cut_logs), "log")
+            return Line(
+                f"LOAD INCOMPLETE: a broker that starts truncates {logs}; as the logs are now: {words}",
+                ERROR,
+            )
         if self._missing and not groups:
             return Line("NOT FOUND", ERROR)
         bad = sum(self._problem_counts.values())

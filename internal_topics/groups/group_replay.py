@@ -55,7 +55,7 @@ class LoadedGroups:
 
     tombstones: the time of the newest record of a group's own key, if that is a tombstone. unknown: offset keys of which
     compaction has left no record up to the requested time, and the time of their first record after it. unknown_types: how many
-    records of each type were skipped. problems: parts that could not be read.
+    records of each type were skipped. problems: parts that could not be read, each with the number of records before it.
     """
 
     offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
@@ -64,7 +64,7 @@ class LoadedGroups:
     unknown: dict[OffsetKey, int] = field(default_factory=dict)
     unknown_types: dict[int, int] = field(default_factory=dict)
     failures: list[FailedRecord] = field(default_factory=list)
-    problems: list[LogProblem] = field(default_factory=list)
+    problems: list[tuple[LogProblem, int]] = field(default_factory=list)
     records: int = 0
 
 
@@ -93,7 +93,7 @@ def load_groups(
         elif isinstance(entry, TransactionMarker):
             replay.marker(entry)
         else:
-            loaded.problems.append(entry)
+            loaded.problems.append((entry, loaded.records))
     replay.plain.reclaim_all()
     offsets = loaded.offsets
     for key in [*offsets.offsets, *offsets.deletions] if loaded.unknown else ():

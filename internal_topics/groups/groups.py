@@ -5,15 +5,13 @@ names, locations of the logs) is determined before and passed in the options.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import partial
 
 from kseg.internal_topics.coordinator_log import (
-    BEYOND_THE_END,
     DOUBLED_END,
     ENDS_EVERY_LOAD,
-    LogProblem,
     read_coordinator_chunks,
     read_coordinator_log,
 )
@@ -26,6 +24,7 @@ from kseg.internal_topics.groups.group_states import ModernGroup
 from kseg.internal_topics.groups.offset_expiry import ExpiryCheck, expiring_offsets
 from kseg.internal_topics.groups.partition_ends import PartitionEnds, Replicas
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, LoadedShareState, load_share_state
+from kseg.internal_topics.load_findings import FAILS, Effects, LoadFindings
 from kseg.jobs.events import Event, Row, Text
 from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
@@ -36,9 +35,13 @@ from kseg.segment.partition.targets import LogTarget, PartitionTarget, directory
 from kseg.segment.values import dataclass
 
 _LINES_AT_ONCE = 1000
-# kinds of a LogProblem at which the load of a partition fails: these coordinators also compare offsets
-_ENDS_THE_LOAD = (*ENDS_EVERY_LOAD, DOUBLED_END)
-_MAX_REPORTED = 100  # reported records of one partition that fail its load
+_EFFECTS = Effects(
+    ends="a coordinator fails to load the partition",
+    # which of them depends on where a part ends that the coordinator reads
+    may_end="a coordinator fails to load the partition, or ends its load there",
+    unchecked="a coordinator does not check checksums: it takes over what these bytes say, or fails to load the partition",
+    ended_by=(*ENDS_EVERY_LOAD, DOUBLED_END),  # these coordinators also compare offsets
+)
 # Kafka 4.0.0 wrote other fields under version 0 of these messages; 4.3.1 fails on them (observed).
 _OF_SHARE_GROUP = re.compile(r"ShareGroup\w*|ShareSnapshot|ShareUpdate|stateBatches")
 _EARLY_ACCESS = " (share groups of Kafka 4.0, which were early access, have another format that later versions do not load)"
@@ -185,35 +188,16 @@ def _problems(
     path: str, loaded: LoadedGroups | LoadedShareState, *, is_log_known: bool = False
 ) -> Iterator[Finding]:
     """is_log_known: the caller reports damage of the log itself."""
-    if not is_log_known:
-        yield from _few(path, [_of_log(problem) for problem in loaded.problems])
-    yield from _few(path, [_of_record(path, failure) for failure in loaded.failures])
+    found = LoadFindings(path, _EFFECTS)
+    for problem, before in () if is_log_known else loaded.problems:
+        found.damage(problem, before)
+    for failure in loaded.failures:
+        found.record(_of_record(path, failure))
+    yield from found.of_damage(loaded.records)
+    yield from found.of_records()
     for type_id, count in sorted(loaded.unknown_types.items()):
         message = f"{counted(count, 'record')} of type {type_id}, which Kafka 4.3.1 does not know and skips"
         yield Finding("coordinator-record-unknown", path, message)
-
-
-def _few(path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
-    yield from findings[:_MAX_REPORTED]
-    if len(findings) > _MAX_REPORTED:
-        more = counted(len(findings) - _MAX_REPORTED, "more record")
-        yield Finding("coordinator-load-fails", path, f"… and {more} of the kind")
-
-
-def _of_log(problem: LogProblem) -> Finding:
-    if problem.damage == "torn-tail":
-        then = "a coordinator loads what is before it"
-    elif problem.damage == BEYOND_THE_END:
-        # which of them depends on where a part ends that the coordinator reads
-        then = "a coordinator fails to load the partition, or ends its load there"
-    elif problem.damage not in _ENDS_THE_LOAD:
-        then = "a coordinator does not check checksums: it takes over what these bytes say, or fails to load the partition"
-    else:
-        then = "a coordinator fails to load the partition"
-    message = f"{problem.message}; {then}"
-    return Finding(
-        "coordinator-load-fails", problem.path, message, problem.position, first_offset=problem.offset
-    )
 
 
 def _of_record(path: str, failure: FailedRecord) -> Finding:
@@ -222,7 +206,7 @@ def _of_record(path: str, failure: FailedRecord) -> Finding:
         f"the coordinator fails to load the record at offset {failure.offset}: {failure.reason}{origin}; "
         "until it is gone none of the groups of this partition is available"
     )
-    return Finding("coordinator-load-fails", path, message, first_offset=failure.offset)
+    return Finding(FAILS, path, message, first_offset=failure.offset)
 
 
 def missing_groups(

@@ -73,7 +73,7 @@ class LoadedShareState:
     states: dict[SharePartitionKey, ShareState] = field(default_factory=dict)
     unknown_types: dict[int, int] = field(default_factory=dict)
     failures: list[FailedRecord] = field(default_factory=list)
-    problems: list[LogProblem] = field(default_factory=list)
+    problems: list[tuple[LogProblem, int]] = field(default_factory=list)
     records: int = 0
 
 
@@ -82,7 +82,7 @@ def load_share_state(entries: Iterable[CoordinatorEntry]) -> LoadedShareState:
     loaded = LoadedShareState()
     for entry in entries:
         if isinstance(entry, LogProblem):
-            loaded.problems.append(entry)
+            loaded.problems.append((entry, loaded.records))
         elif isinstance(entry, CoordinatorRecord):
             loaded.records += 1
             try:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kseg.internal_topics.broker_directories import BrokerDirectories, longest
+from kseg.internal_topics.load_findings import FAILS
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.transactions.coordinator_load import read_transaction_log
 from kseg.internal_topics.transactions.transaction_log import (
@@ -38,7 +39,7 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
             logs[number] = read_transaction_log(target)
         except KsegError as error:
             damaged.append(number)
-            findings.append(Finding("coordinator-load-fails", target.path, str(error)))
+            findings.append(Finding(FAILS, target.path, str(error)))
             continue
         findings += logs[number].findings
     view = joined(logs, _partition_count(directories), damaged)

@@ -23,6 +23,7 @@ from kseg.internal_topics.coordinator_log import (
     read_coordinator_log,
 )
 from kseg.internal_topics.decoding import decode_key
+from kseg.internal_topics.load_findings import TORN_TAIL, Effects, LoadFindings
 from kseg.internal_topics.transactions.load_check import is_ordinary
 from kseg.internal_topics.transactions.transaction_log import (
     DEAD,
@@ -35,15 +36,17 @@ from kseg.internal_topics.transactions.transaction_log import (
     load_finding,
     loaded_record,
 )
-from kseg.segment.counted import counted
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import LogTarget
 
-_MAX_REPORTED = 100  # records of one partition that cannot be loaded
 _PRODUCER_ID = slice(2, 10)  # in a value of any version
 _EPOCH = slice(10, 12)
-_NO_HARM = "torn-tail"
+_EFFECTS = Effects(
+    ends="the coordinator ends its load of the partition there",
+    may_end="the coordinator may end its load of the partition there",
+    unchecked="the coordinator does not check checksums: it takes over what these bytes say, or ends its load of the partition there",
+)
 # the value of version 1 of a transaction that was committed, which names no partition; what follows its two times are the tags
 _COMPLETE_COMMIT_WITHOUT_PARTITIONS, _STATUS_AND_PARTITIONS, _TAGS = b"\4\1", slice(16, 18), 34
 _CLIENT_VERSION_TAG, _MANY = 2, 0x80  # a varint of more than one byte
@@ -66,7 +69,6 @@ class _Load:
     """The load of one partition, record by record."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
         self._newest: Newest = {}
         self._at_the_end: Newest | None = None  # the newest records when the coordinator ended its load
         self._end: int | None = None  # the offset where it does
@@ -74,11 +76,13 @@ class _Load:
         self._offset = -1  # of the last record
         self._former_keys: dict[int, bytes] = {}
         self._committed: dict[int, array[int]] = {}
-        self._findings: list[Finding] = []
-        self._failures = 0
+        self._path = path
+        self._found = LoadFindings(path, _EFFECTS)
+        self._records = 0
 
     def take(self, record: CoordinatorRecord) -> None:
         """The next record."""
+        self._records += 1
         self._offset = record.offset
         if self._end is not None and record.offset >= self._end:
             self._stop()
@@ -92,9 +96,7 @@ class _Load:
             try:
                 loaded_record(record)
             except (Unloadable, PassedOver) as error:
-                self._failures += 1
-                if self._failures <= _MAX_REPORTED:
-                    self._findings.append(load_finding(self._path, record.offset, error))
+                self._found.record(load_finding(self._path, record.offset, error))
                 if isinstance(error, Unloadable):
                     self._stop()
                 return
@@ -104,28 +106,16 @@ class _Load:
         """What cannot be read, before the next record; a batch of unknown magic also before records that precede it."""
         if problem.damage == DOUBLED_END:  # this coordinator does not compare offsets
             return
+        self._found.damage(problem, self._records)
+        if problem.damage == TORN_TAIL:
+            return
         offset = self._offset + 1 if problem.offset is None else problem.offset
         if problem.damage in ENDS_EVERY_LOAD:
-            then = "the coordinator ends its load of the partition there"
             self._end = offset if self._end is None else self._end
-        elif problem.damage == _NO_HARM:
-            then = "the coordinator loads what is before it"
         elif problem.damage == BEYOND_THE_END:
-            then = "the coordinator may end its load of the partition there"
             self._doubt = offset - 1 if self._doubt is None else min(self._doubt, offset - 1)
         else:
-            then = "the coordinator does not check checksums: it takes over what these bytes say, or ends its load of the partition there"
             self._doubt = offset if self._doubt is None else self._doubt
-        self._findings.append(
-            Finding(
-                "coordinator-load-fails",
-                problem.path,
-                f"{problem.message}; {then}",
-                problem.position,
-                None,
-                problem.offset,
-            )
-        )
 
     def _stop(self) -> None:
         if self._at_the_end is None:
@@ -133,15 +123,13 @@ class _Load:
 
     def result(self) -> TransactionLog:
         """After the last record."""
-        if self._failures > _MAX_REPORTED:
-            more = counted(self._failures - _MAX_REPORTED, "more record")
-            self._findings.append(
-                Finding("coordinator-load-fails", self._path, f"… and {more} that cannot be loaded")
-            )
         ids = dict(self._ids(self._newest))
         loaded = ids if self._at_the_end is None else dict(self._ids(self._at_the_end))
         former = dict(_names_of(self._former_keys))
-        return TransactionLog(ids, loaded, former, self._committed, tuple(self._findings))
+        return TransactionLog(ids, loaded, former, self._committed, self._findings())
+
+    def _findings(self) -> tuple[Finding, ...]:
+        return *self._found.of_damage(self._records), *self._found.of_records()
 
     def _ids(self, records: Newest) -> Iterator[tuple[str, TransactionalId]]:
         """The ids that exist by the newest record of each key."""

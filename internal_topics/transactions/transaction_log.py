@@ -13,6 +13,7 @@ from dataclasses import field
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord
 from kseg.internal_topics.decoding import Decoded, UnknownType, decode_key, decode_value
+from kseg.internal_topics.load_findings import FAILS, TORN
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.values import dataclass
@@ -180,7 +181,7 @@ def load_finding(path: str, offset: int, error: Unloadable | PassedOver) -> Find
     if isinstance(error, PassedOver):
         return Finding("coordinator-record-unknown", path, f"offset {offset}: {error}", first_offset=offset)
     message = f"offset {offset}: {error}; a coordinator ends its load of the partition at such a record"
-    return Finding("coordinator-load-fails", path, message, first_offset=offset)
+    return Finding(FAILS, path, message, first_offset=offset)
 
 
 def by_producer(ids: Iterable[TransactionalId]) -> dict[int, tuple[TransactionalId, ...]]:
@@ -204,7 +205,10 @@ def joined(
         loaded |= log.loaded
         former |= log.former
         committed |= log.committed
-    hurt = {*damaged, *(number for number, log in logs.items() if log.findings)}
+    hurt = {
+        *damaged,
+        *(number for number, log in logs.items() if any(each.id != TORN for each in log.findings)),
+    }
     expected: Sequence[int] = range(partition_count or 0)
     missing = tuple(number for number in expected if number not in logs)
     return CoordinatorView(

@@ -196,6 +196,14 @@ def test_what_does_not_expire_after_this_start(tmp_path: Path, capfd: pytest.Cap
     assert cost.endswith(
         "damaged bytes, and a coordinator that reads them loads no group of the partition, or wrong values: it checks no checksums"
     )
+    torn = Path(shutil.copytree(data, tmp_path / "torn"))
+    (torn / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    log = torn / f"{CONSUMER_OFFSETS}-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-20])
+    (cost,) = [line for line in text_of(capfd, torn) if line.startswith(f"  {CONSUMER_OFFSETS}-0: ")]
+    assert cost.endswith(
+        "damaged bytes, and appends behind them; then a coordinator loads no group of the partition"
+    )
     left = record("PartitionChangeRecord", partitionId=0, topicId=topic_id(6), isr=[2], leader=2)
     append(data, left, leader_epoch=1)
     assert not told(doctor(capfd, WEEK_LATER, data))

@@ -341,6 +341,41 @@ def test_a_record_that_fails_the_load(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert capfd.readouterr().out.startswith("LOAD FAILS: 1 error; 1 group (1 Empty)")
 
 
+@pytest.mark.parametrize("is_clean", [False, True], ids=["unclean", "clean"])
+@pytest.mark.parametrize("where", ["middle", "end", "torn", "below the recovery point"])
+def test_damage_that_a_start_removes_before_the_load(
+    where: str, is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a broker does is in tests/kafka/test_group_load.py."""
+    parts = [batch(at, commit(at, f"group {at}")) for at in range(4)]
+    hurt = 3 if where in ("end", "torn") else 1
+    whole = parts[hurt]
+    parts[hurt] = whole[:-20] if where == "torn" else bytes([*whole[:-1], whole[-1] ^ 1])
+    log_dir = broker(tmp_path, *parts[:2])
+    write_segment(log_dir / f"{CONSUMER_OFFSETS}-0", *parts[2:], base_offset=2)
+    if is_clean:
+        (log_dir / ".kafka_cleanshutdown").touch()
+    if where == "below the recovery point":
+        (log_dir / "recovery-point-offset-checkpoint").write_text(f"0\n1\n{CONSUMER_OFFSETS} 0 2\n")
+    kind, head = {
+        "middle": ("coordinator-log-truncated", "LOAD INCOMPLETE: a broker that starts truncates 1 log; "),
+        "end": ("coordinator-log-torn", "LOADED: "),
+        "torn": ("coordinator-log-torn", "LOADED: "),
+    }.get(where, ("", ""))
+    if where != "torn" and (is_clean or not kind):
+        kind, head = "coordinator-load-fails", "LOAD FAILS: 1 error; "
+    status = int(kind != "coordinator-log-torn")
+    rows = groups(capfd, log_dir, status=status)
+    (finding,) = of_type(rows, "finding")
+    assert (finding["id"], finding["first_offset"]) == (kind, hurt)
+    assert len(of_type(rows, "group")) == 3
+    assert run(["groups", str(log_dir)]) == status
+    text = capfd.readouterr().out
+    assert text.startswith(head)
+    assert ("does not load the 2 records behind it" in text) == (kind == "coordinator-log-truncated")
+    assert ("appends behind it" in text) == (where == "torn" and is_clean)
+
+
 def test_ten_thousand_groups_fit_on_a_screen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     commits = [commit(number % 10, f"group-{number:05}") for number in range(10_000)]
     log_dir = broker(

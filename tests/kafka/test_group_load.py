@@ -16,11 +16,14 @@ if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kseg.cli.main import run
+from kseg.internal_topics.groups.coordinator_partition import partition_for
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
+from kseg.internal_topics.load_findings import FAILS, TORN, TRUNCATED
 from tests.internal_topics.coordinator_logs import batch, key, value
-from tests.kafka.broker import Broker, commit_offsets
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_by_hand
 from tests.kafka.conftest import require_kafka
 from tests.support.group_dirs import commit
 from tests.support.log_ends import append_records
@@ -172,12 +175,13 @@ def test_what_a_broker_fails_to_load(tmp_path: Path, capfd: pytest.CaptureFixtur
         if name == "beyond the end":
             _add_segment(broker.data / directory, batch(3, _COMMIT))
         capfd.readouterr()
-        assert run(["groups", "--json", str(broker.data / directory)]) == 1
+        kind = TORN if name == "torn" else FAILS
+        assert run(["groups", "--json", str(broker.data / directory)]) == (kind == FAILS)
         rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-        (said[name],) = [row["message"] for row in rows if row.get("id") == "coordinator-load-fails"]
+        (said[name],) = [row["message"] for row in rows if row.get("id") == kind]
     run(["verify", "--json", str(broker.data)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    ours = {Path(row["path"]).name for row in rows if row.get("id") == "coordinator-load-fails"}
+    ours = {Path(row["path"]).name for row in rows if row.get("id") == FAILS}
 
     def loads(word: str) -> set[str]:
         return set(re.findall(rf"{word} metadata from ({CONSUMER_OFFSETS}-\d+) ", broker.log_text()))
@@ -192,3 +196,80 @@ def test_what_a_broker_fails_to_load(tmp_path: Path, capfd: pytest.CaptureFixtur
         name: (is_fatal, True) for name, (_, is_fatal, _) in DAMAGES.items()
     }
     assert 5 < len(ours) < len(CASES) - 5
+
+
+def _named(number: int, count: int, kind: str) -> str:
+    """The name of a group of that partition."""
+    return next(
+        name for name in map(f"{kind} {{}}".format, range(999)) if partition_for(name, count) == number
+    )
+
+
+def _log(broker: Broker, number: int) -> Path:
+    return max((broker.data / f"{CONSUMER_OFFSETS}-{number}").glob("*.log"))
+
+
+def _tear(broker: Broker, number: int, group: str) -> None:
+    append_records(broker.data / f"{CONSUMER_OFFSETS}-{number}", commit(4, group))
+    log = _log(broker, number)
+    log.write_bytes(log.read_bytes()[:-20])
+
+
+def _said(broker: Broker, capfd: pytest.CaptureFixture[str]) -> tuple[dict[str, str], set[str]]:
+    """The finding about each partition, and the groups."""
+    capfd.readouterr()
+    run(["groups", "--json", str(broker.data)])
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    findings = {Path(row["path"]).parent.name: row["id"] for row in rows if row["type"] == "finding"}
+    return findings, {row["group"] for row in rows if row["type"] == "group"}
+
+
+def _served(broker: Broker, *, failed: int = 0) -> set[str]:
+    """The groups of a broker that has loaded its two partitions; failed: how many it could not load."""
+    ended = re.compile(rf"(Failed to load|Finished loading of) metadata from {CONSUMER_OFFSETS}-\d+ ")
+    broker.wait_for("loading", lambda: len(ended.findall(broker.log_text())) == 2)
+    assert ended.findall(broker.log_text()).count("Failed to load") == failed
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    return {each.group_id for each in admin.list_consumer_groups().result(CLIENT_LIMIT_S).valid}
+
+
+def test_a_start_that_removes_damage_before_the_load_and_one_that_does_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After an unclean shutdown a broker truncates its logs before it loads the groups. After a clean one it appends behind a torn batch,
+    and no group of the partition is there after the next start."""
+    require_kafka()
+    names = {kind: _named(kind == "torn", 2, kind) for kind in ("before", "damaged", "behind", "torn")}
+    broker = Broker(tmp_path, offsets_topic_num_partitions="2")
+    with broker:
+        _make_topic(broker)
+    first = f"{CONSUMER_OFFSETS}-0"
+    for kind in ("before", "damaged"):
+        append_records(broker.data / first, commit(4, names[kind]))
+    data = _log(broker, 0).read_bytes()
+    _log(broker, 0).write_bytes(flipped_last(data))
+    append_records(broker.data / first, commit(4, names["behind"]))
+    _tear(broker, 1, names["torn"])
+    (broker.data / ".kafka_cleanshutdown").unlink()
+    findings, shown = _said(broker, capfd)
+    assert findings == {first: TRUNCATED, f"{CONSUMER_OFFSETS}-1": TORN}
+    with broker:
+        served = _served(broker)
+    assert shown - served == {names["behind"]} and names["before"] in served
+    assert _said(broker, capfd) == ({}, served)
+    _tear(broker, 1, names["torn"])
+    assert _said(broker, capfd) == ({f"{CONSUMER_OFFSETS}-1": TORN}, served)
+    with broker:
+        assert _served(broker) == served
+        consumer = consumer_by_hand(broker, names["torn"])
+        commit_offsets(consumer, [TopicPartition("t", 0, 0)])
+        consumer.close()
+    findings, shown = _said(broker, capfd)
+    assert findings == {f"{CONSUMER_OFFSETS}-1": FAILS} and names["torn"] in shown
+    with broker:
+        assert _served(broker, failed=1) == {each for each in served if partition_for(each, 2) == 0}
+
+
+def flipped_last(data: bytes) -> bytes:
+    """A log with a bit of its last byte inverted, in the last batch."""
+    return bytes([*data[:-1], data[-1] ^ 1])

@@ -1,0 +1,98 @@
+"""The findings about a coordinator's load of one partition, in the same words for every coordinator.
+
+1. Damage of the log. Where the last shutdown was not clean, a broker reads the segments from the recovery point on when it starts, and
+   truncates the log at the first damage, before any coordinator loads it; kseg goes on behind it, since a repair keeps what follows. What
+   damage elsewhere does to a load differs (`Effects`), but for an incomplete batch at the end: every coordinator loads what is before it.
+2. Records that the coordinator cannot load, or passes over.
+
+Of either at most a hundred are listed, and the others counted.
+"""
+
+from collections.abc import Iterator
+
+from kseg.internal_topics.coordinator_log import BEYOND_THE_END, ENDS_EVERY_LOAD, LogProblem
+from kseg.segment.counted import counted
+from kseg.segment.findings import Finding
+from kseg.segment.values import dataclass
+
+FAILS, TRUNCATED, TORN = "coordinator-load-fails", "coordinator-log-truncated", "coordinator-log-torn"
+MAX_REPORTED = 100
+TORN_TAIL = "torn-tail"
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What damage does to a load, as the end of a sentence. ended_by: the kinds of a `LogProblem` at which it ends, whatever the bytes say;
+    ends: what the coordinator does there. may_end: at a batch beyond the log end. unchecked: at bytes that a checksum would have told."""
+
+    ends: str
+    may_end: str
+    unchecked: str
+    ended_by: tuple[str, ...] = ENDS_EVERY_LOAD
+
+
+class LoadFindings:
+    """Call `damage` and `record` in log order. path: of the partition."""
+
+    def __init__(self, path: str, effects: Effects) -> None:
+        self._path = path
+        self._effects = effects
+        self._damages: list[tuple[LogProblem, int]] = []  # with the number of records before each
+        self._records: list[Finding] = []
+        self._more_records = 0
+
+    def damage(self, problem: LogProblem, records_before: int) -> None:
+        self._damages.append((problem, records_before))
+
+    def record(self, finding: Finding) -> None:
+        if len(self._records) < MAX_REPORTED:
+            self._records.append(finding)
+        else:
+            self._more_records += 1
+
+    def of_damage(self, records: int) -> Iterator[Finding]:
+        """records: how many the log has."""
+        is_cut = False
+        for problem, before in self._damages[:MAX_REPORTED]:
+            if not problem.is_cut:
+                yield self._not_cut(problem)
+            elif is_cut:
+                yield _finding(TRUNCATED, problem, "a broker that starts removes it, and what follows")
+            elif records == before:
+                yield _finding(
+                    TORN,
+                    problem,
+                    "a broker that starts removes it, and the coordinator loads what is before it",
+                )
+            else:
+                then = (
+                    f"a broker that starts truncates the log there, since the last shutdown was not clean, and its coordinator does not load "
+                    f"the {counted(records - before, 'record')} behind it, which `kseg recover` keeps"
+                )
+                yield _finding(TRUNCATED, problem, then)
+            is_cut |= problem.is_cut
+        yield from self._more(len(self._damages) - MAX_REPORTED, "more place")
+
+    def of_records(self) -> Iterator[Finding]:
+        yield from self._records
+        yield from self._more(self._more_records, "more record")
+
+    def _not_cut(self, problem: LogProblem) -> Finding:
+        effects = self._effects
+        if problem.damage == TORN_TAIL:
+            then = "the coordinator loads what is before it; but a broker that starts without a check of the log appends behind it, and the next load fails there"
+            return _finding(TORN, problem, then)
+        if problem.damage in effects.ended_by:
+            return _finding(FAILS, problem, effects.ends)
+        if problem.damage == BEYOND_THE_END:
+            return _finding(FAILS, problem, effects.may_end)
+        return _finding(FAILS, problem, effects.unchecked)
+
+    def _more(self, count: int, what: str) -> Iterator[Finding]:
+        if count > 0:
+            yield Finding(FAILS, self._path, f"… and {counted(count, what)} of the kind")
+
+
+def _finding(kind: str, problem: LogProblem, then: str) -> Finding:
+    message = f"{problem.message}; {then}"
+    return Finding(kind, problem.path, message, problem.position, first_offset=problem.offset)
