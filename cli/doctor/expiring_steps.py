@@ -81,9 +81,15 @@ def keep_offsets(
         return
     names = [each.group for each in wanted]
     named = tuple(names) if len(names) <= _NAMED else ()
+    partly = [each.group for each in wanted if each.needs_return]
+    if_others = (
+        f" (those of {visible(listed(partly, _LISTED, 'group'))} only if consumers of other topics are back by then)"
+        if partly
+        else ""
+    )
     yield NextStep(
         f"A coordinator deletes committed offsets of {visible(listed(names, _LISTED, 'group'))} {rough_duration_words(check.after_ms / 1000)} "
-        f"after it has loaded them, because they are older than {RETENTION_MINUTES}. Consumers that subscribe and are back by then keep "
+        f"after it has loaded them, because they are older than {RETENTION_MINUTES}{if_others}. Consumers that subscribe and are back by then keep "
         "theirs; later ones start where auto.offset.reset says, and repeat or skip everything. Save the offsets: kafka-consumer-groups.sh restores them, but not before the "
         "coordinator has deleted the old ones; until then it would delete the new ones with them.",
         command_line(

@@ -220,6 +220,7 @@ class DoctorReport(Report):
             words = (
                 f"{values['group']}: {counted(values['offsets'], 'offset')} in {listed(values['topics'], _NAMED_DIRS)}{lag}, "
                 f"unused since {moment(values['unused_since'])}"
+                f"{', if only consumers of other topics come back' if values['needs_return'] else ''}"
             )
             yield Line(visible(words), WARNING)
         yield from _more(count)

@@ -30,3 +30,8 @@ def assigned_partitions(data: bytes) -> tuple[tuple[str, int], ...]:
         return ()
     assigned = decode_member(ASSIGNMENT, data).values["assignedPartitions"]
     return tuple((each["topic"], partition) for each in assigned for partition in each["partitions"])
+
+
+def subscribed_topics(data: bytes) -> frozenset[str]:
+    """The topics of a subscription. Raises FormatError, also for empty bytes."""
+    return frozenset(decode_member(SUBSCRIPTION, data).values["topics"])

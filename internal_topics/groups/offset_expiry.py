@@ -3,27 +3,30 @@
     group                                the time that counts for an offset
     classic without a protocol type      its commit (a simple group, which only commits)
     classic, empty                       when the group became empty; its commit if the group's record does not say when
-    classic, with members                none: members that do not come back leave it empty from then on
+    classic, with members                none if no member comes back, which leaves it empty from then on; if some do, the commit
     consumer, streams                    its commit, whether it has members or not
     share                                none: it commits no offsets
 
 An offset goes if that time is offsets.retention.minutes ago, or if it has an expiry of its own (value version 1) that has passed. It stays
 while the group subscribes to its topic, and while a transaction with another commit of the same key is open. A coordinator looks for
 expired offsets offsets.retention.check.interval.ms (10 minutes) after it has loaded the partition, and as often from then on. By that time
-the sessions of members that have not come back are over (45 seconds), so that stored members keep nothing.
+the sessions of members that have not come back are over (45 seconds), so that stored members keep nothing. So a classic group of consumers
+with members may lose its offsets of the topics to which not all of them subscribe: it does if only others come back.
 
 (Kafka: GroupCoordinatorShard.onLoaded and cleanupGroupMetadata, OffsetMetadataManager.cleanupExpiredOffsets, OffsetExpirationConditionImpl,
 ClassicGroup, ConsumerGroup and StreamsGroup.offsetExpirationCondition.)
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
+from kseg.internal_topics.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from kseg.internal_topics.groups.group_records import OffsetCommit, OffsetKey
 from kseg.internal_topics.groups.group_replay import LoadedGroups
 from kseg.internal_topics.groups.group_rows import AboutGroup, RowValues, TopicNames, offset_commit
 from kseg.internal_topics.groups.group_states import ClassicGroup, Group, GroupType
 from kseg.internal_topics.groups.partition_ends import PartitionEnds
 from kseg.jobs.events import Row
+from kseg.segment.errors import FormatError
 from kseg.segment.values import dataclass
 
 _NO_TIME = -1
@@ -44,12 +47,14 @@ class ExpiryCheck:
 @dataclass(frozen=True, slots=True)
 class ExpiringOffsets(AboutGroup):
     """The result of an expiring_offsets row. oldest_ms: the earliest time that counts for one of the offsets, None if all of them have an
-    expiry of their own. of_own_expiry: how many have. is_of_topics: whether any of their topics may still exist."""
+    expiry of their own. of_own_expiry: how many have. is_of_topics: whether any of their topics may still exist. needs_return: they go only
+    if members come back, and none that subscribes to their topic."""
 
     offsets: int
     oldest_ms: int | None
     of_own_expiry: int
     is_of_topics: bool
+    needs_return: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +68,11 @@ class _Due:
 
 
 def time_that_counts(group: Group, commit: OffsetCommit) -> int | None:
-    """The time in ms from which the retention of an offset is counted; None if the group's state keeps it."""
+    """The time in ms from which the retention of an offset is counted; None if the group's state keeps it. Of a classic group with members:
+    if some of them come back."""
     if isinstance(group, ClassicGroup) and group.protocol_type:
         if group.members:
-            return None
+            return commit.commit_timestamp_ms if group.protocol_type == PROTOCOL_TYPE else None
         changed_ms = (
             _NO_TIME if group.metadata is None else group.metadata.get("currentStateTimestamp", _NO_TIME)
         )
@@ -83,17 +89,52 @@ def expiring_offsets(
 ) -> Iterator[Row]:
     """A row for each group of which a coordinator deletes offsets. wants: whether a key was asked for."""
     by_group: dict[str, list[_Due]] = {}
+    of_all_members = _TopicsOfAllMembers()
     for key, record in sorted(loaded.offsets.offsets.items()):
         group = loaded.metadata.groups.get(key.group)
         due = None if group is None else _due(group, key, offset_commit(record), check)
-        if due is not None and wants(key):
+        if due is not None and group is not None and wants(key) and key.topic not in of_all_members(group):
             by_group.setdefault(key.group, []).append(due)
     pending = {key for each in loaded.offsets.pending.values() for key in each}
     for name, found in by_group.items():
         row = _row(loaded.metadata.groups[name], found, ends)
         row["in_transactions"] = sum(due.key in pending for due in found)
         row["assumes_default"] = check.is_default and not all(due.has_own_expiry for due in found)
-        yield Row(row, _result(name, found, names))
+        row["needs_return"] = _has_consumers(loaded.metadata.groups[name])
+        yield Row(row, _result(name, found, names, needs_return=bool(row["needs_return"])))
+
+
+def _has_consumers(group: Group) -> bool:
+    return isinstance(group, ClassicGroup) and group.protocol_type == PROTOCOL_TYPE and bool(group.members)
+
+
+class _TopicsOfAllMembers:
+    """The topics to which each member of a classic group of consumers subscribes: whoever comes back keeps their offsets. Every topic if a
+    subscription cannot be decoded (Kafka: ClassicGroup.computeSubscribedTopics)."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Container[str]] = {}
+
+    def __call__(self, group: Group) -> Container[str]:
+        """None for other groups."""
+        if not _has_consumers(group):
+            return ()
+        if group.name not in self._known:
+            self._known[group.name] = self._of(group)
+        return self._known[group.name]
+
+    @staticmethod
+    def _of(group: Group) -> Container[str]:
+        try:
+            each = [subscribed_topics(member.details["subscription"]) for member in group.members.values()]
+        except FormatError:
+            return _Everything()
+        return frozenset.intersection(*each)
+
+
+class _Everything:
+    def __contains__(self, _topic: object) -> bool:
+        return True
 
 
 def _due(group: Group, key: OffsetKey, commit: OffsetCommit, check: ExpiryCheck) -> _Due | None:
@@ -135,11 +176,12 @@ def _partition_row(due: _Due, ends: PartitionEnds | None) -> RowValues:
     }
 
 
-def _result(group: str, found: Sequence[_Due], names: TopicNames) -> ExpiringOffsets:
+def _result(group: str, found: Sequence[_Due], names: TopicNames, *, needs_return: bool) -> ExpiringOffsets:
     return ExpiringOffsets(
         group,
         len(found),
         min((due.since_ms for due in found if not due.has_own_expiry), default=None),
         sum(due.has_own_expiry for due in found),
         not names.ids or any(due.key.topic in names.ids for due in found),
+        needs_return,
     )

@@ -24,7 +24,20 @@ WEEK_LATER = T0 + 7 * DAY_MS
 Pair = tuple[bytes, bytes | None]
 
 
-def classic(group: str, state_ms: int, *, members: int = 0, protocol_type: str = "consumer") -> Pair:
+def _subscription(*topics: str) -> bytes:
+    """Version 0: the version, an array of topics, no user data."""
+    named = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + named + b"\xff\xff\xff\xff"
+
+
+def classic(
+    group: str,
+    state_ms: int,
+    *subscriptions: tuple[str, ...],
+    members: int = 0,
+    protocol_type: str = "consumer",
+) -> Pair:
+    """subscriptions: of the members; those without one have bytes that are none."""
     member = {
         "groupInstanceId": None,
         "clientId": "c",
@@ -42,6 +55,8 @@ def classic(group: str, state_ms: int, *, members: int = 0, protocol_type: str =
         "currentStateTimestamp": state_ms,
         "members": [{"memberId": f"m{number}", **member} for number in range(members)],
     }
+    for made, topics in zip(fields["members"], subscriptions, strict=False):
+        made["subscription"] = _subscription(*topics)
     return key(CONSUMER_OFFSETS, 2, group=group), value(CONSUMER_OFFSETS, 2, 3, **fields)
 
 
@@ -130,6 +145,7 @@ def test_the_row_and_the_steps(tmp_path: Path, capfd: pytest.CaptureFixture[str]
             ],
             "in_transactions": 0,
             "assumes_default": True,
+            "needs_return": False,
         }
     ]
     assert not any(step["due"] for step in of_type(rows, "step"))
@@ -172,6 +188,32 @@ def test_an_open_transaction_holds_an_offset_until_it_ends(
     data = sound(tmp_path, batch(0, commit(4)), later)
     (row,) = of_type(doctor(capfd, WEEK_LATER, data), "expiring_offsets")
     assert (row["offsets"], row["in_transactions"], row["partitions"][0]["offset"]) == (1, 1, 4)
+
+
+def test_a_group_of_which_only_some_members_may_come_back(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Who comes back keeps the offsets of the topics that it subscribes to (tests/kafka/test_offsets_after_start.py asks a coordinator)."""
+    records = [
+        *(
+            commit(1, group, topic)
+            for group in ("mixed", "same", "odd")
+            for topic in ("fares", "rides", "old")
+        ),
+        classic("mixed", T0, ("fares", "rides"), ("fares",), members=2),
+        classic("same", T0, ("fares", "rides"), ("rides", "fares"), members=2),
+        classic("odd", T0, ("fares",), members=2),
+    ]
+    data = sound(tmp_path, batch(0, *records))
+    rows = of_type(doctor(capfd, WEEK_LATER, data), "expiring_offsets")
+    assert [(row["group"], row["topics"], row["needs_return"]) for row in rows] == [
+        ("mixed", ["old", "rides"], True),
+        ("same", ["old"], True),
+    ]
+    data = sound(tmp_path / "one", batch(0, commit(1, "g"), classic("g", T0, ("rides",), members=1)))
+    text = text_of(capfd, "--now", WEEK_LATER, data)
+    assert any(line.endswith(", if only consumers of other topics come back") for line in text)
+    assert "(those of g only if consumers of other topics are back by then)" in "".join(text)
 
 
 def test_offsets_of_deleted_topics_need_no_step(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
