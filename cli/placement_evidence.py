@@ -210,6 +210,17 @@ def voters_around(log_dir: str, log_dirs: Sequence[str], finder: "MetadataFinder
     return voters_of(image, [log_dir, os.path.dirname(image.path)])
 
 
+def voters_present(log_dir: str, log_dirs: Sequence[str], finder: "MetadataFinder") -> set[int]:
+    """The other nodes of a log dir's cluster whose metadata logs are known. log_dirs: of the run."""
+    own = finder.node_of(log_dir)
+    return {
+        node.node_id
+        for node, image in ((finder.node_of(each), finder.image_for(each)) for each in log_dirs)
+        if image is not None and node.cluster_id == own.cluster_id and node.node_id not in (None, own.node_id)
+        if node.node_id is not None
+    }
+
+
 def topic_names(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, str]:
     """The topic names of directories with a suffix (`-delete`, `-stray`), by path, looked up by topic id and including deleted topics.
     The name of such a directory may be truncated, or by now be that of another topic."""

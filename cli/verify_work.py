@@ -14,6 +14,7 @@ from kseg.cli.placement_evidence import (
     replicas_missing,
     topic_identities,
     voters_around,
+    voters_present,
 )
 from kseg.cli.start_refusals import Refusals, bootstrap_refusal, refusals_of
 from kseg.cli.topic_evidence import finder_for, load_settings, log_dirs_of, server_pairs
@@ -67,7 +68,8 @@ class Verification:
         self.refusals = refusals_of(targets, finder)
         log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
         for log_dir in log_dirs:
-            self._forecast.add_voters(log_dir, voters_around(log_dir, log_dirs, finder))
+            present = voters_present(log_dir, log_dirs, finder)
+            self._forecast.add_voters(log_dir, voters_around(log_dir, log_dirs, finder), present)
             if finder.uses_zookeeper(log_dir):
                 self._forecast.add_zookeeper(log_dir)
             bootstrap = bootstrap_refusal(log_dir)

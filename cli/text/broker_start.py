@@ -33,7 +33,12 @@ def broker_start_words(values: Values) -> Iterator[str]:
     voters = values["voters_awaited"]
     if voters:
         of_several = f"a majority of the controllers (nodes {', '.join(map(str, voters))})"
-        yield f"  it serves once {of_several if len(voters) > 1 else f'the controller (node {voters[0]})'} runs"
+        words = (
+            f"  it serves once {of_several if len(voters) > 1 else f'the controller (node {voters[0]})'} runs"
+        )
+        if values["metadata_may_be_newer"]:
+            words += ", and sets aside what was deleted or moved away while it was down: only the controllers' data directories tell"
+        yield words
     offline = values["log_dirs_offline"]
     shown = shown_of(len(offline), _SHOWN)
     for place in offline[:shown]:
@@ -80,7 +85,7 @@ def _verdict(values: Values) -> str:
         return f"{head} starts, unless it fails to load what could not be examined"
     if any(values[name] for name in values if name.startswith("partitions_")):
         return f"{head} starts"
-    verb = "loads" if _may_set_aside(values) else "keeps"
+    verb = "loads" if _may_set_aside(values) or values["metadata_may_be_newer"] else "keeps"
     return f"{head} starts, and {verb} all of {counted(values['partitions'], 'log')}"
 
 

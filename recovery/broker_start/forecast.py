@@ -65,9 +65,12 @@ class StartForecast:
         """Add the exception that a start ends with because of bootstrap.checkpoint."""
         self._directory(log_dir).bootstrap_fault = thrown
 
-    def add_voters(self, log_dir: str, voters: Iterable[int]) -> None:
-        """Add the nodes of the quorum: the brokers of a node serve nothing before a majority of them runs."""
-        self._directory(log_dir).voters = frozenset(voters)
+    def add_voters(self, log_dir: str, voters: Iterable[int], present: Iterable[int]) -> None:
+        """Add the nodes of the quorum: the brokers of a node serve nothing before a majority of them runs. present: those whose metadata
+        logs are in the run, so that it is known what the node fetches from them."""
+        directory = self._directory(log_dir)
+        directory.voters = frozenset(voters)
+        directory.is_voter_present = not directory.voters.isdisjoint(present)
 
     def add_zookeeper(self, log_dir: str) -> None:
         """Add that the broker keeps its metadata in ZooKeeper, which the metadata log does not tell by itself."""

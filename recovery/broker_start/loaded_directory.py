@@ -31,7 +31,8 @@ class LoadedDirectory:
     load changes. missing: those that the metadata log places here and that do not exist. obstructed: those whose name is taken by a file.
     refused: what a broker ends with because of features and topic configurations in the metadata log that it does not allow.
     bootstrap_fault: what it ends with because of bootstrap.checkpoint. is_checked: whether its partitions are known. contradiction:
-    likewise, because of the record at this offset of the log. voters: of the quorum, as far as it is known. uses_zookeeper: the broker
+    likewise, because of the record at this offset of the log. voters: of the quorum, as far as it is known; is_voter_present: whether the
+    metadata log of one of them is in the run. uses_zookeeper: the broker
     keeps its metadata in ZooKeeper although it has a metadata log.
     """
 
@@ -47,6 +48,7 @@ class LoadedDirectory:
     bootstrap_fault: Thrown | None = None
     contradiction: tuple[int, Thrown] | None = None
     voters: frozenset[int] = frozenset()
+    is_voter_present: bool = False
     uses_zookeeper: bool = False
     partitions: int = 0
     logs_to_scan: int = 0

@@ -80,7 +80,8 @@ class NodeStart:
                 for path, why in self.offline
             ],
             "metadata": self.metadata,
-            "voters_awaited": _awaited(self.directories, node_id),
+            "voters_awaited": (awaited := _awaited(self.directories, node_id)),
+            "metadata_may_be_newer": bool(awaited) and _may_be_outdated(self.directories),
             "from_zookeeper": _is_from_zookeeper(self.directories),
             "partitions": sum(directory.partitions for directory in self.directories),
             "partitions_truncated": [row for each in loaded for row in _truncated(each)],
@@ -129,6 +130,12 @@ def _awaited(directories: Iterable[LoadedDirectory], node_id: int | None) -> lis
     does not wait for another one."""
     voters = {voter for directory in directories for voter in directory.voters}
     return sorted(voters) if voters - {node_id} else []
+
+
+def _may_be_outdated(directories: Iterable[LoadedDirectory]) -> bool:
+    """Whether logs may become stray by what the node reads from the controllers first, which nothing here tells."""
+    are_alone = not any(directory.is_voter_present for directory in directories)
+    return are_alone and any(directory.live for directory in directories)
 
 
 def _truncated(directory: LoadedDirectory) -> Iterator[dict[str, object]]:

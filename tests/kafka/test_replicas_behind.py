@@ -233,6 +233,9 @@ def test_the_former_leader_of_an_unclean_election_is_no_reason(tmp_path: Path) -
         cluster.delete_topic(LATE)
         cluster.nodes[1].stop()
         assert forecast_strays(cluster, 2) == []
+        verified = [sys.executable, "-m", "kseg", "verify", str(cluster.data(2))]
+        told = subprocess.run(verified, capture_output=True, text=True, check=False).stdout
+        assert "and loads all of" in told and "sets aside what was deleted or moved away" in told
         assert forecast_strays(cluster, CONTROLLER, 2) == [f"{LATE}-0"]
         cluster.nodes[2].start()
         assert [*cluster.data(2).glob(f"{LATE}-0.*-stray")]
