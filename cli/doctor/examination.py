@@ -113,6 +113,7 @@ class Examination:
         yield from self._groups()
         yield from self._due_deletions(partitions)
         yield from self._left_over()
+        self._note_deleted_topics()
         for number, step in enumerate(next_steps(self._situation), 1):
             yield Row(step_row(number, step))
 
@@ -348,6 +349,13 @@ class Examination:
         asked = Asked(metadata=self._metadata, server=server)
         situation.due_deletions += due_deletions(wanted, asked, self._finder, self._over, self._now_ms)
         yield from map(Row, retention_rows(situation.due_deletions, is_default_known=server is not None))
+
+    def _note_deleted_topics(self) -> None:
+        if self._finder is None or any(host.is_running for host in self._situation.hosts):
+            return
+        from kseg.cli.doctor.deleted_topic_steps import of_deleted_topics
+
+        self._situation.deleted += of_deleted_topics(self._situation.leftovers, self._finder)
 
     def _left_over(self) -> Iterator[Row]:
         from kseg.change.run.undo_runs import runs_below

@@ -15,7 +15,8 @@
 8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts.
 9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
-11. Keep what retention would delete completely after the start, and committed offsets that expire then, if they are still wanted.
+11. Keep what is deleted after the start if it is still wanted: the logs of deleted topics, what retention would delete completely, and
+    committed offsets that expire.
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
 13. Once the nodes run, exchange voters of the quorum, abort hanging transactions, and reset groups whose committed offset is outside the
     log.
@@ -104,6 +105,10 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
     for step in repairs:
         yield step if is_due else replace(step, is_due=False)
     if not situation.is_half_done:
+        if situation.deleted:
+            from kseg.cli.doctor.deleted_topic_steps import keep_deleted
+
+            yield from keep_deleted(situation.deleted, situation.request)
         if situation.due_deletions:
             from kseg.cli.doctor.due_retention import keep_expired
 

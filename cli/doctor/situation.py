@@ -77,11 +77,11 @@ class Situation:
     directories has it. renamed_metadata_log: the only directory that has it under another name.
 
     has_linked_directories: whether `recover` needs --follow-links. linked_files: files of damaged partitions that are links. properties:
-    server.properties, if it was given. unformatted_log_dirs: directories in its log.dirs that do not exist or are empty. undo_bytes: held
-    for `undo`. unloadable: partitions that a broker fails to load before and after a repair. doubtful_starts: logs that may have lost
-    the offset where they start, with that. left_damaged: partitions in which a repair changes nothing, with what it leaves.
-    flipped_batches: how many are valid with one bit inverted. due_deletions: what retention deletes after a start. expiring: the groups
-    whose offsets expire then, as found by the check expiry.
+    server.properties, if it was given. unformatted_log_dirs: directories in its log.dirs that do not exist or are empty. deleted: the
+    directories of deleted topics. undo_bytes: held for `undo`. unloadable: partitions that a broker fails to load before and after a
+    repair. doubtful_starts: logs that may have lost the offset where they start, with that. left_damaged: partitions in which a repair
+    changes nothing, with what it leaves. flipped_batches: how many are valid with one bit inverted. due_deletions: what retention deletes
+    after a start. expiring: the groups whose offsets expire then, as found by the check expiry.
     """
 
     request: Request
@@ -127,6 +127,7 @@ class Situation:
     properties: "PropertiesOfNode | None" = None
     unformatted_log_dirs: list[str] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
     undo_bytes: int = 0
     other_nodes: list[OtherNode] = field(default_factory=list)
     unloadable: list[str] = field(default_factory=list)

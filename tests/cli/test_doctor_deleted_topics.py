@@ -1,0 +1,52 @@
+"""A topic that was deleted by mistake: `doctor` names its logs before a start deletes them.
+
+Observed with 4.3.1, which marked the directories of a topic and was stopped: as they are, it deletes them a minute after its start; moved
+out, and put in the place of the partitions of a new topic of that name, with the id that `doctor` tells, it serves every record.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.internal_topics.metadata_logs import record
+from tests.support.doctor_helpers import doctor, of_type
+from tests.support.known_topics import append, ids
+from tests.support.lock_holders import child, running_broker
+
+
+@pytest.fixture
+def marked(capture_small: Path, tmp_path: Path) -> Path:
+    """A log dir in which a broker has marked both partitions of a topic for deletion, and that of a topic that it still has."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    append(data, record("RemoveTopicRecord", topicId=ids(data)["gates-append"]))
+    for number, name in enumerate(("gates-append-0", "gates-append-1", "fares-0")):
+        (data / name).rename(data / f"{name}.{number:032x}-delete")
+    shutil.copytree(data / f"fares-0.{2:032x}-delete", data / "fares-0")
+    return data
+
+
+def test_what_is_left_of_a_deleted_topic(marked: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = doctor(capfd, marked, status=0)
+    (start,) = of_type(rows, "broker-start")
+    assert len(start["partitions_removed"]) == 3
+    steps = of_type(rows, "step")
+    assert not any(step["due"] for step in steps)
+    assert [step["command"] for step in steps] == [
+        f"mv {marked}/{name} {marked}-{name}"
+        for name in (f"gates-append-{number}.{number:032x}-delete" for number in (0, 1))
+    ]
+    assert "a broker deletes this log a minute after its start" in steps[0]["why"]
+
+
+def test_nothing_is_left_to_move(marked: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A running broker deletes it by itself, and an empty log has no records."""
+    with child(running_broker(marked)) as other:
+        assert other.output() == "in"
+        assert not of_type(doctor(capfd, marked, status=0), "step")
+    for directory in marked.glob("gates-append-*-delete"):
+        for file in directory.glob("*[0-9].*"):
+            file.unlink()
+    assert not of_type(doctor(capfd, marked, status=0), "step")
