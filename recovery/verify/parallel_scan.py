@@ -71,8 +71,6 @@ class ParallelScan:
         total_bytes = sum(log.size_bytes for log in logs if log.size_bytes >= LEAST_LOG_BYTES)
         if options.jobs <= 1 or total_bytes < LEAST_SHARED_BYTES or not can_fork():
             return
-        from kseg.jobs.part_pool import PartPool
-
         target_bytes = max(MIN_PART_BYTES, min(MAX_PART_BYTES, total_bytes // _PARTS))
         counts = [
             max(1, round(log.size_bytes / target_bytes)) if log.size_bytes >= LEAST_LOG_BYTES else 0
@@ -87,8 +85,15 @@ class ParallelScan:
         self._open: tuple[int, MappedFile, Scanner] | None = None
         self._room: Room = self._own_room
         self._free: list[array[int]] = []
-        self._pool = PartPool(self._scan_part, self._first_parts[-1], self._begin_worker)
-        self._pool.start_workers(options.jobs - 1)
+        self._pool = self._started(options.jobs - 1)
+
+    def _started(self, others: int) -> "PartPool":
+        """The other processes."""
+        from kseg.jobs.part_pool import PartPool  # most logs are small
+
+        pool = PartPool(self._scan_part, self._first_parts[-1], self._begin_worker)
+        pool.start_workers(others)
+        return pool
 
     def blocks(self, number: int, scanner: Scanner) -> Iterator[Columns | Damage]:
         """The blocks of log `number`, given a scanner over it. To be called for the logs in order. A table is valid until the next one is
