@@ -29,8 +29,13 @@ def settings_for(target: PartitionTarget, topics: SettingsByPath | None) -> Topi
 def as_config(target: PartitionTarget, known: TopicSettings) -> TopicConfig:
     """The settings in the form of a properties file."""
     name = own_partition_name(target.path)
-    where = f"the configuration of {target.path if name is None else name.topic}"
-    return TopicConfig(where, {key: setting.value for key, setting in known.settings.items()})
+    return config_of(target.path if name is None else name.topic, known)
+
+
+def config_of(owner: str, known: TopicSettings) -> TopicConfig:
+    """The same for the settings of a topic, or of a partition whose name is unknown. owner: its name or path, for errors."""
+    pairs = {key: setting.value for key, setting in known.settings.items()}
+    return TopicConfig(f"the configuration of {owner}", pairs)
 
 
 def of_old_format(known: TopicSettings) -> TopicSettings:

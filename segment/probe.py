@@ -68,10 +68,12 @@ class Probe:
             self._ranges.close()
 
 
-def read_end(path: str | os.PathLike[str], count: int) -> tuple[int, bytes]:
-    """(size in bytes, the last `count` bytes) of a file; fewer bytes if it is shorter.
+def read_end(
+    path: str | os.PathLike[str], count: int, *, is_surely_regular: bool = False
+) -> tuple[int, bytes]:
+    """(size in bytes, the last `count` bytes) of a file; fewer bytes if it is shorter. is_surely_regular: as for a `Probe`.
 
     Raises UnreadableInput if it cannot be read.
     """
-    with Probe(path) as file:
+    with Probe(path, is_surely_regular=is_surely_regular) as file:
         return file.size_bytes, file.read(max(0, file.size_bytes - count), count)

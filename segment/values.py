@@ -18,7 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError
 from operator import attrgetter
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 
 def _lazily(
@@ -162,6 +164,22 @@ def _assignment(
         return (f"_put_{name}(self, {value})",)
     names["_put_"] = object.__setattr__
     return (f"_put_(self, {name!r}, {value})",)
+
+
+class Same(Generic[T]):
+    """A value as the argument of a cached function that is not hashable or whose fields are many: equal only to the same object, which must
+    not change."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 if TYPE_CHECKING:

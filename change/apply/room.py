@@ -35,6 +35,7 @@ _DIRECTORIES = 4  # around a journal in a partition
 _INPUT_BYTES, _STEP_BYTES = 8, 96
 _LINE_BYTES = 160  # upper bound, for a file in the journal's later lines
 _SECTOR_BYTES = 512  # unit of st_blocks
+_PRINTABLE = bytes(range(0x20, 0x7F))  # each is one byte in JSON
 FEW_INODES = 1000  # with fewer, a change of a few dozen partitions may fail
 
 
@@ -183,7 +184,8 @@ def _of_journal(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int
             texts += (piece.name for piece in step.content if isinstance(piece, Span))
             items += len(step.content)
     text = "".join(texts)
-    text_bytes = len(text) if text.isascii() and text.isprintable() else 6 * len(text)  # upper bound as JSON
+    is_plain = text.isascii() and not text.encode().translate(None, _PRINTABLE)
+    text_bytes = len(text) if is_plain else 6 * len(text)  # upper bound as JSON
     reasons = sum(len(json_line(finding.as_row())) for finding in plan.reasons)
     lines = len(plan.inputs) * _INPUT_BYTES + items * _STEP_BYTES + (len(changed) + 2) * _LINE_BYTES
     directories = [1] * _directories_around_journal(keeping)
@@ -264,12 +266,17 @@ def rooms_for(needs: Iterable[tuple[str, int]], files: Iterable[tuple[str, int]]
     for path in dict.fromkeys([*lengths, *(path for path, number in counts.items() if number)]):
         on = file_system_of(path)
         if on is not None:
-            room = found.get(on.device) or Room(path, 0, on.free_bytes, 0, on.free_files)
-            blocks = sum(-(-length // on.block_bytes) for length in lengths.get(path, ()))
-            found[on.device] = replace(
-                room,
-                needed_bytes=room.needed_bytes + blocks * on.block_bytes,
-                needed_files=room.needed_files + counts.get(path, 0),
+            blocks = sum([-(-length // on.block_bytes) for length in lengths.get(path, ())])
+            needed_bytes, needed_files = blocks * on.block_bytes, counts.get(path, 0)
+            room = found.get(on.device)
+            found[on.device] = (
+                Room(path, needed_bytes, on.free_bytes, needed_files, on.free_files)
+                if room is None
+                else replace(
+                    room,
+                    needed_bytes=room.needed_bytes + needed_bytes,
+                    needed_files=room.needed_files + needed_files,
+                )
             )
     return tuple(found.values())
 

@@ -6,6 +6,7 @@ Each command has its own class, a frozen dataclass with the fields of its row of
 import types
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any, ClassVar, Self, get_origin
 
 from kseg.segment.values import dataclass
@@ -35,16 +36,16 @@ class ChangeResult:
 
     def with_outcome(self, outcome: ChangeOutcome) -> Self:
         """The result once the plan was carried out: the fields of the outcome that it has."""
-        names = {field.name for field in fields(self)} & {field.name for field in fields(outcome)}  # type: ignore[arg-type]
-        values: Values = {name: getattr(outcome, name) for name in names}
+        names = _names_of(type(self))  # type: ignore[arg-type]
+        values: Values = {name: getattr(outcome, name) for name in _names_of(ChangeOutcome) if name in names}
         return replace(self, **values)  # type: ignore[type-var]
 
     def as_row(self) -> Values:
         row: Values = {"type": "result", "command": self.command}
-        for field in fields(self):  # type: ignore[arg-type]  # the subclasses are dataclasses
-            value = getattr(self, field.name)
-            if value is not None or field.name not in self.optional:
-                row[field.name] = list(value) if isinstance(value, tuple) else value
+        for name in _names_of(type(self)):  # type: ignore[arg-type]  # the subclasses are dataclasses
+            value = getattr(self, name)
+            if value is not None or name not in self.optional:
+                row[name] = list(value) if isinstance(value, tuple) else value
         return row
 
     @classmethod
@@ -58,6 +59,12 @@ class ChangeResult:
             if field.name in values and not isinstance(value, _plain(field.type)):
                 raise TypeError(f"{field.name} is {value!r}")
         return cls(**values)
+
+
+@cache
+def _names_of(kind: type) -> tuple[str, ...]:
+    """The names of the fields of a dataclass, in order."""
+    return tuple(field.name for field in fields(kind))
 
 
 def _plain(annotation: Any) -> Any:

@@ -171,7 +171,9 @@ def _aged(
         size_bytes,
         sum(file.size_bytes for file in files),
         0 if of_log is None else of_log.mtime_ns // 1_000_000,
-        largest_timestamp(segment, size_bytes, loaded),
+        largest_timestamp(
+            segment, size_bytes, loaded, is_surely_regular=names.get(Role.TIME_INDEX) in by_name
+        ),
     )
 
 

@@ -2,9 +2,10 @@
 otherwise those of the command line."""
 
 from dataclasses import replace
+from functools import lru_cache
 
 from kseg.change.plan.steps import FileIdentity
-from kseg.compaction.known_settings import as_config, of_old_format, settings_for, unknown_policy
+from kseg.compaction.known_settings import config_of, of_old_format, settings_for, unknown_policy
 from kseg.compaction.retention.options import (
     NO_LIMITS,
     Limits,
@@ -20,6 +21,7 @@ from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import SHARE_GROUP_STATE_TOPIC, PartitionState
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.partition.topic_settings import TopicSettings
+from kseg.segment.values import Same
 
 
 def known_for(
@@ -39,24 +41,34 @@ def configured(
         if name is not None and not options.is_policy_given:
             options = replace(options, limits=options.limits.for_topic(name.topic))
         return options, None
+    topic = None if name is None else name.topic
+    options, known = _with_limits(topic or target.path, topic, Same(known), Same(options))
+    return options, None if options.only_marked else unknown_policy(target, known)
+
+
+@lru_cache(maxsize=64)  # the partitions of a topic have the same settings
+def _with_limits(
+    owner: str, topic: str | None, same_settings: Same[TopicSettings], same_options: Same[RetainOptions]
+) -> tuple[RetainOptions, TopicSettings]:
+    """The options with the limits of a topic, and its settings with the reason if the policy is unknown. owner: for errors."""
+    known, options = same_settings.value, same_options.value
     try:
-        config = as_config(target, known)
+        config = config_of(owner, known)
         limits, delay_ms = configured_limits(config), configured_delay_ms(config)
         expiration_ms = configured_expiration_ms(config)
     except UsageError as error:  # a value that no broker accepts: the intended policy is unknown
         known, limits, delay_ms = replace(known, unknown=str(error)), Limits(), None
         expiration_ms = None
-    unknown = None if options.only_marked else unknown_policy(target, known)
-    if options.only_marked or unknown is not None:
+    if options.only_marked or known.unknown:
         limits = replace(NO_LIMITS, is_tiered=limits.is_tiered)
         options = replace(options, log_start_offset=None)
-    elif name is not None and name.topic == SHARE_GROUP_STATE_TOPIC and not options.is_policy_given:
-        limits = limits.for_topic(name.topic)
+    elif topic == SHARE_GROUP_STATE_TOPIC and not options.is_policy_given:
+        limits = limits.for_topic(topic)
     if delay_ms is not None:
         options = replace(options, file_delete_delay_ms=delay_ms)
     if expiration_ms is not None:
         options = replace(options, producer_id_expiration_ms=expiration_ms)
-    return replace(options, limits=limits, remote_end_offset=known.remote_end_offset), unknown
+    return replace(options, limits=limits, remote_end_offset=known.remote_end_offset), known
 
 
 def exempted(target: PartitionTarget) -> Finding | None:

@@ -49,13 +49,16 @@ class LargestTimestamp:
     is_zeros: bool = False
 
 
-def largest_timestamp(segment: LogSegment, size_bytes: int, loaded: Loaded) -> LargestTimestamp:
-    """The greatest timestamp, by the table in the module. size_bytes: of the `.log`. Raises UnreadableInput."""
+def largest_timestamp(
+    segment: LogSegment, size_bytes: int, loaded: Loaded, *, is_surely_regular: bool = False
+) -> LargestTimestamp:
+    """The greatest timestamp, by the table in the module. size_bytes: of the `.log`. is_surely_regular: a listing has shown its time index
+    to be a regular file. Raises UnreadableInput."""
     if not size_bytes:
         return LargestTimestamp()
     if Role.OFFSET_INDEX not in segment.paths:
         return _of_batches(segment)
-    slot = _last_slot(segment)
+    slot = _last_slot(segment, is_surely_regular)
     if slot is None:
         return _of_batches(segment) if loaded is Loaded.RECOVERED else LargestTimestamp()
     timestamp_ms, relative = _ENTRY.unpack(slot)
@@ -92,12 +95,12 @@ def record_of(segment: LogSegment, largest: LargestTimestamp) -> Record | None:
         segment.close()
 
 
-def _last_slot(segment: LogSegment) -> bytes | None:
+def _last_slot(segment: LogSegment, is_surely_regular: bool) -> bytes | None:
     """The last complete slot of the time index, used or not; None if there is none."""
     path = segment.paths.get(Role.TIME_INDEX)
     if path is None:
         return None
-    size_bytes, tail = read_end(path, 2 * L.TIME_INDEX_ENTRY - 1)
+    size_bytes, tail = read_end(path, 2 * L.TIME_INDEX_ENTRY - 1, is_surely_regular=is_surely_regular)
     end = len(tail) - size_bytes % L.TIME_INDEX_ENTRY
     return tail[end - L.TIME_INDEX_ENTRY : end] if size_bytes >= L.TIME_INDEX_ENTRY else None
 
