@@ -49,7 +49,8 @@ def keep_deleted(directories: Sequence[str], request: Request) -> Iterator[NextS
             words = (
                 f"The topic of {shown_path(own)} was deleted, and a broker deletes this log a minute after its start. If that was a mistake, "
                 "move the log out of the data directory first. To get the topic back, create it again with as many partitions, stop the broker, "
-                f"put the log in the place of the new directory {shown_path(own)}, and follow `kseg doctor`, which gives it the new topic id."
+                f"put the log in the place of the new directory {shown_path(own)} (on each node with a replica), and follow `kseg doctor`, which gives "
+                "it the new topic id."
             )
         yield NextStep(words, move_command(path), is_due=False)
     more = len(directories) - shown

@@ -20,6 +20,7 @@ Log dirs of running brokers are left out: their logs grow between two readings.
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import end_offset_of
@@ -33,7 +34,12 @@ from kseg.internal_topics.metadata.metadata_image import (
     Placement,
 )
 from kseg.internal_topics.metadata.missing_replicas import electable, is_promoted, missing_by_other_log
-from kseg.internal_topics.metadata.replica_directories import copies_on_other_nodes, has_segment, topic_id_of
+from kseg.internal_topics.metadata.replica_directories import (
+    CopyOf,
+    copies_on_other_nodes,
+    has_segment,
+    topic_id_of,
+)
 from kseg.segment.diagnosis import ReplicaBehind
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
@@ -181,6 +187,11 @@ def _nowhere(
     finder: MetadataFinder,
 ) -> Iterator[Finding]:
     """The replicas that are missing by the metadata log of another node, where none of the nodes here has one to compare them with."""
+
+    @cache  # what finds them reads each log dir once
+    def copies(node_id: int) -> CopyOf:
+        return copies_on_other_nodes(node_id, log_dirs, finder)
+
     for log_dir, expected in unknown:
         found = replicas[expected.topic_id, expected.partition]
         node_id = finder.node_of(log_dir).node_id
@@ -188,8 +199,7 @@ def _nowhere(
         are_absent = all(each.end_offset < 0 for each in found)
         if node_id is not None and are_absent and any(each.path == path for each in found):
             around = [each for each in log_dirs if finder.node_of(each).node_id == node_id]
-            copy_of = copies_on_other_nodes(node_id, log_dirs, finder)
-            yield missing_by_other_log(log_dir, around, expected, node_id, image, copy_of)
+            yield missing_by_other_log(log_dir, around, expected, node_id, image, copies(node_id))
 
 
 def _present(log_dir: str, image: MetadataImage) -> dict[_Key, str]:
