@@ -41,6 +41,5 @@ class ErrorPlaces:
             what = f"{number:,}" if found else counted(number, "partition")
             if number:
                 found.append(f"{what} that {one if number == 1 else several}")
-        if found and errors > self._errors:
-            found.append("other files")
-        return f" in {' and in '.join(found)}" if found else ""
+        others = ", and elsewhere" if found and errors > self._errors else ""
+        return f" in {' and in '.join(found)}{others}" if found else ""
