@@ -25,6 +25,7 @@ from math import inf
 from typing import NamedTuple
 
 from kseg.change.apply.lock import is_locked
+from kseg.internal_topics.unchecked_batches import UncheckedRead, unchecked_read
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.errors import FormatError, UnreadableInput
@@ -79,7 +80,8 @@ class LogProblem(NamedTuple):
 
     offset: the first affected one, None when unknown. position: in the file `path`, None if the file as a whole is affected.
     damage: the kind of a `Damage`, BEYOND_THE_END, DOUBLED_END, UNKNOWN_MAGIC, or empty for other problems. is_cut: a broker that starts
-    truncates the log there, or before (rule 6).
+    truncates the log there, or before (rule 6). unchecked: what a coordinator reads from the damaged bytes, None if that is not certain, or
+    a start removes them.
     """
 
     path: str
@@ -88,6 +90,7 @@ class LogProblem(NamedTuple):
     message: str
     damage: str = ""
     is_cut: bool = False
+    unchecked: UncheckedRead | None = None
 
 
 class RecordChunk(NamedTuple):
@@ -153,7 +156,7 @@ def read_coordinator_chunks(
                 for part in _segment(segment, start, ends):
                     if isinstance(part, LogProblem) and segment.base_offset >= checked_from:
                         is_cut |= part.damage in _CUT_AT
-                        yield part._replace(is_cut=is_cut)
+                        yield part._replace(is_cut=is_cut, unchecked=None if is_cut else part.unchecked)
                     else:
                         yield part
             except UnreadableInput as error:
@@ -239,7 +242,12 @@ def _segment(
             if isinstance(block, Damage):
                 finding = damage_finding(segment.path, block)
                 yield LogProblem(
-                    segment.path, finding.first_offset, block.position, finding.message, block.kind
+                    segment.path,
+                    finding.first_offset,
+                    block.position,
+                    finding.message,
+                    block.kind,
+                    unchecked=unchecked_read(decoder.view, block),
                 )
                 continue
             first_row = _first_row(block, start)

@@ -23,10 +23,12 @@ TORN_TAIL = "torn-tail"
 @dataclass(frozen=True, slots=True)
 class Effects:
     """What damage does to a load, as the end of a sentence. ended_by: the kinds of a `LogProblem` at which it ends, whatever the bytes say;
-    ends: what the coordinator does there. may_end: at a batch beyond the log end. unchecked: at bytes that a checksum would have told."""
+    ends: what the coordinator does there. may_end: at a batch beyond the log end. taken_over: at records with other contents.
+    unchecked: at bytes of which it depends."""
 
     ends: str
     may_end: str
+    taken_over: str
     unchecked: str
     ended_by: tuple[str, ...] = ENDS_EVERY_LOAD
 
@@ -82,10 +84,12 @@ class LoadFindings:
         if problem.damage == TORN_TAIL:
             then = "the coordinator loads what is before it; but a broker that starts without a check of the log appends behind it, and the next load fails there"
             return _finding(TORN, problem, then)
-        if problem.damage in effects.ended_by:
+        if problem.damage in effects.ended_by or (problem.unchecked is not None and problem.unchecked.ends):
             return _finding(FAILS, problem, effects.ends)
         if problem.damage == BEYOND_THE_END:
             return _finding(FAILS, problem, effects.may_end)
+        if problem.unchecked is not None:
+            return _finding(FAILS, problem, effects.taken_over)
         return _finding(FAILS, problem, effects.unchecked)
 
     def _more(self, count: int, what: str) -> Iterator[Finding]:

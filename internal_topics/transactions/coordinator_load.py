@@ -3,9 +3,9 @@
 1. Records in offset order. The newest of each key counts, among those that can be loaded.
 2. The coordinator ends its load at the first record that it cannot load, and at a batch that cannot be read; it serves the ids as they
    were before that, and does not know those that come later (observed with 4.3.1).
-3. It does not check checksums. At damaged bytes it may end its load as well, take over what they say, or pass over the rest of the
-   segment; and it ends its load where a part that it has read ends with offsets behind the log end. So it is open whether it has loaded
-   the records behind them. An incomplete batch at the end does nothing to it.
+3. It does not check checksums. At damaged bytes it ends its load as well, takes over what they say (`unchecked_batches`), or passes over
+   the rest of the segment; and it ends its load where a part that it has read ends with offsets behind the log end. Where it is open
+   which, it is open whether it has loaded the records behind them. An incomplete batch at the end does nothing to it.
 
 (Kafka: TransactionStateManager.loadTransactionMetadata.)
 """
@@ -45,6 +45,7 @@ _EPOCH = slice(10, 12)
 _EFFECTS = Effects(
     ends="the coordinator ends its load of the partition there",
     may_end="the coordinator may end its load of the partition there",
+    taken_over="the coordinator does not check checksums, and takes over what these bytes say",
     unchecked="the coordinator does not check checksums: it takes over what these bytes say, or ends its load of the partition there",
 )
 # the value of version 1 of a transaction that was committed, which names no partition; what follows its two times are the tags
@@ -83,15 +84,19 @@ class _Load:
     def take(self, record: CoordinatorRecord) -> None:
         """The next record."""
         self._records += 1
-        self._offset = record.offset
-        if self._end is not None and record.offset >= self._end:
-            self._stop()
         if record.key is not None and record.value is not None:
             producer_id = int.from_bytes(record.value[_PRODUCER_ID], "big", signed=True)
             self._former_keys[producer_id] = record.key
             if _commits_with_an_epoch(record.value):
                 epochs = self._committed.setdefault(producer_id, array("h"))
                 epochs.append(int.from_bytes(record.value[_EPOCH], "big", signed=True))
+        self._take(record)
+
+    def _take(self, record: CoordinatorRecord) -> None:
+        """A record, or what damaged bytes say."""
+        self._offset = record.offset
+        if self._end is not None and record.offset >= self._end:
+            self._stop()
         if not is_ordinary(record.key, record.value):
             try:
                 loaded_record(record)
@@ -110,7 +115,17 @@ class _Load:
         if problem.damage == TORN_TAIL:
             return
         offset = self._offset + 1 if problem.offset is None else problem.offset
-        if problem.damage in ENDS_EVERY_LOAD:
+        read = problem.unchecked
+        if read is not None:
+            for record in read.records:
+                self._take(
+                    CoordinatorRecord(
+                        record.offset, record.timestamp_ms, record.key, record.value, -1, -1, False
+                    )
+                )
+            if read.ends:
+                self._stop()
+        elif problem.damage in ENDS_EVERY_LOAD:
             self._end = offset if self._end is None else self._end
         elif problem.damage == BEYOND_THE_END:
             self._doubt = offset - 1 if self._doubt is None else min(self._doubt, offset - 1)

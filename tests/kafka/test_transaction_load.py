@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ CASES: dict[str, Record] = {
     "negative producer id": _id("id", producerId=-1, producerEpoch=-1),
 }
 
+
+def flipped(data: bytes, at: int, bits: int = 1) -> bytes:
+    return bytes([*data[:at], data[at] ^ bits, *data[at + 1 :]])
+
+
 # what happened to the bytes of a batch between the two ids
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "timeout flipped": lambda data: flipped(data, 61 + 40),
@@ -89,15 +95,14 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "removed": lambda data: b"",
     "doubled": lambda data: data + data,
 }
-_CERTAIN = (
-    "magic flipped",
-    "removed",
-    "doubled",
-)  # whether the load ends there does not depend on the other bytes
-
-
-def flipped(data: bytes, at: int, bits: int = 1) -> bytes:
-    return bytes([*data[:at], data[at] ^ bits, *data[at + 1 :]])
+# a bit of the header or of the record, any of which a checksum would have told
+DAMAGES |= {
+    f"bit of byte {at}": partial(flipped, at=at, bits=1 << at % 8)
+    for at in range(12, len(batch(0, (_KEY, _VALUE))), 5)
+}
+# where it depends on how much of the log a coordinator reads at once
+_OPEN = ("length too large", "offset flipped")
+_OF_HEADER = {f"bit of byte {at}" for at in range(61)}
 
 
 def _damage(directory: Path, number: int, how: Callable[[bytes], bytes]) -> None:
@@ -194,8 +199,9 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
         assert f"before {number}" in listed
         assert ids.get(f"before {number}") is True, name
         assert (f"behind {number}" in listed) == (name not in fails), name
-        expected = name not in fails if name in CASES or name in _CERTAIN else None
-        assert ids[f"behind {number}"] is expected, name
+        expected = name not in fails if name not in _OPEN else None
+        if name not in _OF_HEADER or ids[f"behind {number}"] is not None:
+            assert ids[f"behind {number}"] is expected, name
     assert {"length of the key flipped", "zeroed", "magic flipped"} < fails & set(DAMAGES) < set(DAMAGES)
     assert found["coordinator-record-unknown"].isdisjoint(failed)
     assert 5 < len(failed) < len(CASES) - 5
