@@ -34,6 +34,7 @@ from tests.support.log_ends import append_records
 pytestmark = pytest.mark.kafka
 
 STATE = "__transaction_state"
+TIMEOUTS_CHECKED_EVERY_MS = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 Record = tuple[bytes | None, bytes | None]
 
 
@@ -126,6 +127,9 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
     count = len(CASES) + len(DAMAGES) + 2
     open_id, torn_id = (_name_in(number, count) for number in (count - 1, count - 2))
     broker = Broker(tmp_path, transaction_state_log_num_partitions=str(count))
+    broker.properties[TIMEOUTS_CHECKED_EVERY_MS] = (
+        "3600000"  # the transaction stays open even if this takes longer than its timeout
+    )
     with broker:
         broker.create_topic("fares", 4)
         producer = broker.producer(transactional_id=open_id, transaction_timeout_ms=2000)
@@ -143,6 +147,7 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
         broker.wait_for(
             "markers", lambda: ends == {each: watermarks(broker.bootstrap, "fares", each)[1] for each in ends}
         )
+    del broker.properties[TIMEOUTS_CHECKED_EVERY_MS]
     for partition in (1, 3):  # the marker of the first transaction of `paid`, and one of the torn id
         _cut_the_last_batch(broker.data / f"fares-{partition}" / f"{0:020}.log")
     directories = [broker.data / f"{STATE}-{number}" for number in range(count)]
