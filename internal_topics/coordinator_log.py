@@ -93,6 +93,17 @@ class LogProblem(NamedTuple):
     unchecked: UncheckedRead | None = None
 
 
+def taken_over(problem: LogProblem) -> Iterator[CoordinatorRecord]:
+    """The records that a coordinator takes from damaged bytes, as far as that is certain; without their producer."""
+    for record in () if problem.unchecked is None else problem.unchecked.records:
+        yield CoordinatorRecord(record.offset, record.timestamp_ms, record.key, record.value, -1, -1, False)
+
+
+def failing(problem: LogProblem) -> LogProblem:
+    """The same, of bytes at which a load ends: a coordinator fails on one of their records."""
+    return problem._replace(unchecked=UncheckedRead((), True))
+
+
 class RecordChunk(NamedTuple):
     """Undecoded records of some rows of a batch table; valid until the next chunk is requested."""
 

@@ -21,6 +21,8 @@ from kseg.internal_topics.coordinator_log import (
     LogProblem,
     RecordChunk,
     TransactionMarker,
+    failing,
+    taken_over,
 )
 from kseg.internal_topics.decoding import UnknownType, decode_value
 from kseg.internal_topics.groups.commit_entries import PlainCommits, skipped_commits
@@ -93,7 +95,9 @@ def load_groups(
         elif isinstance(entry, TransactionMarker):
             replay.marker(entry)
         else:
-            loaded.problems.append((entry, loaded.records))
+            # on its records, whatever is before them
+            fails = entry.unchecked is not None and bool(load_groups(taken_over(entry)).failures)
+            loaded.problems.append((failing(entry) if fails else entry, loaded.records))
     replay.plain.reclaim_all()
     offsets = loaded.offsets
     for key in [*offsets.offsets, *offsets.deletions] if loaded.unknown else ():

@@ -10,7 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, NamedTuple
 
-from kseg.internal_topics.coordinator_log import CoordinatorEntry, CoordinatorRecord, LogProblem
+from kseg.internal_topics.coordinator_log import (
+    CoordinatorEntry,
+    CoordinatorRecord,
+    LogProblem,
+    failing,
+    taken_over,
+)
 from kseg.internal_topics.decoding import UnknownType, decode_key, decode_value
 from kseg.internal_topics.groups.group_replay import FailedRecord
 from kseg.segment.errors import FormatError
@@ -82,7 +88,7 @@ def load_share_state(entries: Iterable[CoordinatorEntry]) -> LoadedShareState:
     loaded = LoadedShareState()
     for entry in entries:
         if isinstance(entry, LogProblem):
-            loaded.problems.append((entry, loaded.records))
+            loaded.problems.append((failing(entry) if _fails(taken_over(entry)) else entry, loaded.records))
         elif isinstance(entry, CoordinatorRecord):
             loaded.records += 1
             try:
@@ -90,6 +96,17 @@ def load_share_state(entries: Iterable[CoordinatorEntry]) -> LoadedShareState:
             except FormatError as error:
                 loaded.failures.append(FailedRecord(entry.offset, str(error)))
     return loaded
+
+
+def _fails(records: Iterable[CoordinatorRecord]) -> bool:
+    """Whether the load fails on one of the records, whatever is before them."""
+    trial = LoadedShareState()
+    try:
+        for record in records:
+            _take(trial, record)
+    except FormatError:
+        return True
+    return bool(trial.failures)
 
 
 def _take(loaded: LoadedShareState, record: CoordinatorRecord) -> None:

@@ -21,6 +21,7 @@ from kseg.internal_topics.coordinator_log import (
     CoordinatorRecord,
     LogProblem,
     read_coordinator_log,
+    taken_over,
 )
 from kseg.internal_topics.decoding import decode_key
 from kseg.internal_topics.load_findings import TORN_TAIL, Effects, LoadFindings
@@ -117,12 +118,8 @@ class _Load:
         offset = self._offset + 1 if problem.offset is None else problem.offset
         read = problem.unchecked
         if read is not None:
-            for record in read.records:
-                self._take(
-                    CoordinatorRecord(
-                        record.offset, record.timestamp_ms, record.key, record.value, -1, -1, False
-                    )
-                )
+            for record in taken_over(problem):
+                self._take(record)
             if read.ends:
                 self._stop()
         elif problem.damage in ENDS_EVERY_LOAD:

@@ -376,6 +376,25 @@ def test_damage_that_a_start_removes_before_the_load(
     assert ("appends behind it" in text) == (where == "torn" and is_clean)
 
 
+@pytest.mark.parametrize(("at", "is_certain"), [(0, True), (9, False)], ids=["version", "leader epoch"])
+def test_damage_of_a_share_group_at_which_the_load_is_certain_to_fail(
+    at: int, is_certain: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Observed with a real broker: "Deserializing record … from __share_group_state-0 failed"."""
+    fields = {"snapshotEpoch": 0, "stateEpoch": 1, "leaderEpoch": 2, "startOffset": 3, "stateBatches": []}
+    times = {"deliveryCompleteCount": 0, "createTimestamp": T0, "writeTimestamp": T0}
+    name = key(SHARE_GROUP_STATE, 0, groupId="s", topicId=FARES, partition=0)
+    content = value(SHARE_GROUP_STATE, 0, 0, **fields, **times)
+    whole = bytearray(batch(0, (name, content)))
+    whole[whole.index(content) + at] ^= 1
+    log_dir = broker(tmp_path, batch(0, commit(1)))
+    write_segment(log_dir / f"{SHARE_GROUP_STATE}-0", bytes(whole), batch(1, (name, content)))
+    (log_dir / ".kafka_cleanshutdown").touch()
+    (finding,) = of_type(groups(capfd, log_dir, status=1), "finding")
+    assert finding["id"] == "coordinator-load-fails"
+    assert finding["message"].endswith("; a coordinator fails to load the partition") == is_certain
+
+
 def test_ten_thousand_groups_fit_on_a_screen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     commits = [commit(number % 10, f"group-{number:05}") for number in range(10_000)]
     log_dir = broker(

@@ -132,6 +132,7 @@ _FAILS = "; a coordinator fails to load the partition"
 _VALUE_AT = batch(0, _COMMIT).index(_COMMIT[1])
 DAMAGES: dict[str, tuple[Callable[[bytes], bytes], bool, str]] = {
     "offset flipped": (_flip(_VALUE_AT + 9), False, _CHECKSUMS),
+    "version of the value flipped": (_flip(_VALUE_AT), True, _FAILS),
     "length of the key flipped": (_flip(_HEADER + 4), True, _FAILS),
     "record zeroed": (lambda data: data[:_HEADER] + bytes(len(data) - _HEADER), True, _FAILS),
     "time of the commit zeroed": (lambda data: data[:-9] + bytes(9), False, _CHECKSUMS),
