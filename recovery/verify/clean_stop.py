@@ -40,15 +40,15 @@ def _contradiction(segment: SegmentFiles, had_times: bool) -> str:
         return "has no time index for its last segment"
     try:
         start = 0
-        with MappedFile(segment.offset_index.path) as file:
+        with MappedFile(segment.offset_index.path, is_surely_regular=True) as file:
             if _is_preallocated(file, 8):
                 return f"has a preallocated {segment.offset_index.name.name}"
             start = OffsetIndex(file.view, segment.base_offset).last_entry.position
         if segment.time_index is not None:
-            with MappedFile(segment.time_index.path) as file:
+            with MappedFile(segment.time_index.path, is_surely_regular=True) as file:
                 if _is_preallocated(file, 12):
                     return f"has a preallocated {segment.time_index.name.name}"
-        with MappedFile(segment.log.path) as file:
+        with MappedFile(segment.log.path, is_surely_regular=True) as file:
             start = start if 0 <= start <= file.size_bytes else 0
             rows = rows_for(file.size_bytes - start)
             for item in Scanner.over(file, segment.base_offset, rows).blocks(start):
