@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -26,9 +26,8 @@ from tests.support.paths import ROOT
 
 FIXTURES = ROOT / "fixtures"
 ALONE = "tests/spark/"
-# brokers that start and settle, clients and disks that wait: these leave a core idle half of the time
-WAITING = ("tests/kafka/", "tests/faults/")
-WAITING_END = 0.8  # none of them is left alone at the end
+# by duration: Spark in one process, then the brokers, then the other real Kafka and the failing disks, file by file
+LONGEST = ("tests/spark/", "tests/kafka/", "tests/faults/", "tests/test_fuzz.py")
 MEMORY, MIN_MEMORY_BYTES = "/dev/shm", 4 << 30
 # what every command prints, and random directories of all kinds: with worker processes they must come out the same
 MANY_JOBS = (
@@ -109,8 +108,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep what was collected. Start with Spark, which has one process for minutes, and spread the files that wait among those that
-    compute: the processors are busy throughout, and no process is left alone with a long file at the end.
+    """Keep what was collected, and start with the slowest files, so that no process is left alone with one at the end.
 
     The order within a file stays. `tryfirst`: nothing has been deselected so far. A browser takes seconds to start, so its tests count as
     slow.
@@ -120,22 +118,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
     if is_whole_suite(config):
         config.stash[SUITE] = [*items]
-    places = _places([*dict.fromkeys(map(_file_of, items))])
-    items.sort(key=lambda item: places[_file_of(item)])
+    items.sort(key=_rank)
 
 
-def _file_of(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
-
-
-def _places(files: Iterable[str]) -> dict[str, float]:
-    """Where each file is, from 0 to 1; those of Spark before all."""
-    rest = [file for file in files if not file.startswith(ALONE)]
-    waiting = [file for file in rest if file.startswith(WAITING)]
-    others = [file for file in rest if not file.startswith(WAITING)]
-    places = {file: WAITING_END * number / len(waiting) for number, file in enumerate(waiting)}
-    places |= {file: number / len(others) for number, file in enumerate(others)}
-    return {file: places.get(file, -1.0) for file in files}
+def _rank(item: pytest.Item) -> int:
+    return next((rank for rank, name in enumerate(LONGEST) if item.nodeid.startswith(name)), len(LONGEST))
 
 
 @pytest.hookimpl(optionalhook=True)
