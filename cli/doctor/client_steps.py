@@ -72,10 +72,10 @@ def end_transactions(situation: Situation) -> Iterator[NextStep]:
             )
     command = command_line("transactions", {"--verbose": True}, situation.request)
     yield from likewise(len(situation.hanging) - shown, "transaction", command, "list the command for each")
-    yield from _save_lost_commits(situation)
+    yield from _save_lost_commits(situation, command)
 
 
-def _save_lost_commits(situation: Situation) -> Iterator[NextStep]:
+def _save_lost_commits(situation: Situation, listing: str) -> Iterator[NextStep]:
     lost = situation.lost_commits
     shown = shown_of(len(lost), _LISTED)
     for each in lost[:shown]:
@@ -94,9 +94,7 @@ def _save_lost_commits(situation: Situation) -> Iterator[NextStep]:
                 "export", options, replace(situation.request, paths=(each.path,), topics=(), partition=None)
             ),
         )
-    yield from likewise(
-        len(lost) - shown, "transaction", command_line("transactions", {"--verbose": True}, situation.request)
-    )
+    yield from likewise(len(lost) - shown, "transaction", listing)
 
 
 def set_groups(situation: Situation) -> Iterator[NextStep]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.next_step import NextStep, likewise, move_command
+from kseg.cli.doctor.next_step import NextStep, move_command
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
@@ -55,7 +55,5 @@ def keep_deleted(directories: Sequence[str], request: Request) -> Iterator[NextS
         yield NextStep(words, move_command(path), is_due=False)
     more = len(directories) - shown
     if more > 0:
-        yield from (
-            NextStep(f"Likewise {counted(more, 'more log')}: list them.", step.command, is_due=False)
-            for step in likewise(more, "log", command_line("list", {"--verbose": True}, request))
-        )
+        command = command_line("list", {"--verbose": True}, request)
+        yield NextStep(f"Likewise {counted(more, 'more log')}: list them.", command, is_due=False)

@@ -56,18 +56,17 @@ from kseg.cli.doctor.situation import OtherNode, Situation
 from kseg.cli.next_command import command_line
 from kseg.cli.text.replica_words import rename_back
 from kseg.internal_topics.broker_directories import end_offset_of
-from kseg.internal_topics.metadata.replica_directories import state_of
+from kseg.internal_topics.metadata.replica_directories import OF_A_MOVE, state_of
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 
 _LISTED = 5  # directories with a step of their own
-_OF_A_MOVE = (PartitionState.FUTURE, PartitionState.DELETE)  # between log dirs
 _SOURCES_OF_VALUES = (
     "the values that meta.properties had (node.id is in server.properties, cluster.id in "
     "meta.properties of any other node, directory.id in the output of `kseg metadata`)"
@@ -258,7 +257,7 @@ def _keep_one(situation: Situation) -> Iterator[NextStep]:
 
 def _put_back(situation: Situation) -> Iterator[NextStep]:
     """Missing replicas: no repair can restore records that are in no file here."""
-    moved = {path: found for path, found in situation.set_aside.items() if state_of(found) in _OF_A_MOVE}
+    moved = {path: found for path, found in situation.set_aside.items() if state_of(found) in OF_A_MOVE}
     strays = [(path, found) for path, found in situation.set_aside.items() if path not in moved]
     for path, stray in strays[: shown_of(len(strays), _LISTED)]:
         yield NextStep(*rename_back(path, stray))

@@ -88,7 +88,9 @@ def load_share_state(entries: Iterable[CoordinatorEntry]) -> LoadedShareState:
     loaded = LoadedShareState()
     for entry in entries:
         if isinstance(entry, LogProblem):
-            loaded.problems.append((failing(entry) if _fails(taken_over(entry)) else entry, loaded.records))
+            # on its records, whatever is before them
+            fails = entry.unchecked is not None and bool(load_share_state(taken_over(entry)).failures)
+            loaded.problems.append((failing(entry) if fails else entry, loaded.records))
         elif isinstance(entry, CoordinatorRecord):
             loaded.records += 1
             try:
@@ -96,17 +98,6 @@ def load_share_state(entries: Iterable[CoordinatorEntry]) -> LoadedShareState:
             except FormatError as error:
                 loaded.failures.append(FailedRecord(entry.offset, str(error)))
     return loaded
-
-
-def _fails(records: Iterable[CoordinatorRecord]) -> bool:
-    """Whether the load fails on one of the records, whatever is before them."""
-    trial = LoadedShareState()
-    try:
-        for record in records:
-            _take(trial, record)
-    except FormatError:
-        return True
-    return bool(trial.failures)
 
 
 def _take(loaded: LoadedShareState, record: CoordinatorRecord) -> None:

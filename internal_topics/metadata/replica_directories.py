@@ -29,7 +29,7 @@ from kseg.segment.storage import places
 # by partition and state: directories, of which several may have the same
 PartitionNames = dict[str, dict[PartitionState, list[str]]]
 CopyOf = Callable[[ExpectedPartition], ReplicaCopy | None]
-_OF_A_MOVE = (PartitionState.FUTURE, PartitionState.DELETE)
+OF_A_MOVE = (PartitionState.FUTURE, PartitionState.DELETE)  # between log dirs
 
 
 def name_of(expected: ExpectedPartition) -> str:
@@ -84,7 +84,7 @@ def left_by_a_move(around: Iterable[tuple[str, PartitionNames]], expected: Expec
     moving = [
         path
         for log_dir, names in around
-        for state in _OF_A_MOVE
+        for state in OF_A_MOVE
         for path in paths_of(log_dir, names, expected, state)
         if topic_id_of(path)[1] == expected.topic_id
     ]
@@ -102,7 +102,7 @@ def copies_on_other_nodes(node_id: int | None, log_dirs: Sequence[str], finder: 
         return [
             (other, log_dir, names_in(log_dir))
             for other, log_dir in nodes
-            if other not in (None, node_id) and other is not None and not is_locked(log_dir)
+            if other is not None and other != node_id and not is_locked(log_dir)
         ]
 
     def copies(expected: ExpectedPartition) -> Iterator[tuple[int, int, bool, ReplicaCopy]]:
