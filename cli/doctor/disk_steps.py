@@ -6,17 +6,20 @@ error, so the first step is to read the kernel log.
 
 import os
 from collections.abc import Iterator
+from dataclasses import field
 
 from kseg.change.apply.file_flags import FileFlag
 from kseg.cli.doctor.next_step import NextStep, likewise
-from kseg.cli.doctor.situation import Situation
 from kseg.cli.next_command import command_line
-from kseg.inspection.disk_leftovers import LeftoverKind
+from kseg.cli.request import Request
+from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.segment.counted import counted, shown_of
-from kseg.segment.findings import ERROR
+from kseg.segment.diagnosis import UnwritableFile
+from kseg.segment.findings import Finding
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
+from kseg.segment.values import dataclass
 
 _LISTED = 5  # partitions with a step of their own
 _SCARCE_BYTES = 64 << 20  # with less, there may be no space for the journals and side files of a repair
@@ -24,9 +27,33 @@ _WANTED_FREE = "64MiB"
 _MARKED = (LeftoverKind.DELETED_FILES, LeftoverKind.UNFINISHED_CLEANING)
 
 
-def make_writable(situation: Situation) -> Iterator[NextStep]:
+@dataclass(slots=True)
+class Disks:
+    """hosts: the data directories, each with the state of its machine. not_writable: paths that a broker cannot write to. leftovers: files
+    that are no longer needed. undo_bytes: held for `undo`."""
+
+    request: Request
+    hosts: list[LogDirHost] = field(default_factory=list)
+    not_writable: list[tuple[str, UnwritableFile]] = field(default_factory=list)
+    leftovers: list[Leftover] = field(default_factory=list)
+    undo_bytes: int = 0
+
+    def takes(self, finding: Finding) -> bool:
+        """Note what a finding says; returns whether it is about nothing else."""
+        if isinstance(finding.diagnosis, UnwritableFile):
+            self.not_writable.append((finding.path, finding.diagnosis))
+            return True
+        return False
+
+    @property
+    def is_broker_running(self) -> bool:
+        return any(host.is_running for host in self.hosts)
+
+
+def make_writable(disks: Disks, recover: str) -> Iterator[NextStep]:
+    """recover: the command of the repair that errors suggest; empty without one."""
     by_mount: dict[str, LogDirHost] = {}
-    for host in situation.hosts:
+    for host in disks.hosts:
         if host.is_read_only:
             by_mount.setdefault(host.path if host.mount is None else host.mount.point, host)
     for point, host in by_mount.items():
@@ -36,21 +63,20 @@ def make_writable(situation: Situation) -> Iterator[NextStep]:
             "error; look for one.",
             "dmesg --level=emerg,alert,crit,err | tail -n 40",
         )
-        advice = situation.advice
-        if situation.hints.get(ERROR) and advice.startswith("kseg recover"):
+        if recover:
             yield NextStep(
                 "If the disk is failing, leave it as it is and write a repaired copy to another one.",
-                f"{advice} --output {shell_quoted('repaired')}",
+                f"{recover} --output {shell_quoted('repaired')}",
             )
         yield NextStep("Otherwise remount it read-write.", f"mount -o remount,rw {shell_quoted(point)}")
-    yield from _give_to_the_broker(situation)
+    yield from _give_to_the_broker(disks)
 
 
-def _give_to_the_broker(situation: Situation) -> Iterator[NextStep]:
+def _give_to_the_broker(disks: Disks) -> Iterator[NextStep]:
     """Lift the flags of files, and change their owner: with one command for all of a data directory."""
-    log_dirs = [host.path for host in situation.hosts]
+    log_dirs = [host.path for host in disks.hosts]
     by_place: dict[tuple[str, str], list[str]] = {}
-    for path, why in situation.not_writable:
+    for path, why in disks.not_writable:
         containing = (each for each in log_dirs if path == each or path.startswith(os.path.join(each, "")))
         by_place.setdefault((next(containing, path), why.flag), []).append(path)
     shown = shown_of(len(by_place), _LISTED)
@@ -72,30 +98,30 @@ def _give_to_the_broker(situation: Situation) -> Iterator[NextStep]:
             f"chown -R --reference={shell_quoted(owned_rightly)} {shell_quoted(place)}",
         )
     more = sum(len(paths) for paths in list(by_place.values())[shown:])
-    yield from likewise(more, "path", command_line("verify", {}, situation.request))
+    yield from likewise(more, "path", command_line("verify", {}, disks.request))
 
 
-def make_room(situation: Situation) -> Iterator[NextStep]:
-    if any(host.free_bytes is not None and host.free_bytes < _SCARCE_BYTES for host in situation.hosts):
+def make_room(disks: Disks) -> Iterator[NextStep]:
+    if any(host.free_bytes is not None and host.free_bytes < _SCARCE_BYTES for host in disks.hosts):
         full = "The disk is full"
-    elif any(host.has_few_inodes for host in situation.hosts):
+    elif any(host.has_few_inodes for host in disks.hosts):
         full = "The file system has hardly any free inodes"
     else:
         return
-    if any(each.kind in _MARKED for each in situation.leftovers):
+    if any(each.kind in _MARKED for each in disks.leftovers):
         yield NextStep(
             f"{full}: delete the files that the broker has marked for deletion (without --apply, they are only listed).",
-            command_line("retain", {"--purge": True, "--apply": True}, situation.request),
+            command_line("retain", {"--purge": True, "--apply": True}, disks.request),
         )
-    if situation.undo_bytes:
+    if disks.undo_bytes:
         yield NextStep(
             f"{full}: delete what kseg keeps to undo earlier changes (without --apply, it is only listed).",
-            command_line("undo", {"--forget": True, "--apply": True}, situation.request),
+            command_line("undo", {"--forget": True, "--apply": True}, disks.request),
         )
-    if not situation.undo_bytes and not any(each.kind in _MARKED for each in situation.leftovers):
+    if not disks.undo_bytes and not any(each.kind in _MARKED for each in disks.leftovers):
         yield NextStep(
             f"{full}, and a repair writes new files before it removes old ones: see which segments could "
             "be deleted (--apply deletes them), or write a repaired copy to another disk (kseg recover "
             "--output).",
-            command_line("retain", {"--free": _WANTED_FREE}, situation.request),
+            command_line("retain", {"--free": _WANTED_FREE}, disks.request),
         )

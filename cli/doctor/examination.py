@@ -13,24 +13,16 @@ Rows of the other commands are passed on unchanged. Findings of 4 and 5 about fi
 """
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.doctor_rows import (
-    bootstrap_server,
-    damage_row,
-    host_row,
-    leftovers_row,
-    node_row,
-    step_row,
-)
+from kseg.cli.doctor.damaged_partitions import DamagedPartitions, Over
+from kseg.cli.doctor.doctor_rows import bootstrap_server, host_row, leftovers_row, node_row, step_row
 from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log, renamed_metadata_log
+from kseg.cli.doctor.next_step import ANY_SERVER
 from kseg.cli.doctor.next_steps import next_steps
-from kseg.cli.doctor.obstacle_steps import linked_files
-from kseg.cli.doctor.situation import ANY_SERVER, OtherNode, Situation
+from kseg.cli.doctor.several_nodes_steps import OtherNode
+from kseg.cli.doctor.situation import Situation
 from kseg.cli.remote_evidence import with_remote_epochs
 from kseg.cli.request import Request
 from kseg.cli.topic_evidence import Asked, topic_settings
@@ -39,34 +31,19 @@ from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
 from kseg.inspection.log_dir_host import log_dir_host
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
-from kseg.segment.diagnosis import LogStartBeyondEnd, MissingReplica, ReplicaBehind
 from kseg.segment.errors import KsegError
-from kseg.segment.findings import ERROR, Finding
+from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState, parse_partition_directory
+from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState
 from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target, log_dir_of
 from kseg.segment.storage import places
-from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
     from kseg.internal_topics.groups.offset_expiry import ExpiryCheck
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
     from kseg.recovery.repair.options import RecoverOptions
-    from kseg.recovery.repair.rows import RecoverResult
     from kseg.recovery.verify.options import VerifyOptions
-
-# runs work on targets, here or on a cluster (`cli.run.workers`)
-Over = Callable[..., Iterator[Event]]
-
-
-@dataclass(slots=True)
-class _Damage:
-    """errors: the number of errors in a partition, by finding id."""
-
-    target: PartitionTarget
-    errors: dict[str, int] = field(default_factory=dict)
 
 
 class Examination:
@@ -84,9 +61,8 @@ class Examination:
         self._targets: Sequence[Target] = ()
         self._finder: MetadataFinder | None = None
         self._options: VerifyOptions | None = None
-        self._damage: dict[str, _Damage] = {}
-        self._repaired_ends: dict[tuple[str, int], list[range]] = {}  # log start to log end after `recover`
         self._situation = Situation(request)
+        self._damaged = DamagedPartitions(self._situation)
 
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions"
@@ -103,9 +79,10 @@ class Examination:
         partitions = {target.path: target for target in self._targets if isinstance(target, PartitionTarget)}
         for event in self._verification.through(events):
             if isinstance(event, Finding):
-                self._note(event, partitions)
+                self._situation.note(event)
+                self._damaged.note(event, partitions)
             elif isinstance(event, Failure) and is_empty_directory(event.path):
-                self._situation.given_empty.append(event.path)
+                self._situation.obstacles.given_empty.append(event.path)
             yield event
         yield from self._costs()
         self._note_lost_identities()
@@ -125,7 +102,7 @@ class Examination:
             return
         from kseg.cli.doctor.properties_steps import PropertiesOfNode, unformatted_log_dirs
 
-        log_dirs = tuple(host.path for host in self._situation.hosts)
+        log_dirs = tuple(host.path for host in self._situation.disks.hosts)
         with_log = [path for path in log_dirs if places.isdir(os.path.join(path, METADATA_DIRECTORY))]
         ids = {self._finder.node_of(path).node_id for path in log_dirs} - {None}
         self._situation.properties = PropertiesOfNode(
@@ -135,7 +112,7 @@ class Examination:
             with_log[0] if len(with_log) == 1 else None,
             log_dirs,
         )
-        self._situation.unformatted_log_dirs = unformatted_log_dirs(properties, log_dirs)
+        self._situation.obstacles.unformatted = unformatted_log_dirs(properties, log_dirs)
 
     def _hosts(self) -> Iterator[Row]:
         nodes: dict[str, Row] = {}
@@ -143,12 +120,12 @@ class Examination:
             if log_dir is None:
                 continue
             host = log_dir_host(log_dir)
-            self._situation.hosts.append(host)
+            self._situation.disks.hosts.append(host)
             assert self._finder is not None
             own = self._finder.node_of(log_dir)
-            self._situation.nodes.setdefault(_name_of(own), []).append(log_dir)
+            self._situation.identities.nodes.setdefault(_name_of(own), []).append(log_dir)
             if own.node_id is not None and not host.is_running:
-                self._situation.stopped_nodes.add(own.node_id)
+                self._situation.replicas.stopped_nodes.add(own.node_id)
             yield Row(host_row(host, own))
             self._situation.cluster_id = self._situation.cluster_id or own.cluster_id
             image = self._finder.image_for(log_dir)
@@ -156,96 +133,34 @@ class Examination:
                 node_id = own.node_id
                 self._note_node(image, node_id)
                 refused = self._verification.refusals[log_dir]
-                self._situation.refused_features |= {each.name: each for each in refused.features}
-                self._situation.refused_configs |= {(each.topic, each.name): each for each in refused.configs}
+                self._situation.metadata.refused_features |= {each.name: each for each in refused.features}
+                self._situation.metadata.refused_configs |= {
+                    (each.topic, each.name): each for each in refused.configs
+                }
                 by_metadata = self._finder.node_told_by_metadata(log_dir)
                 if node_id is not None and by_metadata is not None and node_id != by_metadata:
-                    self._situation.other_nodes.append(OtherNode(log_dir, node_id, by_metadata))
+                    self._situation.identities.of_other_nodes.append(OtherNode(log_dir, node_id, by_metadata))
                 nodes.setdefault(image.path, Row(node_row(image, node_id)))
-        log_dirs = [host.path for host in self._situation.hosts]
-        self._situation.has_metadata = bool(nodes)
-        self._situation.lacks_metadata_log = not nodes and lacks_metadata_log(log_dirs)
-        self._situation.renamed_metadata_log = renamed_metadata_log(log_dirs)
+        log_dirs = [host.path for host in self._situation.disks.hosts]
+        self._situation.metadata.is_read = bool(nodes)
+        self._situation.metadata.is_lacking = not nodes and lacks_metadata_log(log_dirs)
+        self._situation.metadata.renamed = renamed_metadata_log(log_dirs)
         self._note_properties()
         yield from nodes.values()
 
     def _note_node(self, image: "MetadataImage", node_id: int | None) -> None:
         self._situation.node_id = node_id
-        self._situation.has_dynamic_quorum |= any(voter.directory_id is not None for voter in image.voters)
+        self._situation.metadata.has_dynamic_quorum |= any(
+            voter.directory_id is not None for voter in image.voters
+        )
         self._situation.server = bootstrap_server(image, node_id) or ANY_SERVER
-
-    # --- the verification
-
-    def _note(self, finding: Finding, partitions: Mapping[str, PartitionTarget]) -> None:
-        self._situation.note(finding)
-        if finding.severity != ERROR or isinstance(finding.diagnosis, MissingReplica | ReplicaBehind):
-            return
-        about = finding.diagnosis
-        told = about.directory if isinstance(about, LogStartBeyondEnd) else ""
-        for path in (finding.path, os.path.dirname(finding.path), told):
-            if path in partitions:
-                errors = self._damage.setdefault(path, _Damage(partitions[path])).errors
-                errors[finding.id] = errors.get(finding.id, 0) + 1
-                return
 
     # --- the cost of repairs
 
     def _costs(self) -> Iterator[Row]:
-        from kseg.recovery.repair.recover import recover
-        from kseg.recovery.repair.rows import RecoverResult
-
-        damaged = [each.target for each in self._damage.values()]
-        if not damaged:
-            return
-        repairs: dict[str, RecoverResult] = {}
-        failures: dict[str, str] = {}
-        ends_lost = Counter[str]()
-        options = self._recover_options(damaged)
-        for event in self._over(recover, damaged, options):
-            if isinstance(event, Failure):
-                failures[event.path] = event.sentence
-            elif isinstance(event, Row) and isinstance(event.result, RecoverResult):
-                repairs[event.result.directory] = event.result
-            elif isinstance(event, Finding) and event.id == "transaction-end-lost":
-                ends_lost[event.path] += 1
-        for path, damage in self._damage.items():
-            if path in failures:
-                with suppress(OSError):
-                    self._situation.linked_files += linked_files(path)
-            repair = repairs.get(path)
-            self._note_ends(damage.target, repair)
-            if _stays_unloadable(damage, repair):
-                self._situation.unloadable.append(path)
-            elif repair is not None and repair.doubt and _changes_nothing(repair):
-                self._situation.left_damaged[path] = repair.doubt
-            elif repair is not None and repair.steps and not repair.doubt:
-                self._situation.gapped_metadata_logs.pop(path, None)  # the lost records are restored
-            failure = failures.get(path)
-            yield Row(damage_row(path, damage.errors, repair, failure, ends_lost[path], options.repair_bits))
-
-    def _note_ends(self, target: PartitionTarget, repair: "RecoverResult | None") -> None:
-        name = own_partition_name(target.path)
-        if name is not None and repair is not None:
-            ends = range(repair.log_start_offset, repair.log_end_offset + 1)
-            self._repaired_ends.setdefault((name.topic, name.partition), []).append(ends)
-
-    def _note_lost_identities(self) -> None:
-        """Note which values of a lost meta.properties have to come from the user, since `recover` cannot write the file without them."""
-        if not self._situation.lost_identities:
-            return
-        from kseg.internal_topics.metadata.registered import registered_directories
-        from kseg.recovery.repair.log_dir import identity_in_run
-        from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
-
-        log_dirs = [target.path for target in self._targets if isinstance(target, LogDirTarget)]
-        for log_dir in log_dirs:
-            if log_dir not in self._situation.lost_identities:
-                continue
-            repair = identity_in_run(
-                log_dir, log_dirs, RequestedIdentity(), self._now_ms, registered_directories
-            )
-            if repair is not None and repair.needed:
-                self._situation.values_needed[log_dir] = repair
+        damaged = self._damaged.targets
+        if damaged:
+            yield from self._damaged.costs(self._over, self._recover_options(damaged))
 
     def _recover_options(self, damaged: Sequence[Target]) -> "RecoverOptions":
         from kseg.recovery.policy import LoadSettings
@@ -257,11 +172,29 @@ class Examination:
         topics, _ = topic_settings(damaged, asked, self._finder)
         identities = None if self._options is None else self._options.identities
         return RecoverOptions(
-            repair_bits=self._situation.flipped_batches > 0,
+            repair_bits=self._situation.repairs.flipped_batches > 0,
             settings=LoadSettings(now_ms=self._now_ms),
             identities=identities,
             topics=with_remote_epochs(damaged, topics),
         )
+
+    def _note_lost_identities(self) -> None:
+        """Note which values of a lost meta.properties have to come from the user, since `recover` cannot write the file without them."""
+        if not self._situation.identities.lost:
+            return
+        from kseg.internal_topics.metadata.registered import registered_directories
+        from kseg.recovery.repair.log_dir import identity_in_run
+        from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
+
+        log_dirs = [target.path for target in self._targets if isinstance(target, LogDirTarget)]
+        for log_dir in log_dirs:
+            if log_dir not in self._situation.identities.lost:
+                continue
+            repair = identity_in_run(
+                log_dir, log_dirs, RequestedIdentity(), self._now_ms, registered_directories
+            )
+            if repair is not None and repair.needed:
+                self._situation.identities.values_needed[log_dir] = repair
 
     # --- transactions and groups
 
@@ -283,10 +216,10 @@ class Examination:
         wanted = [target for target in partitions.values() if is_of_the_broker(target)]
         for event in self._over(partition_transactions, wanted, options):
             if isinstance(event, Row) and isinstance(event.result, HangingTransaction):
-                self._situation.hanging.append(event.result)
+                self._situation.clients.hanging.append(event.result)
                 yield event
             elif isinstance(event, Row) and isinstance(event.result, LostCommit):
-                self._situation.lost_commits.append(event.result)
+                self._situation.clients.lost_commits.append(event.result)
                 yield event
 
     def _groups(self) -> Iterator[Row]:
@@ -298,8 +231,8 @@ class Examination:
         for row in group_rows(self._request, self._metadata, self._expiry_check, self._over):
             found = row.result
             if isinstance(found, OffsetOfGroup):
-                if found.is_outside_log and not self._is_in_repaired_log(found):
-                    situation.stranded.append(found)
+                if found.is_outside_log and not self._damaged.will_contain(found):
+                    situation.clients.stranded.append(found)
                     yield row
             elif isinstance(found, ExpiringOffsets):
                 situation.expiring.append(found)
@@ -316,25 +249,18 @@ class Examination:
             )
         return self._situation.expiry
 
-    def _is_in_repaired_log(self, found: "OffsetOfGroup") -> bool:
-        """Whether a committed offset will be inside the log once `recover` has moved its ends. Resetting such an offset would skip or
-        repeat records."""
-        return any(
-            found.offset in ends for ends in self._repaired_ends.get((found.topic, found.partition), ())
-        )
-
     # --- retention and leftovers
 
     def _loaded_as_they_are(self, targets: Iterable[Target]) -> list[PartitionTarget]:
         """The partitions that a broker loads without a change; none if one runs, which has done then what it does after a start."""
         situation = self._situation
         others = {
-            *self._damage,
-            *situation.of_unknown_topics,
-            *situation.of_other_topics,
-            *situation.wrong_ids,
+            *(target.path for target in self._damaged.targets),
+            *situation.unserved.of_unknown_topics,
+            *situation.unserved.of_other_topics,
+            *situation.unserved.wrong_ids,
         }
-        if any(host.is_running for host in situation.hosts):
+        if situation.disks.is_broker_running:
             return []
         partitions = [target for target in targets if isinstance(target, PartitionTarget)]
         return [target for target in partitions if target.log_dir and target.path not in others]
@@ -351,11 +277,11 @@ class Examination:
         yield from map(Row, retention_rows(situation.due_deletions, is_default_known=server is not None))
 
     def _note_deleted_topics(self) -> None:
-        if self._finder is None or any(host.is_running for host in self._situation.hosts):
+        if self._finder is None or self._situation.disks.is_broker_running:
             return
         from kseg.cli.doctor.deleted_topic_steps import of_deleted_topics
 
-        self._situation.deleted += of_deleted_topics(self._situation.leftovers, self._finder)
+        self._situation.deleted += of_deleted_topics(self._situation.disks.leftovers, self._finder)
 
     def _left_over(self) -> Iterator[Row]:
         from kseg.change.run.undo_runs import runs_below
@@ -367,7 +293,7 @@ class Examination:
             for each in leftovers(target):
                 by_kind.setdefault(each.kind, []).append(each)
             for kind, found in by_kind.items():
-                self._situation.leftovers += found
+                self._situation.disks.leftovers += found
                 held_bytes = sum(each.size_bytes for each in found)
                 yield Row(leftovers_row(target.path, kind.value, [each.path for each in found], held_bytes))
             try:
@@ -376,7 +302,7 @@ class Examination:
                 continue
             if runs:
                 kept_bytes = sum(run.held_bytes() for run in runs)
-                self._situation.undo_bytes += kept_bytes
+                self._situation.disks.undo_bytes += kept_bytes
                 kept = [journal.location.directory for run in runs for journal in run.journals]
                 yield Row(leftovers_row(target.path, "kept for undo", kept, kept_bytes))
 
@@ -401,20 +327,3 @@ def _name_of(node: "Node") -> str:
     if node.node_id is None:
         return "what has lost its node id"
     return f"node {node.node_id}" + ("" if node.cluster_id is None else f" of cluster {node.cluster_id}")
-
-
-def _stays_unloadable(damage: _Damage, repair: "RecoverResult | None") -> bool:
-    """Whether a broker fails to load a log both before and after a repair by policy salvage, as happens where the offending batches have
-    valid checksums and are therefore kept."""
-    from kseg.recovery.repair.remaining_damage import HARMFUL
-
-    if repair is None or repair.doubt is None or HARMFUL.keys().isdisjoint(damage.errors):
-        return False
-    is_metadata_log = parse_partition_directory(repair.partition).is_metadata_log
-    return bool(repair.costs["kafka"].get("dies_of")) and not is_metadata_log
-
-
-def _changes_nothing(repair: "RecoverResult") -> bool:
-    """Whether a partition is left as it is, and no other step is about it: those about topic ids and the metadata log are."""
-    is_metadata_log = parse_partition_directory(repair.partition).is_metadata_log
-    return not (repair.steps or repair.misplaced or is_metadata_log)

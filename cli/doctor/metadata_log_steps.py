@@ -3,23 +3,76 @@
 A node loads the newest snapshot of `__cluster_metadata-0`. If that is damaged it fails, or starts with less than it had; it does not try an
 older one (Kafka: KafkaRaftClient, observed with 4.3.1). With the damaged snapshot moved away, it starts from the previous one or from the
 log, provided these reach back far enough; otherwise the log has to come from another node. If a KRaft node's data directories contain no
-metadata log, either it is in another directory of the node, or it is lost.
+metadata log, either it is in another directory of the node, or it is lost. What a 4.3.1 node refuses in a sound log can only be changed
+through a version that accepts it.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import field
+from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.next_step import NextStep, likewise, move_command
+from kseg.cli.next_command import command_line
+from kseg.cli.request import Request
 from kseg.internal_topics.metadata.metadata_log_files import log_files
+from kseg.recovery.broker_start.metadata_start import snapshot_fault
+from kseg.segment.counted import shown_of
+from kseg.segment.diagnosis import MetadataGap
+from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.log_dir_state import KRAFT_VERSION, read_log_dir_state
 from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.storage import places
-from kseg.segment.terminal import shell_quoted, shown_path
+from kseg.segment.terminal import shell_quoted, shortened, shown_path, visible
+from kseg.segment.values import dataclass
 
+if TYPE_CHECKING:
+    from kseg.internal_topics.metadata.refused_configs import RefusedConfig
+    from kseg.internal_topics.metadata.refused_features import RefusedFeature
+
+_LISTED = 5  # properties with a step of their own
+_WITH_SNAPSHOT = "with metadata.log.max.record.bytes.between.snapshots=1"
+_SNAPSHOT_WRITTEN = "wait until each has a newer .checkpoint file in __cluster_metadata-0"
 _FIND = f"find / -type d -name '{METADATA_DIRECTORY}*' -not -empty"
 _OF_THE_PREVIEW = "@metadata-0"
+
+
+@dataclass(slots=True)
+class MetadataLogs:
+    """is_read: whether a metadata log was read; is_outdated: whether it is older than the partitions. has_dynamic_quorum: whether the
+    voters are in it instead of controller.quorum.voters. is_lacking: whether none of the directories has one. renamed: the only directory
+    that has one under another name. damaged_snapshots: files. gapped: directories of logs that a repair would make worse.
+    refused_features, refused_configs: entries that a 4.3.1 node refuses; the latter by topic and name."""
+
+    is_read: bool = False
+    is_outdated: bool = False
+    has_dynamic_quorum: bool = False
+    is_lacking: bool = False
+    renamed: str | None = None
+    damaged_snapshots: list[str] = field(default_factory=list)
+    gapped: dict[str, None] = field(default_factory=dict)
+    refused_features: "dict[str, RefusedFeature]" = field(default_factory=dict)
+    refused_configs: "dict[tuple[str, str], RefusedConfig]" = field(default_factory=dict)
+
+    def takes(self, finding: Finding) -> bool:
+        """Note what a finding says; returns whether it is about nothing else."""
+        path, diagnosis = finding.path, finding.diagnosis
+        if finding.id == "metadata-log-outdated":
+            self.is_outdated = True
+            return True
+        if isinstance(diagnosis, MetadataGap) and not diagnosis.is_loadable:
+            self.gapped[diagnosis.directory] = None
+        if finding.severity != ERROR:
+            return False
+        if path not in self.damaged_snapshots and is_metadata_snapshot(path) and snapshot_fault(path):
+            self.damaged_snapshots.append(path)
+        return path in self.damaged_snapshots
+
+    @property
+    def prevent_start(self) -> bool:
+        return bool(self.damaged_snapshots or self.gapped)
 
 
 def is_metadata_snapshot(path: str) -> bool:
@@ -31,9 +84,8 @@ def is_metadata_snapshot(path: str) -> bool:
     return name.role is Role.METADATA_SNAPSHOT and name.is_live
 
 
-def snapshot_steps(damaged: Sequence[str], move: Callable[[str], str]) -> Iterator[NextStep]:
-    """One step for each damaged snapshot, or for the whole directory if the log does not reach back far enough without it. move: returns
-    the command that moves a path out of the data directory."""
+def snapshot_steps(damaged: Sequence[str]) -> Iterator[NextStep]:
+    """One step for each damaged snapshot, or for the whole directory if the log does not reach back far enough without it."""
     for directory in dict.fromkeys(map(os.path.dirname, damaged)):
         here = [path for path in damaged if os.path.dirname(path) == directory]
         if _reaches_back(directory, here):
@@ -43,7 +95,7 @@ def snapshot_steps(damaged: Sequence[str], move: Callable[[str], str]) -> Iterat
                     f"{shown_path(os.path.basename(path))}, which is damaged, and no repair can restore "
                     "it. The log reaches back far enough without it: with the broker stopped, move it "
                     "out of the data directory.",
-                    move(path),
+                    move_command(path),
                 )
         else:
             yield NextStep(
@@ -52,21 +104,21 @@ def snapshot_steps(damaged: Sequence[str], move: Callable[[str], str]) -> Iterat
                 "stopped, either replace __cluster_metadata-0 by that of another controller or broker, "
                 "or, only if a majority of the other controllers is running, move it out of the data "
                 "directory so that this node fetches it.",
-                move(directory),
+                move_command(directory),
             )
 
 
-def gap_steps(directories: Sequence[str], move: Callable[[str], str]) -> Iterator[NextStep]:
+def gap_steps(directories: Iterable[str]) -> Iterator[NextStep]:
     """The steps for metadata logs with a gap. A broker truncates such a log at the gap, and partitions created after it become stray. If
     only the damaged batches were removed, it would fail on the first record that refers to a lost one."""
-    for directory in dict.fromkeys(directories):
+    for directory in directories:
         yield NextStep(
             "The metadata log has lost records that no snapshot contains, and no repair can restore "
             "them (`kseg recover` leaves it as it is, because a broker would fail on the remaining "
             "records, or never fetch the lost ones from other controllers). With the broker stopped, "
             "move it out of the data directory. Do not start a node that is the only controller: it "
             "would set everything aside as stray.",
-            move(directory),
+            move_command(directory),
         )
         yield copied_log(os.path.dirname(directory))
 
@@ -158,3 +210,45 @@ def find_metadata_log() -> NextStep:
         _FIND,
         is_due=False,
     )
+
+
+def set_features(metadata: MetadataLogs, server: str) -> Iterator[NextStep]:
+    """A feature level can only be changed by a version of Kafka that supports it, and is replayed until a snapshot
+    follows the change."""
+    for each in metadata.refused_features.values():
+        if each.is_past:
+            yield NextStep(
+                f"The metadata log still sets feature {shown_path(each.name)} to level {each.level}, "
+                "which 4.3.1 does not support, before it sets a later one, and a 4.3.1 node fails on that "
+                f"record. Start the version that ran here last on all nodes {_WITH_SNAPSHOT}, "
+                f"{_SNAPSHOT_WRITTEN}, and then start 4.3.1.",
+                f"kafka-features.sh --bootstrap-server {server} describe",
+            )
+        elif each.is_of_older:
+            yield NextStep(
+                "The metadata.version of the cluster is older than 3.3-IV3, and a 4.3.1 node does not "
+                f"start with it. Start a version from 3.3 to 3.9 on all nodes {_WITH_SNAPSHOT}, raise the "
+                f"metadata.version, {_SNAPSHOT_WRITTEN}, and then start 4.3.1.",
+                f"kafka-features.sh --bootstrap-server {server} upgrade --metadata 3.3",
+            )
+        else:
+            yield NextStep(
+                f"Feature {shown_path(each.name)} has level {each.level}, which 4.3.1 does not support: "
+                "a newer version wrote it. Start the version that ran here last.",
+                f"kafka-features.sh --bootstrap-server {server} describe",
+            )
+
+
+def remove_configs(metadata: MetadataLogs, server: str, request: Request) -> Iterator[NextStep]:
+    """No tool changes a metadata log offline, so the property has to be removed through a version that starts with it."""
+    refused = list(metadata.refused_configs.values())
+    shown = shown_of(len(refused), _LISTED)
+    for each in refused[:shown]:
+        yield NextStep(
+            f"{each.name}={visible(shortened(each.value))} of topic {shown_path(each.topic)} prevents a "
+            "4.3.1 node from starting; older versions allowed it. Start the version that ran here last, "
+            "remove or correct the property, and then start 4.3.1.",
+            f"kafka-configs.sh --bootstrap-server {server} --alter --entity-type topics "
+            f"--entity-name {shell_quoted(each.topic)} --delete-config {each.name}",
+        )
+    yield from likewise(len(refused) - shown, "property", command_line("metadata", {}, request))

@@ -10,6 +10,7 @@ from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
+ANY_SERVER = "HOST:PORT"  # of a broker, for clients
 _CHANGING = ("mv", "rmdir", "sed", "chown")
 _CHANGING_COMMANDS = ("undo", "recover", "retain")
 

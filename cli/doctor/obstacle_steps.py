@@ -6,10 +6,11 @@ Each was observed with 4.3.1, which fails with it and starts without it (tests/k
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import field
 
 from kseg.cli.doctor.new_metadata_log_steps import format_command
-from kseg.cli.doctor.next_step import NextStep, likewise
+from kseg.cli.doctor.next_step import NextStep, likewise, move_command
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.segment.counted import shown_of
@@ -18,6 +19,7 @@ from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, SEGMENT_ROLES, Role, parse_file_name
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
+from kseg.segment.values import dataclass
 
 _SHOWN = 5
 _BOOTSTRAP = NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]
@@ -31,7 +33,39 @@ _BY_ID = {
 }
 
 
-def why_in_the_way(finding: Finding) -> str:
+@dataclass(slots=True)
+class Obstacles:
+    """in_the_way: paths that prevent a start, with the reason. in_other_case: directories in which files have lost the case of their names.
+    linked: files of damaged partitions that are links. given_files, given_empty: paths of the request that are no data directories because
+    they are files, or empty. unformatted: directories in log.dirs that do not exist or are empty."""
+
+    request: Request
+    in_the_way: dict[str, str] = field(default_factory=dict)
+    in_other_case: dict[str, None] = field(default_factory=dict)
+    linked: list[str] = field(default_factory=list)
+    given_files: list[str] = field(default_factory=list)
+    given_empty: list[str] = field(default_factory=list)
+    unformatted: list[str] = field(default_factory=list)
+
+    def takes(self, finding: Finding) -> bool:
+        """Note what a finding says; returns whether it is about nothing else."""
+        if finding.id == "unknown-file" and _has_lost_its_case(finding.path):
+            self.in_other_case[os.path.dirname(finding.path)] = None
+            return True
+        if finding.id == "unknown-file" and finding.path in self.request.paths:
+            self.given_files.append(finding.path)
+            return True
+        why = _why_in_the_way(finding)
+        if why:
+            self.in_the_way[finding.path] = why
+        return bool(why) and finding.id != "unreadable"
+
+    @property
+    def prevent_start(self) -> bool:
+        return bool(self.in_the_way or self.in_other_case)
+
+
+def _why_in_the_way(finding: Finding) -> str:
     """Why the path of a finding has to be moved out of the data directory; empty if it may stay."""
     name = os.path.basename(finding.path)
     if name == _BOOTSTRAP and finding.severity == ERROR:
@@ -58,7 +92,7 @@ def why_in_the_way(finding: Finding) -> str:
     return _BY_ID.get(finding.id, "")
 
 
-def has_lost_its_case(path: str) -> bool:
+def _has_lost_its_case(path: str) -> bool:
     """Whether a file would be one of Kafka's with a name in lower case, which none has: it went through a file system without case."""
     folder, name = os.path.split(path)
     own = name.lower()
@@ -66,9 +100,8 @@ def has_lost_its_case(path: str) -> bool:
     return is_known and not places.lexists(os.path.join(folder, own))
 
 
-def restore_case(directories: Iterable[str]) -> Iterator[NextStep]:
-    """directories: with files whose names have lost their case."""
-    for directory in directories:
+def restore_case(obstacles: Obstacles) -> Iterator[NextStep]:
+    for directory in obstacles.in_other_case:
         yield NextStep(
             f"Files in {shown_path(directory)} have lost the case of their names, and a broker does not find them: give them their names back.",
             f"find {shell_quoted(directory)} -maxdepth 1 -type f -name '*[A-Z]*' -exec sh -c "
@@ -76,11 +109,11 @@ def restore_case(directories: Iterable[str]) -> Iterator[NextStep]:
         )
 
 
-def move_obstacles(in_the_way: dict[str, str], move: Callable[[str], str]) -> Iterator[NextStep]:
-    """in_the_way: the reason for each path. move: returns the command that moves a path out of the data directory."""
+def move_obstacles(obstacles: Obstacles) -> Iterator[NextStep]:
+    in_the_way = obstacles.in_the_way
     shown = shown_of(len(in_the_way), _SHOWN)
     for path, why in list(in_the_way.items())[:shown]:
-        yield NextStep(f"Move {shown_path(path)} out of the data directory: {why}.", move(path))
+        yield NextStep(f"Move {shown_path(path)} out of the data directory: {why}.", move_command(path))
     more = list(in_the_way)[shown:]
     around = Request(tuple(dict.fromkeys(map(os.path.dirname, more))))
     yield from likewise(len(more), "file", command_line("list", {"--verbose": True}, around))
@@ -94,8 +127,9 @@ def linked_files(partition: str) -> Iterator[str]:
             yield path
 
 
-def copy_linked_files(linked: Sequence[str]) -> Iterator[NextStep]:
-    """linked: the linked files of partitions that are to be repaired."""
+def copy_linked_files(obstacles: Obstacles) -> Iterator[NextStep]:
+    """Those of partitions that are to be repaired."""
+    linked = obstacles.linked
     shown = shown_of(len(linked), _SHOWN)
     for path in linked[:shown]:
         target = places.realpath(path)
@@ -109,16 +143,9 @@ def copy_linked_files(linked: Sequence[str]) -> Iterator[NextStep]:
     yield from likewise(len(linked) - shown, "link", command)
 
 
-def no_data_directories(
-    files: Sequence[str],
-    empty: Sequence[str],
-    request: Request,
-    cluster_id: str | None,
-    flags: str,
-    unformatted: Sequence[str] = (),
-) -> Iterator[NextStep]:
-    """files, empty: given paths that are files, or empty directories. flags: options of `kafka-storage.sh format` for the quorum.
-    unformatted: directories in log.dirs that do not exist or are empty."""
+def no_data_directories(obstacles: Obstacles, cluster_id: str | None, flags: str) -> Iterator[NextStep]:
+    """Remove paths from log.dirs, or format them. flags: options of `kafka-storage.sh format` for the quorum."""
+    files, request = obstacles.given_files, obstacles.request
     left = tuple(path for path in request.paths if path not in files)
     for path in files:
         yield NextStep(
@@ -128,7 +155,9 @@ def no_data_directories(
             command_line("doctor", {}, Request(left)),
         )
     server_properties = str(request.also.get("--server-properties") or "server.properties")
-    for path in {places.realpath(path): path for path in (*unformatted, *empty)}.values():
+    for path in {
+        places.realpath(path): path for path in (*obstacles.unformatted, *obstacles.given_empty)
+    }.values():
         yield NextStep(
             f"{shown_path(path)} is {'empty' if places.lexists(path) else 'missing'}: a broker with it "
             "in log.dirs does not start until it is formatted (first check whether a disk should be "

@@ -1,4 +1,4 @@
-"""The steps for data directories of more than one node, and for replicas that another node has.
+"""The steps for data directories that do not belong together or to the node that their meta.properties name.
 
 A broker accepts only its own data directories in log.dirs. Those of several nodes are examined together where their disks were collected,
 or before the nodes of a cluster start: only then can it be told that a replica lacks what another node has. What is wrong in one of them is
@@ -6,27 +6,88 @@ determined by itself.
 """
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
-from kseg.cli.doctor.next_step import NextStep, likewise, move_command
+from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.recovery.broker_start.mounting import Mounted, mixed_up
-from kseg.segment.counted import listed, shown_of
-from kseg.segment.diagnosis import ReplicaCopy
+from kseg.recovery.repair.meta_properties_repair import META_PROPERTIES, IdentityRepair
+from kseg.segment.diagnosis import ReplacedVoter
+from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
+from kseg.segment.values import dataclass
 
-_LISTED = 5  # replicas with a step of their own
+_LOST = ("meta-properties-missing", "meta-properties-corrupt")
+_COPIED = "directory-id-twice"
+_APART = (_COPIED, "log-dirs-mixed")
 
 
-def take_apart(
-    nodes: dict[str, list[str]], copies: Sequence[str], in_the_way: Iterable[str], request: Request
-) -> Iterator[NextStep]:
-    """Examine each node by itself, without copies of its directories. nodes: the data directories of each, by its name. copies: those with
-    the directory id of another one. in_the_way: directories that are moved out first."""
+@dataclass(frozen=True, slots=True)
+class OtherNode:
+    """A data directory whose meta.properties names another node than the metadata log."""
+
+    log_dir: str
+    in_file: int
+    by_metadata: int
+
+
+@dataclass(slots=True)
+class Identities:
+    """nodes: the log dirs of each node, by its name. apart: log dirs that do not belong with the others, and whether they are copies.
+    of_other_nodes: those of which the metadata log says another node than their meta.properties. lost: log dirs without a readable
+    meta.properties. values_needed: of such a log dir, the values of the file that only the user knows. replaced_voters: of the quorum."""
+
+    request: Request
+    nodes: dict[str, list[str]] = field(default_factory=dict)
+    apart: dict[str, bool] = field(default_factory=dict)
+    of_other_nodes: list[OtherNode] = field(default_factory=list)
+    lost: set[str] = field(default_factory=set)
+    values_needed: dict[str, IdentityRepair] = field(default_factory=dict)
+    replaced_voters: list[ReplacedVoter] = field(default_factory=list)
+
+    def takes(self, finding: Finding) -> bool:
+        """Note what a finding says; returns whether it is about nothing else."""
+        if isinstance(finding.diagnosis, ReplacedVoter):
+            self.replaced_voters.append(finding.diagnosis)
+            return True
+        log_dir, name = os.path.split(finding.path)
+        if finding.id in _LOST or (finding.id == "unreadable" and name == META_PROPERTIES):
+            self.lost.add(finding.path if finding.id == "meta-properties-missing" else log_dir)
+        if finding.id in _APART:
+            self.apart[log_dir] = self.apart.get(log_dir, False) or finding.id == _COPIED
+        return False
+
+    @property
+    def copies(self) -> list[str]:
+        """Log dirs with the directory id of another one."""
+        return [path for path, is_copy in self.apart.items() if is_copy]
+
+    @property
+    def prevent_start(self) -> bool:
+        return any(each.is_quorum_lost or each.foreign_log for each in self.replaced_voters)
+
+
+def set_node_ids(identities: Identities) -> Iterator[NextStep]:
+    for other in identities.of_other_nodes:
+        file = os.path.join(other.log_dir, META_PROPERTIES)
+        edit = shlex.quote(rf"s/^node\.id *=.*/node.id={other.by_metadata}/")
+        yield NextStep(
+            f"{shown_path(file)} says node {other.in_file}, but according to the metadata log the directory "
+            f"belongs to node {other.by_metadata}: started as node {other.in_file}, a broker sets its "
+            f"partitions aside as stray. Mount it on the machine of node {other.by_metadata}, or, if the id "
+            "was changed by mistake, correct it here and in server.properties.",
+            f"sed -i.before {edit} {shell_quoted(file)}",
+        )
+
+
+def take_apart(identities: Identities, in_the_way: Iterable[str]) -> Iterator[NextStep]:
+    """Examine each node by itself, without copies of its directories. in_the_way: directories that are moved out first."""
+    nodes, copies, request = identities.nodes, identities.copies, identities.request
     moved = {*map(os.path.normpath, in_the_way)}
     for log_dir in copies:
         yield NextStep(
@@ -51,7 +112,7 @@ def take_apart(
 
 
 def _mount_elsewhere(nodes: Mapping[str, Sequence[str]], copies: Sequence[str]) -> Iterator[NextStep]:
-    """Data directories beside those of another node. nodes, copies: as above."""
+    """Data directories beside those of another node. nodes: the log dirs of each, by its name. copies: those of them to leave out."""
     mounted = [
         Mounted(path, name, places.isdir(os.path.join(path, METADATA_DIRECTORY)))
         for name, paths in nodes.items()
@@ -71,52 +132,3 @@ def _mount_elsewhere(nodes: Mapping[str, Sequence[str]], copies: Sequence[str]) 
 
 def _examine(log_dirs: Sequence[str], request: Request) -> str:
     return command_line("doctor", {}, replace(request, paths=tuple(log_dirs)))
-
-
-def replace_behind(behind: Sequence[tuple[str, str]], request: Request) -> Iterator[NextStep]:
-    """behind: (replica that lacks records, the one of another node that has them)."""
-    shown = shown_of(len(behind), _LISTED)
-    for path, other in behind[:shown]:
-        name = shown_path(os.path.basename(path))
-        copy = f"cp -a {shell_quoted(other)} {shell_quoted(path)}"
-        is_here = places.lexists(path)
-        move = "move this one out of the data directory, and " if is_here else ""
-        why = f"{shown_path(path)} lacks records, and its node may lead."
-        if name == METADATA_DIRECTORY:
-            why = f"{shown_path(path)} lacks records of the cluster's metadata."
-        yield NextStep(
-            f"{why} Before any of the nodes starts, {move}copy the one that has them: its files serve every node.",
-            f"{move_command(path)} && {copy}" if is_here else copy,
-        )
-    command = command_line("verify", {"--verbose": True}, request)
-    yield from likewise(
-        len(behind) - shown, "replica", command, "list them, each with the replica that has the records"
-    )
-
-
-def copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterator[NextStep]:
-    """copied: by the place of a missing replica, the one of another node that has most of it."""
-    shown = shown_of(len(copied), _LISTED)
-    for path, copy in list(copied.items())[:shown]:
-        yield NextStep(
-            f"{shown_path(path)} is missing, and its node may lead with an empty log. Before any of the nodes starts, copy the replica of node "
-            f"{copy.node}, whose log ends at offset {copy.end_offset}: its files serve every node. If the lost directory turns up (in a "
-            "backup, or on a disk that is not mounted), put that back instead, if its log ends later.",
-            f"cp -aT {shell_quoted(copy.directory)} {shell_quoted(path)}",
-        )
-    command = command_line("verify", {"--verbose": True}, request)
-    yield from likewise(
-        len(copied) - shown, "replica", command, "list them, each with the replica that has its records"
-    )
-
-
-def without_a_copy(nodes: Iterable[int], has: str) -> str:
-    """The end of the sentence about missing replicas. nodes: those that have another replica. has: it has, or they have. An empty log that
-    leads makes the other replicas truncate theirs to nothing (observed with 4.3.1)."""
-    others = [f"node {node}" for node in sorted(nodes)]
-    if not others:
-        return f" To give up the records that only {has}, start the broker."
-    return (
-        f" If there is none, stop {listed(others, _LISTED)} as well and copy the directory from there, of several the one whose log ends "
-        "last: started without it, this broker may lead with an empty log, and the other replicas delete their records."
-    )

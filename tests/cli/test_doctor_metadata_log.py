@@ -25,10 +25,6 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
 
 
-def _moved(path: str) -> str:
-    return f"mv {path}"
-
-
 def test_a_damaged_snapshot_is_moved_out_where_the_log_reaches_back(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,8 +62,8 @@ def test_where_the_log_does_not_reach_back_it_has_to_come_from_another_node(
     for name in (*names, DAMAGED):
         (directory / name).touch()
     damaged = str(directory / DAMAGED)
-    (step,) = snapshot_steps([damaged], _moved)
-    assert step.command == _moved(str(directory) if moves_directory else damaged)
+    (step,) = snapshot_steps([damaged])
+    assert shlex.split(step.command)[:2] == ["mv", str(directory) if moves_directory else damaged]
     assert ("does not reach back" in step.why) == moves_directory and step.is_due
 
 

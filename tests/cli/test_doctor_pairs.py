@@ -41,7 +41,9 @@ def test_of_many_partitions_in_two_directories_each_pair_is_counted_for_itself()
     """Five are listed in full. The step for one pair of directories used to contain the total of all pairs."""
     twice = [(f"second/many-{n}", f"first/many-{n}") for n in range(6)]
     twice += [(f"third/many-{n}", f"first/many-{n}") for n in range(6, 9)]
-    steps = [*next_steps(Situation(Request(("first", "second", "third")), twice=twice))]
+    situation = Situation(Request(("first", "second", "third")))
+    situation.replicas.twice += twice
+    steps = [*next_steps(situation)]
     counted = {step.command: step.why for step in steps if step.why.startswith("Likewise for ")}
     assert set(counted) == {"kseg diff first second", "kseg diff first third"}
     assert "for 1 more partition that" in counted["kseg diff first second"]
@@ -102,3 +104,16 @@ def test_whose_the_file_is_where_its_node_id_differs(
     assert (
         subprocess.run(find, shell=True, capture_output=True, text=True, check=True).stdout == f"{wanted}\n"
     )
+
+
+def test_of_many_replicas_under_another_name_those_without_a_step_are_counted(tmp_path: Path) -> None:
+    """Five are listed in full; the others used to be left out without a word."""
+    situation = Situation(Request((str(tmp_path),)))
+    for number in range(8):
+        path = str(tmp_path / f"orders-{number}")
+        situation.replicas.missing.append(path)
+        situation.replicas.set_aside[path] = f"{path}.5c9a0ee6ba8d4b25a8c9c77a0b3a1f6e-stray"
+    steps = [*next_steps(situation)]
+    assert sum(step.command.startswith("mv -T ") for step in steps) == 5
+    (rest,) = (step for step in steps if step.why.startswith("Likewise for 3 more replicas"))
+    assert rest.command == f"kseg verify --verbose {tmp_path}" and rest.is_due

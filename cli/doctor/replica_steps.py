@@ -1,0 +1,191 @@
+"""The steps for replicas: missing ones, those that lack what another node has, and two directories of the same partition.
+
+No repair can restore records that are in no file here: they come from a directory with another name, from another node, or from a backup.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+
+from kseg.cli.doctor.next_step import NextStep, likewise, move_command
+from kseg.cli.next_command import command_line
+from kseg.cli.request import Request
+from kseg.cli.text.replica_words import rename_back
+from kseg.internal_topics.broker_directories import end_offset_of
+from kseg.internal_topics.metadata.replica_directories import OF_A_MOVE, state_of
+from kseg.segment.counted import counted, listed, shown_of
+from kseg.segment.diagnosis import MissingReplica, PartitionTwice, ReplicaBehind, ReplicaCopy
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.partition.names import METADATA_DIRECTORY
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.storage import places
+from kseg.segment.terminal import shell_quoted, shell_word, shown_path
+from kseg.segment.values import dataclass
+
+_LISTED = 5  # replicas with a step of their own
+
+
+@dataclass(slots=True)
+class Replicas:
+    """twice: (partition directory, another one of the same partition). behind: (replica that lacks records, the one of another node that
+    has them). missing: directories of missing replicas; set_aside: of some, the directory that has their log under another name; copied: of
+    some, the replica of another node here. stopped_nodes: the ids of those examined that do not run; nodes_with_others: the nodes beside
+    these that have another replica of any."""
+
+    request: Request
+    twice: list[tuple[str, str]] = field(default_factory=list)
+    behind: list[tuple[str, str]] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    set_aside: dict[str, str] = field(default_factory=dict)
+    copied: dict[str, ReplicaCopy] = field(default_factory=dict)
+    stopped_nodes: set[int] = field(default_factory=set)
+    nodes_with_others: set[int] = field(default_factory=set)
+
+    def takes(self, finding: Finding) -> bool:
+        """Note what a finding says; returns whether it is about nothing else."""
+        path, diagnosis = finding.path, finding.diagnosis
+        if isinstance(diagnosis, ReplicaBehind):
+            self.behind.append((path, diagnosis.other))
+        elif isinstance(diagnosis, PartitionTwice):
+            self.twice.append((path, diagnosis.other))
+        elif isinstance(diagnosis, MissingReplica):
+            if finding.severity == ERROR:
+                self._note_missing(path, diagnosis)
+        else:
+            return finding.id == "no-segments" and path in self.missing
+        return True
+
+    def _note_missing(self, path: str, missing: MissingReplica) -> None:
+        self.missing.append(path)
+        self.nodes_with_others.update(set(missing.others) - self.stopped_nodes)
+        if missing.set_aside is not None:
+            self.set_aside[path] = missing.set_aside
+        if missing.copy is not None:
+            self.copied[path] = missing.copy
+
+
+def replace_behind(replicas: Replicas) -> Iterator[NextStep]:
+    behind = replicas.behind
+    shown = shown_of(len(behind), _LISTED)
+    for path, other in behind[:shown]:
+        name = shown_path(os.path.basename(path))
+        copy = f"cp -a {shell_quoted(other)} {shell_quoted(path)}"
+        is_here = places.lexists(path)
+        move = "move this one out of the data directory, and " if is_here else ""
+        why = f"{shown_path(path)} lacks records, and its node may lead."
+        if name == METADATA_DIRECTORY:
+            why = f"{shown_path(path)} lacks records of the cluster's metadata."
+        yield NextStep(
+            f"{why} Before any of the nodes starts, {move}copy the one that has them: its files serve every node.",
+            f"{move_command(path)} && {copy}" if is_here else copy,
+        )
+    command = command_line("verify", {"--verbose": True}, replicas.request)
+    yield from likewise(
+        len(behind) - shown, "replica", command, "list them, each with the replica that has the records"
+    )
+
+
+def keep_one(replicas: Replicas) -> Iterator[NextStep]:
+    """If two data directories contain the same partition, move away the one whose log ends first; if both end at the same offset, the
+    later one in log.dirs."""
+    shown = shown_of(len(replicas.twice), _LISTED)
+    for path, other in replicas.twice[:shown]:
+        yield NextStep(
+            f"A broker does not start with two directories of partition {shown_path(os.path.basename(path))}: compare them.",
+            f"kseg diff {shell_quoted(other)} {shell_quoted(path)}",
+        )
+        ends = end_offset_of(PartitionTarget(path)), end_offset_of(PartitionTarget(other))
+        gone, kept = (other, path) if ends[0] > ends[1] else (path, other)
+        which = (
+            "Both logs end at the same offset: move the later one"
+            if ends[0] == ends[1]
+            else "Move the shorter one"
+        )
+        yield NextStep(
+            f"{which} out of the data directory (its log ends at offset {min(ends)}, that of "
+            f"{shown_path(kept)} at {max(ends)}). Records that only it has remain in the moved directory.",
+            move_command(gone),
+        )
+    pairs = Counter((os.path.dirname(path), os.path.dirname(other)) for path, other in replicas.twice[shown:])
+    for (log_dir, other_dir), count in pairs.items():
+        yield NextStep(
+            f"Likewise for {'each of ' * (count > 1)}{counted(count, 'more partition')} that these two "
+            "data directories both contain: compare them.",
+            f"kseg diff {shell_quoted(other_dir)} {shell_quoted(log_dir)}",
+        )
+
+
+def put_back(replicas: Replicas, renamed: Iterable[str]) -> Iterator[NextStep]:
+    """The steps for missing replicas. renamed: directories whose files get the case of their names back."""
+    moved = {path: found for path, found in replicas.set_aside.items() if state_of(found) in OF_A_MOVE}
+    strays = [(path, found) for path, found in replicas.set_aside.items() if path not in moved]
+    shown = shown_of(len(strays), _LISTED)
+    for path, stray in strays[:shown]:
+        yield NextStep(*rename_back(path, stray))
+    listing = command_line("verify", {"--verbose": True}, replicas.request)
+    yield from likewise(
+        len(strays) - shown, "replica", listing, "list them, each with the directory of its log"
+    )
+    ends = {path: end_offset_of(PartitionTarget(found)) for path, found in moved.items()}
+    copied = {
+        path: copy
+        for path, copy in replicas.copied.items()
+        if path not in dict(strays) and copy.end_offset > ends.get(path, 0)
+    }
+    yield from _copy_missing(copied, replicas.request)
+    here = {*dict(strays), *renamed, *copied}
+    yield from _find_copies(
+        [os.path.basename(path) for path in replicas.missing if path not in here], replicas
+    )
+    for path, found in moved.items():
+        if path not in copied:
+            yield NextStep(*rename_back(path, found))
+
+
+def _find_copies(names: Sequence[str], replicas: Replicas) -> Iterator[NextStep]:
+    """names: of missing partitions."""
+    if not names:
+        return
+    it, has, lies = ("it", "it has", "it is") if len(names) == 1 else ("them", "they have", "they are")
+    shown = names[: shown_of(len(names), _LISTED)]
+    wanted = " -o ".join(f"-name {shell_word(each)}" for name in shown for each in _names_of_copies(name))
+    yield NextStep(
+        f"Put {shown_path(listed(names, _LISTED))} back before a broker starts and recreates {it} empty: "
+        f"from a backup, a disk that is not mounted, or wherever else {lies} on this machine (`kseg "
+        f"verify` tells which copy is sound).{_without_a_copy(replicas.nodes_with_others, has)}",
+        rf"find / -type d \( {wanted} \) -not -empty",
+    )
+
+
+def _names_of_copies(name: str) -> tuple[str, ...]:
+    """Patterns of names: its own, one with a suffix (`-stray`, `.bak`), and what `move_command` makes of that."""
+    return (name, f"{name}[!0-9]*", f"*-{name}[!0-9]*")
+
+
+def _copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterator[NextStep]:
+    """copied: by the place of a missing replica, the one of another node that has most of it."""
+    shown = shown_of(len(copied), _LISTED)
+    for path, copy in list(copied.items())[:shown]:
+        yield NextStep(
+            f"{shown_path(path)} is missing, and its node may lead with an empty log. Before any of the nodes starts, copy the replica of node "
+            f"{copy.node}, whose log ends at offset {copy.end_offset}: its files serve every node. If the lost directory turns up (in a "
+            "backup, or on a disk that is not mounted), put that back instead, if its log ends later.",
+            f"cp -aT {shell_quoted(copy.directory)} {shell_quoted(path)}",
+        )
+    command = command_line("verify", {"--verbose": True}, request)
+    yield from likewise(
+        len(copied) - shown, "replica", command, "list them, each with the replica that has its records"
+    )
+
+
+def _without_a_copy(nodes: Iterable[int], has: str) -> str:
+    """The end of the sentence about missing replicas. nodes: those that have another replica. has: it has, or they have. An empty log that
+    leads makes the other replicas truncate theirs to nothing (observed with 4.3.1)."""
+    others = [f"node {node}" for node in sorted(nodes)]
+    if not others:
+        return f" To give up the records that only {has}, start the broker."
+    return (
+        f" If there is none, stop {listed(others, _LISTED)} as well and copy the directory from there, of several the one whose log ends "
+        "last: started without it, this broker may lead with an empty log, and the other replicas delete their records."
+    )
