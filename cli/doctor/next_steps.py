@@ -11,7 +11,7 @@
 5. Move out of the data directory what prevents a start: files that a broker cannot read, whatever is there by mistake, directories
    with a name that is not a partition's, and the second of two directories of the same partition.
 6. Free space on a full file system, because repairs need some.
-7. Repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
+7. Find logs that are missing, then repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
 8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts.
 9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
@@ -53,6 +53,7 @@ from kseg.cli.doctor.quorum_steps import add_voters, restore_voters
 from kseg.cli.doctor.repair_steps import (
     bring_back,
     confirm_log_starts,
+    find_lost_logs,
     is_recover,
     repair_steps,
     set_unloadable_aside,
@@ -152,6 +153,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
     if advice.split()[1:2] in (["recover"], ["retain"]):
         yield from make_room(situation.disks)
     yield from copy_linked_files(obstacles)
+    yield from find_lost_logs(repairs)
     if is_recover(advice):
         values_needed, is_one = situation.identities.values_needed, len(situation.disks.hosts) == 1
         yield from repair_steps(repairs, advice, values_needed, is_one_log_dir=is_one)

@@ -7,18 +7,20 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, replace
 
-from kseg.cli.doctor.next_step import NextStep, move_command
+from kseg.cli.doctor.next_step import NextStep, likewise, move_command
 from kseg.cli.next_command import command_line, next_command
 from kseg.cli.request import Request
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES, IdentityRepair
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, shown_of
 from kseg.segment.diagnosis import DoubtfulLogStart, InvalidBytes
 from kseg.segment.findings import ERROR, WARNING, Finding
+from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.storage import places
-from kseg.segment.terminal import shell_quoted, shown_path
+from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 from kseg.segment.values import dataclass
 
 _RECOVER = "kseg recover"
+_LISTED = 5  # segments with a step of their own
 _HINTED_PATHS = 8  # as suggested by `verify`
 _SOURCES_OF_VALUES = (
     "the values that meta.properties had (node.id is in server.properties, cluster.id in "
@@ -32,7 +34,7 @@ class Repairs:
     change. has_unreadable: whether bytes cannot be read. has_linked_directories: whether `recover` needs --follow-links. flipped_batches:
     how many are valid with one bit inverted. unloadable: partitions that a broker fails to load before and after a repair. left_damaged:
     partitions in which a repair changes nothing, with what it leaves. doubtful_starts: logs that may have lost the offset where they start,
-    with that."""
+    with that. lost_logs: indexes of segments whose logs are missing."""
 
     request: Request
     hints: dict[str, dict[str, dict[str, None]]] = field(default_factory=dict)
@@ -43,12 +45,15 @@ class Repairs:
     unloadable: list[str] = field(default_factory=list)
     left_damaged: dict[str, str] = field(default_factory=dict)
     doubtful_starts: dict[str, int] = field(default_factory=dict)
+    lost_logs: list[str] = field(default_factory=list)
 
     def note_kind(self, finding: Finding) -> None:
         """Note what changes the repair of everything else."""
         self.is_half_done |= finding.id == "half-done-journal"
         self.has_unreadable |= finding.id == "unreadable"
         self.has_linked_directories |= finding.id == "linked-directory"
+        if finding.id == "segment-missing":
+            self.lost_logs.append(finding.path)
         if isinstance(finding.diagnosis, InvalidBytes):
             self.flipped_batches += len(finding.diagnosis.flipped)
 
@@ -84,6 +89,21 @@ class Repairs:
             for path in paths
         )
         return next_command(others, "doctor", replace(self.request, paths=tuple(partitions)))
+
+
+def find_lost_logs(repairs: Repairs) -> Iterator[NextStep]:
+    """No repair can restore a segment of which only the indexes are left; it removes them."""
+    shown = shown_of(len(repairs.lost_logs), _LISTED)
+    for index in repairs.lost_logs[:shown]:
+        directory, name = os.path.split(index)
+        partition, log = os.path.basename(directory), f"{os.path.splitext(name)[0]}{LOG_SUFFIX}"
+        yield NextStep(
+            f"{log} of {shown_path(partition)} is missing, and no repair can restore it. If it is anywhere on this machine (in a backup, or on "
+            "a disk that is not mounted), copy it back before the repair; if another replica has the records, its directory serves as well.",
+            f"find / -type f -name {log} -path {shell_word(f'*{partition}*')} -not -empty",
+        )
+    command = command_line("verify", {"--verbose": True}, repairs.request)
+    yield from likewise(len(repairs.lost_logs) - shown, "segment", command)
 
 
 def is_recover(advice: str) -> bool:

@@ -24,6 +24,7 @@ from kseg.recovery.verify.index_check import IndexContext, OffsetIndexCheck, Tim
 from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.partition_files import KnownBatchEnd
 from kseg.recovery.verify.producer_check import ProducerReplay, never_expired_ms
+from kseg.recovery.verify.segment_chain import SegmentChain
 from kseg.recovery.verify.segment_check import Consumer, SegmentCheck, SegmentFacts, SegmentShaper
 from kseg.recovery.verify.small_files import unreadable_file
 from kseg.recovery.verify.snapshot_check import SnapshotCheck
@@ -31,7 +32,6 @@ from kseg.recovery.verify.totals import CheckedPartition, Totals
 from kseg.recovery.verify.txn_check import TxnIndexCheck
 from kseg.recovery.verify.unread_records import UnreadRecords
 from kseg.segment import layout as L
-from kseg.segment.counted import offsets_words
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, OpenFile, Reader
 from kseg.segment.findings import Finding
@@ -40,6 +40,7 @@ from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.log_shape import ShapeTaker
 from kseg.segment.partition.names import INTERNAL_TOPICS, Role
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.partition.topic_settings import REMOTE_STORAGE
 from kseg.segment.scanning.lost_offsets import UnreadBatch
 from kseg.segment.scanning.prevalidated import skippable_spans
 from kseg.segment.scanning.scan import Scanner
@@ -85,7 +86,7 @@ class PartitionCheck:
         self._epochs: EpochCheck | None = None
         self._history: EpochHistory | None = None
         self._wants_side_files = options.level != "quick"
-        self._gaps: list[tuple[str, int, int]] = []
+        self._chain = SegmentChain(directory, log_dir_state, self._log_start, reader)
         self._scan: ParallelScan | None = None
         self.shape_taker = ShapeTaker(directory.path) if options.shapes else None
 
@@ -110,6 +111,8 @@ class PartitionCheck:
                 for at in range(len(directory.segments)):
                     yield from self._segment(at)
             yield from self._end_of_log()
+        if not self._options.is_in_use:  # by a broker, which may be deleting segments
+            yield from self._lost_segments()
         identity = self._options.identity_of(directory.path)
         yield from partition_files.metadata_files(
             directory, self._log_dir_state, self._totals, self._reader, identity
@@ -163,8 +166,8 @@ class PartitionCheck:
         segments = self._directory.segments
         segment = segments[at]
         is_last = at + 1 == len(segments)
-        if at:
-            yield from self._join(segment)
+        if self.facts:
+            yield from self._join(self.facts[-1], segment)
         yield from self._presence(segment, is_last)
         with ExitStack() as stack:
             indexes = yield from self._indexes(stack, segment, is_last)
@@ -176,18 +179,7 @@ class PartitionCheck:
             consumers: list[Consumer] = []
             if self._wants_side_files:
                 yield from self._side_files(stack, segment, view, indexes, consumers)
-            offset_indexes = (found for found in indexes if isinstance(found, OffsetIndexCheck))
-            indexed = next((found.offset_for for found in offset_indexes), no_index)
-            context = HeaderContext(
-                segment.log.path,
-                segment.base_offset,
-                None if is_last else segments[at + 1].base_offset,
-                is_last,
-                self.facts[-1].last_epoch if self.facts else L.NO_LEADER_EPOCH,
-                self._last_batch,
-                evidence,
-                indexed,
-            )
+            context = self._header_context(at, evidence, indexes)
             is_deep = self._options.level == "deep"
             skippable = skippable_spans(self._options.claims, segment.log, with_records=is_deep)
             records = None
@@ -212,6 +204,23 @@ class PartitionCheck:
                 self._totals.sets_not_opened -= check.facts.sets_not_opened
         self._last_batch = check.last_batch
         yield from self._after(segment, check.facts)
+
+    def _header_context(
+        self, at: int, evidence: SideFileEvidence, indexes: Sequence[OffsetIndexCheck | TimeIndexCheck]
+    ) -> HeaderContext:
+        segments = self._directory.segments
+        segment, is_last = segments[at], at + 1 == len(segments)
+        offset_indexes = (found for found in indexes if isinstance(found, OffsetIndexCheck))
+        return HeaderContext(
+            segment.log.path,
+            segment.base_offset,
+            None if is_last else segments[at + 1].base_offset,
+            is_last,
+            self.facts[-1].last_epoch if self.facts else L.NO_LEADER_EPOCH,
+            self._last_batch,
+            evidence,
+            next((found.offset_for for found in offset_indexes), no_index),
+        )
 
     def _after(self, segment: SegmentFiles, facts: SegmentFacts) -> Iterator[Finding]:
         self.facts.append(facts)
@@ -310,21 +319,10 @@ class PartitionCheck:
 
     # --- between segments
 
-    def _join(self, segment: SegmentFiles) -> Iterator[Finding]:
-        if not self.facts:
-            return
-        previous = self.facts[-1]
-        end, base = previous.end_offset, segment.base_offset
-        if previous.last_offset is not None and base < end:
-            message = (
-                f"the segment starts at offset {base}, but the previous one ends at {previous.last_offset}"
-            )
-            yield Finding(
-                "segment-overlap", segment.log.path, message, first_offset=base, last_offset=end - 1
-            )
-        elif base > end and not previous.damage:
-            self._gaps.append((segment.log.path, end, base - 1))
-        if base != end:
+    def _join(self, previous: SegmentFacts, segment: SegmentFiles) -> Iterator[Finding]:
+        yield from self._chain.join(previous, segment)
+        base = segment.base_offset
+        if base != previous.end_offset:
             self.replay.is_exact = False
         self.replay.state.end_offset = base
         if segment.snapshot is not None and self._wants_side_files:
@@ -335,7 +333,7 @@ class PartitionCheck:
     def _end_of_log(self) -> Iterator[Finding]:
         if not self.facts:
             return
-        yield from self._gap_findings()
+        yield from self._chain.gaps(self.facts)
         last = self.facts[-1]
         is_in_use = self._options.is_in_use
         if self._wants_side_files:
@@ -365,6 +363,13 @@ class PartitionCheck:
                 if not is_in_use:
                     yield from partition_files.log_start(self._directory, self._log_dir_state)
 
+    def _lost_segments(self) -> Iterator[Finding]:
+        yield from self._chain.lost_logs(self.facts)
+        name, topic = self._directory.name, self._options.topic_of(self._directory.path)
+        if self.facts and not topic.is_tiered and not (name is not None and name.is_metadata_log):
+            may_be_tiered = REMOTE_STORAGE not in topic.settings
+            yield from self._chain.lost_start(self.facts, self._history, may_be_tiered=may_be_tiered)
+
     def _may_be_in_use(self) -> bool:
         """Whether the indexes of the last segment may be preallocated, as those of a running broker are. Kafka 4.4 leaves those of the
         metadata log so even after a clean shutdown."""
@@ -377,28 +382,6 @@ class PartitionCheck:
     def _last_epoch(last: SegmentFacts) -> int:
         """The leader epoch that appending the last batch recorded; none for an old format."""
         return last.last_epoch if last.last_magic == L.MAGIC_V2 else L.NO_LEADER_EPOCH
-
-    def _is_compacted(self) -> bool:
-        """Whether the log has traces of cleaning; only then are gaps between segments legal. Internal topics are always cleaned."""
-        name = self._directory.name
-        if name is not None and name.topic in INTERNAL_TOPICS:
-            return True
-        if name is None or self._log_dir_state is None:
-            is_cleaned = False
-        else:
-            is_cleaned = bool(self._log_dir_state.offset(Role.CLEANER_OFFSETS, name.topic, name.partition))
-        return is_cleaned or any(
-            facts.gaps or facts.cleaned or (not facts.size_bytes and facts is not self.facts[-1])
-            for facts in self.facts
-        )
-
-    def _gap_findings(self) -> Iterator[Finding]:
-        kind = "offset-gap" if self._gaps and self._is_compacted() else "segment-gap"
-        for path, first, last in self._gaps:
-            message = (
-                f"{offsets_words(first, last)} before this segment {'is' if first == last else 'are'} missing"
-            )
-            yield Finding(kind, path, message, first_offset=first, last_offset=last)
 
 
 def verify_partition(target: PartitionTarget, options: VerifyOptions, totals: Totals) -> Iterator[Event]:

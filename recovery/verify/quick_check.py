@@ -11,7 +11,7 @@ first unusual thing, even a legal one. It requires all of the following:
 3. Index entries have the last offsets of their batches, and no slot is unused.
 4. Snapshots, at base offsets and at the log end, equal those that a replay of the log writes; if there are producers, there
    is at least one.
-5. Batches have the leader epoch that the checkpoint has for their offset.
+5. Batches have the leader epoch that the checkpoint has for their offset, and the checkpoint has no epoch of segments before the first.
 6. No header or body is such that a consumer may miss records of the batch (`unread_records`).
 7. The offsets that the checkpoints of the data directory have for the partition are within the log.
 """
@@ -230,6 +230,7 @@ class _QuickCheck:
             _require(self._has_snapshots or not self._producers.snapshot())
         _require(history.latest is None or history.latest.start_offset <= end)
         _require(known.log_start_offset <= end)
+        _require(not history.begins_below(first) or known.log_start_offset >= first)
         _require(all(offset == 0 or first <= offset <= end for offset in known.offsets))
 
 

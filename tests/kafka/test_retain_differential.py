@@ -15,8 +15,12 @@ import pytest
 
 from kseg.compaction.retention.run import RetainRun
 from kseg.jobs.events import Failure, Row
+from kseg.recovery.verify.options import VerifyOptions
+from kseg.recovery.verify.verify import verify
+from kseg.segment.findings import Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
-from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.partition.targets import Expansion, PartitionTarget, resolve_targets
+from kseg.segment.partition.topic_settings import REMOTE_STORAGE, Setting, Source, TopicSettings
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, offsets_by_partition
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_logs import RandomLog
@@ -70,6 +74,18 @@ def noted_start(case: Retention) -> int | None:
     return offsets.get(("metro", 0))
 
 
+def lost_by(case: Retention) -> list[Finding]:
+    """What `verify` takes for lost in a log whose first segments were deleted; the files are those that Kafka leaves."""
+    topic = TopicSettings({REMOTE_STORAGE: Setting(str(case.limits.is_tiered).lower(), Source.TOPIC)})
+    (target,) = resolve_targets([str(case.partition)], expand=Expansion.VERIFY)
+    options = VerifyOptions(now_ms=0, topics={str(case.partition): topic})
+    return [
+        event
+        for event in verify(target, options)
+        if isinstance(event, Finding) and event.id in ("segment-missing", "log-start-gap")
+    ]
+
+
 def differences(oracle: Oracle, case: Retention) -> list[str]:
     """One line for each way in which ours differs from Kafka's."""
     states, files = by_kafka(oracle, case)
@@ -108,6 +124,7 @@ def differences(oracle: Oracle, case: Retention) -> list[str]:
             lines.append(
                 f"round {number}: {noted_start(case)} is noted, the log starts at {start} in {first}"
             )
+    lines += [f"{found.id}: {found.message}" for found in lost_by(case)]
     if case.recovery_point is not None:
         return lines  # what is left of the side files is the recovery's doing
     made = files_in(case.partition)

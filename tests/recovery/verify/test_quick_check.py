@@ -34,6 +34,7 @@ DAMAGES = int(os.environ.get("KSEG_GLANCES", "400"))
 FIRST_SEED = int(os.environ.get("KSEG_GLANCES_SEED", "0"))
 CLEAN = BrokerState(is_clean=True)
 LATEST_EPOCH = 7
+EPOCHS = "leader-epoch-checkpoint"
 
 
 def ordinary(directory: Path, start: int = 0) -> Path:
@@ -110,6 +111,10 @@ def test_a_log_whose_first_segments_are_gone_is_ordinary(sound: Path, tmp_path: 
     bases = sorted(int(log.stem) for log in partition.glob("*.log"))
     for file in partition.glob(f"{bases[0]:020d}.*"):
         file.unlink()
+    assert glance(partition, CLEAN) is None
+    assert [found.id for found in judged(partition, CLEAN).findings] == ["log-start-gap"]
+    # a broker that deletes segments moves the first epoch
+    (partition / EPOCHS).write_text(f"0\n2\n3 {bases[1]}\n{LATEST_EPOCH} 125\n")
     output = assert_as_checked_in_full(partition)
     assert output is not None
     assert output.log_start_offset == bases[1]

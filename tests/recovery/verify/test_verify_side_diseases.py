@@ -173,7 +173,7 @@ SIDE_DISEASES: list[tuple[str, Callable[[Path], object], Reported]] = [
         "orphan_index",
         lambda d: S.orphan_index(d / f"{INNER}.log"),
         {("orphan-index", f"{INNER}.{suffix}") for suffix in ("index", "timeindex", "txnindex")}
-        | {("offset-gap", f"{LAST}.log"), ("sequence-gap", f"{LAST}.log")}
+        | {("segment-missing", f"{INNER}.index"), ("sequence-gap", f"{LAST}.log")}
         | {("snapshot-leftover", f"{INNER}.snapshot")},
     ),
     (
@@ -257,7 +257,7 @@ EVIDENCE = {
     "log_start_beyond_end": "log-start",
     "checkpoint_corrupt": "checkpoint-unreadable",
     "checkpoint_orphan": "checkpoint-orphan",
-    "orphan_index": "orphan-index",
+    "orphan_index": "segment-missing",
     "meta_properties_missing": "meta-properties",
     "meta_properties_corrupt": "meta-properties",
     "not_stopped": "no-clean-marker",

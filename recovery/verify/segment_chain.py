@@ -1,0 +1,150 @@
+"""The chain of segments: where one ends, the next begins, and no log is missing.
+
+A broker closes a segment at the offset where it starts the next one. If a segment starts before the end of the previous one, offsets are
+there twice. If it starts later, records are missing, unless a cleaner removed them: it leaves gaps, and empties whole segments.
+
+Two traces remain of a log that is gone:
+
+- Its indexes. A broker deletes the files of a segment once all have the suffix `.deleted`, which it gives to the log first (Kafka:
+  LocalLog.deleteSegmentFiles); a cleaner does the same. So an index without any log of its number is what is left of a segment.
+- The leader epochs. When a broker deletes the first segments, it moves the first epoch to the new log start (Kafka:
+  LeaderEpochFileCache.truncateFromStartAsyncFlush). Only with tiered storage do epochs begin below the first segment.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from kseg.recovery.verify.index_check import used_slots
+from kseg.recovery.verify.names_check import SLOT_BYTES
+from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.segment.counted import offsets_words
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.files import Reader
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles
+from kseg.segment.partition.log_dir_state import LogDirState
+from kseg.segment.partition.names import INDEX_ROLES, INTERNAL_TOPICS, Role
+from kseg.segment.sidecar.leader_epochs import EpochHistory
+
+
+class SegmentChain:
+    """directory: the partition. log_dir_state: the files of its data directory, None if it is unknown. log_start: the first offset that a
+    broker serves, 0 if that is unknown. reader: opens the files."""
+
+    def __init__(
+        self, directory: PartitionDirectory, log_dir_state: LogDirState | None, log_start: int, reader: Reader
+    ) -> None:
+        self._directory = directory
+        self._log_dir_state = log_dir_state
+        self._log_start = log_start
+        self._reader = reader
+        self._gaps: list[tuple[str, int, int]] = []
+
+    def join(self, previous: SegmentFacts, segment: SegmentFiles) -> Iterator[Finding]:
+        """Compare the start of a segment with the end of the previous one. Gaps are reported by `gaps`."""
+        end, base = previous.end_offset, segment.base_offset
+        if previous.last_offset is not None and base < end:
+            message = (
+                f"the segment starts at offset {base}, but the previous one ends at {previous.last_offset}"
+            )
+            yield Finding(
+                "segment-overlap", segment.log.path, message, first_offset=base, last_offset=end - 1
+            )
+        elif base > end and not previous.damage:
+            self._gaps.append((segment.log.path, end, base - 1))
+
+    def gaps(self, facts: Sequence[SegmentFacts]) -> Iterator[Finding]:
+        """The findings about gaps between segments. facts: of all segments, which tell whether the log was cleaned."""
+        lost = self._lost_logs()
+        kind = "offset-gap" if self._gaps and self._is_compacted(facts) else "segment-gap"
+        for path, first, last in self._gaps:
+            until = min((base - 1 for base in lost if first <= base <= last), default=last)
+            if until >= first:
+                it_is = "is" if first == until else "are"
+                message = f"{offsets_words(first, until)} before this segment {it_is} missing"
+                yield Finding(kind, path, message, first_offset=first, last_offset=until)
+
+    def lost_logs(self, facts: Sequence[SegmentFacts]) -> Iterator[Finding]:
+        """The findings about segments of which only indexes are left. facts: of all segments."""
+        lost = self._lost_logs()
+        starts = sorted({*lost, *(each.base_offset for each in facts)})
+        for base, index in lost.items():
+            if any(each.base_offset < base < each.end_offset for each in facts):
+                continue  # merged with the segments before it
+            first = max(base, self._log_start)
+            end = next((start for start in starts if start > base), None)
+            what = "the log of this segment is missing"
+            if end is None and self._has_entries(base):
+                message = f"{what}, with the records from offset {first} on"
+                yield Finding("segment-missing", index.path, message, first_offset=first)
+            elif end is not None and first < end:
+                message = f"{what}, with {offsets_words(first, end - 1)}"
+                yield Finding("segment-missing", index.path, message, first_offset=first, last_offset=end - 1)
+
+    def lost_start(
+        self, facts: Sequence[SegmentFacts], epochs: EpochHistory | None, *, may_be_tiered: bool
+    ) -> Iterator[Finding]:
+        """The finding about a log of which nothing is left before the first segment but leader epochs. facts: of all segments.
+        may_be_tiered: whether it is unknown that the topic has no tiered storage."""
+        begin = facts[0].base_offset
+        if epochs is None or not epochs.begins_below(begin) or self._log_start >= begin:
+            return
+        if any(base < begin for base in (*self._lost_logs(), *self._logs())):
+            return  # reported as such, or a deletion that is not finished
+        first = max(self._log_start, epochs.entries[0].start_offset)
+        unless = ", unless the topic has tiered storage" if may_be_tiered else ""
+        message = (
+            f"{offsets_words(first, begin - 1)} before the first segment {'is' if first == begin - 1 else 'are'} missing{unless}: a broker that "
+            "deletes segments removes their leader epochs as well, which are still here"
+        )
+        yield Finding("log-start-gap", facts[0].path, message, first_offset=first, last_offset=begin - 1)
+
+    def _lost_logs(self) -> dict[int, Entry]:
+        """An index of each segment without a log, by base offset."""
+        if not self._directory.orphans:
+            return {}
+        present = {*self._logs()}
+        lost: dict[int, Entry] = {}
+        for entry in self._orphaned_indexes():
+            base = entry.name.base_offset
+            if base is not None and base not in present:
+                lost.setdefault(base, entry)
+        return dict(sorted(lost.items()))
+
+    def _logs(self) -> Iterator[int]:
+        """The base offsets of logs that are no live segments: marked for deletion, unreadable, or with an odd name."""
+        for entry in self._directory.entries:
+            base = entry.name.base_offset
+            if entry.name.role is Role.LOG and base is not None:
+                yield base
+
+    def _orphaned_indexes(self) -> Iterator[Entry]:
+        return (
+            entry
+            for entry in self._directory.orphans
+            if entry.name.role in INDEX_ROLES and entry.name.is_well_formed
+        )
+
+    def _has_entries(self, base: int) -> bool:
+        """Whether an index at the end of a log is one of a segment that had records: those of a new one are empty, or preallocated."""
+        for entry in self._orphaned_indexes():
+            if entry.name.base_offset == base:
+                try:
+                    with self._reader.open(entry.path) as file:
+                        if used_slots(file.view, SLOT_BYTES[entry.name.role], file.data_end):
+                            return True
+                except UnreadableInput:
+                    continue
+        return False
+
+    def _is_compacted(self, facts: Sequence[SegmentFacts]) -> bool:
+        """Whether the log has traces of cleaning. Internal topics are always cleaned."""
+        name = self._directory.name
+        if name is not None and name.topic in INTERNAL_TOPICS:
+            return True
+        if name is None or self._log_dir_state is None:
+            is_cleaned = False
+        else:
+            is_cleaned = bool(self._log_dir_state.offset(Role.CLEANER_OFFSETS, name.topic, name.partition))
+        return is_cleaned or any(
+            each.gaps or each.cleaned or (not each.size_bytes and each is not facts[-1]) for each in facts
+        )

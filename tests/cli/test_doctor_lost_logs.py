@@ -1,0 +1,52 @@
+"""Doctor, where the log of a segment is missing: find it before the repair removes what is left of the segment."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.doctor_helpers import commands, doctor, of_type, text_of
+
+FIRST = f"{0:020d}.log"
+
+
+@pytest.mark.evidence("segment-missing")
+def test_a_missing_log_is_looked_for_before_the_repair(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
+    backup = Path(shutil.copytree(data, tmp_path / "backup"))
+    (data / "metro-none-0" / FIRST).unlink()
+    rows = doctor(capfd, data, status=1)
+    (lost,) = [row for row in of_type(rows, "finding") if row["id"] == "segment-missing"]
+    assert (lost["first_offset"], lost["last_offset"]) == (0, 71)
+    find, plan, *_ = commands(rows)
+    assert plan == f"kseg recover {data}"
+    words = shlex.split(find)
+    assert words[:2] == ["find", "/"]
+    found = subprocess.run(
+        [words[0], str(tmp_path), *words[2:]], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert found == [str(backup / "metro-none-0" / FIRST)]
+    shutil.copy2(found[0], data / "metro-none-0")
+    assert "broker starts" in text_of(capfd, data)[0]
+    assert not [step for step in commands(doctor(capfd, data, status=0)) if step.startswith("kseg recover")]
+
+
+def test_of_many_missing_logs_the_rest_is_counted(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    logs = sorted(data.glob(f"*/{FIRST}"))
+    for log in (each for each in logs if "metro" in str(each) or "gates" in str(each)):
+        log.unlink()
+    rows = doctor(capfd, data, status=1)
+    lost = [row for row in of_type(rows, "finding") if row["id"] == "segment-missing"]
+    assert len(lost) > 5
+    (rest,) = (row for row in of_type(rows, "step") if row["why"].startswith("Likewise for"))
+    assert rest["why"] == f"Likewise for {len(lost) - 5} more segment{'s' * (len(lost) > 6)}: list them."
+    assert rest["command"] == f"kseg verify --verbose {data}"

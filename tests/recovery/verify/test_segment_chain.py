@@ -1,0 +1,112 @@
+"""Logs of segments that are gone: what `verify` tells from their indexes and from the leader epochs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kseg.change.append.partition_writer import PartitionWriter, RollRules
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.sidecar.checkpoint import CheckpointEntry, encode_offset_checkpoint
+from tests.support.verify_helpers import Verdict, judge
+
+T0 = 1_700_000_000_000
+EPOCHS = "leader-epoch-checkpoint"
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    """A partition with segments of 12 records, and a new leader every 20."""
+    directory = tmp_path / "data" / "orders-0"
+    directory.parent.mkdir()
+    with PartitionWriter(directory, rules=RollRules(segment_bytes=600)) as writer:
+        for first in range(0, 60, 4):
+            records = tuple(Record(first + at, T0 + first + at, b"key", b"v" * 30) for at in range(4))
+            writer.append(NewBatch(records=records, leader_epoch=first // 20))
+    assert judge(directory).ids("error", "warning") == set()
+    return directory
+
+
+def bases(partition: Path) -> list[int]:
+    return sorted(int(path.stem) for path in partition.glob("*.log"))
+
+
+def lose(partition: Path, base: int, *, log_only: bool = False) -> None:
+    for path in partition.glob(f"{base:020d}.*"):
+        if path.suffix == ".log" or not log_only:
+            path.unlink()
+
+
+def spans(verdict: Verdict, kind: str) -> list[tuple[int | None, int | None]]:
+    return [(found.first_offset, found.last_offset) for found in verdict.of(kind)]
+
+
+@pytest.mark.evidence("segment-missing")
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_the_indexes_of_a_lost_log_tell_its_offsets(partition: Path, which: int) -> None:
+    found = bases(partition)
+    lose(partition, found[which], log_only=True)
+    verdict = judge(partition)
+    last = None if which == -1 else found[which + 1] - 1
+    assert spans(verdict, "segment-missing") == [(found[which], last)]
+    assert verdict.ids() & {"segment-gap", "offset-gap", "log-start-gap"} == set()
+    assert verdict.of("segment-missing")[0].severity == "error"
+
+
+@pytest.mark.evidence("segment-missing")
+def test_two_lost_logs_in_a_row_are_told_apart(partition: Path) -> None:
+    first, second, third, *_ = bases(partition)
+    lose(partition, first, log_only=True)
+    lose(partition, second, log_only=True)
+    assert spans(judge(partition), "segment-missing") == [(first, second - 1), (second, third - 1)]
+
+
+def test_a_partition_without_any_log(partition: Path) -> None:
+    for base in bases(partition):
+        lose(partition, base, log_only=True)
+    verdict = judge(partition)
+    assert verdict.of("segment-missing")[-1].last_offset is None
+    assert "no-segments" in verdict.ids("warning")
+
+
+@pytest.mark.evidence("segment-missing")
+def test_a_deletion_that_was_interrupted_loses_no_log(partition: Path) -> None:
+    """A broker renames the log first, and is killed before it renames the indexes."""
+    first = partition / f"{bases(partition)[0]:020d}.log"
+    first.rename(f"{first}.deleted")
+    verdict = judge(partition)
+    assert verdict.ids() & {"segment-missing", "log-start-gap"} == set()
+    assert "orphan-index" in verdict.ids("warning")
+
+
+def test_indexes_of_a_new_segment_are_no_loss(partition: Path) -> None:
+    """They are preallocated before the first record, and the name of the log may not be on the disk yet."""
+    for suffix in ("index", "timeindex"):
+        (partition / f"{60:020d}.{suffix}").write_bytes(bytes(4096))
+    assert judge(partition).of("segment-missing") == []
+
+
+def test_an_index_below_the_log_start_is_no_loss(partition: Path) -> None:
+    """Its records were deleted, and a broker that is killed after it removed the log starts with the next segment."""
+    first, second, *_ = bases(partition)
+    lose(partition, first, log_only=True)
+    entry = CheckpointEntry("orders", 0, second)
+    (partition.parent / NAME_BY_ROLE[Role.LOG_START_OFFSETS]).write_bytes(encode_offset_checkpoint([entry]))
+    assert judge(partition).ids() & {"segment-missing", "log-start-gap"} == set()
+
+
+@pytest.mark.evidence("epochs-below-log")
+def test_leader_epochs_below_the_first_segment(partition: Path) -> None:
+    first, *others, left = bases(partition)[:4]
+    for base in (first, *others):
+        lose(partition, base)
+    verdict = judge(partition)
+    assert spans(verdict, "log-start-gap") == [(first, left - 1)]
+    assert verdict.of("log-start-gap")[0].severity == "warning"
+    # as a broker leaves it that has deleted the segments itself
+    epochs = (partition / EPOCHS).read_text().splitlines()
+    assert epochs[2:] == ["0 0", "1 20", "2 40"] and 20 < left < 40
+    (partition / EPOCHS).write_text(f"0\n2\n1 {left}\n2 40\n")
+    assert judge(partition).ids("error", "warning") == set()
