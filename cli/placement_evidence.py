@@ -194,6 +194,29 @@ def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tupl
     return tuple(replicas_behind(log_dirs, finder))
 
 
+def registered_by_node(
+    log_dirs: Sequence[str], finder: "MetadataFinder"
+) -> "dict[tuple[str | None, int | None], frozenset[str]]":
+    """The directory ids that brokers have registered, by cluster id and node id, as the newest metadata log of each cluster has them."""
+    images = {finder.node_of(each).cluster_id: list["MetadataImage"]() for each in log_dirs}
+    if len(log_dirs) < 2:
+        return {}
+    for log_dir in log_dirs:
+        image = finder.image_for(log_dir)
+        if image is not None:
+            images[finder.node_of(log_dir).cluster_id].append(image)
+    newest = {
+        cluster_id: max(found, key=lambda image: (image.epoch, image.end_offset))
+        for cluster_id, found in images.items()
+        if found
+    }
+    return {
+        (cluster_id, node_id): frozenset(broker.log_dirs)
+        for cluster_id, image in newest.items()
+        for node_id, broker in image.brokers.items()
+    }
+
+
 def voters_around(log_dir: str, log_dirs: Sequence[str], finder: "MetadataFinder") -> set[int]:
     """The voters of the quorum of a log dir's node; empty if they are unknown. log_dirs: of the run, where another node of the cluster may
     name them."""

@@ -11,6 +11,7 @@ from kseg.cli.coordinator_loads import coordinator_findings
 from kseg.cli.placement_evidence import (
     behind_in_sync,
     identities_after_cut,
+    registered_by_node,
     replicas_missing,
     topic_identities,
     voters_around,
@@ -20,6 +21,7 @@ from kseg.cli.start_refusals import Refusals, bootstrap_refusal, refusals_of
 from kseg.cli.topic_evidence import finder_for, load_settings, log_dirs_of, server_pairs
 from kseg.jobs.events import Event
 from kseg.recovery.broker_start.forecast import StartForecast
+from kseg.recovery.broker_start.mounting import Registered
 from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.start_check import VerifyForStart
 from kseg.segment.diagnosis import MissingReplica, ReplicaBehind
@@ -44,7 +46,8 @@ class Verification:
     """One run of `verify` over its targets: the metadata log is read before it, and the forecast of a broker's start follows it.
 
     metadata: the metadata log that the user named. server_properties: the node's file, server: its content; raises UsageError and
-    UnreadableInput if it cannot be used. refusals: why the node of each log dir refuses to start, once the metadata log was read.
+    UnreadableInput if it cannot be used. refusals: why the node of each log dir refuses to start, once the metadata log was read;
+    registered: the directory ids of each node.
     """
 
     def __init__(self, metadata: str | None, server_properties: str | None = None) -> None:
@@ -53,6 +56,7 @@ class Verification:
         self.properties = None if self.server is None else NodeProperties.of(self.server)
         self._forecast = StartForecast(identities_after_cut, self.properties)
         self.refusals: Mapping[str, Refusals] = {}
+        self.registered: Registered = {}
 
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions", finder: "MetadataFinder | None" = None
@@ -67,6 +71,8 @@ class Verification:
         self._forecast.add_metadata(identities, [finding.path for finding in created])
         self.refusals = refusals_of(targets, finder)
         log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
+        self.registered = registered_by_node(log_dirs, finder)
+        self._forecast.add_registered(self.registered)
         for log_dir in log_dirs:
             present = voters_present(log_dir, log_dirs, finder)
             self._forecast.add_voters(log_dir, voters_around(log_dir, log_dirs, finder), present)

@@ -21,7 +21,7 @@ from kseg.cli.doctor.doctor_rows import bootstrap_server, host_row, leftovers_ro
 from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log, renamed_metadata_log
 from kseg.cli.doctor.next_step import ANY_SERVER
 from kseg.cli.doctor.next_steps import next_steps
-from kseg.cli.doctor.several_nodes_steps import OtherNode
+from kseg.cli.doctor.several_nodes_steps import OtherNode, node_words
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.remote_evidence import with_remote_epochs
 from kseg.cli.request import Request
@@ -31,6 +31,7 @@ from kseg.inspection.disk_leftovers import Leftover, LeftoverKind, leftovers
 from kseg.inspection.log_dir_host import log_dir_host
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
+from kseg.recovery.broker_start.mounting import Mounted
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
@@ -123,7 +124,9 @@ class Examination:
             self._situation.disks.hosts.append(host)
             assert self._finder is not None
             own = self._finder.node_of(log_dir)
-            self._situation.identities.nodes.setdefault(_name_of(own), []).append(log_dir)
+            identities = self._situation.identities
+            identities.nodes.setdefault(node_words(own.node_id, own.cluster_id), []).append(log_dir)
+            identities.mounted.append(_mounted(log_dir, own))
             if own.node_id is not None and not host.is_running:
                 self._situation.replicas.stopped_nodes.add(own.node_id)
             yield Row(host_row(host, own))
@@ -142,6 +145,7 @@ class Examination:
                     self._situation.identities.of_other_nodes.append(OtherNode(log_dir, node_id, by_metadata))
                 nodes.setdefault(image.path, Row(node_row(image, node_id)))
         log_dirs = [host.path for host in self._situation.disks.hosts]
+        self._situation.identities.registered = self._verification.registered
         self._situation.metadata.is_read = bool(nodes)
         self._situation.metadata.is_lacking = not nodes and lacks_metadata_log(log_dirs)
         self._situation.metadata.renamed = renamed_metadata_log(log_dirs)
@@ -323,7 +327,6 @@ def _log_dir(target: Target) -> str | None:
     return log_dir_of(target) if isinstance(target, PartitionTarget) else None
 
 
-def _name_of(node: "Node") -> str:
-    if node.node_id is None:
-        return "what has lost its node id"
-    return f"node {node.node_id}" + ("" if node.cluster_id is None else f" of cluster {node.cluster_id}")
+def _mounted(log_dir: str, node: "Node") -> Mounted:
+    own = None if (node.cluster_id, node.node_id) == (None, None) else (node.cluster_id, node.node_id)
+    return Mounted(log_dir, own, node.directory_id, places.isdir(os.path.join(log_dir, METADATA_DIRECTORY)))

@@ -7,18 +7,16 @@ determined by itself.
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
 from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
-from kseg.recovery.broker_start.mounting import Mounted, mixed_up
+from kseg.recovery.broker_start.mounting import Machine, Mounted, Registered, mixed_up
 from kseg.recovery.repair.meta_properties_repair import META_PROPERTIES, IdentityRepair
 from kseg.segment.diagnosis import ReplacedVoter
 from kseg.segment.findings import Finding
-from kseg.segment.partition.names import METADATA_DIRECTORY
-from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
 from kseg.segment.values import dataclass
 
@@ -38,12 +36,15 @@ class OtherNode:
 
 @dataclass(slots=True)
 class Identities:
-    """nodes: the log dirs of each node, by its name. apart: log dirs that do not belong with the others, and whether they are copies.
+    """nodes: the log dirs of each node, by its name; mounted: the log dirs of all of them, registered: by node, the directory ids of its
+    registration. apart: log dirs that do not belong with the others, and whether they are copies.
     of_other_nodes: those of which the metadata log says another node than their meta.properties. lost: log dirs without a readable
     meta.properties. values_needed: of such a log dir, the values of the file that only the user knows. replaced_voters: of the quorum."""
 
     request: Request
     nodes: dict[str, list[str]] = field(default_factory=dict)
+    mounted: list[Mounted] = field(default_factory=list)
+    registered: Registered = field(default_factory=dict)
     apart: dict[str, bool] = field(default_factory=dict)
     of_other_nodes: list[OtherNode] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
@@ -66,6 +67,12 @@ class Identities:
     def copies(self) -> list[str]:
         """Log dirs with the directory id of another one."""
         return [path for path, is_copy in self.apart.items() if is_copy]
+
+    @property
+    def mixed_machines(self) -> list[Machine]:
+        """The machines with directories of several nodes."""
+        copies = self.copies
+        return [*mixed_up([each for each in self.mounted if each.path not in copies], self.registered)]
 
     @property
     def prevent_start(self) -> bool:
@@ -95,7 +102,7 @@ def take_apart(identities: Identities, in_the_way: Iterable[str]) -> Iterator[Ne
             "log.dirs, and examine the rest.",
             _examine([path for paths in nodes.values() for path in paths if path not in copies], request),
         )
-    yield from _mount_elsewhere(nodes, copies)
+    yield from _mount_elsewhere(identities.mixed_machines)
     left = {
         name: [path for path in paths if path not in copies and os.path.normpath(path) not in moved]
         for name, paths in nodes.items()
@@ -111,23 +118,32 @@ def take_apart(identities: Identities, in_the_way: Iterable[str]) -> Iterator[Ne
         )
 
 
-def _mount_elsewhere(nodes: Mapping[str, Sequence[str]], copies: Sequence[str]) -> Iterator[NextStep]:
-    """Data directories beside those of another node. nodes: the log dirs of each, by its name. copies: those of them to leave out."""
-    mounted = [
-        Mounted(path, name, places.isdir(os.path.join(path, METADATA_DIRECTORY)))
-        for name, paths in nodes.items()
-        for path in paths
-        if path not in copies
-    ]
-    for own, *others in mixed_up(mounted):
-        for other in others:
-            if other.node != own.node:
-                yield NextStep(
-                    f"{shown_path(other.path)} belongs to {other.node}, and {shown_path(own.path)} beside it to {own.node}. Unless the disks "
-                    "were only collected here, it is mounted on the wrong machine, and the broker there does not start: mount the data "
-                    "directory in its place that belongs there. See which node each data directory here belongs to.",
-                    r"find / -name meta.properties -exec grep -HE '^(cluster|node|directory)\.id' {} +",
-                )
+def node_words(node_id: int | None, cluster_id: str | None) -> str:
+    """The name of a node in sentences."""
+    if node_id is None:
+        return "what has lost its node id"
+    return f"node {node_id}" + ("" if cluster_id is None else f" of cluster {cluster_id}")
+
+
+def _mount_elsewhere(machines: Iterable[Machine]) -> Iterator[NextStep]:
+    """Data directories beside those of another node."""
+    seen = set[frozenset[str]]()
+    for machine in machines:
+        own = machine.there[0]
+        for other in machine.there:
+            pair = frozenset((own.path, other.path))
+            if other.node is None or other.node == machine.node or pair in seen:
+                continue
+            seen.add(pair)
+            theirs, ours = (
+                node_words(node_id, cluster_id) for cluster_id, node_id in (other.node, machine.node)
+            )
+            yield NextStep(
+                f"{shown_path(other.path)} belongs to {theirs}, and {shown_path(own.path)} beside it to {ours}. Unless the disks "
+                "were only collected here, it is mounted on the wrong machine, and the broker there does not start: mount the data "
+                "directory in its place that belongs there. See which node each data directory here belongs to.",
+                r"find / -name meta.properties -exec grep -HE '^(cluster|node|directory)\.id' {} +",
+            )
 
 
 def _examine(log_dirs: Sequence[str], request: Request) -> str:

@@ -23,6 +23,10 @@ def broker_start_words(values: Values) -> Iterator[str]:
         yield f"  {where} {'is' if len(values['read_only']) == 1 else 'are'} mounted read-only; once a broker can write there:"
         yield from (f"  {words}" for words in broker_start_words(values["once_writable"]))
         return
+    if values["once_apart"] is not None:
+        yield "  if the disks of several nodes were only collected here, so that log.dirs has its own data directories only:"
+        yield from (f"  {words}" for words in broker_start_words(values["once_apart"]))
+        return
     if values["outcome"] == "does-not-start":
         if values["from_zookeeper"]:
             yield (

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import Thrown, is_empty_directory, unformatted
-from kseg.recovery.broker_start.mounting import Mounted, mixed_up
+from kseg.recovery.broker_start.mounting import Mounted, Registered, mixed_up
 from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.node_start import node_start
 from kseg.recovery.broker_start.partition_start import PartitionStart
@@ -16,6 +17,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.partition.topic_identity import TopicIdentity
 from kseg.segment.storage import places
+from kseg.segment.values import dataclass
 
 # (directory of the metadata log, the offset to which a broker truncates it or None, partition directories) → what it says about each of
 # them then. None where this node alone cannot tell: another voter of the quorum may still have what it has lost.
@@ -37,6 +39,11 @@ class StartForecast:
         self._gapped: frozenset[str] = frozenset()
         self._identities_after_cut = identities_after_cut
         self._twice: list[tuple[str, str]] = []
+        self._registered: Registered = {}
+
+    def add_registered(self, registered: Registered) -> None:
+        """Add the directory ids that brokers have registered."""
+        self._registered = registered
 
     def add_metadata(self, identities: Mapping[str, TopicIdentity], missing: Iterable[str]) -> None:
         """Add what the metadata log says.
@@ -90,23 +97,25 @@ class StartForecast:
             yield event
         for path, other in self._twice:
             self._add_link(path, other)
-        nodes = _nodes([each for each in self._directories.values() if _has_something_to_say(each)])
+        said = [each for each in self._directories.values() if _has_something_to_say(each)]
+        nodes = _nodes(said, self._registered)
         configured = self._configured(nodes)
         for node in nodes:
             properties = self.properties if node is configured else None
-            yield Row(node_start(node, self._metadata(node), properties).as_row())
+            node_id = node.own[0].start.node_id if node.own and node.own[0].start is not None else None
+            start = node_start(node.there, self._metadata(node.there), properties, node_id)
+            if node.own:
+                apart = node_start(node.own, self._metadata(node.own), properties)
+                start = replace(start, once_apart=apart)
+            yield Row(start.as_row())
 
-    def _configured(self, nodes: Sequence[Sequence[LoadedDirectory]]) -> Sequence[LoadedDirectory] | None:
+    def _configured(self, nodes: "Sequence[_Node]") -> "_Node | None":
         """The node that the properties are of."""
         if self.properties is None:
             return None
-        known = [node for node in nodes if any(each.start is not None for each in node)]
+        known = [node for node in nodes if any(each.start is not None for each in node.there)]
         wanted = self.properties.node_id
-        own = [
-            node
-            for node in known
-            if any(each.start is not None and each.start.node_id == wanted for each in node)
-        ]
+        own = [node for node in known if wanted in node.ids()]
         found = own or known
         return found[0] if len(found) == 1 else None
 
@@ -169,7 +178,19 @@ def _is_within(directory: LoadedDirectory, directories: Sequence[LoadedDirectory
     return any(each.path == around and each.start is not None for each in directories)
 
 
-def _nodes(directories: Sequence[LoadedDirectory]) -> list[list[LoadedDirectory]]:
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """there: the data directories of its machine. own: those that are its own, if others are among them."""
+
+    there: Sequence[LoadedDirectory]
+    own: Sequence[LoadedDirectory] = ()
+
+    def ids(self) -> set[int | None]:
+        starts = [each.start for each in self.own or self.there]
+        return {start.node_id for start in starts if start is not None}
+
+
+def _nodes(directories: Sequence[LoadedDirectory], registered: Registered) -> list[_Node]:
     """The data directories of each node (see `node_start`, `mixed_up`). Partitions whose data directory was not checked form a node of
     their own."""
     whole = [each for each in directories if each.start is not None and not _is_within(each, directories)]
@@ -179,17 +200,23 @@ def _nodes(directories: Sequence[LoadedDirectory]) -> list[list[LoadedDirectory]
     for each in whole:
         groups.setdefault(_identity(each), []).append(each)
     with_log = [group for group in groups.values() if any(map(_has_metadata_log, group))]
-    alone = [[each] for each in directories if each.start is None]
+    alone = [_Node([each]) for each in directories if each.start is None]
     if len(with_log) == 1 or len(groups) - (None in groups) <= 1:
-        return [whole, *alone] if whole else alone
+        return [_Node(whole), *alone] if whole else alone
     by_path = {each.path: each for each in whole}
     mounted = [
-        [by_path[each.path] for each in node]
-        for node in mixed_up(Mounted(each.path, _identity(each), _has_metadata_log(each)) for each in whole)
+        _Node([by_path[each.path] for each in machine.there], [by_path[each.path] for each in machine.own])
+        for machine in mixed_up(map(_mounted, whole), registered)
     ]
-    taken = {each.path for node in mounted for each in node}
+    taken = {each.path for node in mounted for each in (*node.there, *node.own)}
     rest = ([each for each in group if each.path not in taken] for group in groups.values())
-    return [*mounted, *filter(None, rest), *alone]
+    return [*mounted, *map(_Node, filter(None, rest)), *alone]
+
+
+def _mounted(directory: LoadedDirectory) -> Mounted:
+    start = directory.start
+    directory_id = None if start is None else start.directory_id
+    return Mounted(directory.path, _identity(directory), directory_id, _has_metadata_log(directory))
 
 
 def _has_metadata_log(directory: LoadedDirectory) -> bool:

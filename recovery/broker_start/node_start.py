@@ -42,7 +42,7 @@ class NodeStart:
     partitions were checked, which do not decide it. metadata: the basis for stray and missing partitions: the metadata log as it is
     (`whole`), as the broker truncates it (`cut`), or nothing (`unknown`). left_out: data directories that log.dirs does not name;
     left_behind: the partitions in them that a broker creates again. once_writable: the same node if nothing were mounted read-only;
-    None if nothing is.
+    None if nothing is. once_apart: the same node with its own data directories only; None if no others are among them.
     """
 
     directories: tuple[LoadedDirectory, ...]
@@ -55,6 +55,7 @@ class NodeStart:
     left_out: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()
     once_writable: "NodeStart | None" = None
+    once_apart: "NodeStart | None" = None
 
     def as_row(self) -> dict[str, object]:
         """The line `broker-start` of the JSON contract."""
@@ -113,6 +114,7 @@ class NodeStart:
             "estimated_at_bytes_per_s": SCAN_BYTES_PER_S,
             "read_only": [start.path for start in starts if start.is_read_only],
             "once_writable": None if self.once_writable is None else self.once_writable.as_row(),
+            "once_apart": None if self.once_apart is None else self.once_apart.as_row(),
         }
 
 
@@ -203,16 +205,19 @@ def _failed(directory: LoadedDirectory) -> Iterator[dict[str, object]]:
 
 
 def node_start(
-    directories: Sequence[LoadedDirectory], metadata: str, properties: NodeProperties | None = None
+    directories: Sequence[LoadedDirectory],
+    metadata: str,
+    properties: NodeProperties | None = None,
+    node_id: int | None = None,
 ) -> NodeStart:
-    """What a broker does with these data directories, all of one node, in the order of log.dirs. metadata: see `NodeStart`. properties: of
-    the node, None if unknown."""
+    """What a broker does with these data directories, in the order of log.dirs. metadata: see `NodeStart`. properties: of the node, None if
+    unknown. node_id: of the broker, if not all of them are of its node."""
     dirs = tuple(directories)
     if properties is None:
-        return _of_taken(dirs, metadata, properties)
+        return _of_taken(dirs, metadata, properties, node_id)
     dirs = tuple(properties.taken(directories))
     left_out = properties.leaves_out([each.path for each in directories])
-    start = replace(_of_taken(dirs, metadata, properties), left_out=tuple(left_out))
+    start = replace(_of_taken(dirs, metadata, properties, node_id), left_out=tuple(left_out))
     if not start.is_loaded or metadata == "unknown":
         return start
     there = {name for each in dirs for name in (*each.live.values(), *each.missing)}
@@ -221,20 +226,22 @@ def node_start(
 
 
 def _of_taken(
-    dirs: tuple[LoadedDirectory, ...], metadata: str, properties: NodeProperties | None
+    dirs: tuple[LoadedDirectory, ...], metadata: str, properties: NodeProperties | None, node_id: int | None
 ) -> NodeStart:
-    start = replace(_node_start(dirs, properties), metadata=metadata)
+    start = replace(_node_start(dirs, properties, node_id), metadata=metadata)
     if not any(each.start is not None and each.start.is_read_only for each in dirs):
         return start
     writable = tuple(
         each if each.start is None else replace(each, start=replace(each.start, is_read_only=False))
         for each in dirs
     )
-    return replace(start, once_writable=_of_taken(writable, metadata, properties))
+    return replace(start, once_writable=_of_taken(writable, metadata, properties, node_id))
 
 
-def _node_start(dirs: tuple[LoadedDirectory, ...], properties: NodeProperties | None) -> NodeStart:
-    prevented = next(_before_loading(dirs, properties), None)
+def _node_start(
+    dirs: tuple[LoadedDirectory, ...], properties: NodeProperties | None, node_id: int | None
+) -> NodeStart:
+    prevented = next(_before_loading(dirs, properties, node_id), None)
     if prevented is not None:
         return NodeStart(directories=dirs, outcome=DOES_NOT_START, thrown=prevented, is_loaded=False)
     offline = tuple(
@@ -259,10 +266,12 @@ def _node_start(dirs: tuple[LoadedDirectory, ...], properties: NodeProperties | 
 # --- before a log is loaded
 
 
-def _before_loading(dirs: Sequence[LoadedDirectory], properties: NodeProperties | None) -> Iterator[Thrown]:
+def _before_loading(
+    dirs: Sequence[LoadedDirectory], properties: NodeProperties | None, node_id: int | None
+) -> Iterator[Thrown]:
     starts = [each.start for each in dirs if each.start is not None]
     if starts:
-        yield from _identities(starts, properties)
+        yield from _identities(starts, properties, node_id)
     has_log = any(start.metadata_log for start in starts)
     for each in dirs:
         is_read = not has_log or (each.start is not None and each.start.metadata_log)
@@ -295,7 +304,9 @@ def _not_writable(start: LogDirStart) -> Iterator[Thrown]:
         yield Thrown(FILE_SYSTEM, f"{os.path.join(start.path, name)}: {_READ_ONLY}")
 
 
-def _identities(starts: Sequence[LogDirStart], properties: NodeProperties | None) -> Iterator[Thrown]:
+def _identities(
+    starts: Sequence[LogDirStart], properties: NodeProperties | None, node_id: int | None
+) -> Iterator[Thrown]:
     """Kafka: MetaPropertiesEnsemble.verify and KafkaRaftServer.initializeLogDirs, which process the directories in the order of
     their paths."""
     by_path = sorted(starts, key=lambda start: start.path)
@@ -307,7 +318,8 @@ def _identities(starts: Sequence[LogDirStart], properties: NodeProperties | None
     if not readable:
         yield Thrown(RUNTIME, "No readable meta.properties files found.")
         return
-    node_id = None if properties is None else properties.node_id
+    if properties is not None and properties.node_id is not None:
+        node_id = properties.node_id
     yield from _contradictions(readable, with_log, node_id)
     is_elsewhere = {start.path: start.path != metadata_dir for start in with_log}
     if properties is not None:

@@ -222,6 +222,58 @@ def test_a_volume_of_another_node(cluster: Cluster, capfd: pytest.CaptureFixture
     assert {row["outcome"] for row in rows if row["type"] == "broker-start"} == {"starts"}
 
 
+OWN = {"1a": (1, DATA), "1b": (1, MORE), "2a": (2, DATA), "2b": (2, MORE), "9": (CONTROLLER, DATA)}
+STORED = "Stored node id {} doesn't match previous node id {} in "
+
+
+@pytest.mark.parametrize(
+    ("places", "foreign"),
+    [
+        # the metadata log of another node is in place of the second volume (observed with 4.3.1: these exceptions)
+        (
+            {"n1/d": "1a", "n1/m": "2a", "n2/d": "1b", "n2/m": "2b", "n9/d": "9"},
+            {1: (2, "n1/m"), 2: (1, "n2/d")},
+        ),
+        ({"n1/d": "1a", "n1/m": "2a"}, {1: (2, "n1/m"), 2: (1, "n1/d")}),
+        # each volume is mounted at a directory of its own
+        (
+            {"n1/1/k": "1a", "n1/2/k": "2b", "n2/1/k": "2a", "n2/2/k": "1b", "n9/1/k": "9"},
+            {1: (2, "n1/2/k"), 2: (1, "n2/2/k")},
+        ),
+        # each of them has its own, or all lie in one place, or by disk, or as many as no node has
+        ({"n1/1/k": "1a", "n1/2/k": "1b", "n2/1/k": "2a", "n2/2/k": "2b", "n9/1/k": "9"}, {}),
+        ({"d1": "1a", "d2": "2a", "d3": "1b", "d4": "2b", "d5": "9"}, {}),
+        ({"d/1": "1a", "d/2": "2a", "d/9": "9", "m/1": "1b", "m/2": "2b"}, {}),
+        ({"n1/d": "1a", "n2/d": "2a", "n9/d": "9"}, {}),
+    ],
+)
+def test_which_volumes_lie_beside_each_other(
+    cluster: Cluster,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    places: dict[str, str],
+    foreign: dict[int, tuple[int, str]],
+) -> None:
+    """foreign: by node, the volume of another one among its own. Whether they were only collected there, no file tells."""
+    for place, which in places.items():
+        (tmp_path / "all" / place).parent.mkdir(parents=True, exist_ok=True)
+        node_id, name = OWN[which]
+        (cluster.nodes[node_id].root / name).rename(tmp_path / "all" / place)
+    rows = rows_of(
+        capfd, "verify", "--quick", "--json", *(tmp_path / "all" / place for place in places), status=0
+    )
+    starts = {row["node_id"]: row for row in rows if row["type"] == "broker-start"}
+    assert {*starts} == {OWN[which][0] for which in places.values()}
+    for node_id, start in starts.items():
+        own = {str(tmp_path / "all" / place) for place, which in places.items() if OWN[which][0] == node_id}
+        if node_id in foreign:
+            other, place = foreign[node_id]
+            file = tmp_path / "all" / place / "meta.properties"
+            assert start["message"] == f"{STORED.format(other, node_id)}{file}."
+            start = start["once_apart"]
+        assert start["outcome"] == "starts" and {*start["log_dirs"]} == own and start["once_apart"] is None
+
+
 def test_a_volume_of_another_cluster(cluster: Cluster) -> None:
     """Observed with 4.3.1: the broker does not start, with this exception."""
     file = cluster.nodes[LAST].root / MORE / "meta.properties"
