@@ -19,13 +19,14 @@ from kseg.cli.placement_evidence import (
 )
 from kseg.cli.start_refusals import Refusals, bootstrap_refusal, refusals_of
 from kseg.cli.topic_evidence import finder_for, load_settings, log_dirs_of, server_pairs
-from kseg.jobs.events import Event
+from kseg.jobs.events import Event, Row
 from kseg.recovery.broker_start.forecast import StartForecast
 from kseg.recovery.broker_start.mounting import Registered
 from kseg.recovery.broker_start.node_properties import NodeProperties
-from kseg.recovery.broker_start.start_check import VerifyForStart
+from kseg.recovery.broker_start.start_check import TargetStart, VerifyForStart
 from kseg.segment.diagnosis import MissingReplica, ReplicaBehind
-from kseg.segment.partition.names import METADATA_DIRECTORY
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState
 from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class Verification:
         self._forecast = StartForecast(identities_after_cut, self.properties)
         self.refusals: Mapping[str, Refusals] = {}
         self.registered: Registered = {}
+        self._finder: MetadataFinder | None = None
+        self._log_dirs: list[str] = []
+        self._greatest_ids: dict[str, int] = {}  # of the producers of each live partition
 
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions", finder: "MetadataFinder | None" = None
@@ -73,6 +77,7 @@ class Verification:
         log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
         self.registered = registered_by_node(log_dirs, finder)
         self._forecast.add_registered(self.registered)
+        self._finder, self._log_dirs = finder, log_dirs
         for log_dir in log_dirs:
             present = voters_present(log_dir, log_dirs, finder)
             self._forecast.add_voters(log_dir, voters_around(log_dir, log_dirs, finder), present)
@@ -93,8 +98,23 @@ class Verification:
         return finder_for(targets, self._metadata, self.server, left_out)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The events of the work, followed by a `broker-start` row for each node."""
-        return self._forecast.through(events)
+        """The events of the work, followed by what only all partitions tell together, and a `broker-start` row for each node."""
+        return self._forecast.through(chain(self._noting(events), self._reissued()))
+
+    def _noting(self, events: Iterator[Event]) -> Iterator[Event]:
+        for event in events:
+            found = event.result if isinstance(event, Row) else None
+            if isinstance(found, TargetStart) and found.greatest_producer_id >= 0:
+                name = own_partition_name(found.path)
+                if name is not None and name.state is PartitionState.LIVE:
+                    self._greatest_ids[found.path] = found.greatest_producer_id
+            yield event
+
+    def _reissued(self) -> "Iterator[Finding]":
+        if self._greatest_ids and self._finder is not None:
+            from kseg.internal_topics.metadata.reissued_producer_ids import reissued_producer_ids
+
+            yield from reissued_producer_ids(self._greatest_ids, self._log_dirs, self._finder)
 
 
 def _is_of_topic(finding: "Finding") -> bool:

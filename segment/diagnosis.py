@@ -187,6 +187,20 @@ class MetadataGap:
 
 
 @dataclass(frozen=True, slots=True)
+class ReissuedProducerIds:
+    """A metadata log whose controller gives out producer ids that producers in the logs already have. next_id: the one that it gives out
+    next. greatest_id: the greatest in the logs. epoch: of the last record of the metadata log. node_id: of the only voter."""
+
+    next_id: int
+    greatest_id: int
+    epoch: int
+    node_id: int
+
+    def numbers(self) -> Numbers:
+        return {"next_producer_id": self.next_id, "greatest_producer_id": self.greatest_id}
+
+
+@dataclass(frozen=True, slots=True)
 class WrongTopicId:
     """A partition whose partition.metadata has another id than the topic of its name. topic_id: of that topic."""
 
@@ -229,6 +243,7 @@ Diagnosis = (
     | ReplacedVoter
     | PartitionTwice
     | MetadataGap
+    | ReissuedProducerIds
     | WrongTopicId
     | LogStartBeyondEnd
     | DoubtfulLogStart

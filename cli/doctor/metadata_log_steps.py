@@ -19,7 +19,7 @@ from kseg.cli.request import Request
 from kseg.internal_topics.metadata.metadata_log_files import log_files
 from kseg.recovery.broker_start.metadata_start import snapshot_fault
 from kseg.segment.counted import shown_of
-from kseg.segment.diagnosis import MetadataGap
+from kseg.segment.diagnosis import MetadataGap, ReissuedProducerIds
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.log_dir_state import KRAFT_VERSION, read_log_dir_state
@@ -44,7 +44,8 @@ class MetadataLogs:
     """is_read: whether a metadata log was read; is_outdated: whether it is older than the partitions. has_dynamic_quorum: whether the
     voters are in it instead of controller.quorum.voters. is_lacking: whether none of the directories has one. renamed: the only directory
     that has one under another name. damaged_snapshots: files. gapped: directories of logs that a repair would make worse.
-    refused_features, refused_configs: entries that a 4.3.1 node refuses; the latter by topic and name."""
+    reissued_ids: logs whose controllers give out producer ids again. refused_features, refused_configs: entries that a 4.3.1 node refuses;
+    the latter by topic and name."""
 
     is_read: bool = False
     is_outdated: bool = False
@@ -53,6 +54,7 @@ class MetadataLogs:
     renamed: str | None = None
     damaged_snapshots: list[str] = field(default_factory=list)
     gapped: dict[str, None] = field(default_factory=dict)
+    reissued_ids: list[tuple[str, ReissuedProducerIds]] = field(default_factory=list)
     refused_features: "dict[str, RefusedFeature]" = field(default_factory=dict)
     refused_configs: "dict[tuple[str, str], RefusedConfig]" = field(default_factory=dict)
 
@@ -61,6 +63,9 @@ class MetadataLogs:
         path, diagnosis = finding.path, finding.diagnosis
         if finding.id == "metadata-log-outdated":
             self.is_outdated = True
+            return True
+        if isinstance(diagnosis, ReissuedProducerIds):
+            self.reissued_ids.append((path, diagnosis))
             return True
         if isinstance(diagnosis, MetadataGap) and not diagnosis.is_loadable:
             self.gapped[diagnosis.directory] = None
@@ -71,8 +76,9 @@ class MetadataLogs:
         return path in self.damaged_snapshots
 
     @property
-    def prevent_start(self) -> bool:
-        return bool(self.damaged_snapshots or self.gapped)
+    def come_before_start(self) -> bool:
+        """Whether there is a step that has to be taken before a start."""
+        return bool(self.damaged_snapshots or self.gapped or self.reissued_ids)
 
 
 def is_metadata_snapshot(path: str) -> bool:

@@ -13,6 +13,7 @@ from kseg.segment.values import dataclass
 ANY_SERVER = "HOST:PORT"  # of a broker, for clients
 _CHANGING = ("mv", "rmdir", "sed", "chown")
 _CHANGING_COMMANDS = ("undo", "recover", "retain")
+_APPENDING = " | kseg append --apply "
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,11 @@ class NextStep:
     def needs_stopped_broker(self) -> bool:
         """Whether it changes a data directory, or plans a change of it."""
         words = self.command.split()
-        return words[0] in _CHANGING or (words[0] == "kseg" and words[1] in _CHANGING_COMMANDS)
+        return (
+            _APPENDING in self.command
+            or words[0] in _CHANGING
+            or (words[0] == "kseg" and words[1] in _CHANGING_COMMANDS)
+        )
 
 
 def likewise(more: int, what: str, command: str, then: str = "list them") -> Iterator[NextStep]:

@@ -49,6 +49,7 @@ from kseg.cli.doctor.obstacle_steps import (
     no_data_directories,
     restore_case,
 )
+from kseg.cli.doctor.producer_id_steps import skip_producer_ids
 from kseg.cli.doctor.quorum_steps import add_voters, restore_voters
 from kseg.cli.doctor.repair_steps import (
     bring_back,
@@ -166,6 +167,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         yield from explain_strays(situation.unserved)
         yield from give_ids(situation.unserved, replicas.set_aside.values())
     yield from put_back(replicas, obstacles.in_other_case)
+    yield from skip_producer_ids(metadata.reissued_ids)
     yield from confirm_log_starts(repairs)
     yield from snapshot_steps(metadata.damaged_snapshots)
     yield from gap_steps(metadata.gapped)

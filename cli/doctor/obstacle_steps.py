@@ -61,7 +61,8 @@ class Obstacles:
         return bool(why) and finding.id != "unreadable"
 
     @property
-    def prevent_start(self) -> bool:
+    def come_before_start(self) -> bool:
+        """Whether there is a step that has to be taken before a start."""
         return bool(self.in_the_way or self.in_other_case)
 
 

@@ -75,7 +75,8 @@ class Identities:
         return [*mixed_up([each for each in self.mounted if each.path not in copies], self.registered)]
 
     @property
-    def prevent_start(self) -> bool:
+    def come_before_start(self) -> bool:
+        """Whether there is a step that has to be taken before a start."""
         return any(each.is_quorum_lost or each.foreign_log for each in self.replaced_voters)
 
 

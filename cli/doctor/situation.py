@@ -68,15 +68,15 @@ class Situation:
 
     @property
     def is_obstructed(self) -> bool:
-        """Whether something prevents a start that has to be moved away, or needs its topic id."""
+        """Whether steps other than repairs have to be taken before a start."""
         return bool(
             self.unserved.are_found
             or self.replicas.twice
             or self.replicas.behind
-            or self.identities.prevent_start
+            or self.identities.come_before_start
             or self.disks.not_writable
-            or self.obstacles.prevent_start
-            or self.metadata.prevent_start
+            or self.obstacles.come_before_start
+            or self.metadata.come_before_start
         )
 
     @property

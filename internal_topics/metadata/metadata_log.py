@@ -56,7 +56,7 @@ class MetadataReading:
     """What to read.
 
     end_offset: the state with which a broker starts that has truncated the log there; data after it then raises no doubt, and the newest
-    snapshot counts even if it is damaged. as_of: an earlier state. everything: also controllers, producer ids and access. watch: receives
+    snapshot counts even if it is damaged. as_of: an earlier state. everything: also controllers and access. watch: receives
     each record that counts, from the earliest one in the files on.
     """
 

@@ -6,7 +6,8 @@ back, a transaction counts if its EndTransaction does: its records are held back
 contradicts the state (a change of a missing partition, an End without a Begin) is recorded, and skipped where it has no effect. None is
 written, but one may refer to a record that is lost: a controller ends its start with it (observed with 4.3.1, record by record).
 
-Most callers need only topics, configurations, brokers and features; for them (`everything=False`) other records are not decoded.
+Most callers need only topics, configurations, brokers, features and producer ids; for them (`everything=False`) other records are not
+decoded.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +57,7 @@ Watch = Callable[[MetadataRecord, "MetadataReplay | None"], None]
 class MetadataReplay:
     """The state during a replay.
 
-    everything: also controllers, producer ids and access. watch: receives each record that counts. problems: (offset, words) of records
+    everything: also controllers and access. watch: receives each record that counts. problems: (offset, words) of records
     that could not be read: the state may be wrong from there on. oddities: likewise, of records that were skipped or are of a newer Kafka.
     contradictions: those of the oddities on which a controller fails. feature_levels: every (feature, level) that was set, in order.
     """
@@ -368,5 +369,5 @@ _NEEDED_ACCESS = frozenset((19, 22))  # a controller removes no ACL or SCRAM cre
 _WITHOUT_EFFECT = frozenset((20, 21))  # NoOp, and the end of ZooKeeper
 _TRANSACTIONS = frozenset((_BEGIN, _END, _ABORT))
 _ALL = frozenset(_EFFECTS) | _TRANSACTIONS
-# Most callers do not need controllers, producer ids, ELR and access.
-_USUAL = _ALL - {15, 27, 28} - frozenset(ACCESS_EFFECTS)
+# Most callers do not need controllers, ELR and access.
+_USUAL = _ALL - {27, 28} - frozenset(ACCESS_EFFECTS)

@@ -38,11 +38,13 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TargetStart:
-    """What a broker would do with one target. shape: of its log, if it was requested."""
+    """What a broker would do with one target. shape: of its log, if it was requested. greatest_producer_id: of its producers, -1 for
+    none."""
 
     path: str
     start: PartitionStart | LogDirStart
     shape: LogShape | None = None
+    greatest_producer_id: int = -1
 
 
 class VerifyForStart(Verify):
@@ -69,11 +71,12 @@ class VerifyForStart(Verify):
         except VanishedInput:
             if not is_in_use(target):
                 raise  # while a broker runs no other one starts
-        yield (
-            Row(row.values, totals.shape)
-            if start is None
-            else Row({**row.values, "start": start.as_row()}, TargetStart(target.path, start, totals.shape))
-        )
+        if start is None:
+            yield Row(row.values, totals.shape)
+            return
+        greatest_id = -1 if totals.checked is None else totals.checked.greatest_producer_id
+        found = TargetStart(target.path, start, totals.shape, greatest_id)
+        yield Row({**row.values, "start": start.as_row()}, found)
 
 
 def _not_writable(target: Target, totals: Totals) -> Finding | None:

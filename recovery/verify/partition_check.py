@@ -399,4 +399,5 @@ def verify_partition(target: PartitionTarget, options: VerifyOptions, totals: To
         None if last is None else last.end_offset,
         0 if last is None or last.damage else last.padding_bytes,
         {each.base_offset: each.batches for each in check.facts},
+        check.replay.state.greatest_id,
     )

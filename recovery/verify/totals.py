@@ -21,7 +21,7 @@ SHOWN_PER_FILE = 100
 class CheckedPartition(NamedTuple):
     """Facts about a checked partition, for callers that need more than findings. log_dir_state: the files of the data directory, None if it
     is unknown. first_offset, end_offset: of its log, the end None if there is no segment. unwritten_bytes: preallocated zeros after its
-    last batch. batches: number of batches of each segment, by its base offset."""
+    last batch. batches: number of batches of each segment, by its base offset. greatest_producer_id: of its producers, -1 for none."""
 
     directory: PartitionDirectory
     log_dir_state: LogDirState | None
@@ -29,6 +29,7 @@ class CheckedPartition(NamedTuple):
     end_offset: int | None
     unwritten_bytes: int = 0
     batches: Mapping[int, int] = MappingProxyType({})
+    greatest_producer_id: int = -1
 
 
 @dataclass(slots=True)

@@ -236,6 +236,11 @@ class ProducerState:
         )  # stable: within a bucket the older one comes first
         return tuple(self._entry(producer_id) for producer_id in in_order)
 
+    @property
+    def greatest_id(self) -> int:
+        """The greatest producer id that is known, -1 for none."""
+        return max(self._producers.slot_of, default=-1)
+
     def entry(self, producer_id: int) -> ProducerSnapshotEntry | None:
         """The state of one producer; None if it is unknown."""
         return self._entry(producer_id) if producer_id in self._producers.slot_of else None

@@ -18,7 +18,8 @@ if "CI" not in os.environ:  # there its absence is an error
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.kafka.broker import CLIENT_LIMIT_S
+from kseg.cli.main import run
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.command_line_tools import environment_for, write_tools
 from tests.kafka.conftest import require_kafka
 from tests.kafka.start_cases import CASES
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.kafka
 
 __all__ = ["doctor"]  # a fixture
 
+IDEMPOTENT = "gates-append"
 RECORDS = {"metro-none": 160, "metro-zstd": 160, "gates-append": 30}  # in partition 0
 
 
@@ -61,12 +63,15 @@ def test_with_a_copy_of_another_node(name: str, capture_small: Path, tmp_path: P
     assert (seen.outcome, seen.strays, seen.made) == ("starts", set(), set()), seen.log[-3000:]
 
 
+@pytest.mark.evidence("reissued-producer-ids")
 @pytest.mark.parametrize("name", WITHOUT_METADATA_LOG if ALL else WITHOUT_METADATA_LOG[:1])
 def test_the_only_controller_makes_a_new_one(
     name: str, capture_small: Path, tmp_path: Path, doctor: Doctor
 ) -> None:
+    """It gives out producer ids from 0 on again, unless the steps prevent that: the broker acknowledged and dropped the last record."""
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
+    _had_idempotent_producer(data, tmp_path)
     CASES[name](data)
     server = write_tools(tmp_path, data, [data])
     topics = {path.name.rpartition("-")[0] for path in data.iterdir() if path.is_dir()} - {METADATA[:-2]}
@@ -88,11 +93,33 @@ def test_the_only_controller_makes_a_new_one(
     try:
         time.sleep(SETTLE_S)  # the broker checks retention twice a second
         found = {topic: len(broker.consume(topic)) for topic in RECORDS}
+        _send_one(broker, IDEMPOTENT)
+        values = [record.value for record in broker.consume(IDEMPOTENT)]
         log = broker.log_text()
     finally:
         broker.abandon()
-    assert found == RECORDS, typed
+    assert found == {**RECORDS, IDEMPOTENT: RECORDS[IDEMPOTENT] + 1}, typed
+    assert values[-2:] == [b"of the first producer", b"new"], typed
     assert "marked stray" not in log
+
+
+def _had_idempotent_producer(data: Path, root: Path) -> None:
+    """As if the first producer of the cluster had sent one record to IDEMPOTENT: the new controller gives out its id again."""
+    lines = root / "first.jsonl"
+    lines.write_text('{"value":"of the first producer"}\n')
+    words = ["append", "--apply", "--from", lines, "--producer-id", "0", "--producer-epoch", "0"]
+    assert run([*map(str, words), "--base-sequence", "0", str(data / f"{IDEMPOTENT}-0")]) == 0
+
+
+def _send_one(broker: Broker, topic: str) -> None:
+    """By a new idempotent producer, as Java producers are by default."""
+    acknowledged: list[bool] = []
+    producer = broker.producer(enable_idempotence=True)
+    producer.produce(
+        topic, b"new", partition=0, on_delivery=lambda error, _: acknowledged.append(error is None)
+    )
+    producer.flush(CLIENT_LIMIT_S)
+    assert acknowledged == [True]
 
 
 def _create(server: str, topics: set[str], data: Path) -> None:

@@ -1,0 +1,21 @@
+"""The step for a controller that gives out producer ids a second time: a record at the end of its metadata log makes it go on behind those
+in the logs (observed with 4.3.1, tests/kafka/test_reissued_producer_ids.py)."""
+
+from collections.abc import Iterator, Sequence
+
+from kseg.cli.doctor.next_step import NextStep
+from kseg.internal_topics.metadata.reissued_producer_ids import record_line
+from kseg.segment.diagnosis import ReissuedProducerIds
+from kseg.segment.terminal import shell_quoted
+
+
+def skip_producer_ids(found: Sequence[tuple[str, ReissuedProducerIds]]) -> Iterator[NextStep]:
+    """found: metadata logs of stopped controllers, each the only voter of its quorum."""
+    for metadata_log, about in found:
+        yield NextStep(
+            f"Producers in the logs have ids up to {about.greatest_id}, and the controller gives out ids from {about.next_id} on, because its "
+            "metadata log is new or an older copy: a broker drops what a new producer with such an id sends first, although it acknowledges "
+            "it. Before any node starts, add the record by which the controller goes on behind these ids; `kseg undo` reverts that.",
+            f"printf '%s\\n' {shell_quoted(record_line(about))} | kseg append --apply --from - --leader-epoch {about.epoch} "
+            f"{shell_quoted(metadata_log)}",
+        )
