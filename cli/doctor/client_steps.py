@@ -71,17 +71,22 @@ def _save_lost_commits(clients: Clients, listing: str) -> Iterator[NextStep]:
 
 
 def set_groups(clients: Clients, server: str) -> Iterator[NextStep]:
-    """A consumer whose committed offset is outside the log falls back to auto.offset.reset, which may skip or repeat everything."""
-    by_topic: dict[tuple[str, str], list[int]] = {}
+    """A consumer whose committed offset is outside the log falls back to auto.offset.reset, which may skip or repeat everything. What a
+    group below the log start has not read begins there. One beyond the log end has read all that is left, but nothing of what producers
+    append from there on, perhaps before the reset."""
+    from kseg.internal_topics.groups.group_rows import BELOW_LOG_START
+
+    by_topic: dict[tuple[str, str, str], list[int]] = {}
     for each in clients.stranded:
-        by_topic.setdefault((each.group, each.topic), []).append(each.partition)
+        place = "--to-earliest" if each.status == BELOW_LOG_START else f"--to-offset {each.log_end_offset}"
+        by_topic.setdefault((each.group, each.topic, place), []).append(each.partition)
     shown = shown_of(len(by_topic), _LISTED)
-    for (group, topic), numbers in list(by_topic.items())[:shown]:
+    for (group, topic, place), numbers in list(by_topic.items())[:shown]:
         partitions = ",".join(map(str, sorted(numbers)))
         yield NextStep(
             f"With the broker running and the group's consumers stopped, preview where {group} would "
             f"resume in {topic}; then replace --dry-run by --execute.",
             f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
-            f"--topic {topic}:{partitions} --reset-offsets --to-latest --dry-run",
+            f"--topic {topic}:{partitions} --reset-offsets {place} --dry-run",
         )
     yield from likewise(len(by_topic) - shown, "group", command_line("groups", {}, clients.request))

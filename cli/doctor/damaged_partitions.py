@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from kseg.cli.doctor.doctor_rows import damage_row
@@ -108,6 +108,11 @@ class DamagedPartitions:
         return any(
             found.offset in ends for ends in self._repaired_ends.get((found.topic, found.partition), ())
         )
+
+    def with_repaired_end(self, found: "OffsetOfGroup") -> "OffsetOfGroup":
+        """The same committed offset, with the log end that `recover` will leave."""
+        ends = self._repaired_ends.get((found.topic, found.partition))
+        return found if ends is None else replace(found, log_end_offset=max(each.stop for each in ends) - 1)
 
 
 def _stays_unloadable(damage: _Damage, repair: "RecoverResult") -> bool:

@@ -236,7 +236,7 @@ class Examination:
             found = row.result
             if isinstance(found, OffsetOfGroup):
                 if found.is_outside_log and not self._damaged.will_contain(found):
-                    situation.clients.stranded.append(found)
+                    situation.clients.stranded.append(self._damaged.with_repaired_end(found))
                     yield row
             elif isinstance(found, ExpiringOffsets):
                 situation.expiring.append(found)

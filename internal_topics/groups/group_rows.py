@@ -48,12 +48,14 @@ class AboutGroup:
 
 @dataclass(frozen=True, slots=True)
 class OffsetOfGroup(AboutGroup):
-    """The result of an offset row. status: what happens to a consumer that starts there, as in the row; None when unknown."""
+    """The result of an offset row. status: what happens to a consumer that starts there, as in the row; None when unknown, as the log end
+    may be."""
 
     topic: str
     partition: int
     offset: int
     status: str | None = None
+    log_end_offset: int | None = None
 
     @property
     def is_outside_log(self) -> bool:
@@ -64,9 +66,14 @@ def result_of(row: RowValues) -> AboutGroup:
     """The result of a row of this module, for other code."""
     group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))
     if row["type"] == "offset" and isinstance(partition, int) and isinstance(offset, int):
-        status = row.get("status")
+        status, end = row.get("status"), row.get("log_end_offset")
         return OffsetOfGroup(
-            str(group), str(topic), partition, offset, status if isinstance(status, str) else None
+            str(group),
+            str(topic),
+            partition,
+            offset,
+            status if isinstance(status, str) else None,
+            end if isinstance(end, int) else None,
         )
     return AboutGroup(str(group))
 

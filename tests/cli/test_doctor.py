@@ -212,6 +212,8 @@ def test_what_hangs_and_who_stands_outside_the_log(tmp_path: Path, capfd: pytest
     assert hangs[0]["abort_command"].replace("HOST:PORT", "broker1:9092") in commands(rows)
     reset = shlex.split(commands(rows)[-1])
     assert reset[0] == "kafka-consumer-groups.sh" and "late group" in reset and "fares:0" in reset
+    # not to the end that the log has when it is typed in: producers may have appended records that the group has not read
+    assert reset[reset.index("--to-offset") + 1] == str(offsets[0]["log_end_offset"])
 
 
 def test_no_reset_is_advised_for_an_offset_that_is_in_the_repaired_log(
