@@ -157,6 +157,17 @@ def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_copies() -> Iterator[None]:
+    """Most tests damage a copy of a directory, of dozens of small files each; kseg itself copies none with `shutil`."""
+    copy = shutil.copytree
+    quick = tuple(trees.copy_file if value is shutil.copy2 else value for value in copy.__defaults__ or ())
+    assert trees.copy_file in quick
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copy, "__defaults__", quick)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _bad_sectors_forgotten() -> Iterator[None]:
     """Forget unreadable areas found by one test before the next one: a command runs in a process of its own."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.trees import copy_tree, differences, tree_state, unchanged
+from tests.support.trees import copy_file, copy_tree, differences, tree_state, unchanged
 
 
 def test_captures_unpack_completely(capture_small: Path, legacy_small: Path, ancient_small: Path) -> None:
@@ -51,6 +52,27 @@ def test_unchanged_notices(tmp_path: Path, change: Callable[[Path], None], outpu
     with pytest.raises(AssertionError) as failure, unchanged(tree):
         change(tree)
     assert output in str(failure.value)
+
+
+def test_a_copy_is_that_of_the_standard_library(capture_small: Path, tmp_path: Path) -> None:
+    """Of files of every mode and size, links included, and of what is no file."""
+    source = copy_tree(capture_small / "data", tmp_path / "source")
+    (source / "empty").touch(0o604)
+    os.utime(source / "empty", ns=(1, 2))
+    (source / "large").write_bytes(os.urandom(300_000))
+    (source / "large").chmod(0o4751)
+    (source / "link").symlink_to("large")
+    for follows in (True, False):
+        usual = shutil.copytree(
+            source, tmp_path / f"usual-{follows}", symlinks=not follows, copy_function=shutil.copy2
+        )
+        quick = shutil.copytree(
+            source, tmp_path / f"quick-{follows}", symlinks=not follows, copy_function=copy_file
+        )
+        assert tree_state(usual) == tree_state(quick)
+    os.mkfifo(source / "pipe")
+    with pytest.raises(shutil.Error, match="named pipe"):
+        shutil.copytree(source, tmp_path / "piped", copy_function=copy_file)
 
 
 def test_reading_is_no_change(tmp_path: Path) -> None:
