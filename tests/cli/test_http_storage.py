@@ -6,8 +6,6 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +15,7 @@ from typing import IO
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.support.forked_programs import ForkedPrograms, forked_programs
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed: fsspec reads no http:// without it")
 pytestmark = pytest.mark.slow  # each question is a program that loads an HTTP client
@@ -77,31 +75,43 @@ def served(directory: Path, handler: type[SimpleHTTPRequestHandler] = Ranges) ->
             server.shutdown()
 
 
-def kseg(*words: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "kseg", *words]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+@pytest.fixture(scope="module")
+def programs() -> Iterator[ForkedPrograms]:
+    with forked_programs("fsspec.implementations.http") as programs:
+        yield programs
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["verify", "--json"],
+        [
+            "verify",
+            "--json",
+            "--jobs",
+            "2",
+        ],  # a worker is a new process, which imports an HTTP client: one command has them
         ["lookup", "--latest", "--json"],
         ["dump", "--print-data-log"],
         ["groups", "--json"],
     ],
     ids=" ".join,
 )
-def test_a_web_server_answers_as_the_directory_does(words: list[str], capture_small: Path) -> None:
+def test_a_web_server_answers_as_the_directory_does(
+    programs: ForkedPrograms, words: list[str], capture_small: Path
+) -> None:
     with served(capture_small / "data") as url:
-        here, there = kseg(*words, str(capture_small / "data")), kseg(*words, url)
+        here, there = (
+            programs.kseg([*words, place], os.environ) for place in (str(capture_small / "data"), url)
+        )
     assert there.returncode == here.returncode, there.stderr
     assert there.stdout.replace(url, str(capture_small / "data")) == here.stdout != ""
 
 
-def test_a_server_without_sizes_is_an_error_and_no_empty_log(capture_small: Path) -> None:
+def test_a_server_without_sizes_is_an_error_and_no_empty_log(
+    programs: ForkedPrograms, capture_small: Path
+) -> None:
     with served(capture_small / "data", NoSizes) as url:
-        done = kseg("verify", "--json", f"{url}/metro-none-0")
+        done = programs.kseg(["verify", "--json", f"{url}/metro-none-0"], os.environ)
     assert done.returncode == 3
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert not [row for row in rows if row["type"] == "verified"]

@@ -29,10 +29,11 @@ pytest.importorskip("s3fs", reason="s3fs is not installed: kseg[remote]")
 pytestmark = pytest.mark.slow  # each question is a program that loads an S3 client
 
 URL = f"s3://{BUCKET}/kafka"
+# a worker is a new process, which imports an S3 client for longer than most answers take: one command has them here, one below
 COMMANDS = (
     ["list", "--topic", "*"],
     ["verify", "--json", "--jobs", "2"],
-    ["dump", "--print-data-log", "--topic", "metro-*", "--jobs", "2"],
+    ["dump", "--print-data-log", "--topic", "metro-*"],
     ["lookup", "--latest", "--json"],
     ["lookup", "--offset", "90", "--topic", "fares", "--explain", "--json"],
     ["read", "--offset", "0", "--topic", "fares", "--json"],
@@ -202,6 +203,8 @@ REFUSALS = {
     "gone": "the object was deleted after it was listed; start again",
     "cut": "s3://backups cannot be reached (",
 }
+# how the store refuses and who meets it, this process or a worker, have nothing to do with each other: an answer with an error, and none
+IN_WORKERS = {"denied", "cut"}
 
 
 @pytest.fixture(scope="module")
@@ -225,9 +228,10 @@ def test_an_object_that_the_store_does_not_give_is_not_damaged(
     """One log of the bucket: the requests about the others are answered, and exit status 5 says that one failed."""
     log = "fares-0/00000000000000000068.log"
     sentence = f"kseg: cannot read {two_topics}/{log}: {REFUSALS[kind]}"
+    jobs = "2" if kind in IN_WORKERS else "1"
     with server.fault(kind, f"/two-topics/{log}"):
         reported = server.kseg(
-            "verify", "--json", "--jobs", "2", "--topic", "fares", "--topic", "metro-zstd", two_topics
+            "verify", "--json", "--jobs", jobs, "--topic", "fares", "--topic", "metro-zstd", two_topics
         )
     assert reported.returncode == 5
     rows = [json.loads(line) for line in reported.stdout.splitlines()]
