@@ -201,6 +201,16 @@ class ReissuedProducerIds:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionalIdsBehind:
+    """A partition whose producers have later epochs than the coordinators' records of these transactional ids."""
+
+    ids: tuple[str, ...]
+
+    def numbers(self) -> Numbers:
+        return {"transactional_ids": len(self.ids)}
+
+
+@dataclass(frozen=True, slots=True)
 class WrongTopicId:
     """A partition whose partition.metadata has another id than the topic of its name. topic_id: of that topic."""
 
@@ -244,6 +254,7 @@ Diagnosis = (
     | PartitionTwice
     | MetadataGap
     | ReissuedProducerIds
+    | TransactionalIdsBehind
     | WrongTopicId
     | LogStartBeyondEnd
     | DoubtfulLogStart

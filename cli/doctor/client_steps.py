@@ -9,7 +9,7 @@ from kseg.cli.doctor.next_step import ANY_SERVER, NextStep, likewise
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.segment.counted import shown_of
-from kseg.segment.terminal import shell_quoted
+from kseg.segment.terminal import shell_quoted, shortened, visible
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -22,30 +22,44 @@ _LISTED = 5  # transactions and groups with a step of their own
 @dataclass(slots=True)
 class Clients:
     """hanging: transactions that nobody ends. lost_commits: those that were committed and will be aborted. stranded: committed offsets
-    outside their logs."""
+    outside their logs. ids_behind: the transactional ids whose newest records are lost, by the partition that has them."""
 
     request: Request
     hanging: "list[HangingTransaction]" = field(default_factory=list)
     lost_commits: "list[LostCommit]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
+    ids_behind: dict[str, dict[str, None]] = field(default_factory=dict)
 
 
 def end_transactions(clients: Clients, server: str) -> Iterator[NextStep]:
     shown = shown_of(len(clients.hanging), _LISTED)
     for each in clients.hanging[:shown]:
         if each.abort_command is not None:
-            warning = (
-                " Its producer had committed it: read_committed consumers never get its records, so export "
-                "them before, and produce them again afterwards."
-            )
             yield NextStep(
-                f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}."
-                f"{warning if each.is_committed else ''}",
+                f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}.{_before_abort(each)}",
                 each.abort_command.replace(ANY_SERVER, server),
             )
     command = command_line("transactions", {"--verbose": True}, clients.request)
     yield from likewise(len(clients.hanging) - shown, "transaction", command, "list the command for each")
     yield from _save_lost_commits(clients, command)
+
+
+def _before_abort(hanging: "HangingTransaction") -> str:
+    """What to consider first: the next transaction of the same producer in the partition ends this one with it (observed with 4.3.1)."""
+    owner = None if hanging.owner is None else visible(shortened(hanging.owner))
+    if not hanging.is_committed:
+        return (
+            ""
+            if owner is None
+            else f" Do so before {owner} writes there: what its next transaction commits, it commits with these records."
+        )
+    words = (
+        " Its producer had committed it: read_committed consumers never get its records, so export "
+        "them before, and produce them again afterwards."
+    )
+    if owner is None:
+        return words
+    return f"{words} Or leave it: if {owner} commits another transaction that writes there, these records are committed with it."
 
 
 def _save_lost_commits(clients: Clients, listing: str) -> Iterator[NextStep]:

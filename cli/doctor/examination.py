@@ -32,10 +32,11 @@ from kseg.inspection.log_dir_host import log_dir_host
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
 from kseg.recovery.broker_start.mounting import Mounted
+from kseg.segment.diagnosis import TransactionalIdsBehind
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState
+from kseg.segment.partition.names import METADATA_DIRECTORY, TRANSACTION_STATE_TOPIC, PartitionState
 from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target, log_dir_of
 from kseg.segment.storage import places
 
@@ -215,7 +216,7 @@ class Examination:
         if not seen.view.is_known:
             return
         options = TransactionsOptions(
-            now_ms=self._now_ms, ended=False, view=seen.view, replicas=seen.replicas
+            now_ms=self._now_ms, ended=False, view=seen.view, replicas=seen.replicas, before_a_start=True
         )
         wanted = [target for target in partitions.values() if is_of_the_broker(target)]
         for event in self._over(partition_transactions, wanted, options):
@@ -225,6 +226,23 @@ class Examination:
             elif isinstance(event, Row) and isinstance(event.result, LostCommit):
                 self._situation.clients.lost_commits.append(event.result)
                 yield event
+            elif isinstance(event, Finding) and isinstance(event.diagnosis, TransactionalIdsBehind):
+                self._note_ids_behind(event.diagnosis.ids, wanted, len(seen.view.partitions))
+                yield event
+
+    def _note_ids_behind(
+        self, names: Sequence[str], partitions: Sequence[PartitionTarget], count: int
+    ) -> None:
+        """Note which partitions of `__transaction_state` have them. count: of these partitions."""
+        from kseg.internal_topics.groups.coordinator_partition import partition_for
+
+        for target in partitions:
+            name = own_partition_name(target.path)
+            if name is None or name.topic != TRANSACTION_STATE_TOPIC:
+                continue
+            here = [each for each in names if partition_for(each, count) == name.partition]
+            if here:
+                self._situation.clients.ids_behind.setdefault(target.path, {}).update(dict.fromkeys(here))
 
     def _groups(self) -> Iterator[Row]:
         from kseg.cli.doctor.group_work import group_rows

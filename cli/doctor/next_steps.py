@@ -62,6 +62,7 @@ from kseg.cli.doctor.repair_steps import (
 from kseg.cli.doctor.replica_steps import keep_one, put_back, replace_behind
 from kseg.cli.doctor.several_nodes_steps import set_node_ids, take_apart
 from kseg.cli.doctor.situation import Situation
+from kseg.cli.doctor.transactional_id_steps import forget_ids
 from kseg.cli.doctor.unserved_steps import explain_strays, foreign_steps, give_ids
 from kseg.cli.next_command import command_line
 from kseg.segment.storage import places
@@ -168,6 +169,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         yield from give_ids(situation.unserved, replicas.set_aside.values())
     yield from put_back(replicas, obstacles.in_other_case)
     yield from skip_producer_ids(metadata.reissued_ids)
+    yield from forget_ids({path: [*names] for path, names in situation.clients.ids_behind.items()})
     yield from confirm_log_starts(repairs)
     yield from snapshot_steps(metadata.damaged_snapshots)
     yield from gap_steps(metadata.gapped)

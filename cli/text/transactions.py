@@ -17,7 +17,7 @@ _HANGING_SHOWN, _OPEN_SHOWN = 10, 5
 _KEPT = 1000
 _STATES = ("committed", "aborted", "open", "hanging")
 # verdicts on an open transaction that require attention
-_DOUBTFUL = ("stale", "orphaned", "unmarked", "unloaded", "unknown")
+_DOUBTFUL = ("stale", "refused", "orphaned", "unmarked", "unloaded", "unknown")
 
 # of the record of a transactional id: whether its coordinator loads it
 _LOADED = {

@@ -5,15 +5,19 @@
 3. From a prepared transaction the partitions that already have their marker are removed, as a coordinator removes them when a broker has
    acknowledged the marker (`kafka-transactions.sh describe`). Unavailable partitions stay.
 4. An ongoing transaction of which a partition has the COMMIT marker was committed; the decision was lost with the end of the
-   coordinator's log (`written_markers`).
+   coordinator's log (`written_markers`). Where a partition is further ahead, it refuses the coordinator's marker.
+5. What the coordinators will know is settled if the log dirs of all registered brokers are available, and none of them runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
+from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import BrokerDirectories, longest
 from kseg.internal_topics.load_findings import FAILS
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.internal_topics.transactions.coordinator_load import read_transaction_log
 from kseg.internal_topics.transactions.transaction_log import (
     PREPARED,
@@ -42,21 +46,37 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
             findings.append(Finding(FAILS, target.path, str(error)))
             continue
         findings += logs[number].findings
-    view = joined(logs, _partition_count(directories), damaged)
-    return _beside_the_logs(view, directories), tuple(findings)
-
-
-def _partition_count(directories: BrokerDirectories) -> int | None:
     finder = MetadataFinder(directories.log_dirs)
+    images = [*_images(directories, finder)]
+    view = joined(logs, _partition_count(images), damaged)
+    is_settled = view.is_whole and _are_all_here(directories, finder, images)
+    return _beside_the_logs(replace(view, is_settled=is_settled), directories), tuple(findings)
+
+
+def _images(directories: BrokerDirectories, finder: MetadataFinder) -> Iterator[MetadataImage]:
     for log_dir in directories.log_dirs:
-        try:
+        with suppress(KsegError):
             image = finder.image_for(log_dir)
-        except KsegError:
-            continue
-        for topic in () if image is None else image.topics.values():
+            if image is not None:
+                yield image
+
+
+def _partition_count(images: Iterable[MetadataImage]) -> int | None:
+    for image in images:
+        for topic in image.topics.values():
             if topic.name == TRANSACTION_STATE:
                 return len(topic.partitions)
     return None
+
+
+def _are_all_here(
+    directories: BrokerDirectories, finder: MetadataFinder, images: Sequence[MetadataImage]
+) -> bool:
+    """Whether every broker that the metadata logs name has a log dir here, and none runs."""
+    nodes = {finder.node_of(log_dir).node_id for log_dir in directories.log_dirs}
+    brokers = {node_id for image in images for node_id in image.brokers}
+    are_certain = bool(brokers) and all(image.is_certain for image in images)
+    return are_certain and brokers <= nodes and not any(map(is_locked, directories.log_dirs))
 
 
 def _beside_the_logs(view: CoordinatorView, directories: BrokerDirectories) -> CoordinatorView:
@@ -73,12 +93,14 @@ def _beside_the_logs(view: CoordinatorView, directories: BrokerDirectories) -> C
     ) -> dict[int, tuple[TransactionalId, ...]]:
         return {producer_id: tuple(map(left, some)) for producer_id, some in owners.items()}
 
-    served = (known for owners in view.by_producer.values() for known in owners)
+    served = [known for owners in view.by_producer.values() for known in owners]
     committed_at = ((known.transactional_id, markers.committed_at(known)) for known in served)
+    refused = ((known.transactional_id, markers.refused(known)) for known in served)
     return replace(
         view,
         ids={name: left(known) for name, known in view.ids.items()},
         by_producer=of_producers(view.by_producer),
         unloaded=of_producers(view.unloaded),
         committed_at={name: where for name, where in committed_at if where is not None},
+        refused={name: each for name, each in refused if each is not None},
     )

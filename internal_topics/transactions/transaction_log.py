@@ -95,13 +95,25 @@ class TransactionLog:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedMarker:
+    """A partition that refuses the marker with which a coordinator would end a transaction. marker_epoch: of the marker. producer_epoch: of
+    the producer in the partition."""
+
+    where: TopicPartition
+    marker_epoch: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class CoordinatorView:
     """The combined state of all available coordinators.
 
     partitions: of the topic that were read. missing: those that are unavailable, as far as their number is known. is_whole: none
     is missing or damaged. ids: by the newest records. by_producer: the ids as the coordinators have them, by their current producer id.
     unloaded: those whose newest record no coordinator loads, by the producer id in it. committed: see `TransactionLog`. committed_at: a
-    partition with the COMMIT marker of the transaction that an id in state Ongoing has, by transactional id.
+    partition with the COMMIT marker of the transaction that an id in state Ongoing has, by transactional id. refused: a partition that
+    refuses the markers of the transaction that an id has, by transactional id. is_settled: whether the logs of all brokers are here and
+    none of them runs, so that the coordinators will know nothing else.
     """
 
     ids: Mapping[str, TransactionalId] = field(default_factory=dict)
@@ -110,9 +122,11 @@ class CoordinatorView:
     former: Mapping[int, str] = field(default_factory=dict)
     committed: Mapping[int, Container[int]] = field(default_factory=dict)
     committed_at: Mapping[str, TopicPartition] = field(default_factory=dict)
+    refused: Mapping[str, "RefusedMarker"] = field(default_factory=dict)
     partitions: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
     is_whole: bool = False
+    is_settled: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -217,8 +231,7 @@ def joined(
         by_producer(each for each in ids.values() if each.is_loaded is False),
         former,
         committed,
-        {},
-        tuple(sorted({*logs, *hurt})),
-        missing,
-        partition_count is not None and not missing and not hurt,
+        partitions=tuple(sorted({*logs, *hurt})),
+        missing=missing,
+        is_whole=partition_count is not None and not missing and not hurt,
     )

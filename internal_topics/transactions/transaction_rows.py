@@ -9,6 +9,7 @@ from dataclasses import field
 from typing import Any
 
 from kseg.internal_topics.broker_directories import end_offset_of
+from kseg.internal_topics.transactions.ids_behind import ids_behind
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView, TransactionalId
 from kseg.internal_topics.transactions.transaction_verdicts import HANGING, TransactionVerdict, judge
@@ -34,7 +35,8 @@ Values = dict[str, Any]
 class TransactionsOptions:
     """now_ms: the current time. max_timeout_ms: the brokers' transaction.max.timeout.ms. view: the state of the coordinators.
     replicas: other available replicas, by the path of a partition. ended: also return completed transactions and the
-    producers. as_json: completed ones as lines of JSON. producer_ids: only the transactions of these; None for all."""
+    producers. as_json: completed ones as lines of JSON. before_a_start: see `transaction_verdicts`. producer_ids: only the transactions of
+    these; None for all."""
 
     now_ms: int
     max_timeout_ms: int = DEFAULT_MAX_TIMEOUT_MS
@@ -42,6 +44,7 @@ class TransactionsOptions:
     replicas: Mapping[str, tuple[LogTarget, ...]] = field(default_factory=dict)
     ended: bool = True
     as_json: bool = False
+    before_a_start: bool = False
     producer_ids: frozenset[int] | None = None
 
     def wants(self, producer_id: int) -> bool:
@@ -51,12 +54,13 @@ class TransactionsOptions:
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
     """The result of a row: this transaction hangs, and the command that aborts it, None when its topic has no name. is_committed:
-    its producer has committed it."""
+    its producer has committed it. owner: the transactional id whose next transaction in the partition ends it too, None for none."""
 
     topic: str | None
     partition: int | None
     abort_command: str | None
     is_committed: bool
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,11 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
                     now_ms=options.now_ms,
                     max_timeout_ms=options.max_timeout_ms,
                     is_decided=_is_decided(target, replay, found, options),
+                    before_a_start=options.before_a_start,
                 )
                 counts["hanging" if verdict.status == HANGING else "open"] += 1
-                yield _open_row(
-                    _open(found, place, verdict, replay.started_ms(found.first_offset)), log.directory
-                )
+                values = _open(found, place, verdict, replay.started_ms(found.first_offset))
+                yield _open_row(values, log.directory, verdict.transactional_id if verdict.is_owned else None)
         for found, verdict in (
             *((each, _REPLACED) for each in replay.state.replaced()),
             *((each, _FORGOTTEN) for each in replay.forgotten()),
@@ -117,6 +121,7 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
                 yield Row(_open(found, place, verdict, replay.started_ms(found.first_offset)))
         if options.producer_ids is not None:
             return
+        yield from ids_behind(log.directory, where, replay.state.entries(), options.view)
         if options.ended:
             for entry in replay.state.entries():
                 # only an emptied marker: no batch of this producer is left, and a broker that loads the log drops such an entry
@@ -248,7 +253,7 @@ def _open(
     }
 
 
-def _open_row(values: Values, path: str) -> Row:
+def _open_row(values: Values, path: str, owner: str | None) -> Row:
     is_committed = values["verdict"] == "unmarked"
     if values["status"] != HANGING:
         first, last = values["start_offset"], values["last_offset"]
@@ -258,7 +263,9 @@ def _open_row(values: Values, path: str) -> Row:
         return Row(values, LostCommit(path, *place, values["producer_id"], first, last))
     return Row(
         values,
-        HangingTransaction(values["topic"], values["partition"], values["abort_command"], is_committed),
+        HangingTransaction(
+            values["topic"], values["partition"], values["abort_command"], is_committed, owner
+        ),
     )
 
 

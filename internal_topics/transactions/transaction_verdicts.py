@@ -2,11 +2,14 @@
 
 `status` follows the rule of `kafka-transactions.sh find-hanging` (TransactionsCommand): a transaction hangs if its last timestamp is older
 than the maximum transaction timeout, and no transactional id with this producer id names it. The tool compares neither epochs nor states,
-so `verdict` is more precise (fact sheet of the internal topics, §6.3):
+so `verdict` is more precise (fact sheet of the internal topics, §6.3). For the brokers that start on what is here (`before_a_start`) there
+is no reason to wait: where the view is settled, a transaction hangs as soon as its verdict says so, `refused` included.
 
     ongoing     the id is in state Ongoing with this epoch and names the partition: it will end, or time out at the deadline
     ending      the decision is made (PrepareCommit, PrepareAbort): the coordinator will write the marker
-    stale       an id names the partition, but has moved on to another epoch: the tool reports nothing, and the transaction never ends
+    stale       an id names the partition in a later transaction: the marker of that one ends this one with it, commit or abort
+    refused     an id names the partition, but a partition of the transaction has a later epoch and refuses its marker: the coordinator
+                gives up all of them, and the transaction never ends; the tool reports nothing
     orphaned    no id names the partition, and all of the coordinator's log was read: the transaction never ends
     unmarked    the producer has committed this transaction, but the partition lacks the marker: the transaction never ends, or its
                 coordinator, which has lost the decision, aborts it; an abort hides committed records
@@ -17,6 +20,9 @@ so `verdict` is more precise (fact sheet of the internal topics, §6.3):
     replaced    a later entry of the same producer in the snapshot replaced the one with the transaction: no marker ends it, and it holds
                 back the last stable offset until a broker has been stopped cleanly and started
     forgotten   the broker's producer state does not have the transaction: it does not hold back the last stable offset
+
+Whatever the verdict, the next transaction of the same producer id that writes to the partition ends an open one with it: a broker goes by
+the producer's first open offset, and by no epoch (ProducerAppendInfo; observed with 4.3.1, where orphaned records were committed then).
 
 In the second protocol (client version 2) no two transactions of a producer have the same epoch, and a record in state CompleteCommit has
 the epoch after that of the transaction that it ended (`CoordinatorView.committed`). Where the decision was lost with the end of the
@@ -29,6 +35,7 @@ protocol (client version 2), and of a producer that was fenced, has the next epo
 
 from kseg.internal_topics.transactions.transaction_log import (
     ONGOING,
+    PREPARE_COMMIT,
     PREPARED,
     CoordinatorView,
     TopicPartition,
@@ -45,7 +52,8 @@ _NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
 @dataclass(frozen=True, slots=True)
 class TransactionVerdict:
     """status: `open` or `hanging`. verdict: see the module. transactional_id: the one whose current producer id it is. former_id: the one
-    that had it, according to superseded records. deadline_ms: when the coordinator aborts the transaction."""
+    that had it, according to superseded records. deadline_ms: when the coordinator aborts the transaction. is_owned: whether no marker of
+    its own ends it, and the id that has its producer may do so with its next transaction."""
 
     status: str
     verdict: str
@@ -53,6 +61,7 @@ class TransactionVerdict:
     transactional_id: str | None = None
     former_id: str | None = None
     deadline_ms: int | None = None
+    is_owned: bool = False
 
 
 def judge(
@@ -63,8 +72,10 @@ def judge(
     now_ms: int,
     max_timeout_ms: int,
     is_decided: bool = False,
+    before_a_start: bool = False,
 ) -> TransactionVerdict:
-    """The verdict on an open transaction of a partition. is_decided: a longer replica has its marker."""
+    """The verdict on an open transaction of a partition. is_decided: a longer replica has its marker. before_a_start: as to the brokers
+    that start on these logs."""
     owners = view.by_producer.get(found.producer_id, ())
     naming = next((each for each in owners if where in each.partitions), None)
     if is_decided:
@@ -77,14 +88,20 @@ def judge(
         verdict, reason, owner = _unnamed(found, where, view)
     is_old = now_ms - found.timestamp_ms > max_timeout_ms
     is_hanging = is_old and view.is_known and naming is None and not is_decided
+    is_hanging |= before_a_start and view.is_settled and _never_ends(verdict, naming)
     return TransactionVerdict(
         HANGING if is_hanging else OPEN,
         verdict,
         reason,
         None if owner is None else owner.transactional_id,
         view.former.get(found.producer_id) if owner is None else None,
-        None if naming is None else _deadline_ms(naming),
+        None if naming is None or verdict == "refused" else _deadline_ms(naming),
+        is_owned=verdict in ("orphaned", "unmarked") and owner is not None,
     )
+
+
+def _never_ends(verdict: str, naming: TransactionalId | None) -> bool:
+    return verdict in ("orphaned", "refused") or (verdict == "unmarked" and naming is None)
 
 
 def _deadline_ms(naming: TransactionalId) -> int | None:
@@ -96,6 +113,17 @@ def _deadline_ms(naming: TransactionalId) -> int | None:
 def _named(found: UnfinishedTransaction, naming: TransactionalId, view: CoordinatorView) -> tuple[str, str]:
     """Verdict and reason if an id names the partition."""
     record = _record(naming)
+    refused = view.refused.get(naming.transactional_id)
+    if refused is not None:
+        words = f"{refused.where[0]}-{refused.where[1]} has epoch {refused.producer_epoch} of its producer already, and refuses a marker with epoch {refused.marker_epoch}"
+        return "refused", f"{record}, but {words}: its coordinator gives up, and no producer can use the id"
+    is_committed = found.producer_epoch + 1 in view.committed.get(found.producer_id, ())
+    if is_committed and found.producer_epoch < naming.producer_epoch - 1 and naming.state != PREPARE_COMMIT:
+        words = "it committed this transaction, whose marker is missing here; that of the current one ends this one as well"
+        return (
+            "unmarked",
+            f"{record}, and {words}: if it is an abort, read_committed consumers never get its records",
+        )
     if naming.state in PREPARED:
         is_explained = found.producer_epoch >= naming.producer_epoch - 1
         return ("ending", record) if is_explained else ("stale", _stale_words(found, record))
@@ -119,14 +147,15 @@ def _unnamed(
     if found.producer_epoch + 1 in view.committed.get(found.producer_id, ()):
         known = _without_owner_words(found, view) if owner is None else _record(owner)
         words = "it committed this transaction, whose marker is missing here; after an abort, read_committed consumers never get its records"
-        return "unmarked", f"{known}: {words}", owner
+        return "unmarked", f"{known}: {words}{_next_words(owner)}", owner
     for unloaded in view.unloaded.get(found.producer_id, ()):
         if where in unloaded.partitions:
             reason = f"{_record(unloaded)} at offset {unloaded.offset} of its partition, which the coordinator does not load"
             return "unloaded", reason, unloaded
     if owner is None:
         return *_without_owner(found, view), None
-    return *_with_doubt("orphaned", f"{_record(owner)} and does not name the partition", owner), owner
+    reason = f"{_record(owner)} and does not name the partition{_next_words(owner)}"
+    return *_with_doubt("orphaned", reason, owner), owner
 
 
 def _with_doubt(verdict: str, reason: str, owner: TransactionalId) -> tuple[str, str]:
@@ -136,12 +165,18 @@ def _with_doubt(verdict: str, reason: str, owner: TransactionalId) -> tuple[str,
     return "unknown", f"{reason}; whether the coordinator has loaded that, behind damage in its log, is open"
 
 
+def _next_words(owner: TransactionalId | None) -> str:
+    if owner is None:
+        return ""
+    return f"; if {owner.transactional_id} commits another one that writes here, these records are committed with it"
+
+
 def _record(owner: TransactionalId) -> str:
     return f"{owner.transactional_id} is in state {owner.state} with epoch {owner.producer_epoch}"
 
 
 def _stale_words(found: UnfinishedTransaction, record: str) -> str:
-    return f"{record}; epoch {found.producer_epoch} in the partition is older"
+    return f"{record}; epoch {found.producer_epoch} in the partition is older, and the marker of that transaction ends this one as well"
 
 
 def _without_owner_words(found: UnfinishedTransaction, view: CoordinatorView) -> str:

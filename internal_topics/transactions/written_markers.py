@@ -5,6 +5,11 @@ is then a marker's, is not before the decision.
 
 An ongoing transaction of the second protocol, whose decision was lost with the end of the coordinator's log: its markers have the epoch
 after its own, which no other transaction's markers have.
+
+A marker is refused where the producer has a later epoch, and in the second protocol also one of its own epoch that ends a transaction.
+The coordinator then gives up all markers of the transaction, and the id stays in its state: no producer can use it, and no partition of the
+transaction is freed (Kafka: ProducerAppendInfo.checkProducerEpoch, TransactionMarkerRequestCompletionHandler; observed with 4.3.1). So it
+is if the coordinator's log has lost its end, and the partitions have not.
 """
 
 from collections.abc import Iterator
@@ -14,6 +19,8 @@ from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import (
     EPOCH_PER_TRANSACTION,
     ONGOING,
+    PREPARED,
+    RefusedMarker,
     TopicPartition,
     TransactionalId,
 )
@@ -24,6 +31,8 @@ from kseg.segment.scanning.decode import record_at
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.state.control import COMMIT, parse_control_record
 from kseg.segment.state.transaction_replay import LastMarker, TransactionReplay
+
+_LAST_EPOCH = 2**15 - 1  # a broker takes a marker with it in any case
 
 
 def state_of(target: LogTarget) -> TransactionReplay | None:
@@ -55,6 +64,19 @@ class WrittenMarkers:
         if known.state != ONGOING or known.client_version != EPOCH_PER_TRANSACTION:
             return None
         return next((where for where in known.partitions if self._has_commit(known, where)), None)
+
+    def refused(self, known: TransactionalId) -> RefusedMarker | None:
+        """A partition of a transaction that is ongoing or prepared which refuses its marker, None if none is known."""
+        if known.state not in (ONGOING, *PREPARED) or not known.is_loaded:
+            return None
+        # whatever aborts an ongoing one raises the epoch, except a client of the first protocol, which is gone after a start
+        epoch = known.producer_epoch + (known.state == ONGOING)
+        for where in known.partitions:
+            state = self._state(where)
+            entry: ProducerSnapshotEntry | None = None if state is None else state.entry(known.producer_id)
+            if entry is not None and _refuses(entry, epoch, known.client_version):
+                return RefusedMarker(where, epoch, entry.producer_epoch)
+        return None
 
     def _is_marked(self, known: TransactionalId, where: TopicPartition) -> bool:
         state = self._state(where)
@@ -90,6 +112,13 @@ class WrittenMarkers:
             self._replicas[topic] = self._directories.replicas(topic)
         replicas = self._replicas[topic].get(number)
         return None if replicas is None else longest(replicas)
+
+
+def _refuses(entry: ProducerSnapshotEntry, epoch: int, client_version: int) -> bool:
+    if entry.producer_epoch != epoch:
+        return entry.producer_epoch > epoch
+    is_open = entry.current_txn_first_offset is not None
+    return client_version >= EPOCH_PER_TRANSACTION and is_open and epoch < _LAST_EPOCH
 
 
 def _is_of(known: TransactionalId, marker_ms: int) -> bool:

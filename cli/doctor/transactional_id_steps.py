@@ -1,0 +1,26 @@
+"""The step for transactional ids whose coordinator has lost the end of its log: it forgets them, and gives them new producer ids (each step
+observed with 4.3.1, tests/kafka/test_ids_behind.py)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kseg.cli.doctor.next_step import NextStep
+from kseg.internal_topics.transactions.ids_behind import tombstone_lines
+from kseg.segment.counted import listed
+from kseg.segment.terminal import shell_quoted, visible
+
+_LISTED = 5  # ids named in a sentence
+_AT_ONCE = 50  # lines in a command
+
+
+def forget_ids(behind: Mapping[str, Sequence[str]]) -> Iterator[NextStep]:
+    """behind: the ids, by the directory of the partition of `__transaction_state` that has them; each replica is listed."""
+    for directory, names in behind.items():
+        for at in range(0, len(names), _AT_ONCE):
+            some = names[at : at + _AT_ONCE]
+            lines = " ".join(map(shell_quoted, tombstone_lines(some)))
+            yield NextStep(
+                f"The coordinator has lost the newest records of {visible(listed(some, _LISTED))}, and partitions refuse what comes after its "
+                "older ones: producers with such an id fail, or wait for ever. Before any node starts, add the tombstones by which it forgets "
+                "them and gives them new producer ids; `kseg undo` reverts that.",
+                f"printf '%s\\n' {lines} | kseg append --apply --from - {shell_quoted(directory)}",
+            )

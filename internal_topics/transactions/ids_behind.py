@@ -1,0 +1,62 @@
+"""Transactional ids whose coordinator has lost the end of its log: their producers went on to later epochs, which the partitions know.
+
+A broker refuses what a producer sends with an earlier epoch than the last one in the partition, and the markers of its transactions. The
+producer is given the epoch after that in the coordinator's log. So the id fails until that has caught up, and for good as soon as one of
+its transactions is to be ended (`written_markers`). Its tombstone in the coordinator's log makes the coordinator forget the id, which then
+gets a new producer id (all observed with 4.3.1).
+"""
+
+import base64
+from collections.abc import Iterable, Iterator, Sequence
+
+from kseg.internal_topics.transactions.transaction_log import CoordinatorView, TopicPartition, TransactionalId
+from kseg.segment.counted import counted
+from kseg.segment.diagnosis import TransactionalIdsBehind
+from kseg.segment.findings import Finding
+from kseg.segment.json_line import compact_json
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
+
+
+def ids_behind(
+    path: str, where: tuple[str, int | None], entries: Iterable[ProducerSnapshotEntry], view: CoordinatorView
+) -> Iterator[Finding]:
+    """The finding about a partition that is ahead of any coordinator; none unless the view is settled. entries: of its producers."""
+    if not view.is_settled:
+        return
+    ahead = [
+        (known, entry)
+        for entry in entries
+        for known in view.by_producer.get(entry.producer_id, ())
+        if known.is_loaded and _is_behind(known, entry, where, view)
+    ]
+    if not ahead:
+        return
+    known, entry = ahead[0]
+    more = f" (and {counted(len(ahead) - 1, 'more id')} likewise)" if len(ahead) > 1 else ""
+    message = (
+        f"transactional id {known.transactional_id} is in state {known.state} with epoch {known.producer_epoch} in __transaction_state, "
+        f"whose end is lost: its producer already had epoch {entry.producer_epoch} here{more}. The broker refuses its records and markers"
+    )
+    names = tuple(each.transactional_id for each, _ in ahead)
+    about = TransactionalIdsBehind(names)
+    yield Finding("transactional-id-behind", path, message, numbers=about.numbers(), diagnosis=about)
+
+
+def _is_behind(
+    known: TransactionalId,
+    entry: ProducerSnapshotEntry,
+    where: tuple[str, int | None] | TopicPartition,
+    view: CoordinatorView,
+) -> bool:
+    """A producer that comes back gets the epoch after the recorded one."""
+    refused = view.refused.get(known.transactional_id)
+    return entry.producer_epoch > known.producer_epoch + 1 or (refused is not None and refused.where == where)
+
+
+def tombstone_lines(names: Sequence[str]) -> list[str]:
+    """The lines for `kseg append` that make a coordinator forget transactional ids."""
+    keys = ((0).to_bytes(2, "big") + len(data).to_bytes(2, "big") + data for data in map(str.encode, names))
+    return [
+        compact_json({"key": base64.b64encode(key).decode(), "key_encoding": "base64", "value": None})
+        for key in keys
+    ]

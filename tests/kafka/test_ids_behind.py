@@ -1,0 +1,136 @@
+"""Power losses that take the ends of `__transaction_state` and of partitions, at other places each: what `kseg doctor` says of the open
+transactions, its steps typed in, and what becomes of records and transactional ids on a real broker.
+
+Fifteen seconds: one broker with one restart.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "CI" not in os.environ:  # there its absence is an error
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.internal_topics.groups.coordinator_partition import partition_for
+from tests.kafka.broker import Broker
+from tests.kafka.conftest import require_kafka
+from tests.kafka.test_doctor import Doctor, doctor, follow
+from tests.kafka.transaction_clients import TransactionClients, tool, words_of
+
+pytestmark = pytest.mark.kafka
+
+__all__ = ["doctor"]  # a fixture
+
+FARES, STATE, STATE_PARTITIONS = "fares", "__transaction_state", 4
+BEHIND, LATER, OWNER, IDLE = "till-0", "till-1", "till-2", "till-3"  # each in another partition of STATE
+# the partitions to which each of them alone writes
+OWN = {BEHIND: (0, 1), LATER: (2,), OWNER: (3,), IDLE: (4,)}
+
+
+def _batches(log: Path) -> Iterator[tuple[int, int, bool]]:
+    """(position, producer epoch, whether it is a control batch)."""
+    data, at = log.read_bytes(), 0
+    while at < len(data):
+        (length,) = struct.unpack_from(">i", data, at + 8)
+        (attributes,) = struct.unpack_from(">h", data, at + 21)
+        (epoch,) = struct.unpack_from(">h", data, at + 51)
+        yield at, epoch, bool(attributes & 0x20)
+        at += 12 + length
+
+
+def _log(data: Path, topic: str, number: int) -> Path:
+    (log,) = (data / f"{topic}-{number}").glob("*.log")
+    return log
+
+
+def _lose_markers(data: Path, number: int, last_epoch: int) -> None:
+    """The partition ends behind the records of this epoch."""
+    log = _log(data, FARES, number)
+    kept = [each for each in _batches(log) if each[1] <= last_epoch and not each[2]]
+    follows = (each for each in _batches(log) if each[0] > kept[-1][0])
+    os.truncate(log, next(follows)[0])
+
+
+def _lose_records(data: Path, transactional_id: str, kept: int) -> None:
+    """The coordinator's log ends behind so many records."""
+    log = _log(data, STATE, partition_for(transactional_id, STATE_PARTITIONS))
+    os.truncate(log, [*_batches(log)][kept][0])
+
+
+def _lose_power(data: Path) -> None:
+    """In front of a transaction's state: Empty. Then for each: Ongoing once a partition, PrepareCommit, CompleteCommit."""
+    _lose_records(data, BEHIND, 1 + 4 + 2)
+    _lose_markers(data, 1, 2)
+    _lose_records(data, LATER, 1 + 3 * 2 + 2)
+    _lose_markers(data, 2, 0)
+    _lose_markers(data, 3, 2)
+    _lose_records(data, IDLE, 1 + 3)
+    for path in (data / ".kafka_cleanshutdown", *data.glob("*/*.snapshot")):
+        if path.name != ".kafka_cleanshutdown" and path.parent.name.startswith("__cluster"):
+            continue
+        path.unlink()
+
+
+def _seen(rows: list[dict[str, Any]]) -> dict[int, tuple[str, str]]:
+    return {
+        row["partition"]: (row["status"], row["verdict"])
+        for row in rows
+        if row["type"] == "transaction" and row["topic"] == FARES
+    }
+
+
+def _committed(broker: Broker, number: int) -> list[int]:
+    return [record.offset for record in broker.consume(FARES, number, committed=True)]
+
+
+@pytest.mark.evidence("coordinator-behind")
+@pytest.mark.behaviour("X20")
+def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> None:
+    require_kafka()
+    broker = Broker(tmp_path / "broker", transaction_state_log_num_partitions=str(STATE_PARTITIONS))
+    with broker:
+        broker.create_topic(FARES, 5)
+        with TransactionClients(broker.bootstrap) as clients:
+            for _ in range(3):
+                for name, partitions in OWN.items():
+                    clients.ask("begin", name)
+                    for number in partitions:
+                        clients.ask("send", name, FARES, number, 2)
+                    clients.ask("commit", name)
+    data = broker.data
+    _lose_power(data)
+    rows = doctor([data])
+    assert _seen(rows) == {1: ("hanging", "refused"), 3: ("hanging", "unmarked")}
+    ahead = {Path(row["path"]).name for row in rows if row.get("id") == "transactional-id-behind"}
+    assert ahead == {f"{FARES}-{number}" for number in (0, 4)}
+    typed, _ = follow([data], tmp_path, {}, doctor)
+    rows = doctor([data])
+    assert "transactional-id-behind" not in {row.get("id") for row in rows}, typed
+    aborts = {row["partition"]: row["abort_command"] for row in rows if row["type"] == "transaction"}
+    with broker, TransactionClients(broker.bootstrap) as clients:
+        broker.wait_for(
+            "the marker of the later transaction",
+            lambda: clients.ask("ends", FARES)["ends"][2]["last_stable_offset"] > 2,
+        )
+        assert _committed(broker, 2) == [0, 1]  # with the marker of a later transaction
+        tool(broker.bootstrap, *words_of(aborts[1].replace(broker.bootstrap, "HOST:PORT")))
+        for name, partitions in OWN.items():
+            clients.ask("begin", name)
+            for number in partitions:
+                clients.ask("send", name, FARES, number, 1)
+            clients.ask("commit", name)
+        broker.wait_for(
+            "the last markers",
+            lambda: all(
+                each["last_stable_offset"] == each["log_end_offset"]
+                for each in clients.ask("ends", FARES)["ends"]
+            ),
+        )
+        assert _committed(broker, 1)[:4] == [0, 1, 3, 4] and 6 not in _committed(broker, 1)
+        assert _committed(broker, 3)[4:] == [6, 7, 8]  # with the next transaction of their producer
