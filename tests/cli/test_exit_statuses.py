@@ -14,7 +14,7 @@ import signal
 import socket
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from tests.support.broker_dirs import broker_dir
 from tests.support.other_users import NOBODY, import_everything, run_as_nobody
+from tests.support.pairs import ALL
 from tests.support.status_cases import (
     COMMANDS,
     FIRST,
@@ -112,10 +113,12 @@ def _limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _statuses(root: Path, make: Make, run: Callable[[list[str]], int] = run) -> dict[str, int]:
+def _statuses(
+    root: Path, make: Make, run: Callable[[list[str]], int] = run, commands: Iterable[str] = COMMANDS
+) -> dict[str, int]:
     found = {}
-    for command, words in COMMANDS.items():
-        target = make(root)
+    for command in commands:
+        words, target = COMMANDS[command], make(root)
         if command in OF_A_PARTITION and (target / PARTITION).is_dir():
             target /= PARTITION
         with _limited():
@@ -203,7 +206,14 @@ ODD: dict[str, dict[str, int]] = {
 @pytest.mark.parametrize("name", ODD)
 def test_what_is_no_regular_file_is_one_thing_to_every_command(name: str, kind: str, root: Path) -> None:
     """export, lookup, what-if and retain used to skip a pipe in the place of a log, recover planned a repair that it then refused, and
-    verify reported a directory there as valid."""
+    verify reported a directory there as valid.
+
+    Which command opens which file does not depend on what is there instead: each command meets each file with two of the kinds, and each
+    kind in the place of several files. With KSEG_COMBINATIONS=all every command meets every kind of every file."""
+    turn = [*ODD].index(name) + [*KINDS].index(kind)
+    asked = [
+        command for number, command in enumerate(COMMANDS) if ALL or (turn + number) % len(KINDS) in (0, 2)
+    ]
 
     def make(root: Path) -> Path:
         healthy(root)
@@ -211,7 +221,7 @@ def test_what_is_no_regular_file_is_one_thing_to_every_command(name: str, kind: 
         KINDS[kind](root / "data" / PARTITION / name)
         return root / "data"
 
-    assert _statuses(root, make) == ODD[name]
+    assert _statuses(root, make, commands=asked) == {command: ODD[name][command] for command in asked}
 
 
 @pytest.mark.parametrize(
