@@ -118,7 +118,8 @@ def _named(found: UnfinishedTransaction, naming: TransactionalId, view: Coordina
         words = f"{refused.where[0]}-{refused.where[1]} has epoch {refused.producer_epoch} of its producer already, and refuses a marker with epoch {refused.marker_epoch}"
         return "refused", f"{record}, but {words}: its coordinator gives up, and no producer can use the id"
     is_committed = found.producer_epoch + 1 in view.committed.get(found.producer_id, ())
-    if is_committed and found.producer_epoch < naming.producer_epoch - 1 and naming.state != PREPARE_COMMIT:
+    current_epoch = naming.producer_epoch - (naming.state in PREPARED)
+    if is_committed and found.producer_epoch < current_epoch and naming.state != PREPARE_COMMIT:
         words = "it committed this transaction, whose marker is missing here; that of the current one ends this one as well"
         return (
             "unmarked",

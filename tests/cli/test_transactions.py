@@ -25,6 +25,7 @@ from tests.support.transaction_dirs import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
+    ONGOING,
     PID,
     PREPARE_ABORT,
     PREPARE_COMMIT,
@@ -230,6 +231,28 @@ def test_a_committed_transaction_is_known_by_records_that_later_ones_replaced(
     assert (rows[0]["status"], rows[0]["verdict"]) == ("hanging", "unmarked")
     assert "it committed this transaction" in rows[0]["reason"]
     assert rows[1]["verdict"] == {"another": "ongoing", "expired": "unknown"}.get(then, "unmarked")
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict"),
+    [(ONGOING, "unmarked"), (PREPARE_COMMIT, "stale"), (PREPARE_ABORT, "unmarked")],
+)
+def test_the_marker_of_a_later_transaction_ends_a_committed_one(
+    state: int, verdict: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker goes by the first open offset of the producer (tests/kafka/test_ids_behind.py): an abort hides what was committed."""
+    second = {"clientTransactionVersion": 2, "previousProducerId": PID}
+    write_orders(tmp_path, data_batch(0, PID, 3))
+    epoch = 4 + (state != ONGOING)
+    write_state(
+        tmp_path,
+        transaction("till", transactionStatus=COMPLETE_COMMIT, producerEpoch=4, **second),
+        transaction(
+            "till", partitions=[("orders", 0)], transactionStatus=state, producerEpoch=epoch, **second
+        ),
+    )
+    (row,) = transaction_rows(capfd, *AS_OF, str(tmp_path))["transaction"]
+    assert (row["status"], row["verdict"]) == ("open", verdict)
 
 
 @pytest.mark.parametrize(
