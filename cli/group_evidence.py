@@ -14,19 +14,22 @@ if TYPE_CHECKING:
     from kseg.internal_topics.groups.partition_ends import Replicas
     from kseg.internal_topics.metadata.metadata_image import MetadataImage
     from kseg.segment.findings import Finding
+    from kseg.segment.partition.targets import PartitionTarget
 
 
 @dataclass(frozen=True, slots=True)
 class GroupEvidence:
     """chosen: the partitions of group topics to load; of several replicas the one whose log reaches furthest. offsets_partitions: the
     numbers of those of `__consumer_offsets`, and whether each is complete. count: the partition count of `__consumer_offsets` in the
-    metadata log, None if unknown. passed_over: the replicas that were not chosen. findings: about the metadata log."""
+    metadata log, None if unknown. tiered: the directories of partitions with tiered storage, whose log may begin in remote storage.
+    passed_over: the replicas that were not chosen. findings: about the metadata log."""
 
     chosen: frozenset[str]
     offsets_partitions: dict[int, bool]
     count: int | None
     names: "TopicNames"
     replicas: "Replicas"
+    tiered: frozenset[str]
     passed_over: tuple[str, ...]
     findings: "tuple[Finding, ...]"
 
@@ -101,9 +104,30 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
         count=names.partitions.get(CONSUMER_OFFSETS),
         names=names,
         replicas=replicas,
+        tiered=_tiered(directories, list(images.values())),
         passed_over=tuple(passed_over),
         findings=told_of(images.values()),
     )
+
+
+def _tiered(directories: "Sequence[PartitionTarget]", images: "Sequence[MetadataImage]") -> frozenset[str]:
+    """Those with tiered storage, by the configuration of their topic or because something of them is known to be in remote storage."""
+    from kseg.cli.remote_evidence import remote_spans
+    from kseg.segment.partition.directory import own_partition_name
+    from kseg.segment.partition.topic_settings import REMOTE_STORAGE
+
+    enabled = {
+        topic.name
+        for image in images
+        for topic in image.topics.values()
+        if image.topic_configs(topic.name).get(REMOTE_STORAGE, "").strip().lower() == "true"
+    }
+    by_config = {
+        target.path
+        for target in directories
+        if (name := own_partition_name(target.path)) is not None and name.topic in enabled
+    }
+    return frozenset(by_config | {path for path, spans in remote_spans(directories).items() if spans})
 
 
 def _names(images: "Sequence[MetadataImage]", at_ms: int | None) -> "TopicNames":

@@ -1,6 +1,6 @@
 """What `__remote_log_metadata` says about partitions with tiered storage: the leader epochs of segments in remote storage, for those that
-have lost their leader-epoch checkpoint, which is more than an index of the local log there; and where the remote segments end, for
-retention."""
+have lost their leader-epoch checkpoint, which is more than an index of the local log there; where the remote segments end, for retention;
+and which there are, for lookups."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from kseg.cli.topic_evidence import log_dirs_of
 from kseg.segment.errors import KsegError
-from kseg.segment.partition.targets import PartitionTarget, Target
+from kseg.segment.partition.remote_span import RemoteSpan
+from kseg.segment.partition.targets import PartitionTarget, Target, log_dir_of
 from kseg.segment.partition.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
@@ -43,6 +44,39 @@ def with_remote_ends(
         if (end := _end_of(each, path)) is not None
     }
     return {**topics, **ends}
+
+
+def remote_spans(targets: Sequence[Target]) -> Mapping[str, tuple[RemoteSpan, ...]]:
+    """By path, the segments in remote storage of partitions whose log begins below their first local segment, as far as known."""
+    paths = [target.path for target in targets if isinstance(target, PartitionTarget)]
+    below = [path for path in paths if _begins_below(path)]
+    if not below:
+        return {}
+    found = {}
+    for path, partition in _remote_partitions(targets, below).items():
+        history = _local_epochs(path)
+        lineage = None if history is None else [(each.epoch, each.start_offset) for each in history.entries]
+        found[path] = tuple(partition.spans(lineage))
+    return found
+
+
+def _begins_below(path: str) -> bool:
+    """Whether a partition has a log start in the checkpoint that is below its first local segment; most have no entry there."""
+    from kseg.segment.partition.directory import list_partition, own_partition_name
+    from kseg.segment.partition.log_dir_state import read_log_dir_state
+    from kseg.segment.partition.names import Role
+
+    name = own_partition_name(path)
+    offsets = read_log_dir_state(log_dir_of(PartitionTarget(path))).checkpoints.get(
+        Role.LOG_START_OFFSETS, {}
+    )
+    start = None if name is None else offsets.get((name.topic, name.partition))
+    if start is None:
+        return False
+    with suppress(KsegError):
+        segments = list_partition(path).segments
+        return bool(segments) and start < segments[0].base_offset
+    return False
 
 
 def _tiered(targets: Sequence[Target], topics: Mapping[str, TopicSettings]) -> list[str]:

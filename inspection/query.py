@@ -1,9 +1,11 @@
 """Options of `lookup`, `read` and `list`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kseg.segment.partition.bounds import Bounds
+from kseg.segment.partition.remote_span import RemoteSpan
 from kseg.segment.redaction import Redactor
 from kseg.segment.values import dataclass
 
@@ -20,7 +22,8 @@ class LookupQuery:
     every_version: with kind "key" the whole history instead of the newest record. bounds: with kind "key", of the records that count. jobs:
     how many processes may search one log for a key. partition_counts: with kind "key", how many partitions each topic has, to search only
     the partition that the default partitioner selects; None searches all. use_index: False scans. log_start_offset: None reads the log
-    dir's checkpoint, else the first segment's base offset. row_decoder: decodes the key and value of the record that is found.
+    dir's checkpoint, else the first segment's base offset. remote: by partition directory, what the log has in remote storage, where that
+    is known. row_decoder: decodes the key and value of the record that is found.
     """
 
     kind: str
@@ -34,6 +37,7 @@ class LookupQuery:
     partition_counts: Mapping[str, int] | None = None
     use_index: bool = True
     log_start_offset: int | None = None
+    remote: Mapping[str, tuple[RemoteSpan, ...]] = field(default_factory=dict)
     read_committed: bool = False
     bytes_mode: str = "auto"
     row_decoder: "RowDecoder | None" = None

@@ -85,6 +85,7 @@ def command(
         as_json=json and reset_csv is None,
         names=evidence.names,
         replicas=evidence.replicas,
+        tiered=evidence.tiered,
     )
     asked = tuple(dict.fromkeys(groups))
     rows = GroupRows(evidence, asked, keeps_offsets=reset_csv is not None)

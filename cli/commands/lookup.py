@@ -1,6 +1,7 @@
 """`kseg lookup`: find one message by offset, time, key or leader epoch, through the indexes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -188,6 +189,10 @@ def command(
 
     def look(targets: "Sequence[Target]", options: object) -> "tuple[object, Sequence[Event]]":
         options, findings = search.look(targets, options)
+        if timestamp is not None or earliest or leader_epoch is not None:
+            from kseg.cli.remote_evidence import remote_spans
+
+            options = replace(query, remote=remote_spans(targets))
         decode = decoding(payloads, paths, "lookup", common.quiet)
         return (options, findings) if decode is None else decode(targets, options)
 

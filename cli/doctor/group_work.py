@@ -36,6 +36,7 @@ def group_rows(
     options = GroupsOptions(
         names=evidence.names,
         replicas=evidence.replicas,
+        tiered=evidence.tiered,
         topics=request.topics,
         partition=request.partition,
         expiry=expiry_of(wanted),

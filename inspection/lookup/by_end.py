@@ -10,25 +10,30 @@ from collections.abc import Iterator
 from kseg.inspection.lookup.answer import Answer, not_found
 from kseg.inspection.query import LookupQuery
 from kseg.segment import layout as L
-from kseg.segment.findings import Finding
 from kseg.segment.partition.derived_state import epoch_history, last_stable_offset
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.sidecar.leader_epochs import UNDEFINED_EPOCH_OFFSET
 
 
 def earliest(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
-    """The log start offset, of the local log."""
-    if log.remote_start is not None:
-        message = f"by its checkpoint the log starts at {log.remote_start}, which is its earliest offset with tiered storage"
-        log.report(Finding("checkpoint-below-log", log.directory, message))
-    entries = epoch_history(log).entries
-    epoch = entries[0].epoch if entries and entries[0].start_offset <= log.start_offset else None
+    """The log start offset; of the local log, unless something is known to be in remote storage."""
+    remote_start = _remote_start(log, query)
+    offset = log.start_offset if remote_start is None else remote_start
+    if remote_start is None and log.remote_start is not None:
+        log.report_remote("which is its earliest offset with tiered storage")
+    entries = epoch_history(log, remote_start).entries
+    epoch = entries[0].epoch if entries and entries[0].start_offset <= offset else None
     yield Answer(
-        offset=log.start_offset,
+        offset=offset,
         timestamp_ms=L.NO_TIMESTAMP,
         leader_epoch=epoch,
-        segment=log.segments[max(0, log.floor_index(log.start_offset))].path,
+        segment=None if remote_start is not None else log.segments[max(0, log.floor_index(offset))].path,
     )
+
+
+def _remote_start(log: PartitionLog, query: LookupQuery) -> int | None:
+    """The log start if that is known to be in remote storage."""
+    return log.remote_start if query.remote.get(log.directory) else None
 
 
 def latest(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
@@ -46,7 +51,12 @@ def latest(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
 def by_leader_epoch(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     """The largest epoch ≤ the requested one, and its end offset."""
     assert query.leader_epoch is not None
-    history = epoch_history(log)
+    remote_start = _remote_start(log, query)
+    if remote_start is None and log.remote_start is not None:
+        log.report_remote(
+            "where with tiered storage its epochs begin; only those of the local log are considered"
+        )
+    history = epoch_history(log, remote_start)
     epoch, end_offset = history.end_offset_for(query.leader_epoch, log.end_offset)
     if end_offset == UNDEFINED_EPOCH_OFFSET:
         newest = history.latest

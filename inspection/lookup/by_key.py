@@ -69,6 +69,10 @@ def by_key(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
             yield at_record(segment, batch, record)
             if wanted.newest_only:
                 return
+    if log.remote_start is not None and (not found or query.every_version):
+        log.report_remote(
+            f"so with tiered storage records below offset {log.start_offset} are in remote storage, and were not searched"
+        )
     if not found:
         within = " within the given bounds" if query.bounds != Bounds() else ""
         yield not_found(f"no visible record{within} has this key")

@@ -13,8 +13,10 @@ segment skipped before one that is searched is searched as well, because there a
 counts only if the batch that contains its offset is valid and has exactly that timestamp. If an index is missing or wrong the segment is
 walked, a finding reports it, and the answer is the one that a broker with correct indexes would give.
 
+With tiered storage, segments in remote storage are searched before the local ones, also where the same offsets are in both.
+
 The maximum timestamp: the segment with the greatest one, the first such batch in it, the first such record in that. Records below the log
-start do not count.
+start do not count, nor do those in remote storage (a broker looks at the local log only).
 """
 
 from collections.abc import Iterator
@@ -50,6 +52,11 @@ def by_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     """The answer for `query.timestamp_ms`."""
     target = query.timestamp_ms
     assert target is not None
+    if log.remote_start is not None:
+        in_remote = first_remote(log, query, target)
+        if in_remote is not None:
+            yield in_remote
+            return
     for segment, last_entry in _candidates(log, target):
         search = _search(log, segment, target)
         if search.batch is not None and search.record is not None:
@@ -61,6 +68,26 @@ def by_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
             return
         segment.close()
     yield not_found(f"no record has a timestamp at or after {moment(target)}")
+
+
+def first_remote(log: PartitionLog, query: LookupQuery, target: int) -> Answer | None:
+    """The answer if it is not in the local log: a broker with tiered storage searches remote storage first (Kafka: UnifiedLog.
+    fetchOffsetByTimestamp). Where it is not known what is there, a finding says so."""
+    spans = query.remote.get(log.directory)
+    if spans is None:
+        log.report_remote(
+            f"and a broker with tiered storage first searches what is below the local log, which starts at {log.start_offset}"
+        )
+        return None
+    start = log.remote_start or 0
+    reaching = (span for span in spans if span.max_timestamp_ms >= target and span.last_offset >= start)
+    span = next(reaching, None)
+    if span is None or span.first_offset >= log.start_offset:
+        return None
+    return not_found(
+        f"the first record at or after {moment(target)} is in remote storage, in the segment with offsets {span.first_offset} to "
+        f"{span.last_offset} (kseg list --remote); the local log starts at {log.start_offset}"
+    )
 
 
 def _candidates(log: PartitionLog, target: int) -> Iterator[tuple[LogSegment, TimeIndexEntry | None]]:

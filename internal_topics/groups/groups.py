@@ -53,8 +53,8 @@ _EARLY_ACCESS = " (share groups of Kafka 4.0, which were early access, have anot
 class GroupsOptions:
     """at_ms: the state at this time, None for the end of the log. groups: only these, all if empty. topics, partition: only
     offsets of these. with_history: also the commits that went back. as_json: rows of offsets as lines of JSON, since there are
-    many. names, replicas: topic names and directories of the broker. expiry: also the offsets that a coordinator deletes once it has loaded
-    them, None for none."""
+    many. names, replicas: topic names and directories of the broker; tiered: those of partitions with tiered storage. expiry: also the
+    offsets that a coordinator deletes once it has loaded them, None for none."""
 
     at_ms: int | None = None
     groups: frozenset[str] = frozenset()
@@ -64,6 +64,7 @@ class GroupsOptions:
     as_json: bool = False
     names: TopicNames = field(default_factory=lambda: TopicNames({}, {}, {}))
     replicas: Replicas = field(default_factory=dict)
+    tiered: frozenset[str] = frozenset()
     expiry: ExpiryCheck | None = None
 
     @property
@@ -104,7 +105,7 @@ def _groups(target: LogTarget, name: PartitionName | None, options: GroupsOption
         cleaned_end=0 if options.at_ms is None else _cleaned_end(target, name),
     )
     yield from _problems(target.path, loaded)
-    ends = None if options.at_ms is not None else PartitionEnds(options.replicas)
+    ends = None if options.at_ms is not None else PartitionEnds(options.replicas, options.tiered)
     for row in _group_rows(loaded, options, ends):
         yield Text(row) if isinstance(row, bytes) else Row(row, rows.result_of(row))
     check = options.expiry
@@ -160,7 +161,7 @@ def _wants_key(options: GroupsOptions, key: OffsetKey) -> bool:
 def _share_groups(target: LogTarget, options: GroupsOptions) -> Iterator[Event]:
     loaded = load_share_state(read_coordinator_log(target, until_ms=options.at_ms))
     yield from _problems(target.path, loaded)
-    ends = None if options.at_ms is not None else PartitionEnds(options.replicas)
+    ends = None if options.at_ms is not None else PartitionEnds(options.replicas, options.tiered)
     for key, state in sorted(loaded.states.items()):
         topic = options.names.by_id.get(key.topic_id)
         if options.wants(key.group) and options.wants_partition(topic, key.partition):

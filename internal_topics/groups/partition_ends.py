@@ -1,6 +1,7 @@
 """Start and end offsets of the logs under PATH, for the lag of groups; each is read once, on demand."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from kseg.segment.errors import KsegError
@@ -11,7 +12,8 @@ Replicas = Mapping[tuple[str, int], Sequence[LogTarget]]
 
 
 class LogEnds(NamedTuple):
-    """high_watermark: from its checkpoint, up to seconds old; the log end if no checkpoint has it."""
+    """start_offset: with tiered storage it may be in remote storage. high_watermark: from its checkpoint, up to seconds old; the log end if
+    no checkpoint has it."""
 
     start_offset: int
     end_offset: int
@@ -20,26 +22,31 @@ class LogEnds(NamedTuple):
 
 class PartitionEnds:
     """The ends of partitions by (topic, partition). replicas: their directories; the longest of several counts, as it does for the
-    leader."""
+    leader. tiered: the directories of those with tiered storage."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, tiered: AbstractSet[str] = frozenset()) -> None:
         self._replicas = replicas
+        self._tiered = tiered
         self._known: dict[tuple[str, int], LogEnds | None] = {}
 
     def of(self, topic: str, partition: int) -> LogEnds | None:
         """The ends of a partition; None if it is missing or cannot be read."""
         key = topic, partition
         if key not in self._known:
-            found = [ends for target in self._replicas.get(key, ()) if (ends := _ends(target)) is not None]
+            replicas = self._replicas.get(key, ())
+            found = [
+                ends for each in replicas if (ends := _ends(each, each.path in self._tiered)) is not None
+            ]
             self._known[key] = max(found, key=lambda ends: ends.end_offset, default=None)
         return self._known[key]
 
 
-def _ends(target: LogTarget) -> LogEnds | None:
+def _ends(target: LogTarget, is_tiered: bool) -> LogEnds | None:
     try:
         with PartitionLog(target) as log:
             if log.is_kafka07 or not log.segments:
                 return None
-            return LogEnds(log.start_offset, log.end_offset, log.high_watermark)
+            start = log.remote_start if is_tiered and log.remote_start is not None else log.start_offset
+            return LogEnds(start, log.end_offset, log.high_watermark)
     except KsegError:
         return None

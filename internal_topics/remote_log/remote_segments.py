@@ -20,6 +20,7 @@ from kseg.internal_topics.decoding import decode_framed
 from kseg.internal_topics.remote_log.offset_ranges import OffsetRange, union
 from kseg.internal_topics.remote_log_text import PARTITION_STATES, SEGMENT_STATES
 from kseg.segment.errors import FormatError
+from kseg.segment.partition.remote_span import RemoteSpan
 from kseg.segment.values import dataclass
 
 REMOTE_LOG_METADATA = "__remote_log_metadata"
@@ -108,16 +109,22 @@ class RemotePartition:
     def readable(self, lineage: Lineage | None) -> list[OffsetRange]:
         """The offsets that a fetch can read from the remote store. lineage: the partition's leader epochs; without it any epoch counts at
         any offset."""
+        return union([(span.first_offset, span.last_offset) for span in self.spans(lineage)])
+
+    def spans(self, lineage: Lineage | None) -> list[RemoteSpan]:
+        """The same by epoch and segment, in the order of a search for a time (Kafka: RemoteLogManager.findOffsetByTimestamp)."""
         found = []
-        for epoch, begins in self._epochs.items():
+        for epoch, begins in sorted(self._epochs.items()):
             first, last = _extent(lineage, epoch)
             order = sorted(begins)
             for at, begin in enumerate(order):
-                end = self.segments[begins[begin]].last_of(epoch)
+                segment = self.segments[begins[begin]]
+                end = segment.last_of(epoch)
                 if at + 1 < len(order):
                     end = min(end, order[at + 1] - 1)
-                found.append((max(begin, first), end if last is None else min(end, last)))
-        return union(found)
+                end = end if last is None else min(end, last)
+                found.append(RemoteSpan(max(begin, first), end, segment.max_timestamp_ms))
+        return found
 
     def leader_epochs(self) -> tuple[tuple[int, int], ...]:
         """The leader epochs of the segments that were copied completely, with their start offsets."""

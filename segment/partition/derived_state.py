@@ -31,8 +31,8 @@ from kseg.segment.state.replay import marker_of
 from kseg.segment.storage import places
 
 
-def epoch_history(log: PartitionLog) -> EpochHistory:
-    """The leader epochs that a broker has after loading the log."""
+def epoch_history(log: PartitionLog, start_offset: int | None = None) -> EpochHistory:
+    """The leader epochs that a broker has after loading the log. start_offset: where the log begins if that is in remote storage."""
     if log.is_emptied:
         return EpochHistory()
     history = _checkpointed_epochs(log)
@@ -48,7 +48,7 @@ def epoch_history(log: PartitionLog) -> EpochHistory:
                 )
             )
     history.truncate_from_end(log.end_offset)
-    history.truncate_from_start(log.start_offset)
+    history.truncate_from_start(log.start_offset if start_offset is None else start_offset)
     return history
 
 

@@ -165,6 +165,11 @@ class PartitionLog(Notes):
             "(kseg list --remote)"
         )
 
+    def report_remote(self, meaning: str) -> None:
+        """Report that the log starts below the local one, with what that means for a question, as the end of the sentence."""
+        message = f"by its checkpoint the log starts at {self.remote_start}, {meaning}"
+        self.report(Finding("checkpoint-below-log", self.directory, message))
+
     def _traced_start(self) -> int | None:
         """The log start according to the leader epochs; None unless the checkpoint must have been written and is lost."""
         if self.log_dir is None or self.name is None or self.name.state is not PartitionState.LIVE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
+from tests.internal_topics import metadata_logs as metadata
+from tests.internal_topics.coordinator_logs import batch, write_segment
 from tests.internal_topics.metadata_logs import T0, topic_id, write_meta_properties
 from tests.internal_topics.remote_logs import (
     DELETED,
@@ -21,6 +24,8 @@ from tests.internal_topics.remote_logs import (
     upload,
     write_remote_log,
 )
+from tests.support.doctor_helpers import commands, rows_of
+from tests.support.group_dirs import commit
 
 ORDERS = ("orders", topic_id(1), 0)
 FARES = ("fares", topic_id(2), 4)
@@ -184,5 +189,32 @@ def test_an_offset_below_the_local_log_may_be_there(
         captured = capfd.readouterr()
         assert (words in captured.out + captured.err) is is_remote
     assert run(["lookup", "--earliest", local]) == 0
+    assert capfd.readouterr().out == "orders-0: offset 10, leader epoch 0\n"
+    shutil.rmtree(tmp_path / "__remote_log_metadata-7")
+    assert run(["lookup", "--earliest", local]) == 0
     captured = capfd.readouterr()
+    assert captured.out.startswith("orders-0: offset 100, leader epoch 1\n")
     assert "starts at 10, which is its earliest offset with tiered storage" in captured.out + captured.err
+
+
+@pytest.mark.parametrize("is_configured", [False, True])
+def test_groups_that_read_from_remote_storage(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], is_configured: bool
+) -> None:
+    """Their offsets are in the log, and a reset would skip what they have not read. Whether the topic is tiered, either its configuration
+    or the segments in remote storage tell."""
+    data = log_dir(tmp_path)
+    commits = [
+        commit(offset, group, topic="orders") for offset, group in ((9, "out"), (10, "in"), (99, "too"))
+    ]
+    write_segment(data / "__consumer_offsets-0", batch(0, *commits))
+    if is_configured:
+        shutil.rmtree(data / "__remote_log_metadata-7")
+        tiered = metadata.config("orders", "remote.storage.enable", "true")
+        metadata.write_log(data / "__cluster_metadata-0", metadata.topic("orders", ORDERS[1], 1), [tiered])
+    listed = rows_of(capfd, "groups", "--json", data, status=0)
+    status = {row["group"]: row["status"] for row in listed if row["type"] == "offset"}
+    assert status == {"out": "below-log-start", "in": "ok", "too": "ok"}
+    examined = rows_of(capfd, "doctor", "--json", data, status=1)
+    (reset,) = [step for step in commands(examined) if step.startswith("kafka-consumer-groups.sh")]
+    assert "--group out --topic orders:0 --reset-offsets --to-earliest" in reset

@@ -17,7 +17,10 @@ from kseg.recovery.verify.verify import verify
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.remote_span import RemoteSpan
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from tests.cli.test_list_remote import log_dir
+from tests.internal_topics.metadata_logs import T0
 from tests.kafka.oracle import Oracle
 from tests.kafka.retentions import OddCalmLog, random_retention
 from tests.support.run_commands import ask, fetch, heard
@@ -25,6 +28,7 @@ from tests.support.trees import copy_tree, unchanged
 
 pytestmark = pytest.mark.kafka
 
+TIERED = {"remote.storage.enable": "true"}
 SPECIAL = {-1: "latest", -2: "earliest", -3: "max-timestamp"}
 LEGACY_STATES = (
     "0.9.0.1/2-compacted",
@@ -178,6 +182,21 @@ def test_a_log_that_ends_below_its_start(name: str, beyond: int, oracle: Oracle,
     loaded = oracle.partition(directory, clean=True, now=0, log_start_offset=start).loaded
     (latest,) = ask(directory, "latest", log_start_offset=start, read_committed=True).rows
     assert latest["offset"] == loaded["last_stable_offset"] == loaded["log_end_offset"] == start
+
+
+def test_where_a_log_in_remote_storage_begins(oracle: Oracle, tmp_path: Path) -> None:
+    """Its epochs are those of the whole log, too."""
+    log_dir(tmp_path)
+    steps = [{"what": "epoch_end", "epoch": epoch} for epoch in (0, 1)]
+    directory, remote = tmp_path / "orders-0", {str(tmp_path / "orders-0"): (RemoteSpan(10, 119, T0),)}
+    answer = oracle.partition(
+        directory, steps, clean=True, now=0, log_start_offset=10, tiered=True, config=TIERED
+    )
+    assert answer.loaded["log_start_offset"] == 10
+    for step, line in zip(steps, answer.found, strict=True):
+        assert ours(directory, step, remote=remote, log_start_offset=10) == expected(step, line)
+    (row,) = ask(directory, "earliest", remote=remote, log_start_offset=10).rows
+    assert (row["offset"], row["leader_epoch"]) == (10, 0)
 
 
 def random_batches(chance: random.Random) -> Iterator[NewBatch]:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 if "CI" not in os.environ:  # there its absence is an error
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
+from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kseg.cli.main import run
@@ -24,6 +26,8 @@ from tests.kafka.conftest import require_kafka
 pytestmark = pytest.mark.kafka
 
 RECORDS = 400
+COMMITTED = 50  # of a group, below the local log
+LATE, LATE_MS = 100, 600_000  # a record with a later timestamp than those after it
 STORE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 
 
@@ -78,9 +82,11 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
             )
         broker.create_topic("kept", remote_storage_enable="true", local_retention_bytes="100000000")
         producer = broker.producer(compression_type="none")
+        first_ms = int(time.time() * 1000) - RECORDS * 1000
         for number in range(RECORDS):
+            timestamp = first_ms + number * 1000 + (LATE_MS if number == LATE else 0)
             for topic in ("orders", "deleted", "forgotten", "kept"):
-                producer.produce(topic, value=b"x" * 500, partition=0, key=str(number))
+                producer.produce(topic, value=b"x" * 500, partition=0, key=str(number), timestamp=timestamp)
             if number % 10 == 9:
                 producer.flush()
         producer.flush()
@@ -100,7 +106,12 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
             lambda: remote_topics(broker.data, capfd) == {"orders", "forgotten", "kept"},
         )
         assert not [*(tmp_path / "store").rglob("deleted-0-*/*.log")]
+        times = [
+            first_ms + by for by in (0, 50_000, LATE * 1000 + LATE_MS, RECORDS * 1000 - 1500, LATE_MS * 2)
+        ]
+        answers = _asked(broker, times)
     data = broker.data
+    _assert_same_answers(data / "orders-0", times, answers, tmp_path / "copy", capfd)
     partition, segments = listed(data, capfd)
     (active,) = sorted((data / "orders-0").glob("*.log"))
     first_local = int(active.stem)
@@ -135,6 +146,57 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
     lost, _ = listed(data, capfd)
     assert len(in_store(tmp_path, "kept")) >= len(kept) - 1
     assert lost["directory"] is None and lost["remote"] == partition["remote"]
+
+
+def _asked(broker: Broker, times: list[int]) -> list[int]:
+    """The earliest offset of `orders`, and by time, as ListOffsets answers; -1 for none."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "asking", "log_level": 0})
+    low, high = consumer.get_watermark_offsets(TopicPartition("orders", 0), CLIENT_LIMIT_S)
+    asked = [
+        consumer.offsets_for_times([TopicPartition("orders", 0, time_ms)], CLIENT_LIMIT_S)[0].offset
+        for time_ms in times
+    ]
+    consumer.commit(offsets=[TopicPartition("orders", 0, COMMITTED)], asynchronous=False)
+    consumer.close()
+    return [low, *(-1 if offset in (high, OFFSET_END) else offset for offset in asked)]
+
+
+def _assert_same_answers(
+    partition: Path, times: list[int], answers: list[int], copy: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`lookup` finds what is in the local log, and which remote segment has what is not; where that is unknown, that there may be one."""
+    first_local = int(min(partition.glob("*.log")).stem)
+    earliest, *by_time = answers
+    assert earliest == 0 and -1 in by_time and any(0 <= offset < first_local for offset in by_time)
+    assert _looked_up(capfd, partition, "--earliest")[-1]["offset"] == earliest
+    (committed,) = [row for row in _rows(capfd, "groups", partition.parent) if row["type"] == "offset"]
+    assert (committed["offset"], committed["status"], committed["log_start_offset"]) == (COMMITTED, "ok", 0)
+    for time_ms, offset in zip(times, by_time, strict=True):
+        (row,) = _looked_up(capfd, partition, "--timestamp", time_ms)
+        if offset >= first_local:
+            assert row["offset"] == offset
+        elif offset < 0:
+            assert not row["found"] and "remote" not in row["reason"]
+        else:
+            found = re.search(
+                r"in remote storage, in the segment with offsets (\d+) to (\d+) ", row["reason"]
+            )
+            assert not row["found"] and found and int(found[1]) <= offset <= int(found[2])
+    shutil.copytree(partition, copy / partition.name)
+    shutil.copy(partition.parent / "log-start-offset-checkpoint", copy)
+    for question in ("--earliest", f"--timestamp={times[0]}", "--key=0", "--leader-epoch=0"):
+        ids = [row.get("id") for row in _looked_up(capfd, copy / partition.name, question)]
+        assert "checkpoint-below-log" in ids
+
+
+def _looked_up(capfd: pytest.CaptureFixture[str], partition: Path, *question: object) -> list[dict[str, Any]]:
+    return _rows(capfd, "lookup", *question, partition)
+
+
+def _rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
+    capfd.readouterr()
+    assert run([*map(str, words), "--json"]) in (0, 1)
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 def _retain_local(data: Path, config: Path, capfd: pytest.CaptureFixture[str]) -> None:
