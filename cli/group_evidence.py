@@ -5,15 +5,16 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kseg.jobs.events import Event, Row
+from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.names import GROUP_TOPICS
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import TopicNames
+    from kseg.internal_topics.groups.group_rows import RowValues, ShareTopicOfGroup, TopicNames
+    from kseg.internal_topics.groups.groups import GroupsOptions
     from kseg.internal_topics.groups.partition_ends import Replicas
     from kseg.internal_topics.metadata.metadata_image import MetadataImage
-    from kseg.segment.findings import Finding
     from kseg.segment.partition.targets import PartitionTarget
 
 
@@ -182,28 +183,37 @@ def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[
 
 
 class GroupRows:
-    """Filters the stream of events: adds a row for each requested group that was not found, and collects the offsets for a reset
-    file.
+    """Filters the stream of events: adds a row for each requested group that was not found, and for each partition that a share group has
+    initialized and of which there is no state, and collects the offsets for a reset file.
 
-    asked: the names of --group. keeps_offsets: whether a reset file is wanted.
+    asked: the names of --group. options: of the run. keeps_offsets: whether a reset file is wanted.
     """
 
-    def __init__(self, evidence: GroupEvidence, asked: Sequence[str], *, keeps_offsets: bool) -> None:
+    def __init__(
+        self, evidence: GroupEvidence, asked: Sequence[str], options: "GroupsOptions", *, keeps_offsets: bool
+    ) -> None:
         self._evidence = evidence
         self._asked = asked
+        self._options = options
+        self._initialized: list[ShareTopicOfGroup] = []
+        self._states: set[tuple[str, str, int]] = set()
+        self._unclear: set[str] = set()  # directories with errors
         self._keeps_offsets = keeps_offsets
         self._found: set[str] = set()
         self.offsets: list[tuple[str, str, int, int]] = []
         self.is_whole = False  # whether all rows have passed
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The same events, followed by rows of type missing_group."""
+        """The same events, followed by rows of type share_offset without a state, and of type missing_group."""
         from kseg.internal_topics.groups.groups import missing_groups
 
         for event in events:
             if isinstance(event, Row):
                 self._note(event.result)
+            elif isinstance(event, Failure) or (isinstance(event, Finding) and event.severity == ERROR):
+                self._unclear.update((event.path, os.path.dirname(event.path)))
             yield event
+        yield from map(Row, self._stateless())
         evidence = self._evidence
         count = evidence.count_given(self._found)
         for row in missing_groups(self._asked, self._found, evidence.offsets_partitions, count):
@@ -211,9 +221,40 @@ class GroupRows:
         self.is_whole = True
 
     def _note(self, result: object) -> None:
-        from kseg.internal_topics.groups.group_rows import AboutGroup, OffsetOfGroup
+        from kseg.internal_topics.groups.group_rows import (
+            AboutGroup,
+            OffsetOfGroup,
+            ShareStateOfGroup,
+            ShareTopicOfGroup,
+        )
 
         if isinstance(result, AboutGroup):
             self._found.add(result.group)
+        if isinstance(result, ShareTopicOfGroup):
+            self._initialized.append(result)
+        if isinstance(result, ShareStateOfGroup):
+            self._states.add((result.group, result.topic_id, result.partition))
         if isinstance(result, OffsetOfGroup) and self._keeps_offsets:
             self.offsets.append((result.group, result.topic, result.partition, result.offset))
+
+    def _stateless(self) -> "Iterator[RowValues]":
+        """Rows of the initialized partitions of share groups without a state. A partition of `__share_group_state` that is not here, or not
+        in order, may have it. A group coordinator lists no deleted topics."""
+        from kseg.internal_topics.groups.coordinator_partition import partition_for
+        from kseg.internal_topics.groups.group_rows import stateless_row
+        from kseg.internal_topics.groups.partition_ends import PartitionEnds
+        from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, SharePartitionKey
+
+        options, names = self._options, self._evidence.names
+        count = names.partitions.get(SHARE_GROUP_STATE)
+        ends = None if options.at_ms is not None else PartitionEnds(options.replicas)
+        for each in self._initialized if count else ():
+            for number in each.partitions:
+                key = SharePartitionKey(each.group, each.topic_id, number)
+                if key in self._states or not options.wants_partition(each.topic, number):
+                    continue
+                home = partition_for(f"{each.group}:{each.topic_id}:{number}", count or 1)
+                there = self._evidence.replicas.get((SHARE_GROUP_STATE, home), ())
+                is_read = any(target.path in self._evidence.chosen - self._unclear for target in there)
+                if is_read and names.ids.get(each.topic) == each.topic_id:
+                    yield stateless_row(key, each.topic, ends)

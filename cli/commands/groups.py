@@ -88,7 +88,7 @@ def command(
         tiered=evidence.tiered,
     )
     asked = tuple(dict.fromkeys(groups))
-    rows = GroupRows(evidence, asked, keeps_offsets=reset_csv is not None)
+    rows = GroupRows(evidence, asked, options, keeps_offsets=reset_csv is not None)
     report = GroupsReport(evidence, options, terminal_columns())
     style = Style(
         command="groups",

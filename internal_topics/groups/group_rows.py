@@ -62,6 +62,23 @@ class OffsetOfGroup(AboutGroup):
         return self.status in (BEYOND_LOG_END, BELOW_LOG_START)
 
 
+@dataclass(frozen=True, slots=True)
+class ShareTopicOfGroup(AboutGroup):
+    """The result of a share_topic row of partitions whose state is initialized."""
+
+    topic: str
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStateOfGroup(AboutGroup):
+    """The result of a share_offset row."""
+
+    topic_id: str
+    partition: int
+
+
 def result_of(row: RowValues) -> AboutGroup:
     """The result of a row of this module, for other code."""
     group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))
@@ -75,6 +92,11 @@ def result_of(row: RowValues) -> AboutGroup:
             status if isinstance(status, str) else None,
             end if isinstance(end, int) else None,
         )
+    topic_id, partitions = row.get("topic_id"), row.get("partitions")
+    if row["type"] == "share_topic" and row["status"] == "initialized" and isinstance(partitions, list):
+        return ShareTopicOfGroup(str(group), str(topic), str(topic_id), tuple(partitions))
+    if row["type"] == "share_offset" and isinstance(partition, int):
+        return ShareStateOfGroup(str(group), str(topic_id), partition)
     return AboutGroup(str(group))
 
 
@@ -379,6 +401,13 @@ def share_offset_row(
         "timestamp": state.timestamp_ms,
         "batches": [_batch_row(batch) for batch in state.batches],
     }
+
+
+def stateless_row(key: SharePartitionKey, topic: str, ends: PartitionEnds | None) -> RowValues:
+    """A partition that a share group has initialized, and of which the share coordinator has no state: as one without a start offset."""
+    nothing = ShareState(0, 0, 0, -1, -1, (), None, -1)
+    row = share_offset_row(key, nothing, TopicNames({key.topic_id: topic}, {}, {}), ends)
+    return row | dict.fromkeys(("leader_epoch", "state_epoch", "snapshot_epoch", "timestamp"))
 
 
 def _batch_row(batch: StateBatch) -> RowValues:

@@ -103,6 +103,8 @@ def test_states_that_a_share_coordinator_has_loaded(
     topic_id = before["real", 0]["topic_id"]
     assert {each["delivery_state"] for row in before.values() for each in row["batches"]} >= {"ARCHIVED"}
     append_records(broker.data / f"{STATE}-0", *_random_records(random.Random(SEED), topic_id))
+    gone = key(STATE, 0, groupId="half", topicId=before["half", 0]["topic_id"], partition=0)
+    append_records(broker.data / f"{STATE}-0", (gone, None))  # the group still has it as initialized
     found = _shown(capfd, broker.data)
     keys = [
         {"group": f"g{number}", "topic_id": topic_id, "partition": number % PARTITIONS}
@@ -135,6 +137,7 @@ def test_states_that_a_share_coordinator_has_loaded(
         all(states[name] > 5 for name in STATES if name != "ACQUIRED") and len(found) < len(keys) + PARTITIONS
     )
     assert len(listed) == 2 * PARTITIONS and listed["half", 1]["start_offset"] is None
+    assert before["half", 0]["start_offset"] is not None and listed["half", 0]["start_offset"] is None
     for place, row in listed.items():
         assert (found[place]["start_offset"], found[place]["lag"]) == (row["start_offset"], row["lag"])
 
