@@ -9,7 +9,7 @@ from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import Thrown, is_empty_directory, unformatted
 from kseg.recovery.broker_start.mounting import Mounted, Registered, mixed_up
 from kseg.recovery.broker_start.node_properties import NodeProperties
-from kseg.recovery.broker_start.node_start import node_start
+from kseg.recovery.broker_start.node_start import NodeStart, node_start
 from kseg.recovery.broker_start.partition_start import PartitionStart
 from kseg.recovery.broker_start.start_check import TargetStart
 from kseg.segment.diagnosis import PartitionTwice
@@ -100,14 +100,26 @@ class StartForecast:
         said = [each for each in self._directories.values() if _has_something_to_say(each)]
         nodes = _nodes(said, self._registered)
         configured = self._configured(nodes)
+        is_certain = configured is not None and self._names_one_of(configured.there)
         for node in nodes:
-            properties = self.properties if node is configured else None
-            node_id = node.own[0].start.node_id if node.own and node.own[0].start is not None else None
-            start = node_start(node.there, self._metadata(node.there), properties, node_id)
-            if node.own:
-                apart = node_start(node.own, self._metadata(node.own), properties)
-                start = replace(start, once_apart=apart)
-            yield Row(start.as_row())
+            if is_certain and configured is not None and node.is_guest_of(configured):
+                continue  # a volume of another node on this machine
+            yield Row(self._start_of(node, node is configured, is_certain).as_row())
+
+    def _start_of(self, node: "_Node", is_configured: bool, is_certain: bool) -> NodeStart:
+        """is_certain: whether its log.dirs is known."""
+        properties = self.properties if is_configured else None
+        node_id = node.own[0].start.node_id if node.own and node.own[0].start is not None else None
+        start = node_start(node.there, self._metadata(node.there), properties, node_id)
+        if not node.own or (is_configured and is_certain):
+            return start
+        return replace(start, once_apart=node_start(node.own, self._metadata(node.own), properties))
+
+    def _names_one_of(self, directories: Sequence[LoadedDirectory]) -> bool:
+        """Whether log.dirs names one of the directories, so that it is not examined in another place."""
+        paths = {places.realpath(each.path) for each in directories}
+        named = () if self.properties is None else self.properties.log_dirs
+        return not paths.isdisjoint(map(places.realpath, named))
 
     def _configured(self, nodes: "Sequence[_Node]") -> "_Node | None":
         """The node that the properties are of."""
@@ -184,6 +196,11 @@ class _Node:
 
     there: Sequence[LoadedDirectory]
     own: Sequence[LoadedDirectory] = ()
+
+    def is_guest_of(self, other: "_Node") -> bool:
+        """Whether it has no machine of its own, but directories on the other node's."""
+        own = {each.path for each in self.there}
+        return self is not other and own == {each.path for each in other.there}
 
     def ids(self) -> set[int | None]:
         starts = [each.start for each in self.own or self.there]

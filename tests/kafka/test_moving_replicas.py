@@ -274,6 +274,20 @@ def test_which_volumes_lie_beside_each_other(
         assert start["outcome"] == "starts" and {*start["log_dirs"]} == own and start["once_apart"] is None
 
 
+def test_a_volume_of_another_node_in_log_dirs(
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """server.properties tells which node the machine is of, and that the volume is in its log.dirs: there is no other possibility."""
+    own = cluster.nodes[1].root / DATA
+    other = (cluster.nodes[2].root / DATA).rename(cluster.nodes[1].root / "other")
+    properties = tmp_path / "server.properties"
+    for log_dirs, outcome in ((f"{own},{other}", "does-not-start"), (own, "starts")):
+        properties.write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={log_dirs}\n")
+        words = ("verify", "--quick", "--json", "--server-properties", properties, own, other)
+        (start,) = [row for row in rows_of(capfd, *words, status=0) if row["type"] == "broker-start"]
+        assert (start["node_id"], start["outcome"], start["once_apart"]) == (1, outcome, None)
+
+
 def test_a_volume_of_another_cluster(cluster: Cluster) -> None:
     """Observed with 4.3.1: the broker does not start, with this exception."""
     file = cluster.nodes[LAST].root / MORE / "meta.properties"
