@@ -71,7 +71,10 @@ class _PartitionExport:
         self._damaged_bytes = 0
 
     def events(self) -> Iterator[Event]:
-        for piece in pieces_of(self._target, self._options.selection):
+        findings: list[Finding] = []
+        pieces = pieces_of(self._target, self._options.selection, findings)
+        yield from findings
+        for piece in pieces:
             yield from self._piece(piece)
             yield Advance(self._target.path, _size_of(piece.path))
             if self._row_filter.is_exhausted:

@@ -6,6 +6,7 @@ from kseg.inspection.arrow.log_ranges import LogPiece
 from kseg.inspection.arrow.planning import ReadPlanOptions, segment_reads
 from kseg.inspection.record_filter import Selection
 from kseg.segment.errors import UnreadableInput
+from kseg.segment.findings import Finding
 from kseg.segment.layout import INT64_MAX
 from kseg.segment.partition.bounds import INT64_MIN, Bounds
 from kseg.segment.partition.directory import own_partition_name
@@ -18,27 +19,34 @@ LOGS = (Role.LOG, Role.KAFKA07_LOG)
 UNKNOWN_PARTITION = -1
 
 
-def pieces_of(target: LogTarget, selection: Selection) -> list[LogPiece]:
-    """The pieces in offset order. Raises UnreadableInput for a path that cannot be listed or is not a log."""
+def pieces_of(
+    target: LogTarget, selection: Selection, findings: list[Finding] | None = None
+) -> list[LogPiece]:
+    """The pieces in offset order. findings: for that of selected records in remote storage. Raises UnreadableInput for a path that
+    cannot be listed or is not a log."""
     directory = directory_of(target)
     topic, partition = identity(directory)
     bounds = bounds_of(selection)
     if isinstance(target, PartitionTarget):
-        return _planned(target, selection)
+        return _planned(target, selection, findings)
     name = parse_file_name(os.path.basename(target.path))
     if name.role not in LOGS:
         raise UnreadableInput(f"{target.path} is not a log; only records can be exported")
     is_kafka07 = name.role is Role.KAFKA07_LOG
     if selection.read_committed and name.is_live and not is_kafka07:
-        found = _planned(PartitionTarget(directory), selection)
+        found = _planned(PartitionTarget(directory), selection, None)
         return [piece for piece in found if os.path.basename(piece.path) == name.name]
     return [LogPiece(target.path, topic, partition, name.base_offset or 0, bounds, is_kafka07=is_kafka07)]
 
 
-def _planned(target: PartitionTarget, selection: Selection) -> list[LogPiece]:
+def _planned(target: PartitionTarget, selection: Selection, findings: list[Finding] | None) -> list[LogPiece]:
     topic, partition = identity(target.path)
     plan_options = ReadPlanOptions(read_committed=selection.read_committed)
     with PartitionLog(target) as log:
+        is_local = log.remote_start is None or bounds_of(selection).from_offset >= log.start_offset
+        if findings is not None and not is_local:
+            words = f"so with tiered storage records below offset {log.start_offset} are in remote storage, and are not exported"
+            findings.append(log.remote_finding(words))
         return [
             each.piece for each in segment_reads(log, topic, partition, bounds_of(selection), plan_options)
         ]

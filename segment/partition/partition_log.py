@@ -166,9 +166,13 @@ class PartitionLog(Notes):
         )
 
     def report_remote(self, meaning: str) -> None:
-        """Report that the log starts below the local one, with what that means for a question, as the end of the sentence."""
+        """Report `remote_finding`."""
+        self.report(self.remote_finding(meaning))
+
+    def remote_finding(self, meaning: str) -> Finding:
+        """That the log starts below the local one, with what that means for a question, as the end of the sentence."""
         message = f"by its checkpoint the log starts at {self.remote_start}, {meaning}"
-        self.report(Finding("checkpoint-below-log", self.directory, message))
+        return Finding("checkpoint-below-log", self.directory, message)
 
     def _traced_start(self) -> int | None:
         """The log start according to the leader epochs; None unless the checkpoint must have been written and is lost."""

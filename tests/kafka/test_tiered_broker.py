@@ -187,6 +187,8 @@ def _assert_same_answers(
     for question in ("--earliest", f"--timestamp={times[0]}", "--key=0", "--leader-epoch=0"):
         ids = [row.get("id") for row in _looked_up(capfd, copy / partition.name, question)]
         assert "checkpoint-below-log" in ids
+    exported = _rows(capfd, "export", "--to", "json", "--output", copy / "exported", partition)
+    assert [row["id"] for row in exported if row["type"] == "finding"] == ["checkpoint-below-log"]
 
 
 def _looked_up(capfd: pytest.CaptureFixture[str], partition: Path, *question: object) -> list[dict[str, Any]]:
