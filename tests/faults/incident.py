@@ -76,7 +76,7 @@ class Scenario:
 
     def count(self, kinds: Kind) -> int:
         """How many calls of these kinds a run without a fault makes."""
-        return self._run(self.fresh(), self.case.words, Fault(kinds=kinds)).calls
+        return self.trace.calls(kinds)
 
     def fresh(self) -> Path:
         """The data directory as found, in a place of its own."""

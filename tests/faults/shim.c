@@ -39,6 +39,7 @@ struct control {
     int32_t log;              /* write a line for each call to the file descriptor, 0: no */
     char root[512];
     char what[1024];          /* the first call that it happened to */
+    _Atomic int64_t by_kinds[64]; /* calls by all of their kinds, whichever are counted */
 };
 
 static struct control *control;
@@ -90,6 +91,7 @@ enum { GO, STOP, HALF };
 
 /* counts a call that concerns the root; STOP: errno is set */
 static int counted(const char *name, const char *path, int kind) {
+    atomic_fetch_add(&control->by_kinds[kind], 1);
     if (!(kind & control->kinds)) return GO;
     int64_t number = atomic_fetch_add(&control->counter, 1);
     if (control->log) {

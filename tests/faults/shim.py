@@ -6,6 +6,7 @@ and forks a child for each command line; the fault is armed in the child only.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import mmap
@@ -25,7 +26,7 @@ from pathlib import Path
 from tests.support.paths import ROOT
 
 SOURCE = Path(__file__).with_name("shim.c")
-_HEAD = struct.Struct("<iiiiqqii512s1024s")  # struct control
+_HEAD = struct.Struct("<iiiiqqii512s1024s512s")  # struct control
 _TOP = ROOT
 
 
@@ -69,13 +70,17 @@ NO_FAULT = Fault(Mode.OFF)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command line ended. status: its exit status, -9 when it was killed. output: stdout and stderr. calls: how many
-    were counted. struck: the first call to which the fault happened, empty when none."""
+    """How a command line ended. status: its exit status, -9 when it was killed. output: stdout and stderr. by_kinds: how many
+    calls there were of each combination of kinds. struck: the first call to which the fault happened, empty when none."""
 
     status: int
     output: str
-    calls: int
+    by_kinds: tuple[int, ...]
     struck: str
+
+    def calls(self, kinds: Kind) -> int:
+        """How many calls there were of any of these kinds."""
+        return sum(count for number, count in enumerate(self.by_kinds) if number & kinds)
 
 
 def compiler() -> str | None:
@@ -109,15 +114,17 @@ class Machine:
     def arm(self, fault: Fault, root: Path) -> None:
         """For every process that has the library: calls below `root`."""
         packed = _HEAD.pack(
-            fault.mode, fault.error, fault.kinds, fault.lasts, fault.at, 0, 0, 0, os.fsencode(root), b""
+            fault.mode, fault.error, fault.kinds, fault.lasts, fault.at, 0, 0, 0, os.fsencode(root), b"", b""
         )
         self._map[:] = packed
 
-    def disarm(self) -> tuple[int, str]:
-        """(how many calls were counted, the first one to which the fault happened)"""
+    def disarm(self) -> tuple[tuple[int, ...], str]:
+        """(how many calls there were of each combination of kinds, the first one to which the fault happened)"""
         values = _HEAD.unpack(self._map[:])
         self.arm(NO_FAULT, Path("/"))
-        return values[5], values[9].rstrip(b"\0").decode(errors="replace") if values[6] else ""
+        return struct.unpack("<64q", values[10]), values[9].rstrip(b"\0").decode(errors="replace") if values[
+            6
+        ] else ""
 
     def run(self, words: Sequence[str], root: Path, fault: Fault = NO_FAULT) -> Outcome:
         """One command line of kseg, in a process of its own. root: the fault happens to calls below it."""
@@ -139,9 +146,9 @@ class Machine:
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
         status = int(self._server.stdout.readline())
-        calls, struck = self.disarm()
+        by_kinds, struck = self.disarm()
         output = (self._folder / "said").read_text(errors="replace")
-        return Outcome(status, output, calls, struck)
+        return Outcome(status, output, by_kinds, struck)
 
     def close(self) -> None:
         if self._server is not None:
@@ -170,6 +177,7 @@ def serve(folder: Path) -> None:
     for package in ("cli", "compaction", "recovery", "segment"):
         for module in pkgutil.walk_packages([str(Path(kseg.__file__).parent / package)], f"kseg.{package}."):
             importlib.import_module(module.name)
+    gc.freeze()  # what a child would look through in vain, and copy
     control = os.open(os.environ["KSEG_FAULTS"], os.O_RDWR)
     for line in sys.stdin:
         request = json.loads(line)

@@ -64,9 +64,9 @@ def test_what_cannot_be_asked_is_reported(
 ) -> None:
     words = [*COMMANDS[command], str(data)]
     root = data.parent
-    sound = machine.run(words, root)
+    sound = machine.run(words, root, Fault())
     assert sound.status in (0, 1), sound.output
-    calls = machine.run(words, root, Fault(kinds=Kind.LOOK)).calls
+    calls = sound.calls(Kind.LOOK)
     stride = STRIDE or max(1, calls // TRIES)
     wrong = []
     for at in range(error % stride, calls, stride):
