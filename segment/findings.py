@@ -192,7 +192,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("remote-log-metadata-unreadable", ERROR, "a record of __remote_log_metadata cannot be used: what is in remote storage is uncertain", _DUMP),
     ("metadata-log-note", INFO, "something unusual in the metadata log", _DUMP),
     ("producer-ids-reissued", ERROR, "the controller gives out producer ids that producers in the logs already have: a broker drops what new producers send first, as repetitions", _DOCTOR),
-    ("transactional-id-behind", ERROR, "the coordinator has lost the newest records of a transactional id: a broker refuses what its producer sends, and its markers", _DOCTOR),
+    ("transactional-id-behind", ERROR, "a partition is ahead of the coordinator of a transactional id: the broker refuses what its producer sends, or its markers", _DOCTOR),
     ("metadata-snapshot-incomplete", ERROR, "a metadata snapshot lacks its header or footer; a broker cannot load it", _DOCTOR),
     ("coordinator-load-fails", ERROR, "a coordinator fails to load a partition of its topic: what the partition says is not available", _VERIFY),
     ("coordinator-log-truncated", ERROR, "a broker that starts truncates a coordinator's log below records that it has", _RECOVER),

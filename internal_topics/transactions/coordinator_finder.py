@@ -17,7 +17,7 @@ from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import BrokerDirectories, longest
 from kseg.internal_topics.load_findings import FAILS
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
-from kseg.internal_topics.metadata.metadata_image import MetadataImage
+from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partition
 from kseg.internal_topics.transactions.coordinator_load import read_transaction_log
 from kseg.internal_topics.transactions.transaction_log import (
     PREPARED,
@@ -48,9 +48,13 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
         findings += logs[number].findings
     finder = MetadataFinder(directories.log_dirs)
     images = [*_images(directories, finder)]
-    view = joined(logs, _partition_count(images), damaged)
-    is_settled = view.is_whole and _are_all_here(directories, finder, images)
-    return _beside_the_logs(replace(view, is_settled=is_settled), directories), tuple(findings)
+    partitions = _partitions(images)
+    view = joined(logs, None if partitions is None else len(partitions), damaged)
+    if partitions is not None and view.is_whole and _are_all_here(directories, finder, images):
+        # at a start the partition gets a leader again, with the next epoch
+        epochs = {number: each.leader_epoch + 1 for number, each in partitions.items()}
+        view = replace(view, is_settled=True, coordinator_epochs=epochs)
+    return _beside_the_logs(view, directories), tuple(findings)
 
 
 def _images(directories: BrokerDirectories, finder: MetadataFinder) -> Iterator[MetadataImage]:
@@ -61,11 +65,12 @@ def _images(directories: BrokerDirectories, finder: MetadataFinder) -> Iterator[
                 yield image
 
 
-def _partition_count(images: Iterable[MetadataImage]) -> int | None:
-    for image in images:
+def _partitions(images: Iterable[MetadataImage]) -> Mapping[int, Partition] | None:
+    """Those of `__transaction_state`, by the newest metadata log that has the topic."""
+    for image in sorted(images, key=lambda each: (each.epoch, each.end_offset), reverse=True):
         for topic in image.topics.values():
             if topic.name == TRANSACTION_STATE:
-                return len(topic.partitions)
+                return topic.partitions
     return None
 
 
@@ -95,7 +100,9 @@ def _beside_the_logs(view: CoordinatorView, directories: BrokerDirectories) -> C
 
     served = [known for owners in view.by_producer.values() for known in owners]
     committed_at = ((known.transactional_id, markers.committed_at(known)) for known in served)
-    refused = ((known.transactional_id, markers.refused(known)) for known in served)
+    # while a broker runs, the partitions are read later than the coordinators' logs
+    judged = served if view.is_settled else ()
+    refused = ((known.transactional_id, markers.refused(known, view.epoch_of(known))) for known in judged)
     return replace(
         view,
         ids={name: left(known) for name, known in view.ids.items()},

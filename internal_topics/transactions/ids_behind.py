@@ -24,33 +24,39 @@ def ids_behind(
     if not view.is_settled:
         return
     ahead = [
-        (known, entry)
+        (known, words)
         for entry in entries
         for known in view.by_producer.get(entry.producer_id, ())
-        if known.is_loaded and _is_behind(known, entry, where, view)
+        if known.is_loaded and (words := _behind(known, entry, where, view))
     ]
     if not ahead:
         return
-    known, entry = ahead[0]
+    known, words = ahead[0]
     more = f" (and {counted(len(ahead) - 1, 'more id')} likewise)" if len(ahead) > 1 else ""
-    message = (
-        f"transactional id {known.transactional_id} is in state {known.state} with epoch {known.producer_epoch} in __transaction_state, "
-        f"whose end is lost: its producer already had epoch {entry.producer_epoch} here{more}. The broker refuses its records and markers"
-    )
-    names = tuple(each.transactional_id for each, _ in ahead)
-    about = TransactionalIdsBehind(names)
+    message = f"transactional id {known.transactional_id} is in state {known.state} with epoch {known.producer_epoch}, and {words}{more}"
+    about = TransactionalIdsBehind(tuple(each.transactional_id for each, _ in ahead))
     yield Finding("transactional-id-behind", path, message, numbers=about.numbers(), diagnosis=about)
 
 
-def _is_behind(
+def _behind(
     known: TransactionalId,
     entry: ProducerSnapshotEntry,
     where: tuple[str, int | None] | TopicPartition,
     view: CoordinatorView,
-) -> bool:
-    """A producer that comes back gets the epoch after the recorded one."""
-    refused = view.refused.get(known.transactional_id)
-    return entry.producer_epoch > known.producer_epoch + 1 or (refused is not None and refused.where == where)
+) -> str:
+    """In words, empty if the broker refuses nothing. A producer that comes back gets the epoch after the recorded one."""
+    refused, epoch = view.refused.get(known.transactional_id), view.epoch_of(known)
+    if epoch is not None and entry.coordinator_epoch > epoch:
+        return (
+            f"its coordinator starts with epoch {epoch}: the partition has a marker of one with epoch {entry.coordinator_epoch}, and refuses "
+            "those that end its next transaction, although a commit succeeds"
+        )
+    if entry.producer_epoch > known.producer_epoch + 1 or (refused is not None and refused.where == where):
+        return (
+            f"the end of __transaction_state is lost: its producer already had epoch {entry.producer_epoch} here, and the broker refuses its "
+            "records and markers"
+        )
+    return ""
 
 
 def tombstone_lines(names: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import field
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord
 from kseg.internal_topics.decoding import Decoded, UnknownType, decode_key, decode_value
+from kseg.internal_topics.groups.coordinator_partition import partition_for
 from kseg.internal_topics.load_findings import FAILS, TORN
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
@@ -96,12 +97,10 @@ class TransactionLog:
 
 @dataclass(frozen=True, slots=True)
 class RefusedMarker:
-    """A partition that refuses the marker with which a coordinator would end a transaction. marker_epoch: of the marker. producer_epoch: of
-    the producer in the partition."""
+    """A partition that refuses the marker with which a coordinator would end a transaction. words: why."""
 
     where: TopicPartition
-    marker_epoch: int
-    producer_epoch: int
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,8 @@ class CoordinatorView:
     unloaded: those whose newest record no coordinator loads, by the producer id in it. committed: see `TransactionLog`. committed_at: a
     partition with the COMMIT marker of the transaction that an id in state Ongoing has, by transactional id. refused: a partition that
     refuses the markers of the transaction that an id has, by transactional id. is_settled: whether the logs of all brokers are here and
-    none of them runs, so that the coordinators will know nothing else.
+    none of them runs, so that the coordinators will know nothing else. coordinator_epochs: if so, the epoch of each partition's next
+    coordinator, which may be greater.
     """
 
     ids: Mapping[str, TransactionalId] = field(default_factory=dict)
@@ -127,6 +127,15 @@ class CoordinatorView:
     missing: tuple[int, ...] = ()
     is_whole: bool = False
     is_settled: bool = False
+    coordinator_epochs: Mapping[int, int] = field(default_factory=dict)
+
+    def epoch_of(self, known: TransactionalId) -> int | None:
+        """The epoch of the next coordinator of an id, None if it is unknown."""
+        if not self.coordinator_epochs:
+            return None
+        return self.coordinator_epochs.get(
+            partition_for(known.transactional_id, len(self.coordinator_epochs))
+        )
 
     @property
     def is_known(self) -> bool:

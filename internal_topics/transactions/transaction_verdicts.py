@@ -115,7 +115,7 @@ def _named(found: UnfinishedTransaction, naming: TransactionalId, view: Coordina
     record = _record(naming)
     refused = view.refused.get(naming.transactional_id)
     if refused is not None:
-        words = f"{refused.where[0]}-{refused.where[1]} has epoch {refused.producer_epoch} of its producer already, and refuses a marker with epoch {refused.marker_epoch}"
+        words = f"{refused.where[0]}-{refused.where[1]} {refused.words}"
         return "refused", f"{record}, but {words}: its coordinator gives up, and no producer can use the id"
     is_committed = found.producer_epoch + 1 in view.committed.get(found.producer_id, ())
     current_epoch = naming.producer_epoch - (naming.state in PREPARED)

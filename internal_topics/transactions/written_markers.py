@@ -9,7 +9,9 @@ after its own, which no other transaction's markers have.
 A marker is refused where the producer has a later epoch, and in the second protocol also one of its own epoch that ends a transaction.
 The coordinator then gives up all markers of the transaction, and the id stays in its state: no producer can use it, and no partition of the
 transaction is freed (Kafka: ProducerAppendInfo.checkProducerEpoch, TransactionMarkerRequestCompletionHandler; observed with 4.3.1). So it
-is if the coordinator's log has lost its end, and the partitions have not.
+is if the coordinator's log has lost its end, and the partitions have not. A marker is also refused where the producer has one of a
+coordinator with a later epoch, as after the metadata log was made anew, with leader epochs from 0 on (checkCoordinatorEpoch; observed
+with 4.3.1).
 """
 
 from collections.abc import Iterator
@@ -65,8 +67,9 @@ class WrittenMarkers:
             return None
         return next((where for where in known.partitions if self._has_commit(known, where)), None)
 
-    def refused(self, known: TransactionalId) -> RefusedMarker | None:
-        """A partition of a transaction that is ongoing or prepared which refuses its marker, None if none is known."""
+    def refused(self, known: TransactionalId, coordinator_epoch: int | None) -> RefusedMarker | None:
+        """A partition of a transaction that is ongoing or prepared which refuses its marker, None if none is known. coordinator_epoch: of
+        the coordinator, None if it is unknown."""
         if known.state not in (ONGOING, *PREPARED) or not known.is_loaded:
             return None
         # whatever aborts an ongoing one raises the epoch, except a client of the first protocol, which is gone after a start
@@ -74,8 +77,14 @@ class WrittenMarkers:
         for where in known.partitions:
             state = self._state(where)
             entry: ProducerSnapshotEntry | None = None if state is None else state.entry(known.producer_id)
-            if entry is not None and _refuses(entry, epoch, known.client_version):
-                return RefusedMarker(where, epoch, entry.producer_epoch)
+            if entry is None:
+                continue
+            if _refuses(entry, epoch, known.client_version):
+                had = f"has epoch {entry.producer_epoch} of its producer already, and refuses a marker with epoch {epoch}"
+                return RefusedMarker(where, had)
+            if coordinator_epoch is not None and entry.coordinator_epoch > coordinator_epoch:
+                had = f"has a marker of a coordinator with epoch {entry.coordinator_epoch}, and refuses one with epoch {coordinator_epoch}"
+                return RefusedMarker(where, had)
         return None
 
     def _is_marked(self, known: TransactionalId, where: TopicPartition) -> bool:
