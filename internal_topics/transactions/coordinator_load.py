@@ -51,7 +51,8 @@ _EFFECTS = Effects(
 )
 # the value of version 1 of a transaction that was committed, which names no partition; what follows its two times are the tags
 _COMPLETE_COMMIT_WITHOUT_PARTITIONS, _STATUS_AND_PARTITIONS, _TAGS = b"\4\1", slice(16, 18), 34
-_CLIENT_VERSION_TAG, _MANY = 2, 0x80  # a varint of more than one byte
+_PREVIOUS_ID_TAG, _CLIENT_VERSION_TAG, _MANY = 0, 2, 0x80  # a varint of more than one byte
+_LAST_EPOCH = 2**15 - 1
 
 Newest = dict[bytes | None, CoordinatorRecord]
 
@@ -88,9 +89,9 @@ class _Load:
         if record.key is not None and record.value is not None:
             producer_id = int.from_bytes(record.value[_PRODUCER_ID], "big", signed=True)
             self._former_keys[producer_id] = record.key
-            if _commits_with_an_epoch(record.value):
-                epochs = self._committed.setdefault(producer_id, array("h"))
-                epochs.append(int.from_bytes(record.value[_EPOCH], "big", signed=True))
+            committed = _committed(record.value, producer_id)
+            if committed is not None:
+                self._committed.setdefault(committed[0], array("h")).append(committed[1])
         self._take(record)
 
     def _take(self, record: CoordinatorRecord) -> None:
@@ -156,19 +157,29 @@ class _Load:
             yield name, known
 
 
-def _commits_with_an_epoch(value: bytes) -> bool:
-    """Whether a value is that of a transaction of the second protocol that was committed, as a coordinator writes it."""
+def _committed(value: bytes, producer_id: int) -> tuple[int, int] | None:
+    """(producer id, epoch of the marker) if a value is that of a transaction of the second protocol that was committed, as a coordinator
+    writes it. The one that used up the epochs of its producer id is complete with the next id, and epoch 0 (observed with 4.3.1)."""
     if value[_STATUS_AND_PARTITIONS] != _COMPLETE_COMMIT_WITHOUT_PARTITIONS or value[:2] != b"\0\1":
-        return False
-    at, end = _TAGS + 1, len(value)
+        return None
+    at, end, previous_id, is_of_second = _TAGS + 1, len(value), producer_id, False
     while at + 1 < end:
         tag, length = value[at], value[at + 1]
         if tag >= _MANY or length >= _MANY:
-            return False
-        if tag == _CLIENT_VERSION_TAG:
-            return int.from_bytes(value[at + 2 : at + 2 + length], "big") == EPOCH_PER_TRANSACTION
+            return None
+        content = int.from_bytes(value[at + 2 : at + 2 + length], "big", signed=True)
+        if tag == _PREVIOUS_ID_TAG:
+            previous_id = content
+        is_of_second |= tag == _CLIENT_VERSION_TAG and content == EPOCH_PER_TRANSACTION
         at += 2 + length
-    return False
+    if not is_of_second:
+        return None
+    epoch = int.from_bytes(value[_EPOCH], "big", signed=True)
+    return (
+        (previous_id, _LAST_EPOCH)
+        if not epoch and previous_id not in (-1, producer_id)
+        else (producer_id, epoch)
+    )
 
 
 def _names_of(keys: Mapping[int, bytes]) -> Iterator[tuple[int, str]]:

@@ -233,6 +233,25 @@ def test_a_committed_transaction_is_known_by_records_that_later_ones_replaced(
     assert rows[1]["verdict"] == {"another": "ongoing", "expired": "unknown"}.get(then, "unmarked")
 
 
+def test_a_committed_transaction_that_used_up_the_epochs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """These are the records of 4.3.1: the id is complete with its next producer id, while the marker has the former one and epoch 32767."""
+    write_orders(tmp_path, data_batch(0, PID, 32766))
+    second = {"partitions": [("orders", 0)], "clientTransactionVersion": 2}
+    ended = {"transactionStatus": COMPLETE_COMMIT, "producerEpoch": 0, "clientTransactionVersion": 2}
+    write_state(
+        tmp_path,
+        transaction("till", producerEpoch=32766, previousProducerId=PID, **second),
+        transaction(
+            "till", transactionStatus=PREPARE_COMMIT, producerEpoch=32767, nextProducerId=1000, **second
+        ),
+        transaction("till", producerId=1000, previousProducerId=PID, **ended),
+    )
+    (row,) = transaction_rows(capfd, *AS_OF, str(tmp_path), status=1)["transaction"]
+    assert (row["status"], row["verdict"]) == ("hanging", "unmarked")
+
+
 @pytest.mark.parametrize(
     ("state", "verdict"),
     [(ONGOING, "unmarked"), (PREPARE_COMMIT, "stale"), (PREPARE_ABORT, "unmarked")],
