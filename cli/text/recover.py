@@ -134,11 +134,13 @@ def _lost(offsets: int, cost: Values) -> str:
     records = cost.get("records", 0)
     if records is None:
         at_most = cost.get("records_at_most")
+        if at_most is None and not offsets:
+            return "an unknown number of records lost at the log end: their header, which has it, is damaged or incomplete"
         if at_most is None:
             return f"records in {counted(offsets, 'offset')} or more lost; their number is unknown, because it is in the damaged headers"
         return (
             f"at most {counted(at_most, 'record')} lost: the exact number is in the damaged headers, and "
-            "not every offset of this log has a record"
+            "not every offset need have a record"
         )
     among = "" if records == offsets or not offsets else f" ({counted(offsets, 'offset')})"
     return f"{counted(records, 'record')} lost{among}" if records or offsets else "no record lost"
@@ -378,6 +380,8 @@ def _records_words(cost: Values) -> str:
         return counted(records, "record") if records else "nothing"
     if at_most is not None:
         return f"at most {counted(at_most, 'record')}"
+    if not cost.get("offsets"):
+        return "an unknown number of records at the log end"
     return f"an unknown number of records in {counted(int(cost.get('offsets', 0)), 'offset')} or more"
 
 

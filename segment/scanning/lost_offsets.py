@@ -2,8 +2,9 @@
 
 1. The headers in the damage, if they can be true: an entry begins where the damage begins, its length leads to the next entry
    or to the end of the damage, and the offsets of all of them increase between those of the batches around the damage. The
-   last entry may be truncated, or only its length may be wrong. Then the range is that from the first offset of the first
-   entry to the last offset of the last one, and the record count is the sum of those in the headers.
+   last entry may be truncated (also within its header, then its record count is unknown), or only its length may be wrong. Then the range
+   is that from the first offset of the first entry to the last offset of the last one, and the record count is the sum of those in the
+   headers.
 2. Otherwise the adjacent batches: the range begins after the batch before the damage (at the base offset of the
    segment if there is none) and ends before the batch after it, or before the next segment. At the end of the log the
    last offset and the number of records are unknown.
@@ -136,12 +137,15 @@ def _entry_at(
     if size < L.MIN_LEGACY_SIZE_FIELD or magic > L.MAGIC_V2 or offset < lowest:
         return None
     if magic < L.MAGIC_V2:
+        if not any(view[position + L.MAGIC_POSITION : min(stop, position + L.ENTRY_OVERHEAD + size)]):
+            return None  # zeros instead of the magic byte and all that follows it
         is_alone = offset == lowest and upper == offset + 1  # the adjacent batches leave no other offset
         if not is_alone and not _is_legacy(view, position, position + L.ENTRY_OVERHEAD + size):
             return None
         return _legacy_entry(head, offset, lowest, upper, L.ENTRY_OVERHEAD + size)
+    written = _written(view, position, stop, head)
     if len(head) < L.BATCH_HEADER:
-        return None
+        return _cut_entry(head, written, offset, L.ENTRY_OVERHEAD + size, upper)
     delta = int.from_bytes(head[_LAST_DELTA : _LAST_DELTA + 4], "big", signed=True)
     count = int.from_bytes(head[_COUNT : _COUNT + 4], "big", signed=True)
     if count != delta + 1:  # as after a cleaning, or because one of them is altered
@@ -150,10 +154,41 @@ def _entry_at(
     if not 0 <= count <= delta + 1 or last < offset or last >= (L.INT64_MAX if upper is None else upper):
         return None
     if is_length_true and (count == 0) != (L.ENTRY_OVERHEAD + size == L.BATCH_HEADER):
-        return None  # zeros instead of the count
+        # zeros instead of the count
+        return (
+            _cut_entry(head, written, offset, L.ENTRY_OVERHEAD + size, upper)
+            if written < _COUNT + 4
+            else None
+        )
     is_control = int.from_bytes(head[_ATTRIBUTES : _ATTRIBUTES + 2], "big") & L.CONTROL_BIT
     is_control = is_control or (count == 1 and _has_producer_without_sequence(head))
     return L.ENTRY_OVERHEAD + size, (offset, last, 0 if is_control else count)
+
+
+def _written(view: memoryview, position: int, stop: int, head: memoryview) -> int:
+    """How many bytes of the header of the last entry were written, at least: a file system may have added zeros after a crash."""
+    if len(head) < L.BATCH_HEADER and stop != len(view):
+        return 0
+    if len(head) == L.BATCH_HEADER and (
+        head[_COUNT:].tobytes().strip(b"\0") or any(view[position + L.BATCH_HEADER : stop])
+    ):
+        return L.BATCH_HEADER
+    return len(head.tobytes().rstrip(b"\0"))
+
+
+def _cut_entry(
+    head: memoryview, written: int, offset: int, length: int, upper: int | None
+) -> tuple[int, tuple[int, int, int | None]] | None:
+    """Parse a batch of magic 2 of whose header a crash has left the first bytes, if these contain its last offset. Its number of records is
+    that of its offsets, unless a cleaner had removed some; a transaction marker has none that a consumer sees."""
+    if not written >= _LAST_DELTA + 4 or length <= L.BATCH_HEADER:
+        return None
+    delta = int.from_bytes(head[_LAST_DELTA : _LAST_DELTA + 4], "big", signed=True)
+    last = offset + delta
+    if delta < 0 or last >= (L.INT64_MAX if upper is None else upper):
+        return None
+    is_control = int.from_bytes(head[_ATTRIBUTES : _ATTRIBUTES + 2], "big") & L.CONTROL_BIT
+    return length, (offset, last, 0 if is_control else None)
 
 
 def _proved(damage: memoryview, size_bytes: int, delta: int, count: int) -> tuple[int, int]:

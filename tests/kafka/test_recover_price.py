@@ -182,6 +182,32 @@ def test_zeros_from_within_a_header_to_the_end_of_the_batch(
         assert found["records"] in (lost, None) and found["records_at_most"] >= lost
 
 
+@pytest.mark.parametrize("zeros", [0, 4096])
+@pytest.mark.parametrize("written", [8, 12, 16, 20, 26, 30, 45, 60])
+def test_the_last_batch_is_torn_in_its_header(
+    oracle: Oracle,
+    sound: Path,
+    held: list[Held],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    written: int,
+    zeros: int,
+) -> None:
+    """zeros: that the file system has added. From where its last offset is there, it bounds the number of its records, which are 2 at 3
+    offsets."""
+    directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
+    log = max(directory.glob("*.log"))
+    position, _ = batch_spans(log)[-1]
+    log.write_bytes(log.read_bytes()[: position + written] + bytes(zeros))
+    log.with_suffix(".timeindex").write_bytes(b"")  # a clean stop has written the last offset to both
+    max(directory.glob("*.snapshot")).unlink()
+    lost = lost_by_kafka(oracle, directory, held, clean=False)
+    found = price(directory, capfd, clean=False)
+    assert lost == 2
+    assert found["records"] is None
+    assert found["records_at_most"] == (3 if written >= 30 else None)
+
+
 def test_zeros_in_the_place_of_a_producer_id_make_no_control_batch(
     oracle: Oracle, sound: Path, held: list[Held], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

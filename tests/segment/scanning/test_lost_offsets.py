@@ -7,10 +7,11 @@ import pytest
 from fixtures import healthy
 from fixtures.diseases import batch_spans
 from kseg.change.append.partition_writer import PartitionWriter
+from kseg.segment import layout as L
 from kseg.segment.model import NewBatch
 from kseg.segment.scanning.lost_offsets import LostRange, lost_range
 
-_LAST_DELTA, _COUNT = 23, 57
+_ATTRIBUTES, _LAST_DELTA, _COUNT, _HEADER = 21, 23, 57, 61
 FIRST, RECORDS = 100, 5
 KEPT = LostRange(FIRST, FIRST + RECORDS - 1, RECORDS)
 
@@ -51,3 +52,23 @@ def test_a_torn_batch_has_no_checksum_that_proves_anything(batch: bytes) -> None
     data = bytearray(batch[:-3])
     data[_LAST_DELTA + 3] = 64
     assert lost(bytes(data)) == LostRange(FIRST, FIRST + 64, RECORDS)
+
+
+@pytest.mark.parametrize("zeros", [0, 7, 40, None])
+def test_a_batch_that_is_torn_in_its_header(batch: bytes, zeros: int | None) -> None:
+    """From where its last offset is written on, the range is known; zeros that a file system has left behind it are no numbers."""
+    for written in range(1, len(batch)):
+        found = lost((batch[:written] + bytes(len(batch) if zeros is None else zeros))[: len(batch)])
+        if written >= _HEADER:
+            assert found == KEPT
+        elif written >= _LAST_DELTA + 4:
+            assert found == LostRange(FIRST, FIRST + RECORDS - 1, None)
+        else:
+            assert found == LostRange(FIRST, None, None)
+
+
+def test_a_marker_that_is_torn_in_its_header(batch: bytes) -> None:
+    data = bytearray(batch[:40])
+    data[_ATTRIBUTES + 1] |= L.CONTROL_BIT
+    data[_LAST_DELTA + 3] = 0
+    assert lost(bytes(data)) == LostRange(FIRST, FIRST, 0)
