@@ -8,8 +8,9 @@ from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import Thrown, is_empty_directory, unformatted
 from kseg.recovery.broker_start.mounting import Mounted, Registered, mixed_up
+from kseg.recovery.broker_start.node_outcome import NodeStart
 from kseg.recovery.broker_start.node_properties import NodeProperties
-from kseg.recovery.broker_start.node_start import NodeStart, node_start
+from kseg.recovery.broker_start.node_start import node_start
 from kseg.recovery.broker_start.partition_start import PartitionStart
 from kseg.recovery.broker_start.start_check import TargetStart
 from kseg.segment.diagnosis import PartitionTwice

@@ -16,7 +16,7 @@ from kseg.cli.main import run
 from kseg.cli.text.broker_start import broker_start_words
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import Thrown
-from kseg.recovery.broker_start.node_start import NodeStart
+from kseg.recovery.broker_start.node_outcome import NodeStart
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.storage import places
 from tests.internal_topics.metadata_logs import (
