@@ -241,8 +241,8 @@ class GroupRows:
         """Rows of the initialized partitions of share groups without a state. A partition of `__share_group_state` that is not here, or not
         in order, may have it. A group coordinator lists no deleted topics."""
         from kseg.internal_topics.groups.coordinator_partition import partition_for
-        from kseg.internal_topics.groups.group_rows import stateless_row
         from kseg.internal_topics.groups.partition_ends import PartitionEnds
+        from kseg.internal_topics.groups.share_rows import stateless_row
         from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, SharePartitionKey
 
         options, names = self._options, self._evidence.names

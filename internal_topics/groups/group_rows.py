@@ -1,4 +1,5 @@
-"""The rows of `kseg groups` (docs/json.md): group, member, offset, pending_offset, tombstone, share_offset, rewind."""
+"""The rows of `kseg groups` (docs/json.md): group, member, offset, pending_offset, tombstone, rewind. Those of share groups alone:
+`share_rows`."""
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -16,7 +17,6 @@ from kseg.internal_topics.groups.group_states import (
     ModernGroup,
 )
 from kseg.internal_topics.groups.partition_ends import LogEnds, PartitionEnds
-from kseg.internal_topics.groups.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch
 from kseg.segment.errors import FormatError
 from kseg.segment.json_line import compact_json
 from kseg.segment.values import dataclass
@@ -342,81 +342,3 @@ def rewind_row(rewind: Rewind) -> RowValues:
         "from_record_offset": rewind.former.offset,
         "record_offset": rewind.record_offset,
     }
-
-
-# --- share groups
-
-_SHARE_TOPICS = {
-    "initializingTopics": "initializing",
-    "initializedTopics": "initialized",
-    "deletingTopics": "deleting",
-}
-
-
-def share_topic_rows(group: ModernGroup) -> Iterator[RowValues]:
-    """The topics for which a share group has state, or is about to create or delete state."""
-    for name, status in _SHARE_TOPICS.items():
-        for each in (group.share_topics or {}).get(name, ()):
-            yield {
-                "type": "share_topic",
-                "group": group.name,
-                "topic": each["topicName"],
-                "topic_id": each["topicId"],
-                "partitions": sorted(each.get("partitions", ())),
-                "status": status,
-            }
-
-
-def share_offset_row(
-    key: SharePartitionKey, state: ShareState, names: TopicNames, ends: PartitionEnds | None
-) -> RowValues:
-    """The progress of a share group in a partition."""
-    topic = names.by_id.get(key.topic_id)
-    known = None if ends is None or topic is None else ends.of(topic, key.partition)
-    start: int | None = None if state.start_offset == -1 else state.start_offset
-    counts = dict.fromkeys((DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED), 0)
-    for batch in state.batches:
-        counts[batch.delivery_state] = counts.get(batch.delivery_state, 0) + batch.records
-    lag: int | None = None
-    if known is not None and start is not None and state.delivery_complete_count >= 0:
-        lag = known.end_offset - start - state.delivery_complete_count
-    complete = state.delivery_complete_count
-    return {
-        "type": "share_offset",
-        "group": key.group,
-        "topic": topic,
-        "topic_id": key.topic_id,
-        "partition": key.partition,
-        "start_offset": start,
-        "log_end_offset": None if known is None else known.end_offset,
-        "lag": lag,
-        "in_flight": counts[DeliveryState.AVAILABLE] + counts.get(DeliveryState.ARCHIVING, 0),
-        "acknowledged": counts[DeliveryState.ACKNOWLEDGED],
-        "archived": counts[DeliveryState.ARCHIVED],
-        "delivery_complete_count": None if complete == -1 else complete,
-        "leader_epoch": state.leader_epoch,
-        "state_epoch": state.state_epoch,
-        "snapshot_epoch": state.snapshot_epoch,
-        "write_timestamp": state.write_ms,
-        "timestamp": state.timestamp_ms,
-        "batches": [_batch_row(batch) for batch in state.batches],
-    }
-
-
-def stateless_row(key: SharePartitionKey, topic: str, ends: PartitionEnds | None) -> RowValues:
-    """A partition that a share group has initialized, and of which the share coordinator has no state: as one without a start offset."""
-    nothing = ShareState(0, 0, 0, -1, -1, (), None, -1)
-    row = share_offset_row(key, nothing, TopicNames({key.topic_id: topic}, {}, {}), ends)
-    return row | dict.fromkeys(("leader_epoch", "state_epoch", "snapshot_epoch", "timestamp"))
-
-
-def _batch_row(batch: StateBatch) -> RowValues:
-    return {
-        "first_offset": batch.first_offset,
-        "last_offset": batch.last_offset,
-        "delivery_state": _DELIVERY_STATES.get(batch.delivery_state, f"UNKNOWN({batch.delivery_state})"),
-        "delivery_count": batch.delivery_count,
-    }
-
-
-_DELIVERY_STATES = {0: "AVAILABLE", 1: "ACQUIRED", 2: "ACKNOWLEDGED", 3: "ARCHIVING", 4: "ARCHIVED"}

@@ -16,6 +16,7 @@ from kseg.internal_topics.coordinator_log import (
     read_coordinator_log,
 )
 from kseg.internal_topics.groups import group_rows as rows
+from kseg.internal_topics.groups import share_rows
 from kseg.internal_topics.groups.committed_offsets import committed_offset
 from kseg.internal_topics.groups.group_records import OffsetKey
 from kseg.internal_topics.groups.group_replay import FailedRecord, LoadedGroups, load_groups
@@ -125,7 +126,7 @@ def _group_rows(
             yield rows.group_row(group)
             yield from rows.member_rows(group, names)
             if isinstance(group, ModernGroup):
-                yield from rows.share_topic_rows(group)
+                yield from share_rows.share_topic_rows(group)
     committed = offsets.offsets
     wanted = sorted(
         committed if options.wants_all else (key for key in committed if _wants_key(options, key))
@@ -165,7 +166,7 @@ def _share_groups(target: LogTarget, options: GroupsOptions) -> Iterator[Event]:
     for key, state in sorted(loaded.states.items()):
         topic = options.names.by_id.get(key.topic_id)
         if options.wants(key.group) and options.wants_partition(topic, key.partition):
-            row = rows.share_offset_row(key, state, options.names, ends)
+            row = share_rows.share_offset_row(key, state, options.names, ends)
             yield Row(row, rows.result_of(row))
     yield Row({"type": "summary", "records": loaded.records})
 

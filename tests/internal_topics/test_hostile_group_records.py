@@ -20,9 +20,9 @@ from kseg.internal_topics.groups.group_rows import (
     offset_row,
     pending_row,
     rewind_row,
-    share_offset_row,
 )
 from kseg.internal_topics.groups.partition_ends import PartitionEnds
+from kseg.internal_topics.groups.share_rows import share_offset_row
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, load_share_state
 from tests.internal_topics.coordinator_logs import key, value
 
