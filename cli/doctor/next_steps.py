@@ -12,7 +12,8 @@
    with a name that is not a partition's, and the second of two directories of the same partition.
 6. Free space on a full file system, because repairs need some.
 7. Find logs that are missing, then repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
-8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts.
+8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts. Let the
+   controller and the coordinators go on behind the producer ids and epochs that are in the logs.
 9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
 11. Keep what is deleted after the start if it is still wanted: the logs of deleted topics, what retention would delete completely, and
