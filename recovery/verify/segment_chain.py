@@ -16,13 +16,14 @@ from collections.abc import Iterator, Sequence
 from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.names_check import SLOT_BYTES
 from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.segment import layout as L
 from kseg.segment.counted import offsets_words
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles
 from kseg.segment.partition.log_dir_state import LogDirState
-from kseg.segment.partition.names import INDEX_ROLES, INTERNAL_TOPICS, Role
+from kseg.segment.partition.names import INDEX_ROLES, INTERNAL_TOPICS, FileState, Role
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 
@@ -99,22 +100,28 @@ class SegmentChain:
         yield Finding("log-start-gap", facts[0].path, message, first_offset=first, last_offset=begin - 1)
 
     def _lost_logs(self) -> dict[int, Entry]:
-        """An index of each segment without a log, by base offset."""
+        """An index of each segment without a log, by base offset. What a cleaner has put into a file with the suffix `.swap` may include
+        the records of later segments, whose files a broker then deletes one by one (Kafka: LogLoader.load)."""
         if not self._directory.orphans:
             return {}
         present = {*self._logs()}
+        swapped = min(self._logs(FileState.SWAP), default=L.INT64_MAX)
         lost: dict[int, Entry] = {}
         for entry in self._orphaned_indexes():
             base = entry.name.base_offset
-            if base is not None and base not in present:
+            if base is not None and base not in present and base < swapped:
                 lost.setdefault(base, entry)
         return dict(sorted(lost.items()))
 
-    def _logs(self) -> Iterator[int]:
-        """The base offsets of logs that are no live segments: marked for deletion, unreadable, or with an odd name."""
+    def _logs(self, *states: FileState) -> Iterator[int]:
+        """The base offsets of all logs with these states (default: any), also of those that cannot be read or have an odd name."""
         for entry in self._directory.entries:
             base = entry.name.base_offset
-            if entry.name.role is Role.LOG and base is not None:
+            if (
+                entry.name.role is Role.LOG
+                and base is not None
+                and (not states or entry.name.state in states)
+            ):
                 yield base
 
     def _orphaned_indexes(self) -> Iterator[Entry]:

@@ -81,6 +81,16 @@ def test_a_deletion_that_was_interrupted_loses_no_log(partition: Path) -> None:
     assert "orphan-index" in verdict.ids("warning")
 
 
+def test_a_segment_that_a_cleaner_has_merged_is_no_loss(partition: Path) -> None:
+    """A broker that finishes the work deletes the files of the merged segments one by one, and is killed before the last of them."""
+    first, second, *_ = bases(partition)
+    merged = (partition / f"{first:020d}.log").read_bytes() + (partition / f"{second:020d}.log").read_bytes()
+    lose(partition, first)
+    lose(partition, second, log_only=True)
+    (partition / f"{first:020d}.log.swap").write_bytes(merged)
+    assert "segment-missing" not in judge(partition).ids()
+
+
 def test_indexes_of_a_new_segment_are_no_loss(partition: Path) -> None:
     """They are preallocated before the first record, and the name of the log may not be on the disk yet."""
     for suffix in ("index", "timeindex"):
