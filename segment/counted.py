@@ -9,19 +9,20 @@ def counted(number: int, noun: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """The plural of an English noun that is regular, or whose last word is."""
+    """The plural of a regular English noun, or of a phrase whose last word is one."""
     if noun.endswith("y") and noun[-2:-1] not in tuple("aeiou"):
         return f"{noun[:-1]}ies"
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
 def shown_of(number: int, most: int) -> int:
-    """How many of `number` things to show if `most` suffice: all if only one would be left, since `1 more` is as long as that one."""
+    """How many of `number` things to show if `most` are enough: all if only one would be left out, since `1 more` takes as much space."""
     return number if number <= most + 1 else most
 
 
 def listed(names: Sequence[str], most: int, noun: str = "", number: int | None = None) -> str:
-    """`a, b, c and 7 more partitions`. names: at least `most` + 1 of them, or all. number: of all, if `names` are only the first ones."""
+    """`a, b, c and 7 more partitions`. names: at least `most` + 1 of them, or all. number: how many there are, if `names` has only the
+    first ones."""
     number = len(names) if number is None else number
     shown = shown_of(number, most)
     more = number - shown

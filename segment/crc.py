@@ -83,9 +83,9 @@ _ALL_ONES = 0xFFFFFFFF
 
 
 def crc32c_of_zeros(count: int, value: int = 0) -> int:
-    """CRC-32C of `count` zero bytes, computed without them; `value` is the checksum of the bytes before them.
+    """CRC-32C of `count` zero bytes, computed without reading any; `value` is the checksum of the bytes before them.
 
-    The effect of a zero bit on the register is linear over GF(2), so that of n zero bits is the n-th power of a matrix."""
+    The effect of a zero bit on the register is linear over GF(2), so the effect of n zero bits is the n-th power of a matrix."""
     power = [
         CASTAGNOLI,
         *(1 << bit for bit in range(31)),
@@ -100,7 +100,7 @@ def crc32c_of_zeros(count: int, value: int = 0) -> int:
 
 
 def through(matrix: Sequence[int], register: int) -> int:
-    """The register after a linear step. matrix: where each bit goes, the lowest one first."""
+    """The register after a linear step. matrix: the value to which each bit leads, the lowest bit first."""
     result = 0
     for column in matrix:
         if register & 1:

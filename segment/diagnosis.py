@@ -1,7 +1,7 @@
 """The conclusion of a check as a value, for code that acts on a finding.
 
 A `Finding` is output: its message and its `numbers` are for people and JSON. Code that repairs damage or answers queries reads
-`Finding.diagnosis`, and of the rest only the byte and offset ranges.
+`Finding.diagnosis`, and otherwise only the byte and offset ranges.
 """
 
 from collections.abc import Mapping
@@ -100,7 +100,7 @@ class AlteredLeaderEpoch:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaCopy:
-    """A replica of a partition on another node. directory: that has it, maybe marked `-delete`. end_offset: of its log."""
+    """A replica of a partition on another node. directory: the one that contains it, possibly marked `-delete`. end_offset: of its log."""
 
     directory: str
     node: int
@@ -109,9 +109,9 @@ class ReplicaCopy:
 
 @dataclass(frozen=True, slots=True)
 class MissingReplica:
-    """A partition that the metadata log places in a log directory and that is not there. set_aside: a directory of the node with a log of
-    the same topic id and another name: stray, renamed by hand, or of a move between log dirs. others: the nodes that have a replica too.
-    copy: the one that has most of it among the nodes of the run."""
+    """A partition that is missing from the log directory in which the metadata log places it. set_aside: a directory of the node whose
+    log has the same topic id but another name: stray, renamed by hand, or left from a move between log dirs. others: the other nodes with
+    a replica. copy: the most complete replica on the nodes of the run."""
 
     topic: str
     partition: int
@@ -135,8 +135,8 @@ class MissingReplica:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaBehind:
-    """A replica that may lead and lacks records. other, node: a replica that has them, and its node. end_offset: of the log
-    that lacks them, 0 without a directory. other_end_offset: of the other one."""
+    """A replica that may become leader although it lacks records. other, node: a replica that has them, and its node.
+    end_offset: of the log that lacks them, 0 without a directory. other_end_offset: of the log that has them."""
 
     other: str
     node: int
@@ -154,8 +154,9 @@ class ReplicaBehind:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedVoter:
-    """A log dir whose node is a voter of a dynamic quorum with another directory. voter: the node. directory_id: of the voter.
-    is_quorum_lost: whether too few voters are left to elect a leader. foreign_log: the metadata log in it, if that is of another quorum."""
+    """A log dir whose node is a voter of a dynamic quorum under another directory id. voter: the node. directory_id: that of the voter.
+    is_quorum_lost: whether too few voters are left to elect a leader. foreign_log: the metadata log in the log dir, if it belongs to
+    another quorum."""
 
     log_dir: str
     voter: int
@@ -180,7 +181,7 @@ class PartitionTwice:
 @dataclass(frozen=True, slots=True)
 class MetadataGap:
     """Offsets that are missing within the metadata log, and in no snapshot. directory: of the log. is_loadable: whether the node is the
-    only voter of its quorum, and no other record refers to one of theirs."""
+    only voter of its quorum, and no other record refers to one of the missing ones."""
 
     directory: str
     is_loadable: bool = False
@@ -188,7 +189,7 @@ class MetadataGap:
 
 @dataclass(frozen=True, slots=True)
 class ReissuedProducerIds:
-    """A metadata log whose controller gives out producer ids that producers in the logs already have. next_id: the one that it gives out
+    """A metadata log whose controller will assign producer ids that are already in use in the logs. next_id: the one that it assigns
     next. greatest_id: the greatest in the logs. epoch: of the last record of the metadata log. node_id: of the only voter."""
 
     next_id: int
@@ -202,7 +203,7 @@ class ReissuedProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIdsBehind:
-    """A partition whose producers have later epochs than the coordinators' records of these transactional ids."""
+    """A partition in which producers have later epochs than the transaction coordinator has recorded for their transactional ids."""
 
     ids: tuple[str, ...]
 
@@ -212,7 +213,7 @@ class TransactionalIdsBehind:
 
 @dataclass(frozen=True, slots=True)
 class WrongTopicId:
-    """A partition whose partition.metadata has another id than the topic of its name. topic_id: of that topic."""
+    """A partition whose partition.metadata has a different id from that of the topic it is named after. topic_id: of that topic."""
 
     topic_id: str
 
@@ -236,8 +237,8 @@ class DoubtfulLogStart:
 
 @dataclass(frozen=True, slots=True)
 class UnwritableFile:
-    """A file or directory that a broker cannot write at its start. exception: the class that it throws. flag: immutable or append-only;
-    empty if it belongs to another user."""
+    """A file or directory to which a broker cannot write when it starts. exception: the class that it throws. flag: immutable or
+    append-only; empty if the file belongs to another user."""
 
     exception: str
     flag: str = ""

@@ -41,12 +41,12 @@ class UnreadableInput(KsegError):
 
 
 class VanishedInput(UnreadableInput):
-    """An input does not exist: it never did, or it was deleted, or cut off, after it was listed."""
+    """An input does not exist: it never did, or it was deleted or truncated after it was listed."""
 
 
 class NotPermitted(UnreadableInput):
-    """An input that the user who runs kseg may not read, in a directory of another user. A broker runs as that one, and can read it: for a
-    forecast or a repair it is neither damaged nor missing."""
+    """An input in another user's directory that the user who runs kseg may not read. A broker that runs as that other user can read it, so
+    for a forecast or a repair it is neither damaged nor missing."""
 
 
 class OutOfResources(KsegError):
@@ -58,7 +58,7 @@ class OutOfResources(KsegError):
 
 class OutOfReach(KsegError):
     """An input in an object store was not read: the network, credentials or a decryption key were missing, or the object was replaced
-    meanwhile. Never treated as damage: the object may be valid."""
+    in the meantime. Never treated as damage: the object may be valid."""
 
     exit_status = 3
 

@@ -61,14 +61,14 @@ class _Map(mmap.mmap):
 
 
 class MappedFile:
-    """A read-only map of a regular file (a small one is read); a context manager.
+    """A read-only map of a regular file (a small one is read into memory instead); a context manager.
 
     path: as given by the user. size_bytes, mtime_ms: of the file when it was opened. data_end: everything after it is a hole, which reads
     as zeros. view: the bytes (an empty view for an empty file); zeros where they cannot be read (`unreadable`). The map is a snapshot of
     the inode, which a rename or unlink does not affect. random_access: only a few positions will be read, so disable read-ahead. For a file
     that is not on a disk, nothing is fetched until the caller uses `view`, which fetches everything, or announces the ranges of
-    `sparse_view` that it will read (`need`). is_surely_regular: a listing has shown the path to be a regular file, so it is not asked once
-    more what it is before it is opened. Raises UnreadableInput if the path is missing, not a regular file, or must not be read.
+    `sparse_view` that it will read (`need`). is_surely_regular: a listing has shown the path to be a regular file, so its type is not
+    checked again before it is opened. Raises UnreadableInput if the path is missing, is not a regular file, or may not be read.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class MappedFile:
             self._descriptor = -1
 
     def _mapped(self, random_access: bool) -> mmap.mmap:
-        """Raises OSError, and ValueError for a file that was truncated meanwhile."""
+        """Raises OSError, and ValueError for a file that has been truncated in the meantime."""
         status = self._status
         if self._ranges is not None:  # this process fills the file while it is mapped
             return mmap.mmap(self._descriptor, status.st_size, access=mmap.ACCESS_READ)
@@ -282,7 +282,7 @@ def _copied(descriptor: int, status: os.stat_result) -> mmap.mmap:
 
 
 def _data_end(descriptor: int, size_bytes: int) -> int:
-    """The position of the hole at the end of a file; the end of the file if there is none."""
+    """Where the hole at the end of a file begins; the end of the file if there is none."""
     end = 0
     for start, length in data_extents(descriptor, 0, size_bytes):
         end = start + length

@@ -242,8 +242,8 @@ class Finding:
 
     @property
     def hint(self) -> str:
-        """That of its kind; no repair rewrites a metadata snapshot or fills a gap in the metadata log, and a broker fails on the one and
-        often on the other."""
+        """The hint of its kind, except where no repair helps: none rewrites a metadata snapshot or fills a gap in the metadata log, and
+        a broker fails on a damaged snapshot and often on a gap."""
         hint = CATALOGUE[self.id].hint
         if isinstance(self.diagnosis, MetadataGap):
             return _SAID if self.diagnosis.is_loadable else _DOCTOR

@@ -2,8 +2,7 @@
 
 
 def moment(timestamp_ms: int) -> str:
-    """`2024-05-01T12:00:00.000Z`, in UTC; `no timestamp` for -1, which stands for that; a time outside the calendar stays a number, `(not a
-    date)`."""
+    """`2024-05-01T12:00:00.000Z`, in UTC; `no timestamp` for -1; a time outside the calendar stays a number, followed by `(not a date)`."""
     import datetime
 
     if timestamp_ms == -1:

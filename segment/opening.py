@@ -33,8 +33,8 @@ def opened_in_part(name: str, random_access: bool) -> tuple[int, RangedCopy | No
 
 
 def opened(name: str) -> int:
-    """A descriptor to read from. O_NONBLOCK: opening a pipe must not wait for a writer. A device is not opened,
-    which could have side effects: a link among the evidence can lead to one."""
+    """A descriptor to read from. O_NONBLOCK: opening a pipe must not wait for a writer. A device is not opened, since
+    that could have side effects: a link among the evidence can lead to one."""
     if is_anything_attached() and located(name) is not None:
         return opened_in_part(name, False)[0]
     try:
@@ -46,7 +46,7 @@ def opened(name: str) -> int:
 
 
 def opened_at_once(name: str) -> int:
-    """The same for a path that a listing has shown to be a regular file, without checking again."""
+    """Like `opened`, for a path that a listing has shown to be a regular file: its type is not checked again."""
     try:
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:

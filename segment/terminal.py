@@ -1,7 +1,7 @@
 """Escape text from the evidence for a screen, or for a suggested command: names and records may contain anything.
 
-Escaped are control characters (C0 and C1), which a terminal would execute or not show, characters that reorder or join text
-(Unicode's bidirectional and invisible format characters), and bytes that are not UTF-8.
+What is escaped: control characters (C0 and C1), which a terminal would execute or not show, characters that reorder or
+join text (Unicode's bidirectional and invisible format characters), and bytes that are not UTF-8.
 """
 
 import re
@@ -20,7 +20,7 @@ def visible(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """A value that may be of any length, in a sentence: of a long one its beginning, and how long it is."""
+    """A value of any length for use in a sentence: a long one is reduced to its beginning and its length."""
     return text if len(text) <= _LONGEST else f"{text[:_KEPT]}... ({len(text):,} characters)"
 
 

@@ -1,4 +1,4 @@
-"""Unreadable bytes of files: a failing disk, a page that cannot be mapped in, a file that is truncated meanwhile.
+"""Unreadable bytes of files: a failing disk, a page that cannot be mapped in, a file that is truncated in the meantime.
 
 A read error is not the end of a file. The readable bytes before and after it are used, zeros replace the rest, and the area
 is recorded to the sector: `areas` returns the unreadable ranges of a file, `findings` reports them.
@@ -55,7 +55,7 @@ Identity = tuple[int, int, int]
 
 
 class BadArea(NamedTuple):
-    """error: errno, 0 if the file was truncated meanwhile. read_errors: number of failed reads here."""
+    """error: errno, 0 if the file was truncated in the meantime. read_errors: number of failed reads here."""
 
     position: int
     length: int
@@ -97,8 +97,8 @@ def begin() -> None:
 
 
 def findings() -> Iterator[Finding]:
-    """A finding for each bad area of the files opened since `begin`, in the order of the names; one that a running broker has cut off is
-    not damage."""
+    """A finding for each bad area of the files opened since `begin`, in the order of the names; an area that a running broker has
+    truncated is not damage."""
     if not bad_pages.count():
         return
     for identity, (path, size_bytes) in sorted(_state.opened.items(), key=lambda item: item[1]):
@@ -117,7 +117,7 @@ def is_known(descriptor: int, position: int, count: int) -> bool:
 
 
 def taken() -> list[Finding]:
-    """The same, for callers that report them elsewhere; they are not reported again."""
+    """Like `findings`, for callers that report them elsewhere; they are not reported again."""
     found = list(findings())
     _state.opened.clear()
     return found
@@ -209,7 +209,7 @@ def _known_bytes() -> int:
 
 
 def is_of_a_place(error: OSError) -> bool:
-    """Whether it is an error of some bytes and not of the whole file."""
+    """Whether the error concerns some bytes rather than the whole file."""
     return error.errno in _OF_A_PLACE
 
 
@@ -377,7 +377,7 @@ class _Reading:
 
 
 def _shares(start: int, stop: int, end: int) -> list[tuple[int, int]]:
-    """A range that could not be read in one piece, in pages, followed by what was not read yet."""
+    """A range that could not be read in one piece, divided at page boundaries, followed by the part that has not been read yet."""
     size = max(PAGE_BYTES, -(-(stop - start) // _SHARES // PAGE_BYTES) * PAGE_BYTES)
     bounds = [start, *range(start // size * size + size, stop, size), stop]
     found = list(pairwise(bounds))

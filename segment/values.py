@@ -1,7 +1,7 @@
 """`dataclass` of the standard library, for a program that starts often.
 
 The standard decorator compiles up to eight functions for each class while its module is imported. A command imports about a hundred such
-classes, creates instances of a third of them, and spent more than a third of its start on that. Here
+classes, creates instances of a third of them, and used to spend more than a third of its start-up time on that. Here
 
 1. the standard decorator finds the fields and creates the slots, but generates no function;
 2. `__init__`, the only function that needs generated code for speed, is compiled when the first instance is created;
@@ -167,8 +167,8 @@ def _assignment(
 
 
 class Same(Generic[T]):
-    """A value as the argument of a cached function that is not hashable or whose fields are many: equal only to the same object, which must
-    not change."""
+    """A value that is not hashable, or has many fields, as the argument of a cached function: equal only to the same object, which must not
+    change."""
 
     __slots__ = ("value",)
 

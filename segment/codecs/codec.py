@@ -38,9 +38,9 @@ Writer = Callable[[bytes, int, int | None], bytes]
 class Filler:
     """Writes the content of the usual batches of a codec (`kernel.usual_blocks`) into a caller's buffer.
 
-    fill: takes a block and a buffer of room_bytes or more, and returns the size of the content; that of lz4, whose blocks do not tell it,
-    takes room_bytes as a third argument. unreadable: the exception that it raises.
-    After that exception, or a result of −1, call `decompress` for the batch, whether it is valid or not.
+    fill: takes a block and a buffer of room_bytes or more, and returns the size of the content; for lz4, whose blocks do not record that
+    size, it takes room_bytes as a third argument. unreadable: the exception that it raises. After that exception, or a result of −1, call
+    `decompress` for the batch, which may still be valid.
     """
 
     fill: Callable[..., int]

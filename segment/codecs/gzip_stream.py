@@ -14,9 +14,9 @@ The usual batch is one member with a plain header: libdeflate decompresses it in
 if the limit and the format allow it. It would silently ignore further members, so it is used only if the bytes that
 begin a member occur once; if it fails, or is not installed, the slower path below decides.
 
-There the header is parsed here, and isal inflates the raw deflate stream. The first member gets all the
-input at once; further ones get it in small pieces, because the library copies what it has not used, which would
-make many tiny members cost quadratic time.
+On the slower path the header is parsed here, and isal inflates the raw deflate stream. The first member gets all the
+input at once; further ones get it in small pieces, because the library copies what it has not used, which would make
+many tiny members cost quadratic time.
 """
 
 import struct
@@ -124,7 +124,7 @@ def _after_header(data: memoryview, position: int) -> int:
 
 
 def _after_text(data: memoryview, position: int) -> int:
-    """The position after the zero that ends a header text; searches in pieces, so that a long rest is not copied."""
+    """The position after the zero that ends a header text; searches piece by piece, to avoid copying a long remainder."""
     while position < len(data):
         piece = bytes(data[position : position + _PIECE])
         found = piece.find(0)
@@ -165,7 +165,7 @@ def _member(
 
 
 def _behind_the_content(sentence: str, content: bytes) -> CodecError:
-    """A fault that Java meets when all of the content has been taken: of the trailer, or the end of the input."""
+    """An error that Java hits only after it has returned all of the content: a bad trailer, or a premature end of the input."""
     error = CodecError(sentence)
     error.content = content
     return error

@@ -7,8 +7,8 @@
 Native clients write one raw snappy block without any framing under the same codec id. The rules of the reader:
 
 - Fewer than 16 bytes, or 8 first bytes other than those of the header: the input is one raw block. Empty input is an error.
-- A header in the middle (joined streams) is skipped if its version is at least 1. So are 16 bytes of which only the first 4 are those of
-  a header: the reader reports an end there, and goes on behind them when it is asked again.
+- A header in the middle (joined streams) is skipped if its version is at least 1. So are 16 bytes of which only the first 4 match those
+  of a header: the reader reports the end of the stream there, and continues after them if it is called again.
 - 1 to 3 bytes after the last block end the stream. A truncated block, an empty block and a negative length are errors.
 
 Raw snappy starts with the length of its content. The length is accepted only within the limit and within what the format
@@ -76,7 +76,7 @@ def filler() -> Filler:
 
 
 def _check_header(data: memoryview, position: int) -> None:
-    """Raises CodecError for a header that is cut, or whose version Java refuses."""
+    """Raises CodecError for a header that is truncated, or whose version Java rejects."""
     if len(data) - position < _HEADER_BYTES:
         raise CodecError("the snappy stream ends inside a second header")
     version = _LENGTH.unpack_from(data, position + 8)[0]
@@ -101,10 +101,10 @@ def _raw(block: memoryview, room: int, limit_bytes: int) -> memoryview:
 
 
 def _with_more_behind(block: memoryview, length: int) -> memoryview:
-    """The content of a block whose last literal is of one or two bytes and has its length behind its tag.
+    """The content of a block whose last literal has one or two bytes and stores its length after its tag.
 
-    The library wants four bytes behind such a tag, so it is given the block with another literal at its end. A literal that exceeds the
-    block takes in these bytes, and a second one of another size shows that.
+    The library requires four bytes after such a tag, so it is given the block with another literal appended. A literal that runs past
+    the end of the block would include appended bytes; a second attempt with a literal of another size reveals that.
     """
     start = next(at for at, byte in enumerate(block) if byte < 0x80) + 1
     for size in (4, 3):

@@ -4,9 +4,10 @@
     frame  := 28 B5 2F FD, descriptor, [window: 1], [dictionary: 0…4], [content size: 0…8], block…, [checksum: 4]
     block  := 3 bytes little-endian: last (1 bit), type (2 bits: stored, run, compressed), size (21 bits); data
 
-Java's frames have no content size. So the block headers are walked before the library is called: the walk finds
-the end of the frame and an upper bound of its content (at most 128 KiB a block). So neither a claimed size nor a tiny
-bomb makes kseg allocate more than the blocks can fill, and a single call with a reused context decompresses the frame.
+Java's frames have no content size, so the block headers are walked before the library is called: the walk finds the
+end of the frame and an upper bound of its content (at most 128 KiB a block). Neither a claimed size nor a tiny bomb
+can then make kseg allocate more than the blocks can fill, and a single call with a reused context decompresses the
+frame.
 
 Rules of the reader: empty input is empty content; a window or a claimed single segment above 128 MiB is rejected; a
 checksum is verified; garbage after a frame is an error. A truncated frame is an error too, but if a complete frame precedes it in the

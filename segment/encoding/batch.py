@@ -8,8 +8,8 @@
    21  attributes      int16
 
 Only this module derives length and checksum. It rejects what Kafka's own writers reject (acceptance row F52), and what
-the fields cannot hold, before it writes a byte. So nothing that append, recovery or compaction writes can be
-a batch that no broker would have written. `legacy` writes magic 0 and 1.
+the fields cannot hold, before it writes a byte. So append, recovery and compaction can never write a batch that no
+broker would have written. `legacy` writes magic 0 and 1.
 """
 
 import struct
@@ -150,7 +150,7 @@ def _refuse_impossible_fields(new: NewBatch) -> None:
 
 
 def _refuse_unwritable_producer(new: NewBatch) -> None:
-    """Rules of Kafka's writer for batches with records; emptied ones keep their values (F02, F52)."""
+    """Rules of Kafka's writer for batches with records; batches that the cleaner has emptied keep their values (F02, F52)."""
     if new.producer_id == L.NO_PRODUCER_ID:
         if new.transactional:
             raise UsageError("a transactional batch needs a producer id")

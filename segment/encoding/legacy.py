@@ -5,8 +5,9 @@
     wrapper    a message with a null key whose value is the compressed sequence of complete inner messages
 
 The two offset rules: inner messages of magic 0 have absolute offsets, those of magic 1 are relative to the base
-offset; in both, a wrapper has the offset of its last inner message. With LogAppendTime only the outermost message
-has the bit and the append time; inner ones keep their own timestamps, as brokers of that time left them on disk.
+offset; in both, a wrapper has the offset of its last inner message. With LogAppendTime only the outermost message has
+the timestamp-type bit and the append time; inner ones keep their own timestamps, as brokers of that time left them on
+disk.
 """
 
 import struct
@@ -111,8 +112,8 @@ def refuse_span(base_offset: int, last_offset: int, *, is_ordered: bool) -> None
 
 
 def refuse_records(new: NewBatch, base_offset: int, max_timestamp_ms: int) -> int:
-    """Reject offsets that do not increase, and timestamps that no field holds; returns the last offset, the one before the base without
-    records."""
+    """Reject offsets that do not increase, and timestamps that no field can hold; returns the last offset, or without records the
+    offset before the base offset."""
     previous = base_offset - 1
     for record in new.records:
         if record.offset <= previous:

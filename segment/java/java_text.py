@@ -2,7 +2,7 @@
 
 Kafka reads its small text files with `BufferedReader.readLine`, `Integer.parseInt`, `Long.parseLong` and `String.split`. Each differs
 slightly from its Python counterpart (Python accepts underscores, blanks and unusual line breaks, Java drops trailing empty fields), and a
-file that only one of the two accepts would get a wrong verdict. This module has all these differences.
+file that only one of the two accepts would get a wrong verdict. This module handles all of these differences.
 """
 
 import re

@@ -25,7 +25,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Keys and values in file order; of equal keys the last one is kept. Raises FormatError for a malformed \\uXXXX."""
+    """Keys and values in file order; of duplicate keys the last one is kept. Raises FormatError for a malformed \\uXXXX."""
     pairs = {}
     for line in _logical_lines(data.decode("latin-1")):
         match = _PAIR.match(line)

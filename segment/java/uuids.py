@@ -34,8 +34,8 @@ def is_uuid(text: str) -> bool:
 
 
 def is_reserved(text: str) -> bool:
-    """Whether no directory may have it as its id, because Kafka gives it a meaning of its own, such as "lost" (Kafka:
-    DirectoryId.reserved)."""
+    """Whether Kafka reserves the UUID for a special meaning, such as "lost", so that no directory may have it as its
+    id (Kafka: DirectoryId.reserved)."""
     data = uuid_bytes(text)
     return not any(data[:8]) and int.from_bytes(data[8:], "big", signed=True) < 100
 

@@ -15,7 +15,7 @@ _PREFIX = {0: struct.Struct(">iBI"), 1: struct.Struct(">iBBI")}
 
 
 def encode_message(payload: "Buffer", magic: int = 1, codec: int = L.NONE) -> bytes:
-    """An entry around a payload as it is (for `codec` other than 0: one that is compressed already)."""
+    """An entry with the payload unchanged (which must be compressed already if `codec` is not 0)."""
     if magic not in HEADER_BYTES or codec not in KNOWN_CODECS or (magic == 0 and codec != L.NONE):
         raise UsageError(f"Kafka 0.7 does not support magic {magic} with codec {codec}")
     data = bytes(payload)

@@ -1,6 +1,6 @@
 """Damage of a Kafka 0.7 file as findings.
 
-An offset of 0.7 is a byte position: damage loses the offsets of all its bytes, while a message has the offset at which it begins.
+An offset of 0.7 is a byte position: damage loses as many offsets as it has bytes, while a message has only the offset at which it begins.
 """
 
 from kseg.segment.counted import counted

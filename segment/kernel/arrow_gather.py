@@ -75,7 +75,7 @@ def batch_of(cells: Readable, row: int, batch_capacity: int) -> int:
 
 
 def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds: Readable) -> int:
-    """The end (exclusive) of the run of batches from `row` on that are all wanted; `row` itself if it is not.
+    """The end (exclusive) of the run of batches from `row` on that are all wanted; `row` itself if that batch is not wanted.
 
     bounds: lowest offset, first offset above the range, least timestamp, whether control batches are wanted. The first offset
     of a compressed set of an old format is not in its header: such a set is wanted if it may be within the bounds.
@@ -112,7 +112,7 @@ def wanted_until(batches: Readable, capacity: int, row: int, count: int, bounds:
 
 def keep_rows(cells: Writable, capacity: int, count: int, bounds: Readable) -> int:
     """Move the rows within `bounds` (as in `wanted_until`, followed by the first timestamp above the range) to the front;
-    return their number. Rows whose value is unknown (a length without a position) are dropped, too."""
+    return their number. Rows whose value is unknown (a length without a position) are dropped as well."""
     if (
         capacity < 0
         or C.RECORD_WIDTH * capacity > len(cells)

@@ -26,8 +26,8 @@ def start() -> int:
 def watch(view: Readable, descriptor: int, block: int, device: int, inode: int, mtime: int) -> int:
     """Watch a map of a file, from its first byte on; known bad areas in it are zeros from now on.
 
-    descriptor: of the file, open while the map is watched. block: least number of bytes that the file system reads. Returns
-    a number for `unwatch`; -1 if the map cannot be watched, and access to a bad page ends the process.
+    descriptor: of the file, open while the map is watched. block: the smallest unit that the file system reads, in bytes.
+    Returns a number for `unwatch`; -1 if the map cannot be watched, in which case an access to a bad page ends the process.
     """
     return faults.watch(buffer_access.bytes_in(view), len(view), descriptor, block, device, inode, mtime)
 

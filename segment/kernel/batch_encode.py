@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """The bytes of a new batch of magic 2 from a table of records of an old one (fact sheet §2.3).
 
-Keys and values are copied from the old body; lengths are encoded anew, as Kafka's writer does, so that an overlong
-varint becomes a short one. Names of headers have been Java's text there: what is not UTF-8 in them becomes U+FFFD.
+Keys and values are copied from the old body; lengths are re-encoded as Kafka's writer would, so an overlong varint becomes a
+short one. Kafka's writer holds header names as Java strings, so anything in them that is not UTF-8 becomes U+FFFD.
 """
 
 from __future__ import annotations

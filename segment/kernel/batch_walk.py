@@ -86,9 +86,9 @@ def put_legacy(buf: Readable, p: int, cells: Writable, capacity: int, row: int) 
 def walk(buf: Readable, end: int, cells: Writable, capacity: int, state: Writable, until: int = -1) -> int:
     """Fill rows 0… of `cells` from position state[BATCHES_END] on; returns why it stopped (FULL, END, …).
 
-    buf: the whole file. end: readable end, ≤ len(buf). until: stop before an entry that begins there or after it
-    (−1 = no limit), also with FULL. state[BATCHES_END] is set to the position after the last row filled,
-    state[BATCHES_COUNT] to the number of rows. A legacy row has COUNT 1, or −1 for a compressed wrapper; VALID stays −1.
+    buf: the whole file. end: readable end, ≤ len(buf). until: stop before an entry that begins at or after it (−1 = no
+    limit), also with FULL. state[BATCHES_END] is set to the position after the last row filled, state[BATCHES_COUNT] to
+    the number of rows. A legacy row has COUNT 1, or −1 for a compressed wrapper; VALID stays −1.
     """
     position = state[S.BATCHES_END]
     file_end = len(buf)
@@ -200,7 +200,7 @@ def first_candidate(
 ) -> int:
     """The first position ≥ `position` whose bytes could start a batch that ends at or before `end`; −1 if none.
 
-    until: the position must be before it; −1 for no such limit.
+    until: the returned position is before it; −1 for no such limit.
 
     All consistency rules of the header are checked, among them magic, length and offset range, but not the checksum.
     """

@@ -5,9 +5,9 @@ Tables are those of `segment.header_tables`, with the table of batches to which 
 consumer or a coordinator sees: timestamp, key, value, headers, and of the batch the producer id and epoch, and whether it is transactional
 or a control batch. `flags` has a byte for each record: 1 if the other copy does not have the record.
 
-`state` (int64): the current rows in A and B; the first and the last offset to compare, others are skipped; the first offset that
-both have in batches of different leader epochs, -1 if none so far; the number of batches of A with all records in B, after the row of
-the last batch with a record in both (-1 for none) and the number of those records.
+`state` (int64): the current rows in A and B; the first and the last offset to compare (others are skipped); the first offset that
+both have in batches of different leader epochs, -1 if none so far; the row of the last batch of A with a record in both (-1 for
+none), and the number of its records in both; the number of batches of A of which B has all records.
 """
 
 from __future__ import annotations

@@ -345,8 +345,8 @@ def encode_rows(
 def place_rows(rows: Readable, first: int, count: int, base: int, table: Writable, capacity: int) -> int:
     """Add the rows of batches that another process has written, for the index of the new segment.
 
-    rows: position, size, last offset and maximum timestamp of each. They become rows 0 … count − 1 of `table`, from row `first`
-    on, with `base` added to their positions.
+    rows: position, size, last offset and maximum timestamp of each. Those from row `first` on become rows 0 … count − 1 of
+    `table`, with `base` added to their positions.
     """
     if first < 0 or count < 0 or count > capacity or C.BATCH_WIDTH * capacity > len(table):
         raise ValueError("a table is smaller than its capacity says")

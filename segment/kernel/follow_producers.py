@@ -140,8 +140,8 @@ def follow(
 
     buf: the whole file. slot_of: slot by producer id. slots: the columns named above, `room` slots each. opened: the queue of
     `open_room` rows; 0 leaves the start and the end of every transaction to the caller. markers: a table of `most` rows, filled from
-    row state[S_MARKERS] on; once it is full, the next marker is left to the caller. replicated: so are markers at or above this offset.
-    Every processed row of magic 2 sets state[S_LAST].
+    row state[S_MARKERS] on; once it is full, the next marker is left to the caller. replicated: markers at or above this offset are
+    left to the caller, too. Every processed row of magic 2 sets state[S_LAST].
     """
     size = len(buf)
     source = buffer_access.bytes_in(buf)

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, annotation_typing=False
 """Decides by a map of keys (`keymap`) which records of a table stay, and totals the result per batch.
 
-The map may be any map with slots that leads from the words of a record (usually the hash of its key) to the offset, plus 1,
-from which on records of that key stay. Tables are those of `header_tables`; `compaction.cleaner.second_pass` has the rules.
+Any map with the slots of a `keymap` will do: it leads from the words of a record (usually the hash of its key) to an
+offset, stored plus 1. Records of that key stay from that offset on. Tables are those of `header_tables`;
+`compaction.cleaner.second_pass` has the rules.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def tally_keys(
 
     sketch: for each place hash, hash, weight, bytes, values, segment, position of the batch, offset. A key has one place, which it
     keeps until the bytes of other keys there outweigh its own; bytes from before it took the place are not counted. used: the number
-    of places that were ever taken, then these.
+    of places that were ever taken, followed by those places.
     """
     if (
         count > capacity

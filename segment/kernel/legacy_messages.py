@@ -87,7 +87,7 @@ def read_messages(
 ) -> int:
     """Decode consecutive uncompressed messages, rows state[WALK_ROW] … last_row, whose bytes are in `buf` itself.
 
-    Returns as `read_body`; on BODY_BAD state[WALK_ROW] is the bad message, on BODY_DONE it is last_row + 1.
+    Returns like `read_body`; on BODY_BAD state[WALK_ROW] is the bad message, on BODY_DONE it is last_row + 1.
     """
     check_tables(batches, batch_capacity, cells, capacity, state)
     if last_row >= batch_capacity:
@@ -158,7 +158,7 @@ def read_message_set(
     capacity: int,
     state: Writable,
 ) -> int:
-    """Decode the messages of a decompressed wrapper, batch row state[WALK_ROW]; returns as `read_body`.
+    """Decode the messages of a decompressed wrapper, batch row state[WALK_ROW]; returns like `read_body`.
 
     base_offset: added to every inner offset (0 for magic 0 wrappers, whose inner offsets are absolute).
     R_HEADERS_START and R_VALID of each row are left as the range of the message's checksum.

@@ -221,7 +221,7 @@ def read_value(r: MessageReader, f: int, p: int, end: int, depth: int, flexible:
 
 
 def read_tags(r: MessageReader, s: int, p: int, end: int, depth: int) -> int:
-    """Read the tag section: the position of each known tag into the state, −1 if it is missing."""
+    """Read the tag section and store the position of each known tag in the state, −1 if it is missing."""
     positions = M.SCRATCH + M.TAG_LIMIT * depth
     i = 0
     if r.ops[s + M.STRUCT_TAGS]:
@@ -275,7 +275,8 @@ def put_default(r: MessageReader, f: int, first: int) -> int:
 
 
 def put_tagged(r: MessageReader, f: int, p: int, end: int, depth: int, first: int, write: int) -> int:
-    """A tagged field, unless it has its default in Kafka's mode. Returns 1 if it was written, 0 if not, −1 if the room is short."""
+    """Write a tagged field; in Kafka's mode only if it differs from its default. Returns 1 if it was written, 0 if not, −1 if the room is
+    short."""
     start = r.state[M.OUT]
     unknown = r.state[M.UNKNOWN_TAGS]
     if r.limit - start < r.ops[f + M.FIELD_NAME_LENGTH] + M.SPARE_ROOM:

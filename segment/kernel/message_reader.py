@@ -7,8 +7,9 @@ A program (compiled from the schemas by `internal_topics.message_programs`) is o
     struct   flexible, number of fields, TAGS | SCAN_FIRST, unreadable, fields …
     field    kind, ARRAY | NULLABLE | TAGGED, tag, name start, name length, struct, default start, default length
 
-name, default: in `names`, the name as `,"name":`, the default as the text of the value. struct: position of the struct of the field;
-for PROTOCOL fields, of their table of versions. unreadable: the version is above those of the struct, and reading it throws.
+name, default: positions in `names`, which has the name as `,"name":` and the default as the text of the value. struct: position of
+the struct of the field; for PROTOCOL fields, of their table of versions. unreadable: the version is above those of the struct, and
+reading it throws.
 
 A NAMED field is followed by the name of its number or topic id in AS_ROWS; its struct is then the table of these names:
 

@@ -162,8 +162,8 @@ def take_commits(
 def skip_commits(
     body: Readable, records: Readable, capacity: int, at: int, count: int, groups: set[bytes]
 ) -> int:
-    """The first of the records `at` … count − 1 that is not a valid commit, or the tombstone of one, of one of these groups, with a key
-    as a broker writes it; `count` if all are."""
+    """The first of the records `at` … count − 1 that is neither a valid commit of one of these groups nor the tombstone of one, with a
+    key as a broker writes it; `count` if all are."""
     if count > capacity or C.RECORD_WIDTH * capacity > len(records) or at < 0:
         raise ValueError("a table is smaller than its capacity says")
     source = buffer_access.bytes_in(body)

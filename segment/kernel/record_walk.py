@@ -312,7 +312,7 @@ def read_plain(
 ) -> int:
     """Decode consecutive uncompressed batches of magic 2, rows state[WALK_ROW] … last_row, whose bodies are in `buf` itself.
 
-    Returns as `read_body`; on BODY_BAD state[WALK_ROW] is the bad batch, on BODY_DONE it is last_row + 1.
+    Returns like `read_body`; on BODY_BAD state[WALK_ROW] is the bad batch, on BODY_DONE it is last_row + 1.
     """
     check_tables(batches, batch_capacity, cells, capacity, state)
     if last_row >= batch_capacity:
@@ -365,7 +365,7 @@ def read_bodies(
     """Decode decompressed batches, rows state[WALK_ROW] … last_row: the body of row r is body[bounds[2i]:bounds[2i + 1]]
     with i = r − first.
 
-    Returns as `read_plain`; the caller ensures that the table has room for all records that the batches declare.
+    Returns like `read_plain`; the caller ensures that the table has room for all records that the batches declare.
     """
     check_tables(batches, batch_capacity, cells, capacity, state)
     if (

@@ -91,7 +91,8 @@ def fill_bodies(
     first: int,
     filled: int,
 ) -> int:
-    """Decompress the usual batches from `row` on that have the codec of `row`; returns the first row that is not one, or has no room left.
+    """Decompress the usual batches from `row` on that have the codec of `row`; returns the first row that is not such a batch, or for which
+    no room is left.
 
     view: a memoryview of the file, whose slices `fill` gets. buf: the same bytes. fill, unreadable, room_bytes: see `codec.Filler`. The
     content of row r goes to room[bounds[2i]:bounds[2i + 1]] with i = r − first, that of `row` to `filled`.

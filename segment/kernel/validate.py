@@ -221,10 +221,11 @@ def examined_body(
 def next_doubtful(
     buf: Readable, row: int, stop: int, batches: Readable, capacity: int, opens_before_gaps: int
 ) -> int:
-    """The first of the rows from `row` on of which a consumer may not get every record although the checksum is valid.
+    """The first row at or after `row` from which a consumer may not get every record although its checksum is valid.
 
-    Decided by the header, the first bytes of the body, and offsets missing after it: then an uncompressed batch is read, and a
-    compressed one has to be opened, but only if `opens_before_gaps`. Batches of magic 0 and 1 are skipped.
+    Decided by the header, the first bytes of the body, and whether offsets are missing after it. If they are, an uncompressed
+    batch is read, and a compressed one has to be opened, but only with `opens_before_gaps`. Batches of magic 0 and 1 are
+    skipped.
     """
     if capacity * C.BATCH_WIDTH > len(batches) or row < 0 or stop > capacity:
         raise ValueError("the table of batches is too small")

@@ -1,8 +1,8 @@
 """What `--isolation read_committed` needs to know about a log: its aborted transactions and its last stable offset.
 
 Both come from replaying the batch headers of every segment, not from the `.txnindex` files: those may be missing or wrong, and they
-never contain an open transaction. What began below the first segment, and was deleted there by retention, is open as well: the
-snapshot at the start of that segment has it, and a broker's readers stop at the log start (Kafka:
+never contain an open transaction. A transaction that began below the first segment, where retention has deleted its beginning,
+may be open as well: the snapshot at the start of that segment has it, and a broker's readers stop at the log start (Kafka:
 UnifiedLog.maybeIncrementFirstUnstableOffset; observed with 3.9.1).
 """
 
@@ -21,8 +21,8 @@ from kseg.segment.storage import places
 
 
 def transactions_around(path: str) -> tuple[list[AbortedTxn], int | None]:
-    """Aborted transactions of the partition of segment `path`, and the first offset of its oldest open transaction (None = all are
-    decided)."""
+    """Aborted transactions of the partition of segment `path`, and the first offset of its oldest open transaction (None if all
+    are decided)."""
     directory = os.path.dirname(path) or os.curdir
     names = [parse_file_name(entry) for entry in places.listdir(directory)]
     segments = sorted(

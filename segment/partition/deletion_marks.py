@@ -1,6 +1,6 @@
 """Files of a partition that are marked for deletion: `<name>.deleted` (Kafka: LocalLog.deleteSegmentFiles).
 
-A broker renames the files of a segment first and unlinks them `file.delete.delay.ms` later; at a start it unlinks all
+A broker renames the files of a segment first and unlinks them `file.delete.delay.ms` later; at startup it unlinks all
 remaining ones. The modification time of a marked file is that of its last write. The time of the mark is its ctime, which the
 rename sets; later copies and permission changes advance it and never set it back.
 

@@ -180,9 +180,9 @@ def _headers(segment: LogSegment) -> Iterator[Batch]:
 
 
 def loaded_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
-    """(offset, entries) of the snapshot with which a broker begins that starts with the directory as it is. None if there is none,
-    and it reads the whole log. Without any snapshot after a clean shutdown it does not read the log: it begins at the log end, without
-    producers (Kafka: UnifiedLog.rebuildProducerState)."""
+    """(offset, entries) of the snapshot from which a broker continues if it is started on the directory in its current state. None if
+    there is none, so that the broker reads the whole log. After a clean shutdown without any snapshot it does not read the log: it
+    begins at the log end, without producers (Kafka: UnifiedLog.rebuildProducerState)."""
     if log.is_directory and log.segments and not _kept_snapshots(log) and _was_stopped_cleanly(log):
         return log.end_offset, ()
     return newest_snapshot(log)
@@ -194,10 +194,10 @@ def snapshot_in_memory(
     """(offset, entries) from which a replay yields the producers that a broker has in memory; None for the log start. is_running: a broker
     is using the data directory now.
 
-    After a clean shutdown the state is that of a restart. A broker that runs or has crashed has producers below a log start that was moved
-    into a segment: records are deleted, producers are not, and recovery reads whole segments (Kafka: LogLoader.recoverSegment).
-    If the log start is the log end, only a running broker has them: a load deletes the snapshots up to the log start, takes none at it, and
-    has nothing to replay (Kafka: ProducerStateManager.truncateAndReload, takeSnapshot)."""
+    After a clean shutdown the state is that of a restart. A broker that is running or has crashed still has the producers below a log start
+    that was moved into a segment: records are deleted, producers are not, and recovery reads whole segments (Kafka:
+    LogLoader.recoverSegment). If the log start is the log end, only a running broker has them: a load deletes the snapshots up to the log
+    start, takes none at it, and has nothing to replay (Kafka: ProducerStateManager.truncateAndReload, takeSnapshot)."""
     loaded = loaded_snapshot(log)
     if loaded is not None or not log.is_directory or _was_stopped_cleanly(log):
         return loaded
@@ -207,8 +207,8 @@ def snapshot_in_memory(
 
 
 def _has_run_since_last_batch(log: PartitionLog) -> bool:
-    """Whether the leader epoch of the last batch is the newest. A replica that is loaded again gets another one if it is alone or its
-    leader is."""
+    """Whether the leader epoch of the last batch is the newest. A replica that is loaded again gets a new epoch if it is the only one
+    or its leader is loaded again."""
     epochs, last = _checkpointed_epochs(log), log.last_batch
     return (
         epochs is None
@@ -218,7 +218,8 @@ def _has_run_since_last_batch(log: PartitionLog) -> bool:
 
 
 def _below_start(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry, ...]] | None:
-    """(offset, entries) of the newest snapshot at or below the log start, or of the start of its segment; None without a segment."""
+    """(offset, entries) of the newest snapshot at or below the log start; without one, the start of its segment and no entries. None
+    without a segment."""
     if not log.segments:
         return None
     below = [offset for offset in _kept_snapshots(log) if offset <= log.start_offset]

@@ -47,8 +47,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class SubDirectory:
-    """One directory inside another. partition: parsed from its name, None if that is not a partition's; `problem` is then
-    how a broker treats it, unless brokers know the directory. is_link: it is a symbolic link to a directory."""
+    """One directory inside another. partition: parsed from its name, None if that is not a partition's; then `problem`
+    says how a broker treats it, unless it is a directory that brokers know. is_link: it is a symbolic link to a
+    directory."""
 
     path: str
     name: str
@@ -96,11 +97,11 @@ class PartitionDirectory:
     problem: str | None = None
 
     def entry(self, role: Role) -> Entry | None:
-        """The live file of a role of which there is only one (partition.metadata, leader-epoch-checkpoint, …)."""
+        """The live file of a role that occurs only once (partition.metadata, leader-epoch-checkpoint, …)."""
         return _live_entry(self.entries, role)
 
     def lacks(self, role: Role) -> bool:
-        """Whether a file of the role is missing that a broker has here. Uploads of a tiered-storage plugin have none."""
+        """Whether a file of this role, which a broker would have here, is missing. Uploads of a tiered-storage plugin have none."""
         return self.entry(role) is None and not is_tiered(self.path)
 
 
@@ -261,7 +262,7 @@ def _scan(path: str) -> _Content:
 
 
 def is_directory_entry(entry: places.DirEntry) -> bool:
-    """Whether it is a directory or a link to one; False if that cannot be found out."""
+    """Whether it is a directory or a link to one; False if that cannot be determined."""
     try:
         return entry.is_dir()
     except OSError:

@@ -1,8 +1,10 @@
-"""Which message format can the brokers that use a log be trusted to read? They write their version nowhere; their files tell it.
+"""Which message format can the brokers that use a log be trusted to read? They do not record their version, so it is inferred from their
+files.
 
 Kafka 0.11 and later, which read v2, create a log-start-offset-checkpoint with the other checkpoints of a data directory. Where only a
-partition is known, its producer snapshots and leader-epoch-checkpoint tell them; in a whole data directory these may also be from a repair.
-An older broker reads the format of the last batch of the log: 0.8 and 0.9 know v0 only, and one of 0.10 may be configured to write it.
+partition is known, its producer snapshots and leader-epoch-checkpoint show that such a broker has used it; in a whole data directory these
+files may also come from a repair. An older broker reads the format of the last batch of the log: 0.8 and 0.9 know v0 only, and one of 0.10
+may be configured to write it.
 """
 
 import os
@@ -25,8 +27,8 @@ def newest_readable_magic(log: PartitionLog) -> int:
 
 
 def findings_against_v2(log: PartitionLog, path: str, more: str) -> tuple[Finding, ...]:
-    """What is to be said where batches of v2 are written to a log. path: of its directory. more: the end of the sentence. Raises
-    UnreadableInput."""
+    """The findings to report when batches of v2 are written to a log. path: of its directory. more: the end of the sentence.
+    Raises UnreadableInput."""
     if newest_readable_magic(log) >= L.MAGIC_V2:
         return ()
     message = (

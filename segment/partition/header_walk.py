@@ -98,8 +98,8 @@ class BatchWalk:
                 table = Columns(C.BATCH_WIDTH, capacity)
 
     def scanned(self, position: int = 0, start: int | None = None) -> Iterator[Columns | Damage]:
-        """The same with every checksum verified. start: a batch boundary before `position` where the scan begins; batches that end
-        before `position` are left out."""
+        """Like `blocks`, with every checksum verified. start: a batch boundary before `position` where the scan begins; batches
+        that end before `position` are left out."""
         self._file.need(position if start is None else start, len(self.view))
         scanner = Scanner(self.view, self.base_offset, file=self._file, next_base=self._next_base)
         for block in scanner.blocks(position if start is None else start):

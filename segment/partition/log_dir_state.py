@@ -37,8 +37,8 @@ Offsets = Mapping[tuple[str, int], int]
 @dataclass(frozen=True, slots=True)
 class LogDirState:
     """path: of the data directory. is_clean: the clean-shutdown marker exists. meta_version: of meta.properties,
-    None if it is missing, unreadable or without a node id. checkpoints: by role, only readable ones. lost: the roles of those that a
-    broker must have written and that are unreadable or completely empty."""
+    None if it is missing, unreadable or without a node id. checkpoints: by role, only readable ones. lost: the roles of checkpoints
+    that a broker must have written but that are unreadable or completely empty."""
 
     path: str
     is_clean: bool

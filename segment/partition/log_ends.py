@@ -1,9 +1,9 @@
-"""The end of an ordinary log and the last entries of its indexes, from a few reads: for commands that need only these of many partitions.
+"""The end of an ordinary log and the last entries of its indexes, from a few reads: for commands that need only these from many partitions.
 
 `partition_log` and `largest_timestamp` return the same for every log, with a map and an object for each file. Here nothing is
 mapped and no object is created for a file: the last entry of the newest offset index leads to the last batches, and the last entry of a
 time index has the timestamp. Every batch on which a result is based has a valid checksum. Anything unusual, even if legal, raises
-`Unusual`, UnreadableInput or OSError, and the caller uses the general way.
+`Unusual`, UnreadableInput or OSError, and the caller falls back to the general way.
 """
 
 import struct

@@ -1,9 +1,9 @@
 """One segment of a log, opened on first use, and the notes that a read of the log collects.
 
-An index entry is used only if a valid batch starts at its position, with a first offset above neither the entry's offset nor
-the requested one, and the entry's offset is in it or behind it: brokers before 4.0 index the last offset of an append, which may have
-several batches. Then no earlier batch can contain the offset. So a damaged index, or an altered base offset, costs time, but never causes a
-wrong answer.
+An index entry is used only if a valid batch starts at its position, the first offset of this batch exceeds neither the entry's offset nor
+the requested one, and the entry's offset is in the batch or after it: brokers before 4.0 index the last offset of an append, which may
+consist of several batches. Then no earlier batch can contain the requested offset. So a damaged index, or an altered base offset, costs
+time but never causes a wrong answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,7 @@ class Notes:
     """The notes of a read of a log.
 
     meter: bytes read in logs and side files. findings: each once. path: the steps taken, in order. use_index:
-    whether to use `.index` and `.timeindex`. is_live: a broker may be writing meanwhile.
+    whether to use `.index` and `.timeindex`. is_live: a broker may be writing at the same time.
     """
 
     def __init__(self, use_index: bool = True, is_live: bool = False) -> None:
@@ -216,7 +216,7 @@ class LogSegment:
         return self.decoded(batch).base_offset
 
     def decoded(self, batch: Batch) -> Batch:
-        """The batch, also with first offset and count if it is a compressed set of an old format that can be decoded."""
+        """The batch; for a compressed set of an old format that can be decoded, with its first offset and its record count."""
         if batch.count is not None:
             return batch
         self.file.need(batch.position, batch.end_position)

@@ -20,7 +20,7 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogStartTrace:
-    """offset: of the first entry. epoch: its epoch, which the batch before has, too. is_certain: the offset is inside a segment."""
+    """offset: of the first entry. epoch: its epoch, which is also that of the batch before. is_certain: the offset is inside a segment."""
 
     offset: int
     epoch: int

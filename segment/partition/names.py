@@ -114,8 +114,8 @@ def format_partition_directory(name: PartitionName) -> str:
 
 
 def contains_partition_name(directory: str, partition: str) -> bool:
-    """Whether the name of a directory contains that of a partition as a whole: `orders-1.bak` and `_orders-1 (copy)` have `orders-1`, and
-    `orders-10.bak` has not."""
+    """Whether the name of a directory contains that of a partition as a whole: `orders-1.bak` and `_orders-1 (copy)` contain `orders-1`,
+    `orders-10.bak` does not."""
     return partition in directory and bool(
         re.search(rf"(?<![a-zA-Z0-9]){re.escape(partition)}(?![0-9])", directory)
     )
@@ -245,7 +245,7 @@ class FileName:
 def parse_file_name(name: str) -> FileName:
     """Parse a file name (no path). Never fails: an unknown name has role UNKNOWN.
 
-    So has one that a broker does not see."""
+    So does a name that a broker does not see."""
     if not is_seen_by_java(name):
         return FileName(name, None, Role.UNKNOWN, is_well_formed=False, stem=name)
     return parse_given_name(name)

@@ -57,8 +57,8 @@ def covers_segment(segment: LogSegment, last_entry: TimeIndexEntry) -> bool:
 
 
 def stop_for(segment: LogSegment, offset: int, start: int) -> int | None:
-    """The start of the second of two adjacent valid batches that have only offsets from `offset` on; None if it is unknown.
-    A single batch is no proof, since the checksum does not cover its base offset."""
+    """The start of the second of two adjacent valid batches whose offsets are all at or above `offset`; None if it is
+    unknown. A single batch is no proof, since the checksum does not cover its base offset."""
     if segment.offset_index is None:
         return None
 

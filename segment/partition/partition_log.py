@@ -42,8 +42,8 @@ class PartitionLog(Notes):
     """The log of a partition directory, or of a single `.log` file; a context manager.
 
     target: what to open; for a file only its own segment. log_start_offset: None takes that of the checkpoint.
-    use_index: False ignores `.index` and `.timeindex`. is_live: a broker may be writing to it meanwhile. names: of
-    everything in the partition directory, if it was listed already. Raises UnreadableInput if the target cannot be listed or is not a log.
+    use_index: False ignores `.index` and `.timeindex`. is_live: a broker may be writing to it at the same time. names: of everything in
+    the partition directory, if it was listed already. Raises UnreadableInput if the target cannot be listed or is not a log.
 
     name: of the partition, None if the directory is not named like one. segments: by base offset. snapshots:
     paths of producer snapshots by offset. is_directory: False for a single file.
@@ -96,7 +96,7 @@ class PartitionLog(Notes):
         return self.meter.bytes_read + sum(segment.index_bytes_read for segment in self.segments)
 
     def read_side_file(self, role: Role) -> bytes | None:
-        """A file of the partition directory of which there is only one (leader epochs, metadata); None if it is missing."""
+        """A file that a partition directory has only once (leader epochs, metadata); None if it is missing."""
         path = self._files.get(role)
         return None if path is None else self.read_file(path)
 
@@ -170,7 +170,7 @@ class PartitionLog(Notes):
         self.report(self.remote_finding(meaning))
 
     def remote_finding(self, meaning: str) -> Finding:
-        """That the log starts below the local one, with what that means for a question, as the end of the sentence."""
+        """The finding that the log starts below the local log. meaning: the end of the sentence, what that means for the query."""
         message = f"by its checkpoint the log starts at {self.remote_start}, {meaning}"
         return Finding("checkpoint-below-log", self.directory, message)
 
@@ -193,7 +193,7 @@ class PartitionLog(Notes):
 
     @property
     def is_emptied(self) -> bool:
-        """Whether the log ends below its start, so that a broker keeps nothing of it at its next start."""
+        """Whether the log ends below its start offset, so that a broker deletes all of it when it next starts."""
         return self.end_of_batches < self.start_offset
 
     @property
@@ -209,7 +209,7 @@ class PartitionLog(Notes):
 
     @property
     def high_watermark(self) -> int:
-        """The checkpointed value, but within the log; the log end if there is none."""
+        """The checkpointed value, limited to the offsets of the log; the log end if there is none."""
         known = self._checkpointed(Role.HIGH_WATERMARKS)
         return self.end_offset if known is None else max(self.start_offset, min(known, self.end_offset))
 

@@ -10,8 +10,8 @@ into which targets a directory is divided:
 
 A partition directory that is marked for deletion (`…-delete`) is no longer a log: a broker removes it at its next start. Below a data
 directory it is a target only of `list`; given as a PATH it is a partition like any other.
-A PATH that is a file stays one FileTarget with each of them. Output shows the given path joined with names.
-A directory counts once, however many paths and links lead to it; a path without a link is preferred.
+With each of them, a PATH that is a file remains one FileTarget. Output shows the given path joined with names. A
+directory counts once, however many paths and links lead to it; a path without a link is preferred.
 """
 
 import os
@@ -83,12 +83,12 @@ Target = LogTarget | LogDirTarget
 
 
 def only_one_file(target: FileTarget, purpose: str) -> UsageError:
-    """The exception for a file in the place of a partition. purpose: what needs the whole partition, as in "to compact it"."""
+    """The exception for a file given in place of a partition. purpose: what needs the whole partition, as in "to compact it"."""
     return UsageError(f"{target.path} is one file of a log; name its partition directory {purpose}")
 
 
 def log_dir_of(target: Target) -> str:
-    """The log dir around a target, even if only a partition or a file in one was named; a log dir is its own."""
+    """The log dir around a target, even if only a partition or a file in one was named; for a log dir, the log dir itself."""
     match target:
         case LogDirTarget():
             return target.path
@@ -99,8 +99,8 @@ def log_dir_of(target: Target) -> str:
 
 
 def log_dirs_around(target: Target) -> list[str]:
-    """The log dirs whose broker may use a target: the one around its path, and for a directory that was named through a link the one in
-    which it really is."""
+    """The log dirs whose broker may use a target: the one around its path and, for a directory named through a link, the one that
+    really contains it."""
     found, directory = [log_dir_of(target)], directory_of(target)
     if places.islink(directory) and not isinstance(target, LogDirTarget):
         found.append(os.path.dirname(places.realpath(directory)))
@@ -266,7 +266,7 @@ def files_of(directories: Sequence[str]) -> list[list[FileTarget]]:
 
 
 def is_directory(given: str, path: str) -> bool:
-    """Whether the `path` that was given as `given` is a directory; a link that leads nowhere is none. Raises UnreadableInput if there is
+    """Whether the `path` that was given as `given` is a directory; a dangling link is not one. Raises UnreadableInput if there is
     nothing, or that cannot be determined."""
     try:
         return stat.S_ISDIR(places.stat(path).st_mode)

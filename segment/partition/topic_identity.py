@@ -14,12 +14,12 @@ BECOMES_STRAY = frozenset(("becomes-stray", "replica-unfinished"))
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:
-    """finding: what a broker will do to the directory at its next start that nobody wants; None for nothing. topic_id: what a
-    partition.metadata that is missing or cannot be read is to say; None where that is not certain. named_id: the id of the
-    topic that the directory is named after, None when the metadata log has no such topic. is_assigned: whether that topic has this
-    partition on this node. is_promoted: of a `-future` directory that the metadata log already assigns the replica to: a broker makes it
-    the live one when it starts (Kafka: LogManager.recoverAbandonedFutureLogs). has_loadable_gap: of the metadata log itself, if it lacks
-    records that the node can do without."""
+    """finding: something unwanted that a broker will do to the directory at its next start; None if there is nothing. topic_id: the id
+    that a missing or unreadable partition.metadata should contain; None where that is not certain. named_id: the id of the topic that
+    the directory is named after, None if the metadata log has no such topic. is_assigned: whether that topic has this partition on this
+    node. is_promoted: whether it is a `-future` directory to which the metadata log already assigns the replica: a broker makes it the
+    live one when it starts (Kafka: LogManager.recoverAbandonedFutureLogs). has_loadable_gap: whether it is the metadata log itself
+    and lacks records that the node can do without."""
 
     finding: Finding | None = None
     topic_id: str | None = None
@@ -54,7 +54,7 @@ class WithIdentities:
     topics: SettingsByPath | None = None
 
     def narrowed_to(self, paths: Iterable[str]) -> Self:
-        """The options for some of the targets, without what is known about others; for a data directory, with what becomes stray in it."""
+        """The options reduced to what concerns some of the targets; for a data directory that includes what becomes stray in it."""
         paths, identities, topics = [*paths], self.identities, self.topics
         if identities is not None:
             whole = frozenset(paths)

@@ -67,8 +67,8 @@ class TopicSettings:
     """settings: by the topic property's name, only known ones. unknown: why the cleanup.policy is unknown,
     empty if it is known. settles: the options that would specify it. remote_epochs: of one partition, the leader epochs of its segments in
     remote storage with their start offsets, if the partition itself has lost them. remote_end_offset: of one partition, the offset after
-    the last one in remote storage, None if that is unknown. after_load: settings with other values once the broker that has loaded its logs
-    with these has read its dynamic properties."""
+    the last one in remote storage, None if that is unknown. after_load: settings that have other values once the broker, which loads its
+    logs with these, has read its dynamic properties."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
     unknown: str = ""

@@ -18,8 +18,8 @@ class Damage:
     unreadable-batch). position, length: the span. next_offset: the offset expected at its start (None if no batch precedes it).
     resumed_offset: base offset of the valid batch found after it, None at the end of the file. claimed_offset: the first 8 bytes as an
     offset, None if there are fewer. intact_length_bytes: with this value in its length field the batch at `position` is valid (only that
-    field is damaged). lost: the offsets lost with the damage. first_behind: the first offset after it, None if unknown. flipped: the bit of
-    each batch at the start of the span that is valid with this bit inverted (`flipped_bits`).
+    field is damaged). lost: the offsets lost with the damage. first_behind: the first offset after it, None if unknown. flipped: for each
+    batch at the start of the span that is valid with one bit inverted, this bit (`flipped_bits`).
     """
 
     kind: str
@@ -67,7 +67,7 @@ def _matches_crc32c(view: memoryview, position: int, stop: int) -> bool:
 
 
 def is_plausible_start(view: memoryview, position: int, end: int, lowest: int) -> bool:
-    """Whether a batch could begin here whose expected offset is `lowest` or later."""
+    """Whether a batch could begin here whose offset is the expected one, `lowest`, or a higher one."""
     if position + L.HEADER_TO_MAGIC > end or view[position + L.MAGIC_POSITION] > L.MAGIC_V2:
         return False
     offset = int.from_bytes(view[position : position + 8], "big", signed=True)

@@ -60,7 +60,7 @@ def damage_finding(path: str, damage: "Damage") -> Finding:
 
 
 def _explained(flipped: "Sequence[FlippedBit]") -> str:
-    """What one inverted bit a batch explains, as a clause."""
+    """What a single inverted bit per batch explains, as a clause."""
     first = flipped[0]
     where = f"with bit {first.bit} of the byte at position {first.position} inverted"
     if len(flipped) == 1:
@@ -100,8 +100,8 @@ def _lost(lost: "LostRange") -> str:
 def transaction_end_lost(
     path: str, producer: tuple[int, int], offsets: tuple[int, int | None], lost: tuple[int, int]
 ) -> Finding:
-    """A transaction that was open at offsets that are lost, which may include its marker. producer: id and epoch. offsets: of
-    the transaction, the last one as far as known."""
+    """A transaction that was open at the lost offsets, which may include its marker. producer: id and epoch. offsets: of the
+    transaction, the last one as far as known."""
     (producer_id, producer_epoch), (first, last) = producer, lost
     message = (
         f"the transaction of producer {producer_id} from offset {offsets[0]} was open where "

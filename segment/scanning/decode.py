@@ -69,7 +69,7 @@ class Chunk:
     problem: Problem | None
 
     def size_in(self, table: Columns) -> int:
-        """The number of file bytes that are read with it. A batch of several chunks counts in its last one."""
+        """The number of file bytes that are read for this chunk. A batch of several chunks counts in its last one."""
         end = table.at(C.POSITION, self.last_row)
         if self.complete:
             end += table.at(C.SIZE, self.last_row)

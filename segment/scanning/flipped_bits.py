@@ -1,7 +1,7 @@
 """Batches that one inverted bit damaged: find the bit by the checksum.
 
-A CRC is linear: the checksum that is stored and the one of the damaged bytes differ by a value that depends only on which bits differ, not
-on the contents. For a single bit at distance d from the end of the checksummed bytes it is Z^d(1), where Z passes a zero bit through the
+A CRC is linear: the stored checksum and that of the damaged bytes differ by a value that depends only on which bits differ, not on the
+contents. For a single bit at distance d from the end of the checksummed bytes it is Z^d(1), where Z passes a zero bit through the
 register. So the bit is a discrete logarithm:
 
 1. Difference of the two checksums. If a single bit of it is set, the stored checksum itself was damaged.
@@ -36,8 +36,8 @@ _RECORDS_PER_TABLE = 1024
 
 
 def flipped_bits_in(view: memoryview, position: int, stop: int) -> tuple[FlippedBit, ...]:
-    """One bit for each batch in position … stop that is valid with it inverted. The range starts with a batch; those that follow it are
-    looked at as long as each is valid, or one bit away from it."""
+    """For each batch in position … stop that is valid with one bit inverted, that bit. The range starts with a batch; the following
+    ones are examined as long as each is valid, or only one bit away from being valid."""
     return tuple(islice(_flipped_bits(view, position, stop), MAX_BATCHES))
 
 

@@ -55,7 +55,7 @@ class HeaderContinuity:
                 return
 
     def proves(self, base_offset: int) -> bool:
-        """Whether no header in a log of this base offset can be altered; also true of an empty log."""
+        """Whether it is certain that no header in a log with this base offset is altered; also true of an empty log."""
         if self._is_cut or self._has_suspects or self._sums[S.SUM_GAPS]:
             return False
         records: int = self._sums[S.SUM_RECORDS]

@@ -84,7 +84,7 @@ class KeyedRecords:
         return row
 
     def _packed(self, table: Columns, first: int, stop: int) -> Iterator[Chunk]:
-        """The same for compressed batches, and uncompressed ones between them."""
+        """Like `chunks`, for a run of compressed batches and the uncompressed ones between them."""
         if self._bodies is None:
             self._bodies = DecompressionBuffer()
         for run in self._bodies.runs(self._view, table, first, stop, MAX_BODY_BYTES):

@@ -1,10 +1,9 @@
 """Determine which offsets a span of damage has lost: one answer for every command that reports damage.
 
-1. The headers in the damage, if they can be true: an entry begins where the damage begins, its length leads to the next entry
-   or to the end of the damage, and the offsets of all of them increase between those of the batches around the damage. The
-   last entry may be truncated (also within its header, then its record count is unknown), or only its length may be wrong. Then the range
-   is that from the first offset of the first entry to the last offset of the last one, and the record count is the sum of those in the
-   headers.
+1. The headers in the damage, if they are plausible: an entry begins where the damage begins, its length leads to the next entry or to the
+   end of the damage, and the offsets of all of them increase between those of the batches around the damage. The last entry may be
+   truncated (also within its header, then its record count is unknown), or only its length may be wrong. Then the range is that from the
+   first offset of the first entry to the last offset of the last one, and the record count is the sum of those in the headers.
 2. Otherwise the adjacent batches: the range begins after the batch before the damage (at the base offset of the
    segment if there is none) and ends before the batch after it, or before the next segment. At the end of the log the
    last offset and the number of records are unknown.
@@ -41,9 +40,9 @@ UNKNOWN = LostRange(None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class UnreadBatch:
-    """A batch with a valid checksum of which consumers do not get what its header declares. content: its checksum and size. records: number
-    in it, with offsets up to last_offset, which may be above that of the header. given: number that a consumer gets; both None if unknown.
-    stops_reader: the consumer throws an exception."""
+    """A batch with a valid checksum from which consumers do not get what its header declares. content: its checksum and size. records:
+    number in it, with offsets up to last_offset, which may be above that of the header. given: number that a consumer gets; both None if
+    unknown. stops_reader: the consumer throws an exception."""
 
     content: tuple[int, int]
     first_offset: int
@@ -179,8 +178,8 @@ def _written(view: memoryview, position: int, stop: int, head: memoryview) -> in
 def _cut_entry(
     head: memoryview, written: int, offset: int, length: int, upper: int | None
 ) -> tuple[int, tuple[int, int, int | None]] | None:
-    """Parse a batch of magic 2 of whose header a crash has left the first bytes, if these contain its last offset. Its number of records is
-    that of its offsets, unless a cleaner had removed some; a transaction marker has none that a consumer sees."""
+    """Parse a magic 2 batch whose header was cut short by a crash, if the remaining bytes contain its last offset delta. It is taken to
+    have as many records as offsets (fewer if a cleaner has removed some); a transaction marker has none that a consumer sees."""
     if not written >= _LAST_DELTA + 4 or length <= L.BATCH_HEADER:
         return None
     delta = int.from_bytes(head[_LAST_DELTA : _LAST_DELTA + 4], "big", signed=True)
@@ -192,8 +191,8 @@ def _cut_entry(
 
 
 def _proved(damage: memoryview, size_bytes: int, delta: int, count: int) -> tuple[int, int]:
-    """The last offset delta and the count of the batch at the beginning of the damage: as they are, or, if the checksum proves that one of
-    them has to match the other, that one corrected."""
+    """The last offset delta and the count of the batch at the beginning of the damage: as stored, or with one of them corrected if the
+    checksum proves that it has to match the other."""
     if L.BATCH_HEADER <= size_bytes <= len(damage):
         stored = int.from_bytes(damage[L.CRC_POSITION : L.CRC_POSITION + 4], "big")
         covered = bytearray(damage[L.ATTRIBUTES_POSITION : size_bytes])

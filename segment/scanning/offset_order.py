@@ -40,8 +40,8 @@ _last = itemgetter(1)
 @dataclass(frozen=True, slots=True)
 class DamageBounds:
     """last_before: the last offset before the damage, None if no batch precedes it. first_behind: the first offset after it, None
-    if unknown. least_before, most_behind: the same if altered batches in between are placed as far from the damage as possible; headers in
-    the damage that agree with these are stronger evidence than the positions where such batches seem to fit."""
+    if unknown. least_before, most_behind: the same bounds if altered batches in between are placed as far from the damage as possible;
+    headers in the damage that agree with these are stronger evidence than the positions where such batches seem to fit."""
 
     last_before: int | None = None
     first_behind: int | None = None
@@ -72,7 +72,7 @@ class OffsetOrder:
         self._is_cut = False  # shorter sequences were dropped, or precede the first batch read
 
     def begin_behind(self, last_offset: int) -> None:
-        """Start as if a batch that ends with this offset preceded."""
+        """Start as if preceded by a batch that ends with this offset."""
         self._tails = [(last_offset, last_offset, 0)]
 
     def begin_inside(self) -> None:
@@ -98,8 +98,8 @@ class OffsetOrder:
         self._cut()
 
     def _continue(self, table: Columns, first: int, stop: int) -> bool:
-        """Add rows that go on above all sequences, as nearly all do: each becomes the end of a longer one. False, and nothing is added, if
-        they do not."""
+        """Add rows that continue above all sequences, as nearly all rows do: each becomes the end of a longer one. If they do not, returns
+        False and adds nothing."""
         firsts, lasts, checksums, magics = (
             table.cells[field * table.capacity + first : field * table.capacity + stop].tolist()
             for field in (C.BASE_OFFSET, C.LAST_OFFSET, C.CRC, C.MAGIC)
@@ -206,9 +206,9 @@ class OffsetOrder:
 def _true_first(
     claimed: Claim, bounds: tuple[int, int | None], known: Sequence[Claim], limit: int, default: int
 ) -> int | None:
-    """The first offset of a batch between two offsets that claims others; None if it has none of those there. Only a single flipped bit
-    distinguishes an altered batch from one that was moved here, unless its segment cannot hold what it claims: then it is `default` if
-    several fit. known: other batches."""
+    """The true first offset of a batch that is between two offsets but claims others; None if it has none of the offsets between them.
+    Only a single flipped bit distinguishes an altered batch from one that was moved here, unless its segment cannot hold the offsets
+    that it claims: then the result is `default` if several values fit. known: other batches."""
     if claimed in known or claimed[1] < claimed[0]:
         return None  # a copy
     fit = fit_offset(claimed[0], claimed[1] - claimed[0] + 1, *bounds)

@@ -6,9 +6,10 @@ the segment is closed (Kafka: FileRecords.open and trim, LogSegment.onBecomeInac
 - the file is the active segment: no log beside it has a higher base offset;
 - the data directory was not shut down cleanly: a clean shutdown truncates the file, and with the marker a broker would read the zeros as
   a batch and fail (CorruptRecordException);
-- the length of the file looks like a configuration: whole MiB, whole thousands of bytes, a power of two from 16 KiB on, or the largest that
-  Kafka accepts. A batch ends there by chance about once in a thousand times. A file that a crash has left with zeros is as long as its
-  batches were, or ends with a page; one in a hundred of those would pass, while multiples of 16 KiB would be one in four.
+- the length of the file looks like a configured one: whole MiB, whole thousands of bytes, a power of two from 16 KiB on, or the largest
+  that Kafka accepts. A batch ends at such a length by chance about once in a thousand times. A file that a crash has left with zeros is as
+  long as its batches were, or ends at a page boundary; one in a hundred of the latter would pass, while a test for multiples of 16 KiB
+  would accept one in four.
 
 Settings are not used: segment.bytes may have changed since the segment was created, and dump, lookup and list know no settings, but
 must agree with verify.

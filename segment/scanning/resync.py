@@ -3,7 +3,7 @@
 1. Zeros from the position p to the end of the file are a tail that was allocated and never written.
 2. If the recorded length leads to a valid batch, to the clean end or to a tail of zeros, the length is
    confirmed: the damage is exactly this entry. (Exception: the entry is valid if it ends at a plausible batch
-   before that. Then only its length is wrong, and includes the batches after it.)
+   before that. Then only its length is wrong: it includes the batches after it.)
 3. Otherwise search byte by byte for the next plausible batch: magic, length, header and offset must fit
    (offset at or above the end of what was valid before; if there is no such batch, any offset of the segment)
    and the checksum must be valid. The damage ends there, or at the end of the file.
@@ -84,7 +84,7 @@ class Resync:
     def damage_at(self, position: int, end: int) -> Damage:
         """The damage that begins at `position` (no valid batch starts there), up to the next plausible batch.
 
-        If bytes of it could not be read, that is its kind, and the zeros after them are not part of it.
+        If some of its bytes could not be read, its kind says so, and the zeros after them are not part of it.
         """
         damage = self._damage_at(position, end)
         bad = self._unreadable(position, position + damage.length)
@@ -261,7 +261,8 @@ class Resync:
         return min(self.base_offset + L.INT32_MAX, L.INT64_MAX)
 
     def _search_from(self, position: int, stop: int, end: int, lowest: int, highest: int) -> int | None:
-        """The first valid batch that begins at or after `position`, ends at or before `stop` and has such an offset."""
+        """The first valid batch that begins at or after `position`, ends at or before `stop`, and has offsets from `lowest` to
+        `highest`."""
         for first, until in self._zeros.with_data(position, stop):
             # a batch may begin with the zeros at the end of a hole
             first, limit = max(position, first - L.BATCH_HEADER), () if until == stop else (until,)

@@ -126,8 +126,8 @@ class Scanner:
     ) -> Iterator[Columns | Damage]:
         """Tables of valid batches and damage spans, in order of position, from `start` to `end` without a gap.
 
-        until: omit entries that begin there or after it. A scan that starts before the position of the last one restarts: the batches there
-        are after its damage, not before it.
+        until: omit entries that begin at or after it. If a scan starts before the position that the last one reached, the batches
+        seen so far are forgotten: they are after its damage, not before it.
         """
         stop = len(self.view) if end is None else end
         limit = stop if until is None else min(until, stop)
@@ -184,7 +184,7 @@ class Scanner:
     def resync(self, position: int, end: int) -> Damage:
         """The damage that begins at `position` (no valid batch starts there), up to the next plausible batch.
 
-        If bytes of it could not be read, that is its kind, and the zeros after them are not part of it.
+        If some of its bytes could not be read, its kind says so, and the zeros after them are not part of it.
         """
         return self._resynchronizer.damage_at(position, end)
 
@@ -212,7 +212,7 @@ class Scanner:
         return self._walk.valid_offset_at(position, end) is not None
 
     def damage_between(self, position: int, stop: int, end: int) -> Iterator[Damage]:
-        """The damage that begins from `position` to before `stop`; valid batches in between are skipped."""
+        """The damage spans that begin at or after `position` and before `stop`; valid batches in between are skipped."""
         while position < stop:
             probe = self._walk.probe(position, end)
             if probe is None:

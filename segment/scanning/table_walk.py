@@ -35,7 +35,7 @@ class TableWalk:
 
     def fill(self, table: Columns, position: int, end: int, until: int = -1) -> int:
         """Walk from `position` into the table, as Kafka would, verifying every checksum; returns why it stopped. until: omit batches that
-        begin there or after it; -1: no limit."""
+        begin at or after it; -1: no limit."""
         request = table, position, end, until
         if self._walked is not None and self._walked[0] == request:
             table.count = self._state[

@@ -44,15 +44,15 @@ def decode_leader_epochs(data: bytes) -> tuple[EpochEntry, ...]:
 
 
 def offsets_by_partition(entries: Iterable[CheckpointEntry]) -> dict[tuple[str, int], int]:
-    """(topic, partition) → offset; of equal partitions the last one wins, as in Kafka."""
+    """(topic, partition) → offset; for a duplicate partition the last entry wins, as in Kafka."""
     return {(entry.topic, entry.partition): entry.offset for entry in entries}
 
 
 def with_offsets(
     entries: Iterable[CheckpointEntry], changes: Mapping[tuple[str, int], int | None]
 ) -> tuple[CheckpointEntry, ...]:
-    """The entries with other offsets for some partitions, None for no entry: in their order, new ones at the end
-    (in Kafka the order is that of a hash map)."""
+    """The entries with the offsets of some partitions replaced (None removes the entry), in the same order, new ones
+    at the end (in Kafka the order is that of a hash map)."""
     offsets = offsets_by_partition(entries)
     for key, offset in changes.items():
         if offset is None:

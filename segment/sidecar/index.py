@@ -142,7 +142,7 @@ class _SlottedIndex(Generic[E]):
         """The bytes of the file that remain if the log ends at `offset`: the entries with a smaller offset.
 
         Kafka finds the place by the same binary search over offsets (AbstractIndex.truncateTo); of several time index entries
-        with the same offset it leaves the ones before the slot that the search finds.
+        with the same offset it keeps those before the slot that the search finds.
         """
         slot = self._search(offset, self._OFFSET_FIELD)
         is_equal = slot >= 0 and self._value(slot, self._OFFSET_FIELD) == offset

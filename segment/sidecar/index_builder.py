@@ -4,9 +4,9 @@ For each batch, in file order (Kafka: LogSegment.recover and LogSegment.append; 
 
 1. A last offset outside base … base + 2^31 - 1 is an overflow: the batch belongs to another segment.
 2. A timestamp greater than the maximum so far becomes the maximum, its offset is the batch's *last* offset.
-3. If more than `interval_bytes` are between the batch that has the last entry (or the start) and this one, add an
-   offset entry (last offset, position) and a time entry (maximum so far, its offset). The test precedes
-   counting the batch, so the batch at position 0 never has an entry.
+3. If more than `interval_bytes` lie between the batch that has the last entry (or the start) and this one, add an
+   offset entry (last offset, position) and a time entry (maximum so far, its offset). The test precedes counting the
+   batch, so the batch at position 0 never has an entry.
 4. When the segment ends, one more time entry with the maximum; it alone may take the last slot.
 
 Recovery and an uninterrupted sequence of appends produce the same entries. A restart makes them differ: it closes

@@ -16,8 +16,8 @@ TIME_SLOT = struct.Struct(">qi")
 
 
 def can_index_offset(offset: int, base_offset: int) -> bool:
-    """Whether an offset can be written relative to `base_offset`; if not, its batch needs another segment. Near 2^63 a broker's difference
-    overflows."""
+    """Whether an offset can be written relative to `base_offset`; if not, its batch needs another segment. Near 2^63 a broker's
+    subtraction overflows."""
     return 0 <= L.as_int64(offset - base_offset) <= L.INT32_MAX
 
 

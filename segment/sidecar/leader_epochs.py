@@ -124,7 +124,7 @@ class EpochHistory:
         """The answer of OffsetForLeaderEpoch: (largest known epoch <= `epoch`, its end offset, exclusive).
 
         The latest epoch ends at the log end; for an epoch before the first, the answer is that epoch and the first start offset;
-        for an unknown later epoch and an empty history (-1, -1).
+        for an unknown later epoch, or with an empty history, it is (-1, -1).
         """
         undefined = EpochEntry(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
         if epoch == UNDEFINED_EPOCH or not self._epochs or epoch > self._epochs[-1]:

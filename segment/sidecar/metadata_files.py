@@ -53,7 +53,7 @@ def decode_partition_metadata(data: bytes) -> PartitionMetadata:
 
 
 def check_topic_id(metadata: PartitionMetadata, *, is_metadata_log: bool) -> None:
-    """Raises FormatError for an id of the metadata log that is not the fixed one: a node does not start with it."""
+    """Raises FormatError if the metadata log has a topic id other than its fixed one: a node does not start with it."""
     if is_metadata_log and metadata.topic_id != METADATA_TOPIC_ID:
         raise FormatError(
             f"topic_id is {metadata.topic_id}; __cluster_metadata has always {METADATA_TOPIC_ID}"
@@ -85,7 +85,7 @@ class MetaProperties:
 
     @property
     def is_from_zookeeper(self) -> bool:
-        """Whether a broker wrote it that kept its metadata in ZooKeeper (Kafka 3.9 and older): KRaft nodes write version 1."""
+        """Whether it was written by a broker that kept its metadata in ZooKeeper (Kafka 3.9 and older): KRaft nodes write version 1."""
         return self.version == 0 and self.node_id is not None
 
     @property
@@ -118,7 +118,7 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
 
 
 def encode_meta_properties(properties: MetaProperties, written_at_ms: int) -> bytes:
-    """The file in the order in which Java's hash map happens to write it; written_at_ms: for the date line."""
+    """The file, with the keys in the order in which Java's hash map happens to write them. written_at_ms: for the date line."""
     values = {
         "node.id" if properties.version else "broker.id": properties.node_id,
         "directory.id": properties.directory_id,
@@ -132,7 +132,7 @@ def encode_meta_properties(properties: MetaProperties, written_at_ms: int) -> by
 
 @dataclass(frozen=True, slots=True)
 class CleanShutdown:
-    """broker_epoch: None if the file has none (empty before 3.7) or cannot be parsed, as for a broker."""
+    """broker_epoch: None, as for a broker, if the file has none (it was empty before 3.7) or cannot be parsed."""
 
     broker_epoch: int | None = None
 
@@ -270,8 +270,8 @@ def _quorum_text(content: dict[str, object], key: str) -> str:
 
 
 def _check_replicas(leader_id: int, voted_id: int) -> None:
-    """The id of a leader, or without one that of the voted replica, becomes the state of the node (Kafka: QuorumState.initialize); if the
-    log has a later epoch, neither does."""
+    """The leader id, or without a leader the id of the voted replica, determines the initial state of the node (Kafka:
+    QuorumState.initialize), unless the log has a later epoch."""
     for kind, replica_id in (("leader", leader_id), ("voted", voted_id)):
         if replica_id < _NOBODY:
             raise QuorumStateFault(f"Illegal {kind} Id {replica_id}: must be non-negative", _ILLEGAL_ARGUMENT)

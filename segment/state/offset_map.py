@@ -52,7 +52,7 @@ class Full:
 class KeyLookup(Protocol):
     """The lookup that a second pass uses for a table of records, and the kernel (`key_verdicts.judge_rows`) for each record.
 
-    words: those with which records are looked up in `slots`; the hashes of their keys if that is the map itself.
+    words: those with which records are looked up in `slots`; the hashes of their keys if `slots` is the map itself.
     latest_offset: records above it are not judged.
     """
 
@@ -137,7 +137,7 @@ class OffsetMap:
         return is_hashed == records.count
 
     def put(self, chunk: Chunk, start_offset: int) -> Full | None:
-        """Put the hashed records of a chunk into the map; returns where it was full."""
+        """Put the hashed records of a chunk into the map; returns the place at which it was full, None if it took them all."""
         records, stopped = chunk.records, 0
         while True:
             stopped = K.put_rows(
@@ -158,7 +158,7 @@ class OffsetMap:
 
     def map_rows(self, run: DecompressedRun, table: Columns, row: int, start_offset: int) -> int:
         """Put the records of batches of magic 2 into the map, from `row` of a run on. Returns MAPPED, FULL or BAD of the kernel, and sets
-        `stopped` to the position. The body of a run without bounds is the file, with its uncompressed batches."""
+        `stopped` to the position. A run without bounds consists of uncompressed batches, and its body is the file itself."""
         while True:
             status = K.map_rows(
                 run.body,
@@ -205,7 +205,7 @@ class OffsetMap:
         return int(self._state[S.MAP_OFFSET])
 
     def expect_above(self, offset: int) -> None:
-        """In an ordered map, offsets put from now on are above this one."""
+        """Declare that the offsets put from now on are above this one, for a map that is ordered."""
         self._state[S.MAP_OFFSET] = offset
 
     def pack(self, rows: memoryview) -> int:
@@ -213,8 +213,8 @@ class OffsetMap:
         return K.pack_slots(self.slots, self.slot_count, rows)
 
     def join(self, rows: memoryview, count: int) -> bool:
-        """Add the packed entries of another map, keeping the greater offset of each key; returns whether there is room for all, which is
-        known before anything is added."""
+        """Add the packed entries of another map, keeping the greater offset of each key. Returns whether there is room for all of them;
+        if not, none is added."""
         if self.size + count >= self._settings.map_keys:
             return False
         state, gone = memoryview(array("q", [self.size, 0, 0])), memoryview(array("q", bytes(8 * _JOINED)))

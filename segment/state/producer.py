@@ -137,7 +137,7 @@ class ProducerState:
         are_replayed: bool = False,
     ) -> "ProducerState":
         """The state of a broker after it has loaded a snapshot. end_offset: the number in the snapshot's name. are_replayed: the entries
-        come from batches instead of a file, which drops a batch whose last offset is negative.
+        come from batches, not from a file; in a file, a negative last offset means that there is no last batch.
 
         now_ms: producers that were idle for `expiration_ms` are dropped, as by a broker; None keeps them. Of several
         entries of one producer, which no broker writes, the last one counts, but the transactions of the others stay open forever (Kafka:
@@ -175,8 +175,8 @@ class ProducerState:
     def follow_transactions(
         self, view: "ReadableBuffer", table: Columns, first: int, stop: int
     ) -> tuple[int, list[PassedMarker]]:
-        """The same including new producers, and transactions that begin and end. view: the bytes of the file. Returns the row that is left
-        to `apply`, and the markers before it."""
+        """Like `follow`, but including new producers, and transactions that begin and end. view: the bytes of the file. Returns the row
+        that is left to `apply`, and the markers before it."""
         if not self._open.is_in_order:
             return self.follow(table, first, stop), []
         if self._markers is None:
@@ -197,7 +197,7 @@ class ProducerState:
                 return row, passed
 
     def _adds_producer(self, table: Columns, row: int, stop: int) -> bool:
-        """Add the producer of a batch with records that is new in the map; the kernel, which adds none, goes on then."""
+        """Add the producer of a batch with records if it is new in the map, so that the kernel, which adds none, can continue."""
         if row >= stop or table.at(C.MAGIC, row) < L.MAGIC_V2 or table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT:
             return False
         producer_id = table.at(C.PRODUCER_ID, row)
@@ -246,7 +246,7 @@ class ProducerState:
         return self._entry(producer_id) if producer_id in self._producers.slot_of else None
 
     def batch_timestamp_ms(self, producer_id: int) -> int:
-        """The maximum timestamp of the newest batch of a producer that is known, -1 when none is remembered."""
+        """The maximum timestamp of the last batch of a known producer, -1 if none is remembered."""
         return self._producers.get(self._producers.slot_of[producer_id], BATCH_TIMESTAMP)
 
     @property

@@ -119,9 +119,9 @@ class ProducerTable:
         replicated: int,
         state: memoryview,
     ) -> tuple[int, int | None]:
-        """The same including transactions that begin and end. view: the whole file. opened: the queue of open ones, with its ends in
-        `state`. markers: filled from row `markers.count` on (columns `M_…` of the kernel). replicated: markers at or above it are left to
-        the caller."""
+        """Like `follow`, but including transactions that begin and end. view: the whole file. opened: the queue of open ones, with its
+        ends in `state`. markers: filled from row `markers.count` on (columns `M_…` of the kernel). replicated: markers at or above it are
+        left to the caller."""
         state[P.S_LAST], state[P.S_MARKERS] = _UNSET, markers.count
         row = P.follow(
             view,

@@ -56,7 +56,7 @@ class SequenceBreak:
 @dataclass(frozen=True, slots=True)
 class OutsideTransaction:
     """A data batch outside the open transaction of its producer: a broker's load fails on it
-    (InvalidTxnStateException). Replay continues, the transaction stays open."""
+    (InvalidTxnStateException). Replay continues, and the transaction stays open."""
 
     producer_id: int
     base_offset: int

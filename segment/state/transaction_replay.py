@@ -98,7 +98,7 @@ class TransactionReplay:
             yield self._ended
 
     def unfinished(self) -> list[UnfinishedTransaction]:
-        """By first offset."""
+        """The transactions without a marker, by first offset."""
         known = self._known
         found = []
         for producer_id, slot in known.slot_of.items():
@@ -108,7 +108,7 @@ class TransactionReplay:
         return sorted(found, key=_by_first_offset)
 
     def replaced(self) -> list[UnfinishedTransaction]:
-        """By first offset: transactions in an entry of a snapshot that a later entry of the same producer replaced. A broker keeps them
+        """By first offset: transactions from a snapshot entry that a later entry of the same producer replaced. A broker keeps them
         open, and no marker ends them (Kafka: ProducerStateManager.loadProducerEntry)."""
         return sorted(self._replaced.values(), key=_by_first_offset)
 

@@ -1,6 +1,6 @@
 """The bytes of an archive: a local file or an object, read by range, and its decompressed content in order.
 
-A compressed stream has no index. It is read from the beginning, forward only, and again from the beginning for an earlier position.
+A compressed stream has no index. It is read forward only; to reach an earlier position, reading restarts from the beginning.
 """
 
 import io
@@ -113,8 +113,8 @@ class ArchiveFile(io.RawIOBase):
 
 
 class ForwardStream:
-    """The decompressed content from its beginning on. damage: why it ended early, once it has. Raises OSError if the archive
-    cannot be read."""
+    """The decompressed content, read from its beginning. damage: why it ended early, once it has. Raises OSError if the
+    archive cannot be read."""
 
     def __init__(self, source: ArchiveBytes, suffix: str) -> None:
         self._source, self._suffix = source, suffix
@@ -168,7 +168,8 @@ def is_compressed(path: str) -> bool:
 
 
 class _Gunzipped:
-    """The content of a gzip file of one or more members. Files of the libraries discard what they have of a stream that was cut off."""
+    """The content of a gzip file of one or more members. The libraries' own file objects discard what they have decompressed of a truncated
+    stream."""
 
     def __init__(self, file: ArchiveFile) -> None:
         library: ModuleType = zlib

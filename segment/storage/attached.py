@@ -40,8 +40,8 @@ def is_url(path: str) -> bool:
 
 
 def is_tiered(path: str) -> bool:
-    """Whether a path shows segments that a tiered-storage plugin has uploaded. No broker loads such a directory, so missing files of a data
-    directory are no loss."""
+    """Whether a path shows segments that a tiered-storage plugin has uploaded. No broker loads such a directory, so it does not matter that
+    the files of a data directory are missing."""
     return path.startswith(TIERED)
 
 

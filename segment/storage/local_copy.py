@@ -1,4 +1,4 @@
-"""The bytes of a file of an origin, behind a local descriptor.
+"""The bytes of a file of an origin, available through a local descriptor.
 
 Kernels work on contiguous memory, and code above `segment.files` uses descriptors. So a file of an origin becomes an
 unnamed local file for as long as it is open:

@@ -1,8 +1,9 @@
 """Objects of a store that fsspec supports (S3, Google Cloud Storage, Azure, HDFS, SFTP, …) as files.
 
 Names are listed a directory at a time, and once. A read requests a range of the object that was listed, with its ETag if the store
-accepts one, so that an object that was replaced meanwhile is an error and the two versions are never mixed. Credentials, endpoints
-and proxies come from the store's own library (for S3: environment, profiles, instance role) or from fsspec's configuration.
+accepts one, so that replacing the object in the meantime causes an error, and the two versions are never mixed. Credentials,
+endpoints and proxies come from the store's own library (for S3: environment, profiles, instance role) or from fsspec's
+configuration.
 """
 
 import importlib

@@ -3,13 +3,14 @@
 The headers are read once:
 
     .tar                        from header to header; from then on a file is a range of the archive
-    .tar.gz .tgz .tar.zst .tzst the whole stream is decompressed, and what fits is kept in a scratch file on the way: files up to
-                                half of the space in the folder for temporary files, small ones a
-                                little longer; for other files the stream is decompressed again
+    .tar.gz .tgz .tar.zst .tzst the whole stream is decompressed, and what fits is kept in a scratch file on the way: files until
+                                half of the free space in the folder for temporary files is used,
+                                small ones a little longer; for other files the stream is
+                                decompressed again
 
 An archive is evidence too. If its headers end early, the files found until then are still available, a truncated file ends where
-its bytes end, and `damage` says so. Names that lead out of the archive are left out, links and devices are not files.
-Of a name that occurs twice the later entry is used, as when tar unpacks it.
+its bytes end, and `damage` says so. Names that lead out of the archive are omitted; links and devices are not files.
+If a name occurs twice, the later entry is used, as when tar unpacks it.
 """
 
 import os

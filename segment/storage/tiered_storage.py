@@ -9,8 +9,8 @@
       ….rsm-manifest                                            read for sizes and chunks, see `tiered_manifest`
 
 Objects without a manifest (an incomplete upload), and those of another segment with the same base offset, are shown under their own names.
-Two topics of one name (one was deleted and created again) are shown with their ids: orders-MWJ6FHTfRYy67jzwZdeqSQ-7. Reading a range of a
-log fetches the chunks that contain it; the last few of them are kept.
+Two topics with the same name (one was deleted and created again) are shown with their ids: orders-MWJ6FHTfRYy67jzwZdeqSQ-7. Reading a
+range of a log fetches the chunks that contain it; the last few of them are kept.
 """
 
 import os
