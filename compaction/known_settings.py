@@ -33,7 +33,7 @@ def as_config(target: PartitionTarget, known: TopicSettings) -> TopicConfig:
 
 
 def config_of(owner: str, known: TopicSettings) -> TopicConfig:
-    """The same for the settings of a topic, or of a partition whose name is unknown. owner: its name or path, for errors."""
+    """`as_config` for the settings of a topic, or of a partition whose name is unknown. owner: its name or path, for errors."""
     pairs = {key: setting.value for key, setting in known.settings.items()}
     return TopicConfig(f"the configuration of {owner}", pairs)
 

@@ -25,7 +25,7 @@ class Text:
 class Row:
     """One answer as named values; the JSON line of the command is exactly this mapping, including `type`.
 
-    values is output. result: the same as a value, for code that uses it; None if no code does.
+    values: what is printed. result: the same as an object, for code that uses it; None if no code does.
     """
 
     values: Mapping[str, object]

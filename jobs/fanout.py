@@ -2,7 +2,7 @@
 
 With several targets and several jobs:
 
-1. Start the workers (`target_worker`): forks, or new processes if this one has threads of Python.
+1. Start the workers (`target_worker`): forks, or new processes if this one has Python threads.
 2. Assign targets by number, in order. While many targets remain, the next number is already in a worker's pipe when it finishes one;
    near the end it is sent on demand, so that no worker has a queue while another is idle.
 3. A worker sends its events in chunks. The parent always reads from the worker whose target is next in the output; it reads from the
@@ -13,7 +13,8 @@ With several targets and several jobs:
 5. Whatever ends the run (completion, Ctrl-C, the consumer closing the iterator) stops the workers. The death of the parent stops them
    immediately, because it releases the broker's lock that the parent held for them.
 6. A shared target is too large for one worker. The parent works on it when its turn in the output comes, with processes that the work
-   itself starts, while the workers go on with the other targets. Likewise on targets for which the system allows no process.
+   itself starts, while the workers go on with the other targets. It does the same with targets for which the system allows no further
+   process.
 
 An exception in the work on one target never stops the others: it becomes a `Failure` that names the target.
 """
@@ -124,7 +125,7 @@ class _WorkerPool:
                 self._receive()
 
     def _work_here(self) -> Iterator[Event]:
-        """The events of the current target; what the workers send meanwhile is received, so that they go on."""
+        """The events of the current target; what the workers send in the meantime is received, so that they can go on."""
         target, number = self._targets[self._current], self._current
         options = _options_for(number, self._options, self._shared, self._shared_options)
         for event in guarded(self._work, target, options):
@@ -168,7 +169,7 @@ class _WorkerPool:
                 yield failure
 
     def _receive(self, timeout_s: float | None = None) -> None:
-        """Wait for at least one message of a worker that may be read, or as long as this."""
+        """Wait until there is at least one message from a worker that may be read, or the timeout has passed."""
         may_read_ahead = self._ahead_bytes < AHEAD_BYTES
         by_descriptor = {
             worker.reads: worker

@@ -1,6 +1,6 @@
 """A forked process that works on the memory of this process, with one pipe in each direction.
 
-A fork takes less than a millisecond and copies only what changes, in particular no mapped files. So it pays off also for a share of one
+A fork takes less than a millisecond and copies only what changes, in particular no mapped files. So it pays off even for a share of one
 large file, where a new process (`spawned_worker`) or a thread (the interpreter runs one at a time) would not.
 
 - SIGINT and SIGHUP, which a terminal sends to all its processes, stay blocked in the worker: the parent handles them. SIGTERM ends it.
@@ -30,7 +30,7 @@ _LONGEST_PAUSE_SECONDS = 0.02
 def can_fork() -> bool:
     """Whether a fork is possible, and safe: it copies only the thread that calls it.
 
-    Threads of Python may hold locks that a child needs. Those of libraries do not count: Arrow has some from its import on, but a child
+    Python threads may hold locks that a child needs. Those of libraries do not count: Arrow has some from its import on, but a child
     that frees nothing of what it inherited does not need them."""
     threading = sys.modules.get("threading")
     return hasattr(os, "fork") and (threading is None or threading.active_count() == 1)

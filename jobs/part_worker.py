@@ -5,7 +5,7 @@
 
 The memory consists of SLOTS slots, filled and emptied in turn. A part usually fits into one, so a report usually means that a part is
 complete. Nothing is copied then: the kernels in the worker write into the slot (`Room`), and this process returns views of it until it
-takes the next part. Behind the slots is the number of the first part that is still needed, so that a late worker does not begin an
+takes the next part. After the slots comes the number of the first part that is still needed, so that a late worker does not begin an
 earlier one. A worker without free slots waits for orders. `forked_worker` starts and ends the process.
 """
 

@@ -18,7 +18,7 @@ def read_exactly(descriptor: int, size_bytes: int) -> bytes | None:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Raises BrokenPipeError if nobody reads any more."""
+    """Write all bytes. Raises BrokenPipeError if nobody reads from the pipe any longer."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

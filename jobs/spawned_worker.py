@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SpawnedWorker:
-    """The same as a `ForkedWorker`. main: can be pickled. Raises OSError if the system allows no more processes."""
+    """Like a `ForkedWorker`. main: can be pickled. Raises OSError if the system allows no more processes."""
 
     def __init__(self, main: Callable[[int, int], None]) -> None:
         import multiprocessing

@@ -113,7 +113,7 @@ def _serve(
 
 
 def _end_with_the_parent(orders: int) -> None:
-    """Make this process end as `terminate` would end it as soon as the other end of its pipe is closed."""
+    """As soon as the other end of its pipe is closed, make this process end in the way that `terminate` would end it."""
     import select
     import threading
 

@@ -1,4 +1,4 @@
-"""Threads for work that waits for the disk, as many as the system lets start.
+"""Threads for work that waits for the disk, as many of them as the system allows.
 
 A limit of tasks (RLIMIT_NPROC, the pids limit of a container) may leave some of them, or none. `concurrent.futures.ThreadPoolExecutor`
 raises RuntimeError then, with the work left in its queue. Here the threads that did start do it, and without any the caller does.

@@ -60,7 +60,7 @@ class LoadSettings:
         return self.with_values({**values, "topic": topic})
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
-        """The same object where nothing differs."""
+        """The settings with these values; the same object if nothing differs."""
         is_same = all(getattr(self, name) == value for name, value in values.items())
         return self if is_same else replace(self, **values)
 
@@ -91,10 +91,10 @@ class BrokerState:
 class Removed:
     """Bytes that leave a log.
 
-    file: the original name; position, length: in that file. first_offset, last_offset: of the offsets that are lost with them as far as
-    known (both None: none, or unknown). cause: id of the finding. batches: how many valid batches are among them (a broker
-    discards those; salvage does so only when another batch has the same offsets). records: how many of them a consumer would have
-    received and no other bytes contain, by the headers (control records do not count); None when unknown.
+    file: the original name; position, length: in that file. first_offset, last_offset: the range of offsets lost with them, as far as it is
+    known (both None: no offsets, or unknown). cause: id of the finding. batches: how many valid batches are among them (a broker discards
+    those; salvage does so only when another batch has the same offsets). records: how many records a consumer would have received that no
+    other bytes contain, according to the headers (control records do not count); None when unknown.
     """
 
     file: str
@@ -109,8 +109,8 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Restorable:
-    """Damage of which salvage knows the original bytes (`salvage.restored_bytes`). file: name of the log; position: of the damage in it.
-    finding: about it."""
+    """Damage whose original bytes salvage knows (`salvage.restored_bytes`). file: name of the log; position: of the damage in it. finding:
+    the one about the damage."""
 
     file: str
     position: int
@@ -139,7 +139,7 @@ class Repair:
     although its log is sound; empty when it would. left: what the policy leaves damaged because a broker does not look at it;
     empty when nothing. is_in_order: every byte of the logs was checked and belongs to a valid batch, offsets increase, and
     leader epochs never decrease. unread: batches of its logs that consumers do not receive in full. kept: ranges of the offsets
-    that stay, in order, if known. restorable: damage whose original bytes are known, and which was removed all the same.
+    that stay, in order, if known. restorable: damage that was removed although its original bytes are known.
     bytes_scanned: of the logs of the segments that policy kafka recovers, without preallocated zeros. is_read: whether the load looks
     up the batch of a first unstable offset, which fails in every data directory that is offline. load_failure: set when policy kafka
     has no result because the broker would throw; then image is the directory as found and the offsets are 0.

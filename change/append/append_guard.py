@@ -106,7 +106,7 @@ class Protection:
         self._partition.will_create(name)
 
     def finish(self, log_end_offset: int) -> None:
-        """The partition is closed and synced."""
+        """To be called once the partition is closed and synced."""
         if self._partition is None:
             return
         self._partition.done()

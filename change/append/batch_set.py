@@ -30,8 +30,8 @@ class SetEntry:
 
 
 def least_first_offset(entries: list[SetEntry]) -> int:
-    """The first offset of a set. In old formats only the inner messages of a wrapper contain it, so for all of them Kafka takes a lower
-    bound (UnifiedLog.maybeRoll); the log end then decides."""
+    """The first offset of a set. In old formats only the inner messages of a wrapper contain it, so Kafka takes a lower bound for every
+    batch of an old format (UnifiedLog.maybeRoll); the log end then decides."""
     if entries[0].batch.magic < L.MAGIC_V2:
         return entries[-1].batch.last_offset - L.INT32_MAX
     return entries[0].batch.base_offset

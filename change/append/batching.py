@@ -8,7 +8,7 @@
 4. Offsets are taken from the lines and must be above the log end; a line without an offset, or every line if requested,
    gets the next one. Renumbered batches keep the gaps between their records.
 
-If a filter left records out of a batch (the count is higher than the records that follow), it is refused unless
+If a filter left records out of a batch (its count is higher than the number of records that follow), the batch is refused unless
 --partial-batches is given: a truncated stream looks the same.
 """
 

@@ -39,7 +39,7 @@ class FlushCounter:
         return self._clock_ns() - self._flushed_ns >= rules.interval_ms * 1_000_000
 
     def flushed(self, next_offset: int) -> None:
-        """Everything below `next_offset` is on the disk."""
+        """Record that everything below `next_offset` is on disk."""
         self.flushes += 1
         self._note(next_offset)
 

@@ -9,7 +9,7 @@
     bytes    null · text, whose encoding is `key_encoding` or `value_encoding`: utf8 (also when absent), base64, hex
              · {"base64": …}, the only other form that a header's value has
 
-All fields of a batch header are used but those that follow from the bytes (position, size, crc, count, last sequence). An invalid
+All fields of a batch header are used, except those that follow from the bytes (position, size, crc, count, last sequence). An invalid
 line raises BadLine with its number.
 """
 

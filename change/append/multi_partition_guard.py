@@ -124,8 +124,8 @@ class LogDirProtection:
         return guard
 
     def finish(self, ends: Mapping[PartitionName, int], begun_anew: Collection[PartitionName] = ()) -> None:
-        """All partitions are closed and synced. ends: their log end offsets. begun_anew: partitions whose old log start and
-        cleaner offsets no longer apply."""
+        """To be called once all partitions are closed and synced. ends: their log end offsets. begun_anew: partitions whose old log start
+        and cleaner offsets no longer apply."""
         if self._guard is None:
             return
         for role in _RAISED if self._marker is None else _RAISED_IF_CLEAN:

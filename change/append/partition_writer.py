@@ -109,7 +109,8 @@ class OpenSegment:
         self.size_bytes += batch.size_bytes
 
     def end(self) -> Iterator[FilePiece]:
-        """Its files as a roll or a clean shutdown leaves them; the piece of the log is empty, because its bytes are already written."""
+        """The segment's files as a roll or a clean shutdown leaves them; the piece of the log is empty, because its bytes are already
+        written."""
         self.indexes.finish()
         yield FilePiece(self._name(L.LOG_SUFFIX), b"")
         yield FilePiece(self._name(L.OFFSET_INDEX_SUFFIX), self.indexes.offset_index.to_bytes())

@@ -56,7 +56,7 @@ class _Content:
 @dataclass(frozen=True, slots=True)
 class TakenUp:
     """A partition to append to. existing: the names of its files. grows, replaces: the files that the next batch extends, and
-    those that are rewritten (side files of the active segment, leader epochs). against_v2: what is to be said where batches of v2 are
+    those that are rewritten (side files of the active segment, leader epochs). against_v2: the findings to report if batches of magic 2 are
     appended."""
 
     partition: OpenPartition
@@ -96,7 +96,7 @@ def take_up(
 def reopen_partition(log: PartitionLog, rules: RollRules, now_ms: int | None = None) -> OpenPartition:
     """The state from which batches can be added to `log`; nothing is written.
 
-    now_ms: the wall clock, from which a segment without timestamps is aged. Raises Refused when the directory
+    now_ms: the wall clock, by which the age of a segment without timestamps is measured. Raises Refused when the directory
     would not load cleanly or its active segment is not sound, UnreadableInput when a file cannot be read.
     """
     _refuse_unfinished(log)

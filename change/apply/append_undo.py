@@ -1,7 +1,7 @@
 """The undo of an append: truncate the log to its former end, restore replaced files, remove new ones.
 
-The append wrote what is truncated and removed, if the journal is genuine. A signed journal is trusted; with an
-unsigned one all of it is kept (module undo_quarantine).
+If the journal is genuine, the append itself wrote all that is truncated or removed. A signed journal is trusted with that; with an unsigned
+one, all of those bytes are kept (module undo_quarantine).
 """
 
 import os
@@ -32,7 +32,7 @@ def numbers_of(seen: ObservedFile) -> tuple[int, int, int]:
 
 
 def _seen_by_name(rows: Iterable[Sequence[int]]) -> dict[str, ObservedFile]:
-    """From the journal's lists. Raises ValueError or TypeError for lists that kseg does not write."""
+    """The files in the journal's lists, by name. Raises ValueError or TypeError for lists that kseg does not write."""
     found = {}
     for name, size_bytes, mtime_ns, inode in rows:
         found[str(name)] = ObservedFile(int(inode), int(size_bytes), int(mtime_ns))

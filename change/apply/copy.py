@@ -119,7 +119,7 @@ def write_files(
 
 
 def _cannot(error: OSError, plan: Plan, target: str) -> str:
-    """What failed: a file of the input is read, all others are written."""
+    """The sentence about what failed: the read of a file of the input, or the write of any other one."""
     where = target if error.filename is None else os.fspath(error.filename)
     directory = os.path.join(os.path.abspath(plan.directory), "")
     verb = "read" if os.path.abspath(where).startswith(directory) else "write"

@@ -107,7 +107,7 @@ def note_copy(
 
 
 def set_aside(location: JournalLocation, target: str, names: Sequence[str], disk: Disk) -> None:
-    """Hard-link the files that are about to be replaced in a directory beside the journal. Raises OSError."""
+    """Hard-link the files that are about to be replaced into a directory beside the journal. Raises OSError."""
     for row in _found(location, target, names, disk):
         if disk.status(_kept(location, row)) is None:
             link_or_copy(disk, os.path.join(target, row[0]), _kept(location, row))

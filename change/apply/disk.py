@@ -191,7 +191,7 @@ class Disk:
         return True
 
     def rename(self, path: str, new_path: str) -> None:
-        """Atomic; replaces a file of the new name."""
+        """Rename atomically, replacing a file of the new name."""
         with (
             parent_of(path, as_entry=True) as (folder, name),
             parent_of(new_path, as_entry=True) as (new_folder, new_name),

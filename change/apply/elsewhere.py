@@ -8,10 +8,10 @@ commands find the journal:
 
     kseg-journal-<id>-at-<DIR, percent-encoded>.open            the change is not done; later `.done`
 
-An empty file takes an inode and a name and, as a rule, no block: with 0 bytes free ext4 and tmpfs have room for it, as long as
-the blocks of the directory and of the inodes have. (XFS and Btrfs may need a block for either; then the change is refused before
-anything has moved.) The hard links of files that move are beside the pointer for the same reason; elsewhere they have a directory.
-New files cannot be elsewhere, since they become part of the directory by a rename.
+An empty file takes an inode and a name and, as a rule, no block: with 0 bytes free ext4 and tmpfs have room for it, as long as there is
+room in the blocks of the directory and of the inodes. (XFS and Btrfs may need a block for either; then the change is refused before
+anything has moved.) The hard links of files that move are beside the pointer for the same reason; elsewhere they have a directory. New
+files cannot be elsewhere, since they become part of the directory by a rename.
 
 The journal is created before its pointer and removed after it, so a pointer without a journal means that DIR is not mounted: an
 open pointer blocks every change, a done one does not. (A kill between the two can leave a journal in DIR to which nothing
@@ -35,8 +35,8 @@ _NAME_BYTES = 255
 
 
 def home(around: str, journal_id: str, directory: str, inode: int) -> str:
-    """The directory below `around` for this one; unique by its inode, since several directories can have the same name. Of a name
-    as long as a topic's may be, the end is left out."""
+    """The directory below `around` for this one; unique by its inode, since several directories can have the same name. A name as long as a
+    topic's may be is cut off at the end."""
     end = f".{inode:x}"
     name = os.fsencode(os.path.basename(os.path.abspath(directory)))[: _NAME_BYTES - len(end)]
     return os.path.join(os.path.realpath(around), f"kseg-{journal_id}", os.fsdecode(name) + end)
@@ -68,8 +68,8 @@ def read_pointer(name: str) -> tuple[str, str] | None:
 
 
 def check_place(path: str, directory: str, what: str) -> None:
-    """what: a journal or a quarantine of `directory`. Raises Refused for a place where it would keep a broker from starting, and below
-    something that is not a directory."""
+    """Check a place for journals or quarantines. what: a journal or a quarantine of `directory`. Raises Refused for a place where it would
+    keep a broker from starting, and below something that is not a directory."""
     inside = os.path.realpath(path)
     there = inside
     while not os.path.lexists(there):

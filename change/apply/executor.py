@@ -287,7 +287,7 @@ def _take(location: JournalLocation, number: int, step: Step, progress: StepProg
 
 
 def _verify(change: Change, staged: Staged, disk: Disk) -> None:
-    """Names, sizes and times of the directory, and the bytes of new files. Raises OSError (EIO)."""
+    """Verify names, sizes and times of the directory, and the bytes of new files. Raises OSError (EIO)."""
     location, progress = change.journal.location, change.progress
     expected, actual = progress.end_state(staged.files), look(location.directory, disk)
     wrong = sorted(name for name in {*expected, *actual} if expected.get(name) != actual.get(name))

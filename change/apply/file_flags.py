@@ -15,13 +15,13 @@ _NO_FLAGS = bytes(_FLAGS.size)
 
 
 class FileFlag(StrEnum):
-    """The value is the word for it."""
+    """A flag; the value is the word for it."""
 
     IMMUTABLE = "immutable"
     APPEND_ONLY = "append-only"
 
     def lift_command(self, path: str) -> str:
-        """Of a directory, also from everything in it."""
+        """The command that removes the flag; for a directory, also from everything in it."""
         return f"chattr {'-R ' if os.path.isdir(path) else ''}-{self[0]} {shell_quoted(path)}"
 
 
@@ -30,7 +30,8 @@ _ANY = 0x30
 
 
 def flag_of(path: str, opened: Callable[[str], int] = opened_at_once) -> FileFlag | None:
-    """None also for a path that cannot be opened, and on a file system without such flags. opened: returns a descriptor of the path."""
+    """The flag of a path; None if it has none, cannot be opened, or is on a file system without such flags. opened: returns a descriptor of
+    it."""
     try:
         descriptor = opened(path)
     except (OSError, UnreadableInput):

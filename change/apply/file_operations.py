@@ -118,7 +118,8 @@ def is_same_file(one: os.stat_result, other: os.stat_result) -> bool:
     """Whether two statuses are of one file.
 
     In overlayfs with layers on several file systems, a file of the lower layer that is open when it gets a second name shows the numbers of
-    the lower layer under the first one, and of the upper layer under the second. A device number of its own for a file tells that."""
+    the lower layer under the first one, and of the upper layer under the second. Then the device numbers differ, while link count, size and
+    times are equal."""
     if os.path.samestat(one, other):
         return True
     seen, seen_too = ((s.st_nlink, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for s in (one, other))

@@ -163,7 +163,8 @@ def partition_locations(journal: Journal, disk: Disk = DISK) -> list[JournalLoca
 
 
 def partition_journals(journal: Journal, disk: Disk = DISK) -> list[JournalLocation]:
-    """Those of them that exist, also one that a kill has left beside the files of its partition, before its directory was created."""
+    """Those of the partitions' journals that exist, including one that a kill left beside the files of its partition before the journal's
+    directory was created."""
     inside = partition_locations(journal, disk)
     begun = [replace(each, in_log_dir=True) for each in inside if each.home is None]
     return [each for each in inside if has_traces(each, disk)] + [

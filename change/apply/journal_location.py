@@ -38,7 +38,7 @@ def new_run_id(now_ms: int) -> str:
 
 
 def next_id_time(before: str) -> str:
-    """The time of an id one second after that of another. Raises ValueError for what is no such time."""
+    """The time of an id one second after that of another. Raises ValueError for anything that is not such a time."""
     from calendar import timegm  # needed only where the clock has been set back
 
     return time.strftime(_TIME, time.gmtime(timegm(time.strptime(before, _TIME)) + 1))
@@ -122,7 +122,7 @@ class JournalLocation:
 
     @property
     def directories_elsewhere(self) -> tuple[str, ...]:
-        """The same for a journal elsewhere."""
+        """Like `directories`, for a journal elsewhere."""
         return () if self.home is None else (os.path.dirname(self.home), self.home)
 
     def elsewhere(self, around: str, disk: Disk) -> str:

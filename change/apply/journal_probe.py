@@ -58,7 +58,8 @@ def has_journal(directory: str, *others: str) -> bool:
 
 
 def may_have_journal(log_dir: str) -> bool:
-    """The same for callers that read the journals next: also true if it cannot be determined, which reading them reports."""
+    """Like `has_journal`, for callers that read the journals next: also true if that cannot be determined, which reading them then
+    reports."""
     try:
         return is_among(os.listdir(log_dir))
     except OSError:
@@ -66,6 +67,6 @@ def may_have_journal(log_dir: str) -> bool:
 
 
 def is_among(names: Sequence[str], *others: str) -> bool:
-    """The same for a directory that has been listed. names: of everything in it."""
+    """Like `has_journal`, for a directory that has been listed. names: of everything in it."""
     is_journal = f"{os.sep}{_PREFIX}" in os.sep + os.sep.join(names)  # names contain no separator
     return is_journal or any(name in names for name in others)

@@ -45,7 +45,7 @@ def id_after(run_id: str, directories: Iterable[str], disk: Disk = DISK) -> str:
 
 
 def _may_have_journals(directory: str) -> bool:
-    """By its names alone: most directories of most runs have none."""
+    """Whether a directory may have journals, by its names alone: most directories of most runs have none."""
     with suppress(OSError):
         return any(name == KSEG_DIRECTORY or name.startswith(PREFIX) for name in os.listdir(directory))
     return False
@@ -63,8 +63,8 @@ def unfinished_in(directory: str, disk: Disk = DISK) -> list[Journal]:
 
 
 def locations_in(directory: str, disk: Disk = DISK) -> list[JournalLocation]:
-    """Their locations, oldest first, without opening them. Raises UnreadableInput if the directory cannot be listed, Refused
-    if .kseg is not a directory."""
+    """The locations of all journals in a directory, oldest first, without opening them. Raises UnreadableInput if the directory cannot be
+    listed, Refused if .kseg is not a directory."""
     try:
         locations = [
             JournalLocation(directory, name, in_log_dir=False) for name in _partition_ids(directory, disk)

@@ -34,7 +34,7 @@ _keys: dict[str, bytes] = {}  # by the path where they are stored
 
 
 def new_nonce() -> bytes:
-    """The signature as hexadecimal digits."""
+    """Random bytes for the first line of a journal, as hexadecimal digits."""
     return os.urandom(_NONCE_BYTES).hex().encode()
 
 

@@ -165,7 +165,7 @@ def _point(location: JournalLocation, how: str, disk: Disk) -> None:
 def discard(location: JournalLocation, disk: Disk, mtime_ns: int | None = None) -> None:
     """Remove a journal with its files, the journal last. Raises OSError.
 
-    mtime_ns: the modification time that the directory gets at once: after a kill nothing tells any more what it was."""
+    mtime_ns: the modification time that the directory gets at once: after a kill there would be no record of it."""
     pointer = location.pointer(disk)
     for path in location.files(disk):
         if path == location.journal and pointer is not None:

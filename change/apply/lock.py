@@ -1,8 +1,8 @@
 """Mutual exclusion: the broker's lock on a data directory, and kseg's own lock on a directory that it changes.
 
 A broker takes `.lock` of each of its data directories (Kafka: FileLock; Java's FileChannel.tryLock is the POSIX record lock over the whole
-file). `locked` takes a lock that excludes that one, so that it refuses while a broker runs and a broker refuses to start meanwhile. A
-`.lock` that did not exist is removed again.
+file). `locked` takes a lock that conflicts with it: kseg refuses while a broker runs, and a broker refuses to start while kseg holds the
+lock. A `.lock` that did not exist is removed again.
 
 A POSIX record lock would end with the process that took it, while a worker that it forked is still in the middle of a change: a broker
 could start then, and write to a log that the worker replaces. So the lock belongs to the open file (fcntl(2): open file description
@@ -65,7 +65,7 @@ def lock_path(log_dir: str) -> str:
 
 
 def log_dirs_behind(targets: Sequence[Target]) -> Iterator[str]:
-    """The data directories in which partitions are that were named through links: their broker locks these."""
+    """The data directories that contain the partitions named through links: these are the ones that their broker locks."""
     for target in targets:
         if isinstance(target, PartitionTarget):
             yield from filter(is_log_directory, log_dirs_around(target)[1:])
@@ -83,7 +83,7 @@ def locked(log_dirs: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def locked_files(paths: Iterable[str], part_for: str = "") -> Iterator[None]:
-    """The same for lock files at any path. part_for: the id of a run whose part of each lock is released again, after
+    """Like `locked`, for lock files at any path. part_for: the id of a run whose part of each lock is released again, after
     the whole lock was held."""
     with ExitStack() as stack:
         for path in sorted(set(paths)):
@@ -136,8 +136,8 @@ def is_locked(log_dir: str) -> bool:
 
 def lock_holder(log_dir: str) -> int | None:
     """The process that holds the broker's lock on a data directory now, 0 if it is not visible from here (in another container), KSEG for
-    any kseg; None if no process does, or that cannot be determined. Only queries (F_GETLK), so that a broker that starts meanwhile is not
-    disturbed."""
+    any kseg; None if no process does, or if that cannot be determined. Only queries (F_GETLK), so that a broker that starts at the same
+    moment is not disturbed."""
     path = lock_path(log_dir)
     if sys.platform != "linux" or is_held(
         path
@@ -158,7 +158,8 @@ def lock_holder(log_dir: str) -> int | None:
 
 
 def in_use_words(log_dir: str, process_id: int | None) -> str:
-    """What holds the lock of a data directory, as a clause. process_id: as `lock_holder` returns it; None if it has ended meanwhile."""
+    """What holds the lock of a data directory, as a clause. process_id: as `lock_holder` returns it; None if it has ended in the
+    meantime."""
     if process_id == KSEG:
         return f"{log_dir} is in use by another kseg (`fuser -v {shell_quoted(lock_path(log_dir))}` names the process)"
     return (
@@ -176,7 +177,7 @@ def is_held(path: str) -> bool:
 
 
 def _taken(path: str, log_dir: str) -> tuple[int, _Key, bool]:
-    """(descriptor that holds the lock, device and inode, whether the file was created). Retries if the file was removed meanwhile."""
+    """(descriptor that holds the lock, device and inode, whether the file was created). Retries if the file was removed in the meantime."""
     while True:
         try:
             descriptor, is_new = _opened(path)

@@ -51,7 +51,7 @@ def check_disposable(journal: Journal, disk: Disk) -> None:
 
 
 def check_copies(location: JournalLocation, copies: Iterable[Copy], disk: Disk) -> None:
-    """The same for the existing copies in a quarantine elsewhere."""
+    """Like `check_disposable`, for the existing copies in a quarantine elsewhere."""
     for copy in copies:
         if disk.status(copy[0]) is not None:
             _check_second_hand(location, copy[0], [copy], disk)

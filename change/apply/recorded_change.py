@@ -200,7 +200,7 @@ def undo_command(path: str, finish: bool = False) -> str:
 
 
 def remains_of(journal: Journal) -> list[str]:
-    """What has to be moved away of a change whose journal cannot be used: its directory, or its files in a data directory."""
+    """What has to be moved out of the way when the journal of a change cannot be used: its directory, or its files in a data directory."""
     location = journal.location
     if not location.is_flat:
         return [os.path.dirname(location.journal)]

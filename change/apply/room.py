@@ -4,7 +4,7 @@ Counted in whole blocks: the journal and its directories, new files, copies of t
 of all removed files. Hard links take no space. Files that were written during planning have their space already; a plan that is only
 shown counts them, because they are gone when it is applied. Bytes that a new file takes over from another one count unless they
 are a hole, and only if the file system cannot share blocks (`_COPIES`). So a change may need less than this. The growth of a
-directory itself is not counted: if the system runs out of space nevertheless, the change is cleaned up with the same message.
+directory itself is not counted: if the system runs out of space all the same, the change is cleaned up with the same message.
 
 A file system may have free bytes but no free inode for another file. The count of inodes is a minimum: if a hard link takes one
 too (tmpfs), only the attempt shows it.
@@ -96,7 +96,7 @@ def refuse_without(rooms: Iterable[Room], directory: str, keeping: Keeping) -> N
 
 
 def _can_be_had(room: Room) -> bool:
-    """Whether there is room nevertheless: root may use the reserved blocks of a file system, and only an attempt shows how many.
+    """Whether there is enough room after all: root may use the reserved blocks of a file system, and only an attempt shows how many.
     The attempt allocates them for an unnamed file, which it closes immediately."""
     if os.geteuid() != 0 or room.lacks_inodes:
         return False
@@ -137,7 +137,7 @@ def out_of_room(error: OSError, rooms: Iterable[Room], keeping: Keeping) -> str:
 
 
 def _as_it_is_now(room: Room) -> Room:
-    """The same with the space that is free now; if the bytes would suffice, inodes are missing."""
+    """`room` with the space that is free now; if the bytes would suffice, inodes are missing."""
     now = file_system_of(room.path)
     if now is None:
         return room
@@ -148,7 +148,7 @@ def _as_it_is_now(room: Room) -> Room:
 
 
 def out_of_room_writing(error: OSError, path: str, least_bytes: int) -> str:
-    """The same for a file that is written while a change is planned. least_bytes: the minimum that it needs."""
+    """Like `out_of_room`, for a file that is written while a change is planned. least_bytes: the minimum that it needs."""
     if error.errno not in _NO_ROOM:
         return ""
     if error.errno == errno.EDQUOT:
@@ -171,7 +171,7 @@ def _sentence(room: Room, where: str = "", or_more: str = "") -> str:
 
 
 def _of_journal(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int]:
-    """Counts without encoding: a plan may have tens of thousands of files."""
+    """The sizes that the journal takes, counted without encoding it: a plan may have tens of thousands of files."""
     changed = {step.name for step in steps} | {step.new_name for step in steps if isinstance(step, Rename)}
     numbers = [f"{file.size_bytes}{file.mtime_ns}{file.inode}" for file in plan.inputs]
     texts = [*numbers, *(file.name for file in plan.inputs), *changed, plan.directory]
@@ -319,6 +319,6 @@ def _copies(directory: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _is_of_copies(device: int) -> bool:
-    """The same for a device; determined once per process."""
+    """Like `_copies`, for a device; determined once per process."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
     return any(mount.type in _COPIES for mount in mounts() if mount.device == wanted)

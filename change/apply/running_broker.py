@@ -1,4 +1,5 @@
-"""What a reader asks about the data of a running broker: whether a broker runs on it, and whether a target was deleted meanwhile."""
+"""What a reader asks about the data of a running broker: whether a broker is running on it, and whether a target was deleted in the
+meantime."""
 
 from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
@@ -22,7 +23,7 @@ def is_in_use(target: Target) -> bool:
 
 
 def was_deleted(target: Target) -> Finding | None:
-    """The finding for a target that does not exist any more; None for any other one."""
+    """The finding for a target that no longer exists; None for any other."""
     if places.lexists(target.path):
         return None
     return Finding(CHANGED, target.path, "the broker deleted or renamed this after it was listed")
@@ -32,7 +33,7 @@ Place = tuple[str, str, int | None, int | None, int | None]
 
 
 def place_of(finding: Finding) -> Place:
-    """What two readings must agree on for a finding to be of the disk, and not of a change between them."""
+    """What two readings must agree on for a finding to concern the data on disk, and not a change between the readings."""
     return finding.id, finding.path, finding.position, finding.first_offset, finding.last_offset
 
 

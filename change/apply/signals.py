@@ -1,8 +1,8 @@
 """Defer termination signals for the moments in which an operation must not be interrupted.
 
-Masking them in this thread is not enough: if the process has another one (of a library or a test runner), the system delivers
-the signal there, and Python runs the handler in this thread nevertheless. So the handlers are replaced, once for callers that need
-it often (`handling_signals`). Other threads have nothing to defer: no handler ever runs there.
+Masking them in this thread is not enough: if the process has another one (of a library or a test runner), the system delivers the signal
+there, and Python still runs the handler in this thread. So the handlers are replaced, once for callers that need it often
+(`handling_signals`). Other threads have nothing to defer: no handler ever runs there.
 """
 
 import signal
@@ -16,7 +16,7 @@ _Former = Callable[[int, FrameType | None], object] | int
 
 
 class _DeferredSignals:
-    """former: the replaced handlers. depth: number of nested bodies. came: the signals received meanwhile."""
+    """former: the replaced handlers. depth: number of nested bodies. came: the signals received in the meantime."""
 
     def __init__(self) -> None:
         self.former: dict[int, _Former] = {}

@@ -55,8 +55,9 @@ _FEW = 8  # up to this number, directories are undone one after the other
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
-    """The result of an undo. journal: removed by now. command: that made the change. files: names that were restored or removed. kept:
-    the removed data, if only an unsigned journal claims that the change had written it (module undo_quarantine)."""
+    """The result of an undo. journal: the path of the one that was undone, removed by now. command: the one that made the change. files:
+    names that were restored or removed. kept: the removed data, if only an unsigned journal claims that the change had written it (module
+    undo_quarantine)."""
 
     directory: str
     journal: str
@@ -209,7 +210,7 @@ def _inside_back(undos: "Sequence[tuple[Journal, DirectoryUndo | None]]", disk: 
 
 
 def _undo_for(journal: Journal, disk: Disk) -> tuple[Journal, "DirectoryUndo | None"]:
-    """None for a change that was never committed."""
+    """The journal and its undo, which is None for a change that was never committed."""
     if journal.state in (JournalState.UNREADABLE, JournalState.OUT_OF_REACH):
         raise Refused(half_done_sentence(journal))
     if journal.state is JournalState.ABANDONED:

@@ -170,7 +170,8 @@ def _status(path: str, *, follow: bool) -> os.stat_result | None:
 
 
 def _log_dirs_of(location: JournalLocation) -> list[str]:
-    """The data directories whose locks exclude a broker: of a partition that was named through a link also the one in which it is."""
+    """The data directories whose locks exclude a broker: for a partition that was named through a link, also the one that really contains
+    it."""
     if location.in_log_dir:
         is_of_copies = (
             read_journal(location).kind == COPY

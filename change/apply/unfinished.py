@@ -48,7 +48,7 @@ def half_done(directory: str, disk: Disk = DISK) -> list[Journal]:
 
 
 def half_done_findings(directory: str, disk: Disk = DISK) -> Iterator[Finding]:
-    """The same as findings, for commands that only read."""
+    """The incomplete changes of a directory as findings, for commands that only read."""
     for journal in half_done(directory, disk):
         is_at_work = is_claimed(directory)
         overtaken = [] if is_at_work else overtaken_by(journal)

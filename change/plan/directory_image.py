@@ -139,7 +139,8 @@ def steps_between(before: DirectoryImage, after: DirectoryImage, why: Mapping[st
 
 
 def _moves(before: DirectoryImage, after: DirectoryImage) -> Iterator[tuple[str, str]]:
-    """(new name, old name) of the files that become another name: by a single file that contains only their bytes."""
+    """(new name, old name) of the files that are renamed: the new file consists of an old one that is otherwise gone, or of its
+    beginning."""
     taken: set[str] = set()
     for name in after:
         source = _only_source(after.content(name))

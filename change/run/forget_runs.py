@@ -92,7 +92,7 @@ def _whole_of(location: JournalLocation, run: ChangeRun) -> Journal | None:
 
 
 def _check_kept(journal: Journal, disk: Disk) -> None:
-    """Raises Refused if a file that would be removed is not the one that the journal keeps, so that it has another origin. Raises
+    """Raises Refused if a file that would be removed is not the one that the journal keeps, and so has another origin. Raises
     OSError, ValueError, KeyError, TypeError and FormatError for a journal that cannot be followed."""
     location, inodes, sums = journal.location, _kept_inodes(journal, disk), _kept_sums(journal, disk)
     for path in all_files(journal, disk):

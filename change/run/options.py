@@ -1,4 +1,4 @@
-"""The options that all commands share that plan a change and carry it out."""
+"""The options shared by all commands that plan a change and carry it out."""
 
 import os
 from contextlib import AbstractContextManager
@@ -33,7 +33,7 @@ class SharedRun:
         return os.path.join(around, _BROKERS if is_log_directory(around) else SHARED_LOCK)
 
     def lock_of_copies(self, output: str) -> str:
-        """The same for copies below `output`."""
+        """Like `lock_file`, for copies below `output`."""
         return os.path.join(output, SHARED_LOCK)
 
     def lock_partition(self, target: Target) -> AbstractContextManager[None]:

@@ -1,8 +1,8 @@
 """Plan and apply many changes at a time in one process: while the disk syncs one, the next is planned.
 
 Applying a plan is mostly waiting: every journal, staged file and directory is synced. So the targets of a group are planned one after
-another, threads apply the plans meanwhile, and events keep the order of the targets. A file system commits the syncs of several
-threads together.
+another while threads apply the plans, and events keep the order of the targets. A file system commits the syncs of several threads
+together.
 """
 
 from collections import deque
@@ -126,8 +126,8 @@ class _Halves(Generic[O, R]):
 
 
 class _Attempt(_Halves[O, R]):
-    """The same for a run with several attempts (`attempts`): holds the lock of the target around both halves, and takes over
-    what an earlier attempt has done."""
+    """The two halves in a run with several attempts (`attempts`): holds the lock of the target around both, and takes over what an earlier
+    attempt has done."""
 
     def __init__(self, plan: "Plan[O, R]", write: "Write[R, O]", kind: type[R], shared: "SharedRun") -> None:
         super().__init__(plan, write)

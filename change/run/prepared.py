@@ -86,8 +86,8 @@ def complete_or_refuse(
 
 @contextmanager
 def planning(directory: str, inputs: Sequence[FileIdentity]) -> Iterator[None]:
-    """Context for reading a directory for a plan. Files that are written meanwhile contradict each other, and a resulting failure is not a
-    bug: raises Refused with the names of those that have changed. inputs: the files before they were read."""
+    """Context for reading a directory for a plan. Files that are written while they are read contradict each other, and a resulting failure
+    is not a bug: raises Refused with the names of those that have changed. inputs: the files before they were read."""
     try:
         yield
     except KsegError:

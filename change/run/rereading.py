@@ -1,4 +1,4 @@
-"""Work on the data of a running broker: begin again with a target whose files the broker changed meanwhile."""
+"""Work on the data of a running broker: begin again with a target whose files the broker has changed in the meantime."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,10 +23,10 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rereading:
-    """The work of a reading command. As long as it has shown nothing of a target, a file that is gone makes it list the target again. A
-    target that is gone itself is `changed-while-read`, whether or not something of it was shown.
+    """The work of a reading command. As long as nothing about a target has been shown, the target is listed again if one of its files is
+    gone. A target that is itself gone is `changed-while-read`, whether or not anything about it has been shown.
 
-    confirms: errors and warnings follow at the end, those that a second reading has as well; for work that changes nothing."""
+    confirms: hold back errors and warnings to the end, and yield those that a second reading has as well; for work that changes nothing."""
 
     work: Work[Any, Any]
     confirms: bool = False
@@ -77,10 +77,10 @@ class Rereading:
 
 
 def repeated(read: Callable[[], Iterator[Event]], *targets: Target) -> Iterator[Event]:
-    """The events of a plan that is not carried out, or of a comparison. read: makes it once, of these targets.
+    """The events of a plan that is not carried out, or of a comparison. read: makes the plan or comparison of these targets once.
 
-    Beside a running broker it is made again, up to `READINGS` times, if it lacks a file, or has a failure, an error or a warning that no
-    earlier one had; if the last one still has others, there is none.
+    Beside a running broker it is made again, up to `READINGS` times, if a file was gone, or if it has a failure, an error or a warning that
+    no earlier one had. If even the last one has new ones, there is no result, only a failure.
     """
     seen: set[Place | str] = set()
     for number in range(1, READINGS + 1):
@@ -109,7 +109,7 @@ def repeated(read: Callable[[], Iterator[Event]], *targets: Target) -> Iterator[
 
 
 def _doubt(event: Event) -> Place | str | None:
-    """What makes a plan or a comparison doubtful that was made beside a running broker."""
+    """What casts doubt on a plan or a comparison that was made beside a running broker."""
     match event:
         case Failure(sentence=sentence):
             return sentence

@@ -3,7 +3,7 @@
 1. Before a change in place (--apply): lock all log dirs concerned, so that no broker is running and none starts, and complete what
    the same command left unfinished there.
 2. The partitions, in this process or in others. The run reads their events: only those tell the state of the partitions.
-3. Afterwards: the own files of each log dir, once, in the process that was called.
+3. Afterwards: each log dir's own files, once, in the process that was called.
 
 A run with attempts in other processes (`attempts`) leaves them their part of each lock. It also has a lock file next to
 partitions outside any log dir and next to the copies of --output, and notes which copies existed before.
@@ -55,7 +55,7 @@ class RunLifecycle(ABC, Generic[O]):
         return ()
 
     def close_partial_log_dir(self, log_dir: str) -> Iterator[Event]:
-        """The work for one of them. Raises KsegError."""
+        """Close one of the `partial_log_dirs`. Raises KsegError."""
         yield from ()
 
     def begin(self, targets: Sequence[Target]) -> None:

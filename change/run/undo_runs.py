@@ -95,8 +95,8 @@ def runs_below(path: str) -> list[ChangeRun]:
 
 
 def changes_below(path: str) -> Changes:
-    """Raises UnreadableInput and Refused, also for a partition that cannot be listed, unless each run names the partitions that it changed,
-    and this is none of them."""
+    """The changes below a path. Raises UnreadableInput and Refused, also for a partition that cannot be listed, unless each run names
+    the partitions that it changed and this one is not among them."""
     found: dict[str, list[Journal]] = {}
     uncommitted: list[str] = []
     unlisted: list[tuple[str, UnreadableInput]] = []
@@ -119,8 +119,8 @@ def changes_below(path: str) -> Changes:
 
 
 def _is_known_without(directory: str, journals: Sequence[Journal]) -> bool:
-    """Whether the journals of a run tell that it has not changed a partition directory: that of its data directory, the last one, names all
-    those that it has changed."""
+    """Whether the journals of a run show that it has not changed a partition directory: the last one, that of the data directory, names all
+    partitions that the run has changed."""
     log_dir, name = os.path.split(directory)
     named = {
         str(each)
@@ -150,8 +150,8 @@ def _directories(path: str) -> Iterator[str]:
 
 
 def undo_paths(paths: Sequence[str], options: UndoOptions) -> Iterator[Event]:
-    """The same for all paths of one command. Of several directories, the newest run of all is undone, not the newest of
-    each: so the same command continues an interrupted undo, and undoes nothing else."""
+    """Like `undo_path`, for all paths of one command. With several directories, the newest run of all is undone, not the newest of each: so
+    the same command continues an interrupted undo, and undoes nothing else."""
     folders = [path.rstrip(os.sep) or path for path in paths if _is_folder(path)]
     if len(folders) < 2:
         for path in paths:
@@ -241,8 +241,9 @@ def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
 
 
 def _with_log_dirs(given: Sequence[str], run: ChangeRun, options: UndoOptions) -> ChangeRun:
-    """A run over the given partitions with its changes to their data directories, if those were for these partitions alone. The unchanged
-    run if those cannot be undone any more because a later run has changed it again, or if a marker covers them, which is refused."""
+    """A run over the given partitions with its changes to their data directories, if those were for these partitions alone. The run as
+    given if those can no longer be undone because a later run has changed a data directory again, or if a marker covers them, which is
+    refused."""
     if not set(run.directories) <= set(given):
         return run
     names: dict[str, set[str]] = {}

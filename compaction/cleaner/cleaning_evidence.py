@@ -40,9 +40,9 @@ _FILES = (Role.LOG, Role.OFFSET_INDEX, Role.TIME_INDEX, Role.TXN_INDEX)
 class Roll:
     """The new active segment, and the producer snapshot that is written with it.
 
-    preallocated: (name, size without the zeros) of the files of the previous one that end with preallocated zeros; a broker
-    truncates them when it rolls. time_index: (name, used bytes, last entry) of its time index, where the greatest timestamp is not yet in
-    it; a broker adds it then (LogSegment.onBecomeInactiveSegment), and takes the age of the segment from there.
+    preallocated: (name, size without the zeros) of the files of the previous active segment that end with preallocated zeros; a broker
+    truncates them when it rolls. time_index: (name, used bytes, last entry) of that segment's time index, if the greatest timestamp is not
+    in it yet; a broker adds it when it rolls (LogSegment.onBecomeInactiveSegment), and takes the age of the segment from that entry.
     """
 
     base_offset: int

@@ -66,8 +66,8 @@ class OffsetMapBuilder:
         self._dirty = [*zip(dirty, bounds, strict=True)]
 
     def fill(self, start: Cut | None, stop: Cut | None) -> bool:
-        """Put the records between two cuts of the range into the map; returns whether it became full. None: the range begins or ends there.
-        Raises DamagedSegment, NotJoined when no batch ends at `stop`."""
+        """Put the records between two cuts of the range into the map; returns whether it became full. A cut of None is the beginning or the
+        end of the range. Raises DamagedSegment, NotJoined when no batch ends at `stop`."""
         for part in parts([segment for segment, _ in self._dirty], start, stop):
             segment, bound = self._dirty[part.number]
             with segment.opened() as view:
@@ -79,8 +79,8 @@ class OffsetMapBuilder:
         return False
 
     def track(self, stop: Cut) -> int:
-        """Advance only the transactions to a cut, by the headers of batches whose checksums another process verifies; returns the last
-        offset before the cut."""
+        """Advance only the transaction state, up to a cut, by the headers of batches whose checksums another process verifies; returns the
+        last offset before the cut."""
         last_offset = self._start - 1
         for part in parts([segment for segment, _ in self._dirty], None, stop):
             segment = self._dirty[part.number][0]

@@ -5,7 +5,7 @@ the map clears the bits of these offsets in a bitmap of ones; the second pass re
 every key again and probing the map at random.
 
 The map itself still answers for records that were not put into it: batches next to those that the first pass treated as aborted. No
-bitmap is built if there are records before the range (keys of which the map has later offsets), if offsets were not put in
+bitmap is built if there are records before the range (for whose keys the map has later offsets), if offsets were not put in
 ascending order, if they are too sparse, or if the map is so small that scanning it costs more than it gains.
 """
 
@@ -83,7 +83,7 @@ class LatestOffsets:
 
     @cached_property
     def _kept_before(self) -> list[int]:
-        """Those before each block of the bitmap."""
+        """The number of kept records before each block of the bitmap."""
         view = self._memory.view
         blocks = (view[at : at + _COUNTED_BYTES] for at in range(0, len(view), _COUNTED_BYTES))
         kept = (8 * len(block) - int.from_bytes(block, "little").bit_count() for block in blocks)

@@ -45,7 +45,7 @@ class SegmentPart(NamedTuple):
 
 
 def parts(segments: Sequence[CleanerSegment], start: Cut | None, stop: Cut | None) -> Iterator[SegmentPart]:
-    """The parts between two cuts, segment by segment. None: the range begins or ends there."""
+    """The parts between two cuts, segment by segment. A cut of None is the beginning or the end of the range."""
     first = Cut(0, 0) if start is None else start
     behind = Cut(len(segments), 0) if stop is None else stop
     for number in range(first.number, len(segments)):
@@ -66,7 +66,7 @@ class KeptRecords(Protocol):
     """The number of records in a range of offsets that a second pass keeps."""
 
     def kept_below(self, offset: int) -> int:
-        """The number of them below this offset."""
+        """The number of kept records below this offset."""
 
 
 class _Work:
@@ -79,7 +79,7 @@ class _Work:
         self._bytes_before = [0, *accumulate(segment.size_bytes for segment in segments)]
 
     def before(self, number: int, position: int, offset: int) -> float:
-        """The work before the position of a segment at which a batch from `offset` on starts."""
+        """The work before a position in a segment, where the next batch begins at or above `offset`."""
         work = float(self._bytes_before[number] + position)
         if self._kept is not None:
             work += self._cost_of_kept * self._kept.kept_below(offset)

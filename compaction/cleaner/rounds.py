@@ -118,7 +118,7 @@ class Rounds:
         self._first_skipped: int | None = None
 
     def run(self, first_dirty_offset: int, upper_offset: int, dirty_bytes: int) -> Cleaned:
-        """Raises DamagedSegment when damage is met and not skipped, Refused when nothing can be written."""
+        """Run all rounds. Raises DamagedSegment when damage is met and not skipped, Refused when nothing can be written."""
         passes = self._passes(self._settings, dirty_bytes)
         try:
             while True:
@@ -233,7 +233,8 @@ class Rounds:
         self._segments[at : at + 1] = parts
 
     def _report_unsplittable(self, segment: CleanerSegment) -> None:
-        """Kafka: LogSegment.hasOverflow is false, and the split fails. Raises DamagedSegment unless damage is skipped."""
+        """Report an overflowing segment for which Kafka's LogSegment.hasOverflow is false, so that the split fails. Raises DamagedSegment
+        unless damage is skipped."""
         message = "it contains batches below its first offset, so it can be neither cleaned nor split"
         finding = Finding("offset-not-monotonic", segment.path, message)
         if not self._skip_damaged:

@@ -1,7 +1,7 @@
 """Keep cleaner-offset-checkpoint up to date during a run of `compact` (`checkpoint_run`), and give copies their entries of all
 checkpoints (`copied_checkpoints`).
 
-Until it is written its offset is too low, and a cleaner repeats work that is already done.
+Until the checkpoint is written, its offset is too low, and a cleaner repeats work that has already been done.
 """
 
 import os

@@ -253,7 +253,7 @@ class SegmentCleaner:
             self._new.take(table, tallies, row, row + 1)
 
     def _has_tombstone(self, table: Columns, row: int) -> bool:
-        """Whether a record of a control batch has no value, by which a cleaner takes it for a tombstone as well."""
+        """Whether a record of a control batch has no value, so that a cleaner takes it for a tombstone, too."""
         if table.at(C.COUNT, row) == 1 and table.at(C.SIZE, row) == _MARKER_BYTES:
             return False
         for chunk in self._decoder.chunks(table, row, row + 1):

@@ -101,7 +101,7 @@ class CleanerSegment:
         return segment_file_name(self.base_offset, L.LOG_SUFFIX)
 
     def stored_side_files(self) -> SideFiles | None:
-        """Its index files on disk; None if one is missing that every segment has."""
+        """Its index files on disk; None if one that every segment has is missing."""
         if self.side_files is not None:
             return self.side_files
         offset_index, time_index, txn_index = self.index_paths
@@ -116,7 +116,7 @@ class CleanerSegment:
 
 @contextmanager
 def kept_open(segments: Sequence[CleanerSegment]) -> Iterator[None]:
-    """Map the file of each of these segments once and not again for each pass, as far as descriptors suffice for that."""
+    """Map the file of each of these segments once instead of once per pass, as far as file descriptors suffice."""
     kept = segments[:_MAX_OPEN]
     for segment in kept:
         segment.stays_open = True

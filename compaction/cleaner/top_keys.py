@@ -1,10 +1,10 @@
 """Find the keys whose superseded values take most space: estimated during the pass, looked up afterwards.
 
-A sketch of fixed size keeps one key per place (`key_verdicts.tally_keys`). A key that shares its place with a larger one is
-therefore not named, and what a key had before it took over its place is not counted: the figures are lower bounds. The key itself
-is read from the log again, at the first old value that was counted.
+A sketch of fixed size keeps one key per slot (`key_verdicts.tally_keys`). A key that shares its slot with a larger one is therefore not
+named, and what a key had before it took over its slot is not counted: the figures are lower bounds. The key itself is read from the log
+again, at the first old value that was counted.
 
-Places come from a hash with a fixed seed of its own, so that every run names the same keys for the same log. The map that decides
+Slots come from a hash with a fixed seed of its own, so that every run names the same keys for the same log. The map that decides
 what stays uses a secret instead: there, two keys that are crafted to collide would cost a record; here they cost a name.
 """
 
@@ -86,7 +86,7 @@ class KeySketch:
 
 
 def _rank(row: Sequence[int]) -> tuple[int, ...]:
-    """By bytes; ties in log order, since their places are arbitrary."""
+    """Sort key: by bytes; ties in log order, since the slots of keys are arbitrary."""
     return -row[_BYTES], row[_SEGMENT], row[_POSITION], row[_OFFSET]
 
 

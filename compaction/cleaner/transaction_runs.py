@@ -1,6 +1,6 @@
 """Divide a table of batches into runs that a cleaner treats alike, while the state of transactions advances.
 
-Both passes walk a log in this way, and so does a caller that only needs their state at some batch (`track`).
+Both passes walk a log in this way, and so does a caller that only needs the state of transactions at some batch (`track`).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""What retention would delete of a log if its broker started now, for the forecast of `doctor`.
+"""What retention would delete from a log if its broker started now, for the forecast of `doctor`.
 
-A broker that has been down for long, or that starts on an old backup, deletes in its first minute what has expired meanwhile, which may be
-all of it.
+A broker that has been down for long, or that starts on an old backup, deletes in its first minute what has expired in the meantime, which
+may be the whole log.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class DueDeletion:
 
 
 def due_deletion(target: PartitionTarget, options: RetainOptions) -> Iterator[Event]:
-    """One row, without values, whose result is a `DueDeletion`; none if no segment exceeds a limit, or that cannot be determined."""
+    """One row, without values, whose result is a `DueDeletion`; none if no segment exceeds a limit, or if that cannot be determined."""
     if exempted(target) is not None:
         return
     try:

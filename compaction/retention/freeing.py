@@ -1,13 +1,14 @@
 """Choose the segments to delete so that a file system gets back a number of bytes (`retain --free`).
 
-1. Survey each partition: the segments that may be deleted are a prefix of its log. Never the active one, never one that extends above the
-   high watermark; only of topics whose cleanup.policy is known to contain `delete`, never of topics that brokers create themselves.
+1. Survey each partition: the segments that may be deleted are a prefix of its log. The active segment and segments that extend above the
+   high watermark may not be deleted, nor may any segment of a topic that brokers create themselves or whose cleanup.policy is not known to
+   contain `delete`.
 2. Files that are already marked count first: a purge frees them.
 3. On each file system the oldest are deleted until the bytes are reached: first what the topics' own limits delete anyway, then by the
    greatest timestamp up to and including each segment, over all partitions. So the choice for a topic equals what a single retention.ms
    would delete, and that limit is reported.
 
-A segment counts with the space that its files occupy, without files that have another hard link, which keeps the space. Nothing here
+A segment counts as the space that its files occupy, except files that have another hard link, which keeps the space in use. Nothing here
 changes a file: the choice is an offset for each partition, below which `retain` marks what may still be deleted when it runs.
 """
 

@@ -53,8 +53,8 @@ class RetentionPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """retention_ms, retention_bytes: None and negative values are off. policies: of cleanup.policy; time and size
-    delete only with `delete` among them (none at all is Kafka's empty list).
+    """retention_ms, retention_bytes: None and negative values are off. policies: those in cleanup.policy; time and size delete only if
+    `delete` is among them (no policy at all is Kafka's empty list).
 
     is_tiered: with remote.storage.enable, a log may start below its first local segment. is_copied: its segments are copied to remote
     storage (remote.log.copy.disable is not set); the limits are then those of local.retention, only what has been copied is deleted, and
@@ -101,9 +101,9 @@ class RetainOptions(ChangeOptions):
     now_ms: the clock. log_start_offset: raise it to this first, as DeleteRecords does. high_watermark: None reads the data
     directory. remote_end_offset: the offset after the last one in remote storage, None if unknown. producer_id_expiration_ms: producers
     that were idle for so long are not in the snapshot of a new segment. is_policy_given: the policy of the limits applies to internal
-    topics too. purge: delete files that were marked long enough ago; purge_only: and mark no others. free_bytes: choose over all
-    partitions of a run what to delete, so that each file system gets this many bytes back. cuts: that choice, by partition directory the
-    offset below which segments are deleted. unmark: restore marked segments instead. what_if: report what other limits would free.
+    topics too. purge: delete files that were marked long enough ago; purge_only: do that, and mark no others. free_bytes: choose over all
+    partitions of a run what to delete, so that each file system gets this many bytes back. cuts: that choice, as the offset below which
+    segments are deleted, by partition directory. unmark: restore marked segments instead. what_if: report what other limits would free.
     """
 
     limits: Limits

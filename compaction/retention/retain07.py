@@ -32,7 +32,8 @@ class Kafka07Evidence:
 def gather_kafka07(
     directory: str, inputs: tuple[FileIdentity, ...], options: RetainOptions
 ) -> Kafka07Evidence:
-    """Raises UsageError for an option that 0.7 does not support, UnreadableInput for a directory without a log."""
+    """Collect the evidence about a 0.7 partition. Raises UsageError for an option that 0.7 does not support, UnreadableInput for a
+    directory without a log."""
     if options.log_start_offset is not None or options.high_watermark is not None:
         raise UsageError(
             f"{directory} is a log of Kafka 0.7, which has no log start offset and no high watermark"

@@ -180,7 +180,7 @@ def _aged(
 def _high_watermark(
     log: PartitionLog, dir_state: LogDirState | None, options: RetainOptions, start: int
 ) -> int:
-    """Bounded by the log, as in a broker (UnifiedLog.updateHighWatermark)."""
+    """The high watermark, bounded by the log as in a broker (UnifiedLog.updateHighWatermark)."""
     known = options.high_watermark
     if known is None and dir_state is not None:
         known = _checkpoint_value(dir_state, Role.HIGH_WATERMARKS, log.name)
@@ -190,7 +190,7 @@ def _high_watermark(
 def _requested_start(
     log: PartitionLog, options: RetainOptions, previous_start: int, high_watermark: int
 ) -> int:
-    """The log start offset only increases (UnifiedLog.maybeIncrementLogStartOffset)."""
+    """The log start offset with --log-start-offset, which can only increase it (UnifiedLog.maybeIncrementLogStartOffset)."""
     requested = options.log_start_offset
     if requested is None or requested <= previous_start:
         return previous_start

@@ -12,8 +12,8 @@
 3. When no segment would remain, an empty segment is created at the log end first.
 4. The log start offset becomes the base of the first segment left, if that is greater; with tiered storage it stays.
 
-With tiered storage a broker also rolls an active segment that exceeds a limit, so that it can be copied. Nothing is deleted by that, and it
-is left to the broker.
+With tiered storage a broker also rolls an active segment that exceeds a limit, so that it can be copied. That deletes nothing, and is left
+to the broker.
 
 Kafka 0.7 (`retain07`) has only the rules of size and time, in reverse order.
 """

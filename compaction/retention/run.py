@@ -1,7 +1,7 @@
 """Keep log-start-offset-checkpoint up to date during a run of `retain` (`checkpoint_run`).
 
 As with a broker, a log has an entry only when it starts inside its first segment, or has tiered storage (LogManager.
-checkpointLogStartOffsets). Until this is written an entry may be too low, which a broker corrects when it loads the log.
+checkpointLogStartOffsets). Until the checkpoint is written, an entry may be too low, which a broker corrects when it loads the log.
 
 Where attempts may be repeated, the journals of purges stay until the end of the run: they record what was deleted.
 """
@@ -48,7 +48,7 @@ class RetainRun(CheckpointRun[RetainOptions, RetainResult]):
         self.options = replace(self.options, cuts=self.choice.cuts)
 
     def _deleted(self) -> Iterator[PartitionTarget]:
-        """Directories of deleted topics, which hold bytes and are no targets."""
+        """Directories of deleted topics, which occupy space but are not targets."""
         for log_dir in self.whole:
             for name in sorted(os.listdir(log_dir)):
                 if name.endswith(f"-{PartitionState.DELETE}"):

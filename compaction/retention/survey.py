@@ -21,8 +21,8 @@ from kseg.segment.partition.targets import PartitionTarget
 
 
 def survey(target: PartitionTarget, options: RetainOptions) -> Survey:
-    """Survey one partition. One that cannot be read, or that retention skips, is held. Raises only UnreadableInput for a missing
-    directory."""
+    """Survey one partition. If it cannot be read, or retention skips it, all of its bytes are held. Raises only UnreadableInput for a
+    missing directory."""
     name = own_partition_name(target.path)
     topic = target.path if name is None else name.topic
     log_dir = target.log_dir or os.path.dirname(os.path.abspath(target.path))

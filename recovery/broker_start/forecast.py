@@ -28,8 +28,8 @@ WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"
 
 
 class StartForecast:
-    """Collects the rows of all targets. Of a partition that loads unchanged only the name is kept. properties: of one node, from its
-    server.properties."""
+    """Collects the rows of all targets. For a partition that loads unchanged, only the name is kept. properties: those of one node, from
+    its server.properties."""
 
     def __init__(
         self, identities_after_cut: IdentitiesAfterCut, properties: NodeProperties | None = None
@@ -49,8 +49,8 @@ class StartForecast:
     def add_metadata(self, identities: Mapping[str, TopicIdentity], missing: Iterable[str]) -> None:
         """Add what the metadata log says.
 
-        identities: with the paths of the data directories for which it is complete. missing: partition directories that it expects and that
-        do not exist; an emptied one does, and has a row of its own.
+        identities: by path of the data directory, for those about which it is complete. missing: partition directories that it expects but
+        that do not exist; one that was merely emptied exists, and has a row of its own.
         """
         self._certain = frozenset(identities)
         self._gapped = frozenset(path for path, each in identities.items() if each.has_loadable_gap)
@@ -63,25 +63,25 @@ class StartForecast:
     def add_refused(
         self, log_dir: str, thrown: Iterable[Thrown], contradiction: tuple[int, Thrown] | None
     ) -> None:
-        """Add the exceptions that features and topic configurations in the metadata log end a start with. contradiction: the offset of a
-        record that cannot follow those before it, and the exception."""
+        """Add the exceptions that end a start because of features and topic configurations in the metadata log. contradiction: the offset
+        of a record that cannot follow those before it, and the exception."""
         directory = self._directory(log_dir)
         directory.refused.extend(thrown)
         directory.contradiction = contradiction
 
     def add_bootstrap_fault(self, log_dir: str, thrown: Thrown) -> None:
-        """Add the exception that a start ends with because of bootstrap.checkpoint."""
+        """Add the exception that ends a start because of bootstrap.checkpoint."""
         self._directory(log_dir).bootstrap_fault = thrown
 
     def add_voters(self, log_dir: str, voters: Iterable[int], present: Iterable[int]) -> None:
-        """Add the nodes of the quorum: the brokers of a node serve nothing before a majority of them runs. present: those whose metadata
-        logs are in the run, so that it is known what the node fetches from them."""
+        """Add the voters of the quorum: a broker serves nothing until a majority of them is running. present: the nodes whose metadata logs
+        are part of the run, so that it is known what the broker would fetch from them."""
         directory = self._directory(log_dir)
         directory.voters = frozenset(voters)
         directory.is_voter_present = not directory.voters.isdisjoint(present)
 
     def add_zookeeper(self, log_dir: str) -> None:
-        """Add that the broker keeps its metadata in ZooKeeper, which the metadata log does not tell by itself."""
+        """Add that the broker keeps its metadata in ZooKeeper, which the metadata log alone does not show."""
         self._directory(log_dir).uses_zookeeper = True
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
@@ -117,7 +117,7 @@ class StartForecast:
         return replace(start, once_apart=node_start(node.own, self._metadata(node.own), properties))
 
     def _names_one_of(self, directories: Sequence[LoadedDirectory]) -> bool:
-        """Whether log.dirs names one of the directories, so that it is not examined in another place."""
+        """Whether log.dirs names one of the directories, which means that they are examined where the broker has them."""
         paths = {places.realpath(each.path) for each in directories}
         named = () if self.properties is None else self.properties.log_dirs
         return not paths.isdisjoint(map(places.realpath, named))
@@ -133,7 +133,8 @@ class StartForecast:
         return found[0] if len(found) == 1 else None
 
     def _metadata(self, node: Sequence[LoadedDirectory]) -> str:
-        """What is known of the metadata log at log loading. Stores what the truncated metadata log says of the partitions."""
+        """What is known about the metadata log when the logs are loaded. Also stores what the truncated metadata log says about the
+        partitions."""
         asked = [each for each in node if each.start is not None and each.is_loaded]
         is_torn = any(
             each.metadata_log is not None and each.metadata_log.is_of_torn_snapshot for each in node
@@ -181,25 +182,25 @@ class StartForecast:
 
 
 def _has_something_to_say(directory: LoadedDirectory) -> bool:
-    """Whether to report a directory. Of partitions without a known data directory only those that a load changes are reported."""
+    """Whether to report a directory. Among partitions without a known data directory, only those that a load changes are reported."""
     return directory.start is not None or bool(directory.noteworthy or directory.bytes_to_scan)
 
 
 def _is_within(directory: LoadedDirectory, directories: Sequence[LoadedDirectory]) -> bool:
-    """Whether it is a subdirectory of another data directory, so that log.dirs does not name it."""
+    """Whether the directory is a subdirectory of another data directory, and so not itself an entry of log.dirs."""
     around = os.path.dirname(directory.path)
     return any(each.path == around and each.start is not None for each in directories)
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """there: the data directories of its machine. own: those that are its own, if others are among them."""
+    """there: the data directories on the node's machine. own: the node's own ones, if those of other nodes are among them."""
 
     there: Sequence[LoadedDirectory]
     own: Sequence[LoadedDirectory] = ()
 
     def is_guest_of(self, other: "_Node") -> bool:
-        """Whether it has no machine of its own, but directories on the other node's."""
+        """Whether this node has no machine of its own, only directories on the machine of the other node."""
         own = {each.path for each in self.there}
         return self is not other and own == {each.path for each in other.there}
 

@@ -50,15 +50,15 @@ def directory_of_a_file(
 def not_writable(
     directory: "PartitionDirectory", opened: "Sequence[SegmentFiles]", log_dir: str, *, is_clean: bool
 ) -> Finding | None:
-    """What prevents a load because it cannot be written. opened: the segments whose indexes the load opens."""
+    """The finding about what prevents a load because it cannot be written to. opened: the segments whose indexes the load opens."""
     return locked(_written(directory, opened, is_clean)) or _of_another_user(directory, log_dir)
 
 
 def _written(
     directory: "PartitionDirectory", opened: "Sequence[SegmentFiles]", is_clean: bool
 ) -> "Iterator[str]":
-    """What a load, or the replica that is served then, opens for writing, replaces or deletes (observed with 4.3.1). Other indexes are
-    mapped on first use, and a partition.metadata stays as it is."""
+    """What a load, or the replica once it is served, opens for writing, replaces or deletes (observed with 4.3.1). Other indexes
+    are mapped on first use, and a partition.metadata stays as it is."""
     yield directory.path
     yield from (segment.log.path for segment in directory.segments)
     for segment in opened:
@@ -71,7 +71,7 @@ def _written(
 
 
 def locked(paths: "Iterable[str]") -> Finding | None:
-    """The first of some files and directories that nobody can change, not even root."""
+    """The first of the given files and directories that nobody, not even root, can change."""
     for path in paths:
         flag = flag_of(path)
         if flag is not None:
@@ -84,9 +84,9 @@ def locked(paths: "Iterable[str]") -> Finding | None:
 
 
 def _of_another_user(directory: "PartitionDirectory", log_dir: str) -> Finding | None:
-    """A log that a broker cannot open for writing, as a copy by root leaves it (observed with 4.3.1: AccessDeniedException). The user of
-    the broker is not known, but owns the data directory; one that belongs to root tells nothing, and neither does a file that others may
-    write."""
+    """A log that a broker cannot open for writing, for example after root has copied it (observed with 4.3.1: AccessDeniedException). The
+    user that the broker runs as is not known, but owns the data directory; a data directory that belongs to root proves nothing, and
+    neither does a file that others may write."""
     with suppress(OSError):  # a broker may be running, and delete a segment
         owner = places.stat(log_dir).st_uid
         for segment in directory.segments if owner else ():

@@ -27,13 +27,13 @@ _NOT_LIVE = frozenset(
 class LoadedDirectory:
     """The partitions of one data directory.
 
-    live: those that are served from it: names of directories, with the partition that a broker takes each for. noteworthy: those that a
-    load changes. missing: those that the metadata log places here and that do not exist. obstructed: those whose name is taken by a file.
-    refused: what a broker ends with because of features and topic configurations in the metadata log that it does not allow.
-    bootstrap_fault: what it ends with because of bootstrap.checkpoint. is_checked: whether its partitions are known. contradiction:
-    likewise, because of the record at this offset of the log. voters: of the quorum, as far as it is known; is_voter_present: whether the
-    metadata log of one of them is in the run. uses_zookeeper: the broker
-    keeps its metadata in ZooKeeper although it has a metadata log.
+    live: the partitions served from it: directory names, each with the partition that a broker takes it for. noteworthy: those that a load
+    changes. missing: those that the metadata log places here but that do not exist. obstructed: those whose name is taken by a file.
+    is_checked: whether the partitions of the directory are known. refused: the exceptions that end the broker because of features and topic
+    configurations in the metadata log that it does not allow. bootstrap_fault: the one that ends it because of bootstrap.checkpoint.
+    contradiction: the one that ends it because of the metadata log record at this offset. voters: those of the quorum, as far as they are
+    known; is_voter_present: whether the metadata log of one of them is in the run. uses_zookeeper: the broker keeps its metadata in
+    ZooKeeper although it has a metadata log.
     """
 
     path: str
@@ -74,7 +74,7 @@ class LoadedDirectory:
 
     @property
     def slow_load_s(self) -> float:
-        """The same on a busy machine with a rotating disk."""
+        """Like `load_s`, on a busy machine with a rotating disk."""
         return self._load_s(SCAN_BYTES_PER_S_SLOW, SECONDS_A_BATCH_SLOW, SECONDS_A_LOG_SLOW)
 
     def _load_s(self, bytes_per_s: int, seconds_a_batch: float, seconds_a_log: float) -> float:
@@ -83,7 +83,7 @@ class LoadedDirectory:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it is a data directory in log.dirs of whose partitions nothing is known."""
+        """Whether it is a data directory in log.dirs about whose partitions nothing is known."""
         start = self.start
         return not self.is_checked and start is not None and start.is_directory and start.has_identity
 
@@ -98,7 +98,7 @@ class LoadedDirectory:
         return [*self.live, *(name for name, _ in self.of(Loading.FUTURE, Loading.PROMOTED))]
 
     def identify(self, directory_name: str, identity: TopicIdentity) -> None:
-        """Apply the verdict of the metadata log on one of these, which is only known for the node as a whole."""
+        """Apply the metadata log's verdict on one of these directories; a verdict can only be reached for the node as a whole."""
         known = dict(self.noteworthy).get(directory_name)
         if identity.becomes_stray:
             outcome = Loading.BECOMES_STRAY

@@ -4,7 +4,7 @@ In the order in which a broker checks them (Kafka: KafkaRaftServer.initializeLog
 
 1. meta.properties. If it cannot be parsed the directory goes offline, or, if it contains the metadata log, the process exits; if it is
    missing or incomplete, the process exits.
-2. The lock, the names of subdirectories: each of them can end the process.
+2. The lock and the names of subdirectories: either can end the process.
 3. The offset checkpoints. A file that is not a CheckpointFile takes the directory offline; a number that cannot be parsed raises another
    exception, and recovery points and log starts count as 0. High watermarks are read when the first partition of the directory is served.
 
@@ -66,12 +66,12 @@ class LogDirStart:
     """How the files of one data directory affect the start.
 
     path: as shown to the user. identity_problem: why meta.properties cannot be used; empty when it can, or is missing (then has_identity is
-    False). from_zookeeper: whether a broker wrote it that kept its metadata in ZooKeeper. metadata_log: whether it is in this directory.
-    prevents: what ends the process before it loads a log; bad_names: what ends it during log loading; unloadable: likewise, in directories
-    that are marked for deletion. is_directory: False if a file has its name. swallowed: data directories inside it that are named like
-    partitions; a broker loads them as empty partitions, which become stray. removed: directories that were marked for deletion. offline:
-    what takes the directory offline. watermarks: likewise, but only if the directory serves a partition. unserved: why it serves no
-    partition. is_full: whether there is no room even for an index page (the free space itself would differ between runs). is_read_only:
+    False). from_zookeeper: whether it was written by a broker that kept its metadata in ZooKeeper. metadata_log: whether it is in this
+    directory. prevents: what ends the process before it loads a log; bad_names: what ends it during log loading; unloadable: likewise, in
+    directories that are marked for deletion. is_directory: False if a file has its name. swallowed: data directories inside it that are
+    named like partitions; a broker loads them as empty partitions, which become stray. removed: directories that were marked for deletion.
+    offline: what takes the directory offline. watermarks: likewise, but only if the directory serves a partition. unserved: why it serves
+    no partition. is_full: whether there is no room even for an index page (the free space itself would differ between runs). is_read_only:
     whether the file
     """
 
@@ -134,7 +134,8 @@ def unformatted(path: str) -> LogDirStart:
 
 
 def written_at_start(directory: LogDirectory) -> Iterator[str]:
-    """What a broker creates files in, replaces or deletes at its start or within the first minute. Its other files stay as they are."""
+    """The directory in which a broker creates files, and the files that it replaces or deletes, at its start or within the first minute.
+    The other files of the directory stay as they are."""
     if _is_of_a_node(directory):
         yield directory.path
         for role in (Role.CLEAN_SHUTDOWN, Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS, Role.HIGH_WATERMARKS):
@@ -212,7 +213,7 @@ def _prevents(directory: LogDirectory) -> Iterator[Thrown]:
 
 
 def _bad_names(directory: LogDirectory) -> Iterator[Thrown]:
-    """Kafka: UnifiedLog.parseTopicPartitionName."""
+    """What log loading ends with because of directories with other names (Kafka: UnifiedLog.parseTopicPartitionName)."""
     for child in (*directory.other_directories, *directory.nested):
         if child.partition is None and child.name not in _KNOWN_DIRECTORIES:
             message = (

@@ -5,9 +5,9 @@ quorum-state. A batch of an unknown magic, an unreadable quorum-state, a newest 
 a log that begins after the end of its snapshots ends the process (Kafka: FileQuorumStateStore, RecordsSnapshotReader, KafkaRaftLog). A log
 that is older than the newest snapshot, for example after a truncation, is emptied (`loading.newest_snapshot`).
 
-A newest snapshot that breaks off ends the process only because the log after it refers to what is lost. Without such a log, as after a
-crash right after the snapshot was written, the node starts with what the snapshot still contains, and most partitions become stray. Of a
-damaged snapshot (observed with 4.3.1):
+A newest snapshot that is cut short ends the process only because the log after it refers to what is lost. Without such a log, as after a
+crash right after the snapshot was written, the node starts with what the snapshot still contains, and most partitions become stray. How a
+node reads a damaged snapshot (observed with 4.3.1):
 
 1. A node reads batch after batch, and fails on the first complete batch that is invalid (Kafka: RecordsIterator, DefaultRecordBatch).
 2. A partial batch ends the snapshot (ByteBufferLogInputStream.nextBatch). If it contained only the footer, the node starts. If it

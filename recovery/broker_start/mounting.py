@@ -1,15 +1,15 @@
-"""Which data directories a broker has in log.dirs, where those of several nodes were given and one of them may be in a wrong place.
+"""Which data directories a broker has in log.dirs when those of several nodes were given and one of them may be in the wrong place.
 
 A volume that was attached to the wrong machine prevents the start of the broker there (observed with 4.3.1), and no file names the machine.
 What can be known: meta.properties names the node of each directory, and the metadata log has the directory ids that each broker has
 registered (since 3.7). So:
 
-1. Directories are taken for those of one machine if their paths have more in common with each other than with the rest.
-2. One that is not of the same node as the others there is in a wrong place, unless the nodes there are whole: each has all registered
-   directories there, or, where these are unknown, its metadata log.
-3. Disks that were collected in one place look alike. If in such a mixture are more directories than any of the nodes there has
-   registered, or if there is only one place and no node lacks a directory there, that is what they are. Otherwise both remain possible,
-   and `Machine.own` is for the other case.
+1. Directories are assumed to be on one machine if their paths have more in common with each other than with the rest.
+2. A directory that is not of the same node as the others there is in the wrong place, unless the nodes there are complete: each has all of
+   its registered directories there or, where those are unknown, its metadata log.
+3. Disks that were collected in one place look the same. If such a mixture contains more directories than any of the nodes there has
+   registered, or if there is only one place and no node lacks a directory there, they are collected disks. Otherwise both remain possible,
+   and `Machine.own` covers the other case.
 """
 
 import os
@@ -25,7 +25,7 @@ Registered = Mapping[Node, AbstractSet[str]]  # directory ids by node
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
-    """A data directory. node: to which it belongs by its meta.properties, None if unknown."""
+    """A data directory. node: the one that it belongs to according to its meta.properties, None if unknown."""
 
     path: str
     node: Node | None
@@ -35,8 +35,8 @@ class Mounted:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine of a node that has directories of another one. there: the directories on it, those of the node first, and of these the one
-    with the metadata log; own: all of the node's, wherever they are."""
+    """The machine of a node on which another node has directories, too. there: the directories on it, those of the node first, beginning
+    with the one that has the metadata log. own: all directories of the node, wherever they are."""
 
     node: Node
     there: tuple[Mounted, ...]
@@ -44,7 +44,8 @@ class Machine:
 
 
 def mixed_up(directories: Iterable[Mounted], registered: Registered) -> list[Machine]:
-    """The nodes that have a data directory of another one among theirs. registered: what is known of it."""
+    """The machines on which a node has a data directory of another node among its own. registered: the directory ids of each node, where
+    they are known."""
     given = [*directories]
     places_of = [*_places(given)]
     mixed = [there for there in places_of if not _is_whole(there, registered)]
@@ -86,7 +87,7 @@ def _nodes_of(there: Iterable[Mounted]) -> list[Node]:
 
 
 def _is_whole(there: Sequence[Mounted], registered: Registered) -> bool:
-    """Whether directories lie together that belong together, or nodes of which nothing is missing."""
+    """Whether the directories in one place all belong to one node, or to several nodes none of which lacks a directory there."""
     nodes = _nodes_of(there)
     return len(nodes) < 2 or all(_has_all(node, there, registered) for node in nodes)
 
@@ -99,7 +100,7 @@ def _has_all(node: Node, there: Sequence[Mounted], registered: Registered) -> bo
 
 
 def _may_be_one_machine(there: Sequence[Mounted], registered: Registered) -> bool:
-    """Whether the log.dirs of one of the nodes can be as long."""
+    """Whether the log.dirs of one of the nodes can have as many entries."""
     known = [len(ids) for node in _nodes_of(there) if (ids := registered.get(node))]
     return not known or max(known) >= sum(each.node is not None for each in there)
 
@@ -114,8 +115,8 @@ def _has_one_in_place_of_another(given: Sequence[Mounted], registered: Registere
 def _assigned(
     mixed: Sequence[Sequence[Mounted]], elsewhere: AbstractSet[Node]
 ) -> Iterator[tuple[Sequence[Mounted], Node]]:
-    """Each place with the node whose broker runs there: the one with most directories there, then the one with its metadata log; a node
-    that is left over, at its metadata log. elsewhere: the nodes with a place of their own."""
+    """Each place with the node whose broker runs there: the node with the most directories there, then the one with its metadata log there.
+    A node that is left over is where its metadata log is. elsewhere: the nodes with a place of their own."""
     ranked = []
     for number, there in enumerate(mixed):
         for order, node in enumerate(_nodes_of(there)):

@@ -1,5 +1,5 @@
-"""What becomes of a node and of each of its partitions when a broker starts, and the line `broker-start` that says so. `node_start` decides
-it."""
+"""What becomes of a node and each of its partitions when its broker starts, and the line `broker-start` that reports it. `node_start`
+determines the outcome."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -108,14 +108,14 @@ def _is_from_zookeeper(directories: Iterable[LoadedDirectory]) -> bool:
 
 
 def _awaited(directories: Iterable[LoadedDirectory], node_id: int | None) -> list[int]:
-    """The voters of the quorum, a majority of which has to run before the broker has started; none if that is this node alone, which
-    does not wait for another one."""
+    """The quorum voters, a majority of which must be running before the broker can finish its start; none if this node is the only voter
+    and so waits for no other."""
     voters = {voter for directory in directories for voter in directory.voters}
     return sorted(voters) if voters - {node_id} else []
 
 
 def _may_be_outdated(directories: Iterable[LoadedDirectory]) -> bool:
-    """Whether logs may become stray by what the node reads from the controllers first, which nothing here tells."""
+    """Whether logs may become stray because of metadata that the node first fetches from the controllers, and that is not in this run."""
     are_alone = not any(directory.is_voter_present for directory in directories)
     return are_alone and any(directory.live for directory in directories)
 
@@ -151,7 +151,7 @@ def _strays(directory: LoadedDirectory) -> Iterator[str]:
 
 
 def _removed(directory: LoadedDirectory) -> Sequence[str]:
-    """Directories marked for deletion, which a check of the whole data directory skips."""
+    """Directories marked for deletion; a check of the whole data directory skips them."""
     return directory.named(Loading.REMOVED) if directory.start is None else directory.start.removed
 
 
@@ -168,8 +168,8 @@ def _replaced(directory: LoadedDirectory, loaded: Sequence[LoadedDirectory]) -> 
 
 
 def _continued(directory: LoadedDirectory, loaded: Sequence[LoadedDirectory]) -> Iterator[str]:
-    """The `-future` logs of replicas that the broker goes on to move: one whose source is created empty is truncated to that, and then
-    takes its place (Kafka: ReplicaAlterLogDirsThread; observed with 4.3.1)."""
+    """The `-future` logs of replicas that the broker continues to move: one whose source is created anew, empty, is truncated to that
+    source and then takes its place (Kafka: ReplicaAlterLogDirsThread; observed with 4.3.1)."""
     created = {name for each in loaded for name in each.missing}
     return (name for name, start in directory.of(Loading.FUTURE) if start.partition not in created)
 

@@ -1,8 +1,8 @@
-"""What server.properties says of a node, and which data directories a broker with it takes (Kafka: KafkaConfig, MetaPropertiesEnsemble).
+"""What server.properties says about a node, and which data directories its broker uses (Kafka: KafkaConfig, MetaPropertiesEnsemble).
 
-log.dirs is compared with the data directories that were checked. Those that it does not name are no part of the start, and those that are
-missing, or were not checked, are. A directory may be examined elsewhere than where the broker has it, as in a copy: where none of them is
-in log.dirs, only the node id counts.
+log.dirs is compared with the data directories that were checked. Directories that it does not name play no part in the start; directories
+that it names do, even if they are missing or were not checked. A directory may be examined in a place other than the broker's, for example
+as a copy: if none of the checked directories is in log.dirs, only the node id counts.
 """
 
 import os
@@ -25,7 +25,7 @@ _DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 @dataclass(frozen=True, slots=True)
 class NodeProperties:
     """node_id: None if it is not set. log_dirs: as they are written, each once. metadata_log_dir: the one for the metadata log; empty if
-    log.dirs names none. listening_voter: the voter in controller.quorum.voters whose place is among the file's own listeners."""
+    log.dirs names none. listening_voter: the voter in controller.quorum.voters whose endpoint is one of the file's own listeners."""
 
     node_id: int | None
     log_dirs: tuple[str, ...]
@@ -69,7 +69,7 @@ class NodeProperties:
 
 
 def _listening_voter(pairs: Mapping[str, str]) -> int | None:
-    """None unless it is exactly one."""
+    """See `listening_voter`; None unless there is exactly one."""
     listeners = f"{pairs.get('advertised.listeners', '')},{pairs.get('listeners', '')}".split(",")
     places_here = {listener.strip().rpartition("://")[2] for listener in listeners} - {""}
     voters = [voter.strip().partition("@") for voter in pairs.get("controller.quorum.voters", "").split(",")]

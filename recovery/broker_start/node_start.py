@@ -5,7 +5,8 @@ What ends a start, in the order in which a broker reaches it (Kafka 4.3: KafkaRa
 1. meta.properties of all data directories, a metadata log outside the metadata log dir, and bootstrap.checkpoint;
 2. the metadata log, space for it to grow, the locks, records of the metadata log that contradict those before them, features and
    configurations of topics in it;
-3. during log loading: a directory that is not a partition, a load that fails with anything but an IOException, a partition twice;
+3. during log loading: a directory that is not a partition, a load that fails with anything but an IOException, a partition that exists
+   twice;
 4. all data directories, or the one with the metadata log, are offline.
 
 No log is loaded before step 3, so an earlier failure leaves the partitions unreported. Data directories belong to one node if their
@@ -36,8 +37,8 @@ def node_start(
     properties: NodeProperties | None = None,
     node_id: int | None = None,
 ) -> NodeStart:
-    """What a broker does with these data directories, in the order of log.dirs. metadata: see `NodeStart`. properties: of the node, None if
-    unknown. node_id: of the broker, if not all of them are of its node."""
+    """What a broker does with these data directories, in the order of log.dirs. metadata: see `NodeStart`. properties: those of the node,
+    None if unknown. node_id: that of the broker, if some of the directories are of another node."""
     dirs = tuple(directories)
     if properties is None:
         return _of_taken(dirs, metadata, properties, node_id)
@@ -133,8 +134,8 @@ def _not_writable(start: LogDirStart) -> Iterator[Thrown]:
 def _identities(
     starts: Sequence[LogDirStart], properties: NodeProperties | None, node_id: int | None
 ) -> Iterator[Thrown]:
-    """Kafka: MetaPropertiesEnsemble.verify and KafkaRaftServer.initializeLogDirs, which process the directories in the order of
-    their paths."""
+    """What ends the start because of the directories' identities (Kafka: MetaPropertiesEnsemble.verify and
+    KafkaRaftServer.initializeLogDirs, which process the directories in the order of their paths)."""
     by_path = sorted(starts, key=lambda start: start.path)
     readable = [start for start in by_path if start.has_identity and not start.identity_problem]
     with_log = [start for start in starts if start.metadata_log]
@@ -223,8 +224,8 @@ def _while_loading(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
 
 
 def _twice(dirs: Sequence[LoadedDirectory]) -> Iterator[Thrown]:
-    """A partition that is loaded twice, live or as a replica that moves (Kafka: LogManager.loadLog). The name of a directory can have a
-    number with leading zeros."""
+    """A partition that is loaded twice, live or as a replica that moves (Kafka: LogManager.loadLog). The partition number in a directory
+    name can have leading zeros."""
     live: dict[str, str] = {}
     moving: dict[str, str] = {}
     for each in dirs:
@@ -265,7 +266,7 @@ def _takes_offline(directory: LoadedDirectory) -> Iterator[Thrown]:
 def _without_directories(
     dirs: Sequence[LoadedDirectory], offline: Sequence[tuple[str, Thrown]]
 ) -> Thrown | None:
-    """The exception with which a broker ends that cannot run without the data directories it has lost."""
+    """The exception that ends a broker that cannot run without the data directories it has lost."""
     lost = dict(offline)
     starts = [each.start for each in dirs if each.start is not None]
     with_log = next((start for start in starts if start.metadata_log), None)

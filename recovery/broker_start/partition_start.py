@@ -96,8 +96,8 @@ class PartitionStart:
     """partition: `topic-partition`. log_start_offset, log_end_offset: after the load; None when the load fails or the partition is deleted.
     bytes_to_scan, batches_to_scan: in the segments that are recovered. bytes_lost, records_lost: removed from the log (None: the number of
     records is unknown). end_offset_in_files: of a log that is shortened; else None. exception, message: those of the failed load;
-    exception is the simple name of the Java class. is_of_torn_snapshot: a metadata log whose node starts with a snapshot of which a part
-    is lost."""
+    exception is the simple name of the Java class. is_of_torn_snapshot: a metadata log whose node starts from a snapshot that is partly
+    lost."""
 
     partition: str
     outcome: Loading
@@ -295,8 +295,8 @@ def _simulated_load(
     outcome: Loading | None,
     offline: str | None,
 ) -> PartitionStart | None:
-    """offline: the data directory if it is already offline. Its logs can be loaded, but neither read nor renamed (Kafka:
-    LocalLog.maybeHandleIOException), and the broker does not catch the resulting exception."""
+    """The outcome of a simulated load. offline: the data directory if it is already offline. Its logs can be loaded, but neither read nor
+    renamed (Kafka: LocalLog.maybeHandleIOException), and the broker does not catch the resulting exception."""
     from kseg.recovery.broker_start.load_obstacles import directory_of_a_file
 
     directory = checked.directory

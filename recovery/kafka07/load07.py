@@ -61,7 +61,8 @@ def chain_of(directory: str, inputs: tuple[FileIdentity, ...]) -> tuple[Link, ..
 def load_as_broker07(
     directory: str, links: tuple[Link, ...], image: DirectoryImage, *, is_clean: bool
 ) -> Repair:
-    """links: at least one file. image: the directory as found. Raises UnreadableInput."""
+    """The directory after a 0.7 broker has opened the log. links: at least one file. image: the directory as found. Raises
+    UnreadableInput."""
     gap = next((link for link in links if not link.joins), None)
     if gap is not None:
         sentence = f"{gap.name} ends at {gap.end_offset}, but the next file starts at {gap.next_base}"

@@ -9,8 +9,8 @@ its offset, and the files would no longer join, which stops a broker. The repair
    continue after it. Where fewer than 9 bytes are damaged, no entry fits, so the previous valid message (or, at the start of a
    file, the next one) is overwritten as well. Where fewer than 30 bytes are damaged, no empty set fits, and consumers receive one
    message of zeros. The finding reports both.
-4. A file that ends before the next one starts is filled up to there; one that extends beyond is filled after its last
-   message that ends before. The offsets beyond belong to the next file.
+4. A file that ends before the next one starts is filled up to that offset; one that extends past it is filled after its last message that
+   ends before it. The offsets past it belong to the next file.
 5. At most 32 MiB are filled in one directory. Damage beyond that is left as it is and reported: an operator can move consumers
    past it; where files do not join, a broker refuses the directory.
 
@@ -50,7 +50,7 @@ class _RepairedDirectory:
 
 
 def salvage07(directory: str, links: tuple[Link, ...], image: DirectoryImage) -> Repair:
-    """links: at least one. image: the directory as found. Raises UnreadableInput."""
+    """The result of policy salvage for a 0.7 partition. links: at least one. image: the directory as found. Raises UnreadableInput."""
     repaired = _RepairedDirectory(directory, image)
     end_offset = links[-1].end_offset
     for link in links:

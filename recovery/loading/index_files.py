@@ -248,5 +248,5 @@ class TxnIndexFile:
             self._last_offset = None
 
     def forget_file(self) -> None:
-        """The segment was created under another name: a file of this name is opened only when an entry is written."""
+        """For a segment that was created under another name: a file of this name is opened only when an entry is written."""
         self._is_open = False

@@ -32,8 +32,8 @@ RUNTIME = "RuntimeException"
 
 
 class BrokerException(Exception):
-    """A broker throws here. kafka_exception: simple name of the Java class. sentence: the reason, in kseg's words. logged: the class that
-    the broker's log names, which differs where the broker wraps the exception."""
+    """A broker throws an exception at this point. kafka_exception: simple name of the Java class. sentence: the reason, in kseg's words.
+    logged: the class that the broker's log names, which differs where the broker wraps the exception."""
 
     def __init__(self, kafka_exception: str, sentence: str, logged: str | None = None) -> None:
         super().__init__(kafka_exception, sentence)
@@ -49,8 +49,8 @@ def unreadable_file(kafka_exception: str, name: str, error: FormatError) -> Brok
 
 
 def checkpoint_exception(data: bytes, bits: Sequence[int | None]) -> str | None:
-    """The exception that Kafka throws for an unreadable CheckpointFile; None if only an entry or its place is wrong. bits: of the number in
-    each field of an entry, None for a name.
+    """The exception that Kafka throws for an unreadable CheckpointFile; None if only an entry or its place is wrong. bits: the size of the
+    number in each field of an entry, None for a name.
 
     Most faults are an IOException, which Kafka wraps. It parses the numbers of an entry, and a negative number of entries, outside the
     try block.

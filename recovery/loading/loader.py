@@ -96,7 +96,7 @@ def load_as_broker(
 def _forget_side_files(
     load_state: LoadState, broker_state: BrokerState, *, keeps_epochs: bool
 ) -> BrokerState:
-    """keeps_epochs: with tiered storage the log does not have all of them."""
+    """Drop the side files. keeps_epochs: keep the leader epochs, since with tiered storage the log does not contain all of them."""
     for name in load_state.listing():
         is_epochs = name == EPOCHS_FILE and not keeps_epochs
         if name.endswith((*_SIDE_SUFFIXES, L.SNAPSHOT_SUFFIX)) or is_epochs:
@@ -306,7 +306,7 @@ class _Load:
         self._producers.truncate_fully_and_start_at(start)
 
     def _truncate_to_newest_snapshot(self) -> None:
-        """Its bytes do not count as lost: the snapshot contains what they say."""
+        """The removed bytes do not count as lost: the snapshot contains the state that they recorded."""
         name = own_partition_name(self._load_state.directory)
         if name is None or not name.is_metadata_log:
             return
@@ -379,5 +379,5 @@ class _Overflow(Exception):
 
 
 def _java_order(name: str) -> bytes:
-    """Java compares names by their UTF-16 units."""
+    """Sort key: Java compares names by their UTF-16 code units."""
     return name.encode("utf-16-be", "surrogatepass")

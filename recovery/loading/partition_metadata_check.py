@@ -1,4 +1,4 @@
-"""The last step of a load: partition.metadata, if present, must be readable, and that of the metadata log have its topic id (Kafka:
+"""The last step of a load: partition.metadata, if present, must be readable, and that of the metadata log must have its topic id (Kafka:
 UnifiedLog, PartitionMetadataFile)."""
 
 from kseg.recovery.loading.kafka_exceptions import (

@@ -75,7 +75,7 @@ class LoadedProducers:
             self._load_state.remove(name, why)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """The log is empty and begins at `offset` (Kafka: truncateFullyAndStartAt)."""
+        """Start over for an empty log that begins at `offset` (Kafka: truncateFullyAndStartAt)."""
         for known in sorted(self._snapshots):
             self._delete(known, None, "the log is empty")
         self._last_snapshot_offset = 0

@@ -1,8 +1,8 @@
 """`--mark-clean`: the index files of an empty active segment.
 
-A broker creates them when it first appends to a segment or reads it, or stops (Kafka: LazyIndex). If it is killed right after it rolled
-the log, they are missing. A load without the clean-shutdown marker creates them; a load with it, which expects them there, logs the error
-"Could not find offset index file" and recovers the segment.
+A broker creates them when it first appends to the segment or reads it, or when it stops (Kafka: LazyIndex). If it is killed right after it
+rolled the log, they are missing. A load without the clean-shutdown marker creates them; a load with it, which expects them there, logs the
+error "Could not find offset index file" and recovers the segment.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Align the offset checkpoints of a data directory with its partitions after a repair.
 
-The entry of a partition whose log spans S (log start) to E (log end) and whose first segment has base offset B. An entry of 0 equals no
-entry (that is how a broker reads it) and is kept.
+Below, S is the log start and E the log end of a partition, and B the base offset of its first segment. An entry of 0 is equivalent to no
+entry (a broker reads it that way) and is kept.
 
     recovery point     policy kafka: the result of the broker's load, which LogManager writes next.
                        policy salvage: never raised (what was not synced may not be on disk), at most
@@ -17,9 +17,9 @@ a clean shutdown, which writes all of them: a broker assumes 0 everywhere. Log s
 (`segment.partition.log_start_trace`); recovery points were at the log ends, since everything was synced; high watermarks come from the
 other replicas. With an unreadable file a broker (4.3.1) loads the logs with offset 0 for all partitions, but still takes the data
 directory offline, and stops when it has no other. Entries of partitions without a directory are dropped when their file is written
-anyway, as a broker writes only what it has loaded; they are no reason to write the file. Neither is, under policy salvage, an entry below
-the log start: a broker begins at the log start then, and one that is killed after retention leaves such entries. The metadata log has no
-entries.
+anyway, as a broker writes only what it has loaded; they alone are no reason to write the file. Nor, under policy salvage, is an entry below
+the log start: a broker then begins at the log start, and a broker that is killed after retention leaves such entries. The metadata log has
+no entries.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

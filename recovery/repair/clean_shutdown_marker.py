@@ -3,7 +3,7 @@
 A broker that finds the marker trusts every log and reads none of them. It also sends the broker epoch in the marker to the
 controller, as proof that this broker has lost nothing since (KIP-966). So
 
-    while partitions change   it is removed, and a broker that starts meanwhile recovers them
+    while partitions change   it is removed, so that a broker that starts in the meantime recovers them
     after a repair            it is restored byte for byte, with its epoch, if it is still true: the repaired partitions
                               are valid, no log lost a byte, and no other log of the data directory contradicts it
                               (`verify.clean_stop`)

@@ -1,12 +1,12 @@
-"""What consumers get from a planned partition directory: the reader that the price of policy kafka assumes.
+"""What consumers get from a planned partition directory: the reader by which the cost of policy kafka is counted.
 
-The price counts what even the most persistent consumer does not get: one that reads from the log start, takes one record at a time, and
+The cost counts what even the most persistent consumer does not get: one that reads from the log start, takes one record at a time, and
 seeks to the first and to the last offset of every batch that it did not receive. The rules are those of the broker and the Java consumer
 of 4.3 (LocalLog.read, LogSegment.translateOffset, CompletedFetch.nextFetchedRecord); `tests/kafka/test_price_by_consumers.py` compares real
 ones:
 
     a fetch    begins in the segment with the largest base offset that is not above its offset, at the batch that the headers
-               name (`loading.broker_walk`), and else in the next segment; it gives the bytes to the end of the segment
+               lead to (`loading.broker_walk`), or else in the next segment; it returns the bytes up to the end of the segment
     walking    the consumer goes from batch to batch by size; a size below the minimum, an unknown magic or a wrong checksum
                is an exception, and nothing after it is returned without a seek
     skipping   records below the fetch position are silently skipped; the next fetch begins after the last batch

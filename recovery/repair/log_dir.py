@@ -127,7 +127,7 @@ def closing_plan(
     only planned it still exists, and the plan contains the step that changes it. identity: of meta.properties.
     missing: partitions that should have a directory here and have none; their checkpoint entries are kept for when they return.
     The caller has synced every partition when `will_mark` is true.
-    Raises Refused when `mark_clean` cannot be (nothing is planned then), UnreadableInput.
+    Raises Refused when `mark_clean` cannot be fulfilled (nothing is planned then), UnreadableInput.
     """
     inputs = inputs_of(log_dir)
     if mark_clean:
@@ -152,8 +152,8 @@ def closing_plan(
 
 
 def beside_broker(plan: Plan) -> Plan:
-    """The closing plan without the checkpoints: a running broker writes them meanwhile, so they are newer than what was read of the
-    logs, or of a deleted topic of the same name."""
+    """The closing plan without the checkpoints: a running broker writes them in the meantime, so they are newer than what was read of the
+    logs, or belong to a deleted topic of the same name."""
 
     def is_checkpoint(path: str) -> bool:
         return parse_file_name(os.path.basename(path)).role in OFFSET_CHECKPOINT_ROLES
@@ -298,8 +298,8 @@ def _without_leftovers(log_dir: str, image: DirectoryImage, why: dict[str, str])
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The journal in which a run removed the marker and that no later run has closed: the run was killed. Another run restores the marker
-    from it once that is true again. marker: the one that was removed."""
+    """The journal of a run that removed the marker and was killed, and that no later run has closed. A later run restores the marker from
+    it once the marker is true again. marker: the one that was removed."""
 
     id: str
     marker: Marker

@@ -4,9 +4,9 @@
    records are lost with either policy.
 2. Policy kafka loses those that a consumer of the broker's log does not receive (`consumer_view`): because they were truncated, because no
    fetch finds them, or because retention deletes their segment (`retention_after_load`).
-3. Damage whose headers do not have the record count is counted by its offsets if every offset of the log is a record: no gaps, no
-   transactions. After a cleaning, or with control records, the count is unknown. The same holds where a closed segment ends in damage and
-   more offsets than that are missing before the next one. A gap without damage existed before, and is no loss of either policy.
+3. If the headers in damage do not give the number of records, its offsets are counted, provided that every offset of the log is a record:
+   no gaps, no transactions. After a cleaning, or with control records, the count is unknown. The same holds where a closed segment ends in
+   damage and more offsets than that are missing before the next one. A gap without damage existed before, and is no loss of either policy.
 4. Batches with a valid checksum stay even if consumers do not receive them in full (`verify.unread_batch`); the missing records count for
    both policies.
 
@@ -101,7 +101,7 @@ def lost_by_each(
 def lost_by_salvage(
     directory: str, found: Mapping[str, int], salvaged: Repair, *, is_compacted: bool = False
 ) -> Lost:
-    """The first of these for a log that a broker fails to load. The arguments and exceptions are the same."""
+    """The first element of `lost_by_each`, for a log that a broker fails to load. The arguments and exceptions are the same."""
     removed = _removed(directory, found, salvaged, is_compacted)
     return both_lost(lost_by_removal(removed), lost_by_reading(salvaged.unread))
 

@@ -5,11 +5,11 @@ contains the cluster id. So the values come from, in this order: the user; a com
 before it renames it, and never reads; what is still readable in the file; the other data directories of the run, if all of them belong
 to one node.
 
-The directory.id matters as much: the controller treats a data directory with a new id as new and empty, and partitions that
-were there have no leader any more (observed with 4.3.1). The metadata log of the cluster has the ids that a node
-registered; if exactly one of them belongs to no other data directory of the run, it is this one's.
+The directory.id matters as much: the controller treats a data directory with a new id as new and empty, and partitions that were there no
+longer have a leader (observed with 4.3.1). The metadata log of the cluster has the ids that a node registered; if exactly one of them
+belongs to no other data directory of the run, it is this one's.
 
-A broker with ZooKeeper ends if the file has version 1, and needs neither of the other two ids ("Zk-based brokers only support version 0").
+A broker with ZooKeeper exits if the file has version 1, and needs neither of the other two ids ("Zk-based brokers only support version 0").
 So the version is that of the old file or of the other data directories, and 0 where the partitions show that no KRaft node was here.
 """
 
@@ -96,10 +96,10 @@ def identity_repair(
     registered: Registered,
     partitions: Sequence[str] = (),
 ) -> IdentityRepair | None:
-    """None if the file is valid, or is missing and nothing indicates that it ever existed.
+    """The repair of meta.properties; None if the file is valid, or is missing and nothing indicates that it ever existed.
 
     others: the other data directories of the run. partitions: the directories in this one. now_ms: for the date line of the file.
-    registered: reads the metadata log in one of some data directories.
+    registered: reads the metadata log in one of the given data directories.
     """
     path = os.path.join(log_dir, META_PROPERTIES)
     is_old = is_without_kraft([log_dir, *others], partitions)
@@ -169,7 +169,7 @@ def _version(data: bytes, others: Sequence[str], *, is_old: bool) -> int:
 
 
 def _has_no_directory_ids(others: Sequence[str]) -> bool:
-    """Whether the other data directories are those of a broker with ZooKeeper before 3.7, or that was never about to migrate."""
+    """Whether the other data directories are those of a broker with ZooKeeper that is older than 3.7, or was never about to migrate."""
     identities = [_identity(other) for other in others]
     return bool(identities) and all(each.is_from_zookeeper and not each.directory_id for each in identities)
 
@@ -200,7 +200,7 @@ def _directory_id(
 
 
 def _unfinished(log_dir: str) -> bytes:
-    """The temporary file, if it is complete: a cut one may lack an id, or contain the beginning of one."""
+    """The temporary file, if it is complete: a truncated one may lack an id, or contain only the beginning of one."""
     with suppress(FormatError, UnreadableInput):
         data = read_small(os.path.join(log_dir, _UNFINISHED))
         if data.endswith(b"\n") and not decode_meta_properties(data).problem:
@@ -218,7 +218,7 @@ def _identity(log_dir: str) -> MetaProperties:
 def _known(
     data: bytes, others: Sequence[str], requested: RequestedIdentity, name: str = _OLD_FILE
 ) -> tuple[int | None, str | None, str]:
-    """(node id, cluster id, their source). name: of the source that data is."""
+    """(node id, cluster id, their source). name: what `data` is called as a source."""
     found = _readable(data)
     beside = set(_identities_of(others))
     near = next(iter(beside)) if len(beside) == 1 else (None, None)

@@ -12,7 +12,7 @@ from kseg.segment.values import dataclass
 
 
 def no_coordinator(_target: PartitionTarget) -> Iterator[Finding]:
-    """Of a partition that no coordinator loads."""
+    """The coordinator findings of a partition that no coordinator loads: none."""
     return iter(())
 
 

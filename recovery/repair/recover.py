@@ -3,7 +3,7 @@
 1. Complete an unfinished journal of `recover` (--apply); without --apply it is an error.
 2. Collect the files, and what the data directory says about the partition (`broker_state`).
 3. The policy computes the repaired directory (`loading`, `salvage`, `kafka07`), the difference is the plan.
-4. Compute the cost of the other policy, unless nothing is wrong but what each crash leaves.
+4. Compute the cost of the other policy, unless nothing is wrong beyond what every crash leaves.
 5. --apply passes the plan to the executor, --output writes the copy; otherwise the plan is the result.
 
 Yields the findings that led to the plan, one row for each step, and one result. The caller holds the lock of the data

@@ -82,8 +82,8 @@ def with_metadata_gap(repair: Repair, found: DirectoryImage, *, is_loadable: boo
     """The repair of a metadata log. found: the directory. is_loadable: whether the node can do without the records that are lost.
 
     Where offsets are missing that no snapshot covers, the directory stays as found, with a doubt, unless it is loadable: a node fails on
-    the first record that refers to a lost one, and one with other voters would never fetch what is missing. It cuts the damaged log there
-    when it starts, and fetches the rest.
+    the first record that refers to a lost one, and one with other voters would never fetch what is missing. With the directory as found,
+    such a node truncates the log at the damage when it starts, and fetches the rest.
     """
     if is_loadable:
         return repair

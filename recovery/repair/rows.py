@@ -93,7 +93,7 @@ def log_dir_row(
     missing: Sequence[Finding] = (),
     identity: IdentityRepair | None = None,
 ) -> dict[str, object]:
-    """The same for a data directory's own files. doubts: why a broker would still not start with it, as clauses. missing:
+    """The result for a data directory's own files. doubts: why a broker would still not start with it, as clauses. missing:
     replicas that the metadata log places there. identity: the repair of its meta.properties, None if there is none."""
     return {
         "type": "result",

@@ -2,7 +2,7 @@
 
 1. Before: with a clean-shutdown marker or --mark-clean, all partitions are planned first. With --mark-clean nothing
    changes unless all of them will be valid; when one of them needs a repair, an existing marker is removed
-   before anything else changes. The partitions are still loaded as if it were there, as planned.
+   before anything else changes. The partitions are still loaded as if the marker were there, as planned.
 2. The partitions (`repair.recover`). Their result rows are collected.
 3. After: the plan for the files of each data directory (`log_dir`). Every file of every partition is synced before the
    marker is written.
@@ -49,7 +49,7 @@ def _nothing_registered(_log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...
 
 
 def _clause(error: Finding) -> str:
-    """Why a broker does not start with it."""
+    """Why a broker does not start with the file, as a clause."""
     is_of_bytes = error.position is not None
     return f"{os.path.basename(error.path)}: {error.message}" if is_of_bytes else error.message
 

@@ -72,7 +72,7 @@ class RecoveryTarget:
 
 
 def recovery_target_of(target: LogTarget) -> RecoveryTarget:
-    """Raises UsageError for a file that belongs to no segment, UnreadableInput when nothing can be listed."""
+    """The target for a path. Raises UsageError for a file that belongs to no segment, UnreadableInput when nothing can be listed."""
     if isinstance(target, PartitionTarget):
         return RecoveryTarget(
             target.path,

@@ -1,10 +1,10 @@
 """`--topic-id`: write a missing or unreadable partition.metadata.
 
 A KRaft broker (3.7 and later) renames a log without a topic id as stray, and fails on an unreadable file
-(Kafka: PartitionMetadataFile). The log itself does not have the id: it is in the metadata log of the cluster and, if they
-are here, in the other partitions of the topic. If the metadata log has exactly one topic of that name, now and before, its
-id is used. That of `__cluster_metadata` is fixed, and always restored. Otherwise the user specifies it, and it is checked: it must be an
-id, neither the partition nor the topic's other partitions may have a different one, and no other topic of this data directory may have it.
+(Kafka: PartitionMetadataFile). The log itself does not contain the id: it is in the metadata log of the cluster and, if they are here, in
+the other partitions of the topic. If the metadata log has, and ever had, exactly one topic of that name, its id is used. That of
+`__cluster_metadata` is fixed, and always restored. Otherwise the user specifies it, and it is checked: it must be an id, neither the
+partition nor the topic's other partitions may have a different one, and no other topic of this data directory may have it.
 """
 
 import os

@@ -75,7 +75,8 @@ class Assessment:
     @property
     def has_unfiled_producers(self) -> bool:
         """Whether the log has producers but no snapshot at all, so there was no clean shutdown. After a clean shutdown, a broker concludes
-        from that that there are no producers, and returns records of open transactions (Kafka: UnifiedLog.rebuildProducerState)."""
+        from a missing snapshot that there are no producers, and returns records of open transactions (Kafka:
+        UnifiedLog.rebuildProducerState)."""
         return not self.partition.snapshots and bool(self.producers.snapshot())
 
     @property
@@ -98,8 +99,8 @@ def assess(
     settings: LoadSettings,
     reader: Reader = DISK,
 ) -> Assessment:
-    """files: as found, under their names once leftovers are resolved. reader: opens them. Raises UnreadableInput when a log cannot
-    be read."""
+    """Assess a partition directory. files: as found, under their names once leftovers are resolved. reader: opens them. Raises
+    UnreadableInput when a log cannot be read."""
     partition = partition_of(directory, _entries(directory, files))
     assessment = Assessment(partition, _log_dir_state(partition, broker_state))
     logs = [segment.log for segment in partition.segments]

@@ -1,7 +1,7 @@
 """Run salvage on its own result until the result no longer changes.
 
 Adjacent batches resolve a doubt, and a repair changes which batches are adjacent: a batch that was moved to its place may prove the next
-one wrong, and a truncated side file is no evidence any more. So a second salvage could continue where the first one ended. To avoid
+one wrong, and a truncated side file is no longer evidence. So a second salvage could continue where the first one ended. To avoid
 that, the plan is completed before anything changes on disk:
 
 1. The planned directory is read as if it existed (`image_reader`), with the broker state that the repair will leave.

@@ -3,7 +3,7 @@
 The header of a batch may cover offsets for which it has no record: the cleaner leaves such batches behind, and so does a wrong last
 offset with a valid checksum. Such a batch does not preserve the records that a removed, overlapping batch has at those offsets. So where
 batches were removed because others cover their offsets, the records of the kept batches count, not their headers; everywhere else a
-valid run keeps its whole range. Two kinds of batches keep their whole range nevertheless: a batch with the same offsets as a removed
+valid run keeps its whole range. Even then, two kinds of batches keep their whole range: a batch with the same offsets as a removed
 one, which is its cleaned version, and a batch of a later leader, since the replicas truncated what an earlier leader had there.
 """
 
@@ -56,8 +56,8 @@ class KeptOffsets:
 def kept_offsets(
     logs: Logs, stays: Iterable[ValidRun], superseded: Sequence[Superseded], lost: Iterable[Range] = ()
 ) -> KeptOffsets:
-    """stays: the valid runs that are kept, by offset. lost: offsets that a previous round lost; a gap between two batches does not keep
-    them."""
+    """The offsets that stay in the log. stays: the valid runs that are kept, by offset. lost: offsets that a previous round lost; a gap
+    between two batches does not keep them."""
     gone = [entry.valid_run for entry in superseded if entry.rule not in (COPY, EPOCH)]
     removed = [(valid_run.first_offset, valid_run.last_offset) for valid_run in gone]
     contest = _Contest(

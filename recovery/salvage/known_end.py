@@ -4,8 +4,8 @@ An index entry is trusted unless the log contradicts it. An entry with an offset
 is at its position, or if a record of the log is not older than its timestamp: a time index gets an entry only for a greater
 timestamp (Kafka: LogSegment.append, TimeIndex.maybeAppend). Snapshots and checkpoints provide only an offset.
 
-Garbage in one of these files reaches any distance beyond the log. So an end at a distance of many times the offsets that the log has
-is believed only if another file tells of a comparable one.
+Garbage in one of these files can name an offset at any distance beyond the log. So an end whose distance is many times the number of
+offsets in the log is believed only if another file indicates a comparable one.
 """
 
 from kseg.recovery.salvage.assessment import Assessment
@@ -37,7 +37,7 @@ def known_end(assessment: Assessment) -> int | None:
 
 
 def end_evidence(assessment: Assessment, logs: Logs, end_offset: int) -> LogEndEvidence | None:
-    """The greatest such offset beyond the log end that the log does not contradict."""
+    """The greatest offset beyond the log end that side files prove and the log does not contradict."""
     if not assessment.partition.segments:
         return None
     path = assessment.partition.segments[-1].log.path

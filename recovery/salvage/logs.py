@@ -164,7 +164,7 @@ class Logs:
             yield table
 
     def first_offset(self, number: int, table: Columns, row: int) -> int:
-        """The true first offset of a batch: only the inner messages of a compressed set of an old format contain it."""
+        """The true first offset of a batch: in a compressed set of an old format, only the inner messages contain it."""
         if table.at(C.MAGIC, row) < L.MAGIC_V2 and table.at(C.COUNT, row) < 0:
             for chunk in Decoder(self.view(number), capacity=16).chunks(table, row, row + 1):
                 if chunk.records.count:

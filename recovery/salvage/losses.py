@@ -187,5 +187,5 @@ def _ranked_losses(collector: ValidRunCollector) -> Iterator[_RankedLoss]:
 
 
 def _gap_of(collector: ValidRunCollector, loss: Loss) -> int:
-    """The number of the first valid run after it in the file."""
+    """The number of the first valid run after a loss in the file."""
     return bisect_left(collector.valid_runs, loss.position, key=lambda valid_run: valid_run.position)

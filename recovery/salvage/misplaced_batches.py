@@ -7,10 +7,11 @@ doubtful batch is compared with all undoubted batches:
 1. A byte-equal batch has the claimed offsets: it is a copy, and copies are resolved like any others.
 2. No batch has one of the claimed offsets, not even a damaged one whose header is readable, and they are inside the log (or join its
    end, or side files have them): it was moved, and belongs where its header says. Exception: with one bit changed it fills the gap between
-   its neighbours exactly, or it follows damage, which may extend into its header, and as it is it fills no gap exactly. Then
-3. it was altered. If its value is certain, because with it the batch joins adjacent batches without a gap (including damaged ones with a
-   readable header), or is one bit away from an offset that is far from all others of the log, it gets that value. Otherwise it competes
-   for the offsets that it claims if the log has them, or it is removed: no valid batch gets a guessed offset.
+   its neighbours exactly, or it follows damage, which may extend into its header, and with its offsets unchanged it fills no gap exactly.
+3. Otherwise it was altered. If the true value is certain, because with it the batch joins adjacent batches without a gap (including damaged
+   ones with a readable header), or because it is one bit away from a claimed offset that is far from all others of the log, the batch gets
+   that value. Otherwise the batch competes for the offsets that it claims if the log has them, or else is removed: no valid batch gets a
+   guessed offset.
 
 Doubtful batches whose claims are uncontested count as neighbours of one another: of two batches that changed places, each
 fills the gap that the other one leaves.
@@ -81,8 +82,8 @@ def _accepted_after_damage(
 
 
 def _leading_on(collector: ValidRunCollector) -> set[int]:
-    """Positions of the valid runs that believed ones continue from: between the two, no more offsets are missing than the damage
-    there has bytes."""
+    """Positions of the valid runs from which trusted ones continue: between the two, no more offsets are missing than the damage there has
+    bytes."""
     found, after = set[int](), None
     for valid_run in reversed(collector.valid_runs):
         is_leading = (
@@ -152,7 +153,7 @@ class _Doubts:
             yield moved
 
     def _is_zeroed(self, claimed: ValidRun) -> bool:
-        """Whether the zeros before a batch may extend over its base offset, which then says nothing."""
+        """Whether the zeros before a batch may extend into its base offset, which then proves nothing."""
         position = claimed.position
         return position > 0 and not any(
             self._logs.view(claimed.log)[position - 1 : position + L.LENGTH_POSITION]

@@ -10,8 +10,8 @@
        These rules come first: a batch that does not follow damage wins, then one that is not a copy of the previous batch with
        another offset, then one whose epoch is possible there: no later batch in its place has a lower epoch,
        and the leader-epoch checkpoint does not contradict it
-   In that order, each batch is kept that overlaps none that is kept already. A batch that loses only to one that
-   is removed itself is kept too.
+   In that order, every batch is kept that overlaps none of those already kept. So a batch that loses only to one that is itself removed is
+   kept, too.
 
 `Superseded` records which batches are removed, and why.
 """
@@ -205,7 +205,7 @@ class _Epochs:
         self._least.reverse()
 
     def allow(self, candidate: "OverlappingBatch") -> bool:
-        """Whether this batch can be of its epoch."""
+        """Whether the leader epoch of this batch is possible at its offsets."""
         epoch = candidate.leader_epoch
         if epoch < 0:
             return True

@@ -30,8 +30,8 @@ _WHY = {False: "a length field is corrected", True: "inverted bits are corrected
 def restored_round(
     working_image: WorkingImage, restorable: Sequence[Restorable], previous: Repair | None
 ) -> Repair:
-    """A round that only restores bytes. working_image: as found. previous: the round before it, if that restored some as well. Its offsets
-    are those of no log: another round must follow."""
+    """A round that only restores bytes. working_image: as found. previous: the round before it, if that restored some as well. The offsets
+    in its result are not those of a log, so another round must follow."""
     image = working_image.found.copy() if previous is None else previous.image.copy()
     findings = [] if previous is None else [*previous.findings]
     why: dict[str, str] = {} if previous is None else {**previous.why}

@@ -16,7 +16,7 @@ A broker truncates a log at the first byte that it cannot read. Salvage does not
    (`rebuilt_side_files`); correct entries are kept, even those that a rebuild would write differently. Snapshots after a change
    are rebuilt, those beyond the log end removed.
 6. Account for everything that is removed: bytes kept + bytes removed = bytes found (`losses`).
-7. Assess the planned result in the same way, until nothing changes any more (`fixpoint`): a corrected or moved batch
+7. Assess the planned result in the same way until nothing more changes (`fixpoint`): a corrected or moved batch
    may be evidence about another one.
 
 A batch with a valid checksum is kept even when it does harm: a data batch outside the open transaction of its producer

@@ -4,8 +4,8 @@
    of one log form a group; a group belongs to the range that contains its first offset.
 2. In a range, everything from the first to the last group of its own log becomes one file, including what is in
    between: moved or swapped batches are put where their offsets belong.
-3. A group before or after that which is all that is left of its log becomes a file of its own: a segment in the wrong place,
-   or one whose beginning is in another segment. A group that is only part of a log goes into the adjacent file.
+3. A group outside that span becomes a file of its own if it is all that is left of its log: a segment in the wrong place, or one whose
+   beginning is in another segment. A group that is only part of a log goes into the adjacent file.
 4. A file keeps the base offset of its name when that is between the end of the previous file and its first batch;
    otherwise it is named after its first batch, as a broker names a new segment. No two files have one name.
 5. An offset that is too far from the base offset (2^31 - 1), or more bytes than a broker can open (2 GiB), starts a new
@@ -63,7 +63,7 @@ class _Group:
 def arrange(
     logs: Logs, kept: Sequence[ValidRun], emptied: Iterable[int], max_bytes: int = L.MAX_SEGMENT_BYTES
 ) -> tuple[PlannedSegment, ...]:
-    """kept: in order of their offsets. emptied: logs without a kept batch whose names stay valid."""
+    """The planned segments. kept: valid runs, in order of their offsets. emptied: logs without a kept batch whose names stay valid."""
     unnamed_files = [*_unnamed_files(logs, kept)]
     unnamed_files += [_UnnamedFile(number, ()) for number in emptied]
     unnamed_files.sort(

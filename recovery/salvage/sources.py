@@ -1,7 +1,7 @@
 """Restore lost records from leftover files: batches of a leftover replace damaged ones.
 
 An intact `.deleted`, `.cleaned` or `.swap` may have what damage destroyed in a live log. Its batches are copied
-unchanged, with their offsets. These rules prevent that anything returns that was deleted on purpose:
+unchanged, with their offsets. These rules prevent anything that was deleted on purpose from coming back:
 
 1. Only damage is replaced: the lost offsets must be known at both ends, and be at or above the log start.
    What retention deleted is below it, and what a cleaning removed is not damaged.

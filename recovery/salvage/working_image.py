@@ -62,7 +62,7 @@ class WorkingImage:
         self._why[name] = why
 
     def _begins_with(self, name: str, data: bytes) -> bool:
-        """Whether the file begins with `data`; reads no further, as an active segment's index is preallocated with 10 MiB."""
+        """Whether the file begins with `data`; reads no further, as an active segment's index is preallocated to 10 MiB."""
         if not self.image.content(name):
             return False
         with self.reader.open(self.path(name)) as file:

@@ -28,7 +28,7 @@ MAX_SUSPECTS = 10_000
 
 
 class Chain:
-    """Feed it with blocks; take rows 0 … ready - 1 of `table` after each call, then `carry`."""
+    """Feed it blocks; take rows 0 … ready - 1 of `table` after each call, then `carry`."""
 
     def __init__(self, context: HeaderContext) -> None:
         self.rows = ChainRows(context)
@@ -81,7 +81,7 @@ class Chain:
             self._lost_to = None
 
     def close(self) -> Iterator[Finding]:
-        """No batch follows those that were added. All rows are ready."""
+        """To be called when no batch follows those that were added: all rows become ready."""
         self._check_rows(self.table.count, self.rows.limit, is_end=True)
         if self.table.count:
             self._offsets.check_end()
@@ -89,7 +89,7 @@ class Chain:
         return self._take_findings()
 
     def close_before(self, damage: Damage | None) -> Iterator[Finding]:
-        """Damage follows the batches that were added (None: unknown batches). All rows are ready."""
+        """To be called when damage follows the batches that were added (None: unknown batches): all rows become ready."""
         if damage is None:
             self._check_rows(self.table.count)
         else:
@@ -112,7 +112,7 @@ class Chain:
         self, stop: int, upper: int | None = None, *, is_end: bool = False, expected: int | None = None
     ) -> None:
         """Check the rows. upper: the offset that follows the last of them, None if unknown. is_end: no batch follows in the segment.
-        expected: the offset at which damage behind them begins, from all batches around it."""
+        expected: the offset at which the damage after them begins, judging by all batches around it."""
         table, state = self.table, self._state
         if self.rows.is_start and not self._checked_rows and table.count:
             # name and side files then belong to another log

@@ -19,7 +19,7 @@ class OffsetComparison:
     def check(self, row: int, upper: int | None, is_end: bool, is_believed: bool) -> None:
         """Called if `row` does not start above the end of the previous batch: find the altered one, or report the pair. upper: the offset
         that follows the last of the rows, None if unknown. is_end: no batch follows in the segment. is_believed: damage follows, and its
-        offsets begin behind those of `row` (`offset_order`)."""
+        offsets begin after those of `row` (`offset_order`)."""
         table = self._rows.table
         first, before = N.first_of(table, row), self._rows.last_before(row)
         if self._rows.is_misnamed and not row and self._rows.is_start:
@@ -72,8 +72,8 @@ class OffsetComparison:
         return previous, current
 
     def _by_gap(self, previous: F.Fit, current: F.Fit, row: int, following: int) -> tuple[F.Fit, F.Fit]:
-        """The fits of a pair of which both may be altered: gaps are legal there, so a tight fit is no evidence. The altered batch is the
-        one whose offset is out of context; where there is more room than needed, a batch is more likely missing."""
+        """The fits of a pair of batches either of which may be altered: gaps are legal there, so a tight fit is no evidence. The altered
+        batch is the one whose offset is out of context; where there is more room than needed, a batch is more likely missing."""
         if (
             not previous.strength
             or not current.strength
@@ -132,8 +132,8 @@ class OffsetComparison:
         )
 
     def check_before(self, damage: Damage) -> None:
-        """Report the last batch if it claims offsets above those at which the damage behind it begins (`offset_order`), and with it the
-        one before it, if that leaves it no room and fits below it."""
+        """Report the last batch if it claims offsets above the one at which the damage after it begins (`offset_order`). The batch before
+        it is reported as well if it leaves no room for the corrected one, but would fit below that with one bit flipped back."""
         row = self._rows.table.count - 1
         if row < 0 or damage.next_offset is None:
             return

@@ -228,7 +228,7 @@ def _evidence_beside(path: str) -> _DirectoryEvidence:
 
 @lru_cache(maxsize=4)
 def _directory_evidence(path: str, _changed_ns: int) -> _DirectoryEvidence:
-    """Read once per process for all parts of a partition; read again when files were added or removed."""
+    """The evidence in a directory, read once per process for all parts of a partition, and again when files were added or removed."""
     directory = list_partition(path)
     if not directory.segments:
         return _DirectoryEvidence(directory, SideFileEvidence())

@@ -1,7 +1,7 @@
 """Decide whether a data directory without meta.properties must have had one: brokers before 0.9 wrote none, and a
 directory of copied partitions needs none.
 
-The first evidence counts, in this order: a metadata log (KRaft); files in partitions that only later brokers write; and
+The first evidence found counts, in this order: a metadata log (KRaft); files in partitions that only later brokers write; and
 for a directory with a broker's checkpoints, a sibling data directory that has the file, or batches of a format that older
 brokers did not have (magic 1 came with 0.10).
 """

@@ -230,7 +230,8 @@ class PartitionCheck:
             yield Finding("time-index-missing", segment.log.path, message)
 
     def _needs_indexes(self, segment: SegmentFiles) -> bool:
-        """A broker creates those of a new active segment when it appends to it again, or reads it (Kafka: LazyIndex)."""
+        """Whether the indexes of a segment must exist: a broker creates those of a new active segment only when it appends to it again, or
+        reads it (Kafka: LazyIndex)."""
         is_active = segment is self._directory.segments[-1]
         return not is_active or (segment.log.size_bytes > 0 and not self._options.is_in_use)
 
@@ -372,7 +373,7 @@ class PartitionCheck:
 
     def _may_be_in_use(self) -> bool:
         """Whether the indexes of the last segment may be preallocated, as those of a running broker are. Kafka 4.4 leaves those of the
-        metadata log so even after a clean shutdown."""
+        metadata log preallocated even after a clean shutdown."""
         if self._log_dir_state is None:
             return False
         name = self._directory.name

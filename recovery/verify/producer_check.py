@@ -276,9 +276,9 @@ class ProducerReplay:
     def _as_once_written(
         self, entry: ProducerSnapshotEntry, found: ProducerSnapshotEntry
     ) -> ProducerSnapshotEntry:
-        """What the replay found as the broker that wrote `entry` had it, which may have read the log from its start offset only, or have
-        expired the producer before a later marker without data. Behind a marker, one before 2.4 kept the time of the newest batch, and one
-        before 1.0 took the marker for the last batch, but for its sequence."""
+        """What the replay found, as the broker that wrote `entry` would have had it. That broker may have read the log only from its start
+        offset on, or have expired the producer before a later marker without data. After a marker, brokers before 2.4 kept the timestamp of
+        the newest batch, and brokers before 1.0 took the marker for the last batch in everything but its sequence."""
         if entry == found:
             return found
         opened = found.current_txn_first_offset
@@ -322,7 +322,7 @@ def above_their_snapshot(
     path: str, offset: int, entries: Iterable[ProducerSnapshotEntry]
 ) -> Iterator[Finding]:
     """The entries of a snapshot whose last batch is not below the offset that names it. No broker writes one: such a snapshot belongs to
-    another log, or to this one before it was cut."""
+    another log, or to this one before it was truncated."""
     for entry in entries:
         if entry.last_offset >= offset:
             yield _mismatch(path, offset, entry.producer_id, _above(entry))
@@ -340,7 +340,7 @@ def _mismatch(path: str, offset: int, producer_id: int, wrong: str) -> Finding:
 
 
 def never_expired_ms(topic: TopicSettings) -> int:
-    """How long a producer must have been idle before a broker can have expired it, by its settings of now and those of its last start."""
+    """How long a producer must have been idle before a broker can have expired it, by its current settings and those of its last start."""
     values = [each[_EXPIRATION].value for each in (topic.settings, topic.after_load) if _EXPIRATION in each]
     return min([_NEVER_EXPIRED_MS, *(int(value) for value in values if value.isdecimal())])
 

@@ -1,10 +1,10 @@
 """Verify the data of a running broker: report what two readings agree on.
 
-A broker appends, rolls, cleans and deletes while its files are read. So one reading meets states that no disk ever had: an index entry
-whose batch came after the log was mapped, a segment that was deleted after the directory was listed. Damage stays where it is:
+A broker appends, rolls, cleans and deletes while its files are read. So a single reading can see states that never existed on disk: an
+index entry whose batch came after the log was mapped, a segment that was deleted after the directory was listed. Damage stays where it is:
 
 1. A reading without errors and warnings is the result.
-2. After any other one, the target is listed and read again. A finding is confirmed if an earlier reading had it too, at the same place.
+2. Otherwise the target is listed and read again. A finding is confirmed if an earlier reading had it too, at the same place.
 3. The first reading with only confirmed findings is the result. After `READINGS` of them it is the last one, without the findings that no
    other reading had; `changed-while-read` (info) gives their number.
 4. A directory that is gone was deleted or renamed by the broker: that is `changed-while-read` too.

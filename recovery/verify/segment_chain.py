@@ -84,8 +84,8 @@ class SegmentChain:
     def lost_start(
         self, facts: Sequence[SegmentFacts], epochs: EpochHistory | None, *, may_be_tiered: bool
     ) -> Iterator[Finding]:
-        """The finding about a log of which nothing is left before the first segment but leader epochs. facts: of all segments.
-        may_be_tiered: whether it is unknown that the topic has no tiered storage."""
+        """The finding about the part of a log before the first segment of which nothing but leader epochs is left. facts: of all segments.
+        may_be_tiered: whether the topic may have tiered storage."""
         begin = facts[0].base_offset
         if epochs is None or not epochs.begins_below(begin) or self._log_start >= begin:
             return
@@ -100,8 +100,8 @@ class SegmentChain:
         yield Finding("log-start-gap", facts[0].path, message, first_offset=first, last_offset=begin - 1)
 
     def _lost_logs(self) -> dict[int, Entry]:
-        """An index of each segment without a log, by base offset. What a cleaner has put into a file with the suffix `.swap` may include
-        the records of later segments, whose files a broker then deletes one by one (Kafka: LogLoader.load)."""
+        """One index of each segment that lacks its log, by base offset. What a cleaner has put into a file with the suffix `.swap` may
+        include the records of later segments, whose files a broker then deletes one by one (Kafka: LogLoader.load)."""
         if not self._directory.orphans:
             return {}
         present = {*self._logs()}

@@ -7,7 +7,8 @@ collected disks of several nodes, which is not damage; several replicas of a par
     one directory.id twice      "Duplicate directory ID": one is a copy of the other, and so are their partitions
     a live partition twice      "Duplicate log directories" (LogManager.loadLog), also within one data directory if the number of one has
                                 leading zeros. Likewise a `-future` log twice; with the live one in another data directory it is a
-                                partition that moves. A stray or deleted one does not count, nor one that becomes stray by the metadata log.
+                                partition that moves. A stray or deleted one does not count, nor does one that becomes stray according to
+                                the metadata log.
     both in one data directory  no broker moves a partition within a data directory. A broker that finds both in the directory to which
                                 the replica is assigned ends with "Error while renaming dir" (LogManager.recoverAbandonedFutureLogs).
 """

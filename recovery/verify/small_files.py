@@ -61,7 +61,7 @@ def clean_shutdown(path: str, totals: Totals) -> Iterator[Finding]:
 
 
 def unreadable_file(path: str, error: UnreadableInput) -> Finding:
-    """The finding of a file that cannot be read. Raises `error` if that is only this user's lack of permission, which is no damage."""
+    """The finding about a file that cannot be read. Raises `error` if this user merely lacks permission, which is no damage."""
     if isinstance(error, NotPermitted):
         raise error
     return Finding("unreadable-file", path, str(error))

@@ -33,8 +33,8 @@ class SnapshotCheck:
             yield from replay.compare(entry.path, offset, loaded, entry.mtime_ms)
 
     def at_the_start(self, entry: Entry, offset: int) -> tuple[ProducerState | None, Sequence[Finding]]:
-        """The producers with which a replay begins at the first segment, whose snapshot nothing before it can be compared with; None if it
-        cannot be read or contradicts itself, and the findings that say so."""
+        """The producers with which a replay begins at the first segment, and findings. There is no earlier log to compare that segment's
+        snapshot with; None, with the findings that say so, if the snapshot cannot be read or contradicts itself."""
         loaded, finding = self.load(entry)
         if loaded is None:
             return None, () if finding is None else (finding,)
@@ -87,8 +87,9 @@ class SnapshotCheck:
     def missing(
         self, replay: ProducerReplay, log_dir_state: LogDirState | None, log_start: int, end_offset: int
     ) -> Iterator[Finding]:
-        """Without any snapshot a clean start takes no look at the log (UnifiedLog.rebuildProducerState). A broker that stops writes none
-        where all records were deleted: its newest offset is that of the log start (ProducerStateManager.takeSnapshot)."""
+        """Without any snapshot, a broker that starts after a clean shutdown does not read the log (UnifiedLog.rebuildProducerState). A
+        broker that stops writes none where all records were deleted: its newest offset is that of the log start
+        (ProducerStateManager.takeSnapshot)."""
         producers = replay.state.snapshot()
         if not producers or self._directory.snapshots or log_start >= end_offset:
             return

@@ -78,9 +78,9 @@ def topic_id_of_siblings(name: PartitionName | None, log_dir: str | None) -> tup
 
 
 def _needs_topic_id(directory: PartitionDirectory, log_dir: str, meta_version: int | None) -> bool:
-    """Whether other evidence shows that a broker with topic ids wrote here: 2.8 was the first to write the file. One that keeps its
-    metadata in ZooKeeper writes it to some partitions only, and reads the others as well (observed with 2.8.2 on the directory of a
-    1.1.1: to those that it moved between data directories)."""
+    """Whether other evidence shows that a broker with topic ids wrote here: 2.8 was the first to write the file. A broker that keeps its
+    metadata in ZooKeeper writes it for some partitions only, and loads the others without it (observed with 2.8.2 on a data directory of
+    1.1.1: for those that it moved between data directories)."""
     if directory.name is not None and directory.name.is_metadata_log:
         return False
     if meta_version is not None:

@@ -8,8 +8,9 @@
    transactions that begin in them before it completes one (Kafka: UnifiedLog.append, ProducerStateManager.lastStableOffset): with no other
    one open, the last stable offset may also be the start of the next transaction of another producer.
 4. Every aborted transaction of the replay has an entry. The replay does not see transactions whose data are compacted away, except one
-   that began below the log; the cleaner drops the entry of that one too (Kafka: CleanedTransactionMetadata.onControlBatchRead). One that
-   begins with a batch that the cleaner emptied has no records; brokers whose partitions move between log dirs were seen without its entry.
+   that began below the log; the cleaner drops the entry of that one too (Kafka: CleanedTransactionMetadata.onControlBatchRead). A
+   transaction that begins with a batch that the cleaner emptied has no records; brokers whose partitions move between log dirs were
+   observed to have no entry for it.
 """
 
 from bisect import bisect_left
@@ -42,7 +43,7 @@ class _LastData:
         self._offset = offset
 
     def of_others(self, producer_id: int) -> int:
-        """-1 if there is none."""
+        """Where the last batch of any other producer begins; -1 if there is none."""
         return self._offset_of_others if producer_id == self._producer_id else self._offset
 
 

@@ -7,7 +7,7 @@ rules are those of the Java consumer of 4.3 (DefaultRecordBatch, CompletedFetch)
     count too high      every record is returned, followed by an exception
     count negative      no record is returned
     control bit         a consumer skips control batches: it never returns data in them
-    codec               a body that cannot be decompressed is not returned; of a frame that breaks off, an unknown part is
+    codec               a body that cannot be decompressed is not returned; of a truncated frame, an unknown part is returned
     a bad record        the records before it are returned
     offsets             a record at or below the offset of the previous one is skipped
 

@@ -36,8 +36,8 @@ class Verify:
         yield totals.row(target.path, KINDS[type(target)])
 
     def findings(self, target: Target, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
-        """Like `__call__`, without the row of totals, which are in `totals` afterwards. Of a running broker's data, what several readings
-        agree on."""
+        """Like `__call__`, without the row of totals, which are in `totals` afterwards. For the data of a running broker, only what several
+        readings agree on."""
         if is_in_use(target):
             read = partial(self._findings, target, replace(options, is_in_use=True))
             yield from confirmed(target, read, totals)
