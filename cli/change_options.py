@@ -212,7 +212,7 @@ def command_to_apply(
 def _resumable(
     style: "Style", run: "RunLifecycle[Any]", request: "Request", plan: "Mapping[str, object]"
 ) -> "Style":
-    """The style of a run that writes, whose interruption ends with the commands that go on and that go back."""
+    """The style of a run that writes: when it is interrupted, its output ends with the commands that complete it and that undo it."""
     options = run.options
     if not options.apply and options.output is None:
         return style
@@ -232,7 +232,7 @@ def _resumable(
 
 
 def _has_changed(written: "Sequence[str]", run_id: str) -> bool:
-    """Whether undoing what is below the paths would take back this run: without a journal of it, it would be an earlier one."""
+    """Whether `undo` on the paths would take back this run: if this run has no journal there, it would take back an earlier one."""
     from kseg.change.run.undo_runs import changes_below
     from kseg.segment.errors import KsegError
 
@@ -254,7 +254,7 @@ def _held(
     look: "Callable[[Sequence[Target]], None] | None",
     say: "Callable[[str], None]",
 ) -> "Iterator[object]":
-    """Complete the run with what its targets tell, hold its locks, and yield the options of the work. say: prints a sentence.
+    """Add what the targets determine to the run, hold its locks, and yield the options of the work. say: prints a sentence.
 
     Raises Refused for links that may not be followed, and for an output directory inside the input.
     """
@@ -282,7 +282,7 @@ def _held(
 
 
 def _tell_of_brokers(targets: "Sequence[Target]", say: "Callable[[str], None]") -> None:
-    """Say on which data directories a broker runs: the plan is made of files that change."""
+    """Say on which data directories a broker runs: the plan is based on files that keep changing."""
     from kseg.change.apply.lock import in_use_words, lock_holder
     from kseg.cli.topic_evidence import log_dirs_of
 

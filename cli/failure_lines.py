@@ -2,9 +2,9 @@
 once.
 
 1. The same sentence is printed once, as when several targets need the same unavailable object.
-2. In front of a report, only a few are printed of those that differ in nothing but paths and numbers, and not very many in all. The others
-   are counted.
-3. Trailing clauses that the previous failure had too, such as an advice, become "…".
+2. Before a report, only a few of the sentences that differ in nothing but paths and numbers are printed, and not very many in all. The
+   others are counted.
+3. Trailing clauses that the previous failure had too, such as advice, become "…".
 """
 
 import os

@@ -184,7 +184,7 @@ def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[
 
 class GroupRows:
     """Filters the stream of events: adds a row for each requested group that was not found, and for each partition that a share group has
-    initialized and of which there is no state, and collects the offsets for a reset file.
+    initialized and for which there is no state, and collects the offsets for a reset file.
 
     asked: the names of --group. options: of the run. keeps_offsets: whether a reset file is wanted.
     """
@@ -238,8 +238,8 @@ class GroupRows:
             self.offsets.append((result.group, result.topic, result.partition, result.offset))
 
     def _stateless(self) -> "Iterator[RowValues]":
-        """Rows of the initialized partitions of share groups without a state. A partition of `__share_group_state` that is not here, or not
-        in order, may have it. A group coordinator lists no deleted topics."""
+        """Rows of the initialized partitions of share groups without a state. A partition of `__share_group_state` that is not here, or
+        could not be read completely, may have it. A group coordinator lists no deleted topics."""
         from kseg.internal_topics.groups.coordinator_partition import partition_for
         from kseg.internal_topics.groups.partition_ends import PartitionEnds
         from kseg.internal_topics.groups.share_rows import stateless_row

@@ -1,8 +1,8 @@
 """Import `dataclasses` without `inspect`, before any other module of the program imports it.
 
 `dataclasses` uses `inspect` only to write the docstring of a class that has none, which `segment/values` prevents. With ast, dis and
-tokenize, which it imports, `inspect` is a tenth of the start of a command. So `dataclasses` is given a stand-in, which imports the real
-module when somebody does use it (from Python 3.12 on `dataclasses` itself does). All other modules import the real one.
+tokenize, which it imports, `inspect` takes a tenth of the start-up time of a command. So `dataclasses` is given a stand-in, which imports
+the real module when somebody does use it (from Python 3.12 on `dataclasses` itself does). All other modules import the real one.
 """
 
 import importlib

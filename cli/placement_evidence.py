@@ -1,5 +1,5 @@
-"""Collect what the metadata log says about which partitions and nodes a run's targets are: topic ids and names, missing replicas, replicas
-that lack records, voters of the quorum."""
+"""Collect what the metadata log says about the partitions and nodes that a run's targets belong to: topic ids and names, missing replicas,
+replicas that lack records, voters of the quorum."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ def topic_identities(
 
 
 def _at_start(log_dirs: Sequence[str], finder: "MetadataFinder") -> "Mapping[str, MetadataImage]":
-    """By log dir, the image with which its node will load it, where these are of several nodes."""
+    """By log dir, the image with which its node will load it, if the log dirs belong to several nodes."""
     if not _are_of_several_nodes(log_dirs, finder):
         return {}
     from kseg.internal_topics.metadata.newer_log import images_at_start
@@ -180,7 +180,7 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
 
 def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tuple[Finding, ...]":
     """A finding for each replica that lacks committed records and may lead, where the targets are log dirs of several nodes, and for each
-    controller that is no voter any more."""
+    controller that is no longer a voter."""
     whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
     log_dirs = [log_dir for log_dir in whole if not finder.uses_zookeeper(log_dir)]
     if not log_dirs:

@@ -1,6 +1,6 @@
 """What `__remote_log_metadata` says about partitions with tiered storage: the leader epochs of segments in remote storage, for those that
-have lost their leader-epoch checkpoint, which is more than an index of the local log there; where the remote segments end, for retention;
-and which there are, for lookups."""
+have lost their leader-epoch checkpoint, which the local log alone cannot restore there; where the remote segments end, for retention; and
+which there are, for lookups."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

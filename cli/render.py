@@ -49,15 +49,15 @@ Words = Callable[[Values], Iterable[str]]
 class Style:
     """How one run is shown.
 
-    command: its name. words: the lines for a row in text mode; without it rows become JSON lines. table: rows become a table, of
-    the columns that `tabulated` returns if it is given (None omits a row). findings_are_result: findings go to stdout, and those of
-    severity INFO are shown. summary: the text for the summed `summary` rows; None shows no summary line. missed: whether a row says
-    that nothing was found. remains: whether a row says that something still has to be done; with it, findings alone do not
-    determine the exit status, unless `errors_settle`. advice: the suggested next command, None for the hint of the most severe
-    finding. going_back: the command that undoes what an interrupted run has changed; empty if it changes nothing. has_changed: whether that
-    would take back anything of this run. goes_on: whether the run is completed when its output is not read or cannot be written, as of a
-    change, which should not end in the middle. raw: `Text` events are bytes to be written unchanged. request: set by `run`. report: printed
-    instead of each row and finding, with `verbose` in addition to them. page: a report that is also written to a file.
+    command: its name. words: the lines for a row in text mode; without it rows become JSON lines. table: rows become a table, of the
+    columns that `tabulated` returns if it is given (None omits a row). findings_are_result: findings go to stdout, and those of severity
+    INFO are shown. summary: the text for the summed `summary` rows; None shows no summary line. missed: whether a row says that nothing was
+    found. remains: whether a row says that something still has to be done; with it, findings alone do not determine the exit status, unless
+    `errors_settle`. advice: the suggested next command, None for the hint of the most severe finding. going_back: the command that undoes
+    what an interrupted run has changed; empty if it changes nothing. has_changed: whether that would take back anything of this run.
+    goes_on: whether the run continues when its output is not read or cannot be written, as a change does, which should not stop halfway.
+    raw: `Text` events are bytes to be written unchanged. request: set by `run`. report: printed instead of each row and finding, with
+    `verbose` in addition to them. page: a report that is also written to a file.
     """
 
     command: str

@@ -33,7 +33,7 @@ class Group(Protocol):
 
 class RunSummary:
     """targets: the number of targets, including paths that failed before they became one. errors_settle: whether an error among the
-    findings determines the exit status; for a command that repairs damage, what `remains` does."""
+    findings determines the exit status; for a command that repairs damage, `remains` determines it."""
 
     def __init__(self, targets: int, errors_settle: bool = True) -> None:
         self.targets = targets

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """The refusals of the node of one log dir. contradictions: (offset, reason), in order; one behind the place where the node
+    """The refusals of the node of one log dir. contradictions: (offset, reason), in order; one beyond the offset at which the node
     truncates the log has no effect."""
 
     features: "tuple[RefusedFeature, ...]"
@@ -40,8 +40,8 @@ class Refusals:
 
 
 def refusals_of(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str, Refusals]:
-    """The refusals of the node of each log dir, by log dir. If the voters are unknown, the node counts as a controller as well as a
-    broker. A voter that never registered as a broker is none: it loads no topics, and starts with any configuration of them."""
+    """The refusals of the node of each log dir, by log dir. If the voters are unknown, the node counts as a controller as well as a broker.
+    A voter that never registered as a broker is not a broker: it loads no topics, and starts whatever their configurations."""
     from kseg.cli.topic_evidence import log_dirs_of
 
     found = {}

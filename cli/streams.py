@@ -18,8 +18,8 @@ PATIENCE_SECONDS = 5  # how long an interrupted command waits for the reader of 
 
 
 def reserve_standard_streams() -> None:
-    """Occupy the descriptors of standard streams that the caller has closed: otherwise the next file that is opened, a journal or a
-    log, would get the number of stdout, and the output. Reading stdin and writing to stdout still fail."""
+    """Occupy the descriptors of standard streams that the caller has closed: otherwise the next file that is opened, a journal or a log,
+    would get the descriptor of stdout, and with it the output. Reading stdin and writing to stdout still fail."""
     for descriptor in range(3):
         with suppress(OSError):
             try:
@@ -32,8 +32,8 @@ class Output:
     """stdout as bytes; written in chunks of about `WRITE_BYTES`, or immediately on a terminal.
 
     Raises BrokenPipeError when the reader has gone, and Refused when the output cannot be written: a full disk, a closed stdout. If
-    `goes_on` is given, nothing is raised: the cause and these words go to stderr, and the command goes on without output.
-    has_failed: whether the output could not be written to its end, for another reason than that nobody reads it.
+    `goes_on` is given, nothing is raised: the cause and these words go to stderr, and the command continues without output. has_failed:
+    whether the output could not be written to its end, for another reason than that its reader has gone.
     """
 
     def __init__(self, goes_on: str = "") -> None:
@@ -85,8 +85,8 @@ class Output:
         self._write(memoryview(data))
 
     def _write(self, rest: memoryview) -> None:
-        """Write these bytes, with which all that is pending is written. A signal ends the wait for the reader, but not between a write and
-        the note of how much it wrote: the rest becomes pending, so that the next line does not begin in the middle of another."""
+        """Write these bytes, which include everything pending. A signal ends the wait for the reader, but not between a write and the note
+        of how much it wrote: the rest becomes pending, so that the next line does not begin in the middle of another."""
         try:
             while rest:
                 if not select.select((), (STDOUT,), (), PATIENCE_SECONDS if was_interrupted() else None)[1]:

@@ -1,8 +1,8 @@
-"""SIGTERM and SIGHUP end a command as Ctrl-C does: workers are stopped, locks are released, and the output says what was done and how to go
-on. Afterwards the process ends by the signal, which is the status that shells and supervisors expect; Ctrl-C has a status of its own.
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: workers are stopped, locks are released, and the output says what was done and how to
+continue. Afterwards the process ends by the signal, which is the status that shells and supervisors expect; Ctrl-C has a status of its own.
 
 A signal that is ignored, as under nohup, stays ignored. A second one changes nothing: a closed terminal may send several, people press
-Ctrl-C again, and what the first one has begun would end in the middle, without a word on how to go on.
+Ctrl-C again, and what the first one has begun would be cut short, without a word on how to continue.
 """
 
 import os

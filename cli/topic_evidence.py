@@ -128,7 +128,7 @@ def finder_for(
     server: Mapping[str, str] | None = None,
     left_out: Sequence[str] = (),
 ) -> "MetadataFinder":
-    """The finder of the metadata log of each target's log dir. left_out: log dirs that the node does not have any more."""
+    """The finder of the metadata log of each target's log dir. left_out: log dirs that the node no longer has."""
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 
     places = [(server or {}).get(name, "") for name in ("metadata.log.dir", "log.dirs", "log.dir")]

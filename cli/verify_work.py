@@ -1,4 +1,4 @@
-"""`verify` with the checks that take several rooms: a partition of a coordinator's topic is also loaded as its coordinator loads it,
+"""`verify` with the checks that involve several packages: a partition of a coordinator's topic is also loaded as its coordinator loads it,
 and directories are compared with the metadata log."""
 
 import os
@@ -98,7 +98,7 @@ class Verification:
         return finder_for(targets, self._metadata, self.server, left_out)
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The events of the work, followed by what only all partitions tell together, and a `broker-start` row for each node."""
+        """The events of the work, followed by what only all partitions together show, and a `broker-start` row for each node."""
         return self._forecast.through(chain(self._noting(events), self._reissued()))
 
     def _noting(self, events: Iterator[Event]) -> Iterator[Event]:

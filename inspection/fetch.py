@@ -100,7 +100,7 @@ def _too_large(path: str, query: ReadQuery, size_bytes: int) -> Iterator[Event]:
 
 
 def grown_max_bytes(max_bytes: int, first_bytes: int, query: ReadQuery) -> int | None:
-    """The size at which a client that doubles it until `first_bytes` fit arrives; None if the limit comes first."""
+    """The size that a client reaches by doubling `max_bytes` until `first_bytes` fit; None if the limit comes first."""
     size = max(1, max_bytes)
     while size < first_bytes:
         if size >= query.max_message_bytes:

@@ -6,16 +6,16 @@
    ordinary: the topics are compacted.
 3. Records of aborted transactions are treated like others. The COMMIT and ABORT markers of a transaction are returned in log order;
    other control records, and control batches that compaction has emptied, are skipped.
-4. Data that cannot be read becomes a `LogProblem` in its place, and reading continues after it. A coordinator that loads the same
-   partition fails there or, since it does not check checksums, takes over what damaged bytes say; only an incomplete batch at the end
-   does nothing to it. So does a batch whose magic no Kafka knows, which is read here if it is valid otherwise.
-5. A batch that claims to end where the log ends, or behind that, and is not its last one, is a `LogProblem` after the last record. The
-   coordinators of groups and share groups fail when a batch behind the high watermark ends no higher than one before it ("New last
-   written offset … must be greater than …"). And every coordinator takes the log for read once a part that it has read, at most a
-   segment, ends behind the log end.
+4. Data that cannot be read becomes a `LogProblem` in its place, and reading continues after it. A coordinator that loads the same partition
+   fails there or, since it does not verify checksums, accepts what the damaged bytes say; only an incomplete batch at the end of the log
+   does not affect it. A batch with an unknown magic becomes a `LogProblem`, too, but is read here if it is otherwise valid.
+5. A batch that claims to end at or beyond the log end without being the last batch is a `LogProblem`, returned after the last record. The
+   coordinators of groups and share groups fail when a batch beyond the high watermark ends no higher than an earlier one ("New last written
+   offset … must be greater than …"). And every coordinator considers the log read as soon as a chunk that it has read, at most a segment,
+   ends beyond the log end.
 
-6. After an unclean shutdown a broker that starts checks the batches of the segments from the recovery point on, and truncates the log at
-   the first one that is damaged (LogLoader.recoverLog). What is behind it is read here all the same, since a repair keeps it.
+6. A broker that starts after an unclean shutdown checks the batches of the segments from the recovery point on, and truncates the log at
+   the first one that is damaged (LogLoader.recoverLog). What follows that batch is read here all the same, since a repair keeps it.
 
 (Sources: CoordinatorLoaderImpl, SnapshottableCoordinator.updateLastWrittenOffset, TransactionStateManager.loadTransactionMetadata.)
 """
@@ -42,7 +42,7 @@ from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.control import ABORT, COMMIT, parse_control_record
 
-# kinds of a `LogProblem`: a batch that claims to end behind the last one, and one that ends where that does
+# kinds of a `LogProblem`: a batch that claims to end beyond the last one, and one that ends at the same offset as that
 BEYOND_THE_END, DOUBLED_END = "beyond-the-end", "doubled-end"
 UNKNOWN_MAGIC = "unknown-magic"
 # kinds of a `LogProblem` at which every coordinator ends its load, whatever the bytes say
@@ -78,10 +78,10 @@ class TransactionMarker(NamedTuple):
 class LogProblem(NamedTuple):
     """Why a part of the log cannot be read.
 
-    offset: the first affected one, None when unknown. position: in the file `path`, None if the file as a whole is affected.
-    damage: the kind of a `Damage`, BEYOND_THE_END, DOUBLED_END, UNKNOWN_MAGIC, or empty for other problems. is_cut: a broker that starts
-    truncates the log there, or before (rule 6). unchecked: what a coordinator reads from the damaged bytes, None if that is not certain, or
-    a start removes them.
+    offset: the first affected one, None when unknown. position: in the file `path`, None if the file as a whole is affected. damage: the
+    kind of a `Damage`, BEYOND_THE_END, DOUBLED_END, UNKNOWN_MAGIC, or empty for other problems. is_cut: a broker that starts truncates the
+    log there, or earlier (rule 6). unchecked: what a coordinator reads from the damaged bytes; None if that is uncertain, or if the start
+    of a broker removes them.
     """
 
     path: str
@@ -94,13 +94,13 @@ class LogProblem(NamedTuple):
 
 
 def taken_over(problem: LogProblem) -> Iterator[CoordinatorRecord]:
-    """The records that a coordinator takes from damaged bytes, as far as that is certain; without their producer."""
+    """The records that a coordinator reads from damaged bytes, as far as that is certain; without their producer."""
     for record in () if problem.unchecked is None else problem.unchecked.records:
         yield CoordinatorRecord(record.offset, record.timestamp_ms, record.key, record.value, -1, -1, False)
 
 
 def failing(problem: LogProblem) -> LogProblem:
-    """The same, of bytes at which a load ends: a coordinator fails on one of their records."""
+    """The same problem, with the load ending at these bytes, because a coordinator fails on one of their records."""
     return problem._replace(unchecked=UncheckedRead((), True))
 
 
@@ -176,7 +176,8 @@ def read_coordinator_chunks(
 
 
 def _checked_from(log: PartitionLog) -> float:
-    """The base offset of the first segment that a broker checks when it starts; infinite if it checks none, runs, or nothing tells."""
+    """The base offset of the first segment that a broker checks when it starts; infinite if it checks none, if it is running, or if this is
+    unknown."""
     name = log.name
     if log.log_dir is None or name is None or not log.segments or is_locked(log.log_dir):
         return inf
@@ -276,8 +277,8 @@ def _segment(
 
 
 def _unknown_magic(path: str, table: Columns, first_row: int) -> Iterator[LogProblem]:
-    """The first batch of a table that no Kafka reads (CorruptRecordException: Invalid magic found in record). It comes before the records
-    of the table, which may precede it."""
+    """The problem of the first batch of a table whose magic no version of Kafka reads (CorruptRecordException: Invalid magic found in
+    record). It is returned before the records of the table, even those that precede it in the log."""
     magics = table.column(C.MAGIC)[first_row:]
     if not len(magics) or max(magics) <= L.MAGIC_V2:
         return

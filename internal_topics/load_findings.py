@@ -1,11 +1,12 @@
 """The findings about a coordinator's load of one partition, in the same words for every coordinator.
 
-1. Damage of the log. Where the last shutdown was not clean, a broker reads the segments from the recovery point on when it starts, and
-   truncates the log at the first damage, before any coordinator loads it; kseg goes on behind it, since a repair keeps what follows. What
-   damage elsewhere does to a load differs (`Effects`), but for an incomplete batch at the end: every coordinator loads what is before it.
-2. Records that the coordinator cannot load, or passes over.
+1. Damage to the log. After an unclean shutdown, a broker that starts reads the segments from the recovery point on, and truncates the log
+   at the first damage, before any coordinator loads it; kseg continues after the damage, since a repair keeps what follows. The effect of
+   damage elsewhere depends on the coordinator (`Effects`), except that every coordinator loads what precedes an incomplete batch at the
+   end.
+2. Records that the coordinator cannot load, or skips.
 
-Of either at most a hundred are listed, and the others counted.
+At most a hundred of each are listed, and the others counted.
 """
 
 from collections.abc import Iterator
@@ -23,8 +24,8 @@ TORN_TAIL = "torn-tail"
 @dataclass(frozen=True, slots=True)
 class Effects:
     """What damage does to a load, as the end of a sentence. ended_by: the kinds of a `LogProblem` at which it ends, whatever the bytes say;
-    ends: what the coordinator does there. may_end: at a batch beyond the log end. taken_over: at records with other contents.
-    unchecked: at bytes of which it depends."""
+    ends: what the coordinator does there. may_end: its effect if a batch ends beyond the log end. taken_over: if altered records are
+    loaded. unchecked: if the effect of the bytes is uncertain."""
 
     ends: str
     may_end: str

@@ -54,7 +54,7 @@ _BROKER_NAMES: Mapping[str, tuple[tuple[str, int], ...]] = {
     "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
     "producer.id.expiration.ms": (("producer.id.expiration.ms", 1),),
 }
-# With the values of server.properties a broker loads its logs: it reads dynamic properties of brokers behind that (Kafka:
+# A broker loads its logs with the values of server.properties: it reads dynamic broker properties only afterwards (Kafka:
 # BrokerMetadataPublisher.initializeManagers; observed with 4.3.1).
 _STATIC_AT_LOAD = frozenset(("index.interval.bytes", "segment.index.bytes", "producer.id.expiration.ms"))
 _TOPIC_ONLY = ("internal.segment.bytes", REMOTE_STORAGE, REMOTE_COPY_DISABLE)
@@ -127,7 +127,7 @@ def settings_of(evidence: TopicEvidence) -> TopicSettings:
 
 
 def _after_load(found: Mapping[str, Setting], evidence: TopicEvidence) -> dict[str, Setting]:
-    """The settings that a broker has later, and not while it loads its logs."""
+    """The settings that a broker applies only after it has loaded its logs."""
     if not evidence.is_of_load:
         return {}
     later = replace(evidence, is_of_load=False)

@@ -1,11 +1,11 @@
-"""What a coordinator reads from damaged bytes, since it checks no checksums when it loads its log.
+"""What a coordinator reads from damaged bytes, since it does not verify checksums when it loads its log.
 
     the length field is below 14, as in zeros   the load ends there (CorruptRecordException)
     whole batches by their length fields, with  records are taken over one after the other, up to one whose bytes are not a record:
     the offsets that are missing there          there the load ends (InvalidRecordException)
     anything else                               it depends on how much the coordinator reads at once
 
-A damaged batch is read here as a sound one, with the checksum that its bytes have.
+A damaged batch is read here as if it were sound, by giving it the checksum of its bytes.
 
 (Kafka: ByteBufferLogInputStream.nextBatch, DefaultRecordBatch.uncompressedIterator, which the loads of all coordinators go through.)
 """
@@ -27,7 +27,7 @@ _READ = ("bad-crc", "zero-filled", "zero-tail")
 
 @dataclass(frozen=True, slots=True)
 class UncheckedRead:
-    """records: those that are taken over. ends: the load ends behind them."""
+    """records: those that the coordinator accepts. ends: the load ends after them."""
 
     records: tuple[Record, ...]
     ends: bool
@@ -79,8 +79,8 @@ def _offsets(view: memoryview, position: int, stop: int) -> tuple[int, int]:
 
 
 def _as_sound(data: bytes) -> tuple[Sequence[Record], bool] | None:
-    """The records of a batch, given a checksum that matches, and whether these are all; None if it still is no batch, or has control
-    records."""
+    """The records of a batch whose checksum was made to match, and whether these are all of them; None if it is still not a valid batch, or
+    has control records."""
     checksum = crc.crc32c(data[L.ATTRIBUTES_POSITION :]).to_bytes(4, "big")
     data = data[: L.CRC_POSITION] + checksum + data[L.ATTRIBUTES_POSITION :]
     records: list[Record] = []

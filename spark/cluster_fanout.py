@@ -141,7 +141,7 @@ class _Run(Generic[T, O]):
         self._jobs: deque[_ClusterJob] = deque()  # in the order of the output, the first is next
         self._done_jobs: queue.SimpleQueue[_ClusterJob] = queue.SimpleQueue()
         self._known_bytes = self._known_tasks = 0
-        self._closed: set[int] = set()  # numbers of which nothing more is told
+        self._closed: set[int] = set()  # numbers of targets about which nothing more is reported
 
     def events(self) -> Iterator[Event]:
         try:
@@ -175,7 +175,7 @@ class _Run(Generic[T, O]):
             return units
         try:
             claims = require_visible(self._collect(prevalidation_tasks, early_validation.prevalidate))
-        except Exception as error:  # noqa: BLE001  (Py4J's: what nobody has seen is looked at in its turn)
+        except Exception as error:  # noqa: BLE001  (Py4J's: a problem that was not seen here is reported when its turn comes)
             self._raise_if_fatal(error)
             return units
         return early_validation.with_validated_spans(units, claims)
@@ -186,7 +186,7 @@ class _Run(Generic[T, O]):
         under_way = [job for job in self._jobs if not job.is_done]
         tasks_under_way = sum(len(job.shares) for job in under_way)
         count, most = len(under_way), self._cores * TASKS_PER_CORE
-        # few jobs for what is small, as long as what the largest may bring fits in twice
+        # few jobs for small results, as long as twice the largest possible result fits
         size = max(1, -(-most // MAX_JOBS), min(most, AHEAD_BYTES // 2 // self._expected_bytes))
         while self._waiting and count < MAX_JOBS and tasks_under_way < most:
             if count and not self._has_room(tasks_under_way + size):
@@ -228,7 +228,7 @@ class _Run(Generic[T, O]):
             try:
                 with self._tagged(job_tag):
                     job.outcomes = self._outcomes(job.shares)
-            except Exception as error:  # noqa: BLE001  (Py4J's; it is seen to when its turn comes)
+            except Exception as error:  # noqa: BLE001  (Py4J's; it is handled when its turn comes)
                 job.error = error
             self._done_jobs.put(job)
 
@@ -238,7 +238,7 @@ class _Run(Generic[T, O]):
     def _await_submission(self, job: _ClusterJob, job_tag: str) -> None:
         """Wait until Spark has queued the job: Spark runs jobs in the order of submission, which must be that of the output."""
         give_up = time.monotonic() + SUBMISSION_PATIENCE_S
-        with suppress(Exception):  # Py4J's: what is wrong with the cluster, the job says
+        with suppress(Exception):  # Py4J's: the job reports what is wrong with the cluster
             tracker = self._context._jsc.sc().statusTracker()
             while not job.is_done and time.monotonic() < give_up:
                 if len(tracker.getJobIdsForTag(job_tag)):

@@ -150,7 +150,7 @@ def weigh(targets: Sequence[T], probe: Probe | None = None) -> list[Unit[T]]:
 
 
 def weights(paths: Sequence[str]) -> list[int]:
-    """The size of each path in bytes, for a directory that of the files directly in it; 0 if it is unknown."""
+    """The size of each path in bytes; for a directory, of the files directly in it; 0 if it is unknown."""
     return [_bytes_at(path) for path in paths]
 
 
@@ -299,7 +299,7 @@ def _outcome(run: TaskRun[T, O], unit: Unit[T], room: int) -> Outcome:
 def _packed(events: list[Event], path: str) -> bytes:
     try:
         body = pickle.dumps(events, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001  (an event that cannot travel is the bug of the work)
+    except Exception as error:  # noqa: BLE001  (an event that cannot be pickled is a bug of the work)
         body = pickle.dumps([bug(path, error)], pickle.HIGHEST_PROTOCOL)
     return zlib.compress(body, _FAST)
 

@@ -163,7 +163,7 @@ def _start(cluster: ClusterOptions) -> "SparkSession":
                 with _deferred_interrupt():
                     SparkContext._ensure_initialized(conf=conf)
                 session = SparkSession.builder.config(conf=conf).getOrCreate()
-            except Exception as error:  # whatever Java or Spark threw: the user is told in one sentence
+            except Exception as error:  # whatever Java or Spark threw: it is reported in one sentence
                 raise NoCluster(
                     f"no Spark session on {cluster.master}: {_reason(error, captured)}"
                 ) from error

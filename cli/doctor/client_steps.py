@@ -21,7 +21,7 @@ _LISTED = 5  # transactions and groups with a step of their own
 
 @dataclass(slots=True)
 class Clients:
-    """hanging: transactions that nobody ends. lost_commits: those that were committed and will be aborted. stranded: committed offsets
+    """hanging: transactions that nothing will end. lost_commits: those that were committed and will be aborted. stranded: committed offsets
     outside their logs. ids_behind: the transactional ids whose newest records are lost, by the partition that has them."""
 
     request: Request
@@ -85,9 +85,9 @@ def _save_lost_commits(clients: Clients, listing: str) -> Iterator[NextStep]:
 
 
 def set_groups(clients: Clients, server: str) -> Iterator[NextStep]:
-    """A consumer whose committed offset is outside the log falls back to auto.offset.reset, which may skip or repeat everything. What a
-    group below the log start has not read begins there. One beyond the log end has read all that is left, but nothing of what producers
-    append from there on, perhaps before the reset."""
+    """A consumer whose committed offset is outside the log falls back to auto.offset.reset, which may skip or repeat everything. For a
+    group below the log start, the unread records begin there. A group beyond the log end has read everything that is left, but nothing that
+    producers append from the log end on, perhaps before the reset."""
     from kseg.internal_topics.groups.group_rows import BELOW_LOG_START
 
     by_topic: dict[tuple[str, str, str], list[int]] = {}

@@ -2,7 +2,7 @@
 
 1. Count the errors of each partition while the verification runs.
 2. Plan the repair of those that have any; nothing is changed.
-3. Note what the steps of `kseg doctor` depend on: partitions that no repair makes sound, and where the logs end after one.
+3. Note what the steps of `kseg doctor` depend on: partitions that no repair makes sound, and where the logs end after a repair.
 """
 
 import os
@@ -127,6 +127,7 @@ def _stays_unloadable(damage: _Damage, repair: "RecoverResult") -> bool:
 
 
 def _changes_nothing(repair: "RecoverResult") -> bool:
-    """Whether a partition is left as it is, and no other step is about it: those about topic ids and the metadata log are."""
+    """Whether a repair leaves a partition as it is, and no other step concerns it either: those about topic ids and the metadata log
+    would."""
     is_metadata_log = parse_partition_directory(repair.partition).is_metadata_log
     return not (repair.steps or repair.misplaced or is_metadata_log)

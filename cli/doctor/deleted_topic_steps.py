@@ -1,8 +1,9 @@
 """The steps for the logs of topics that were deleted: a topic that was deleted by mistake is still there for a while.
 
-A broker renames the directories of a deleted topic to `….<hex>-delete`, and deletes them log.segment.delete.delay.ms (a minute) after
-that, or, if it is stopped before, after its next start (Kafka: LogManager.asyncDelete, loadLog; observed with 4.3.1). Moved out of the
-data directory and put in the place of the partitions of a new topic, they serve every record (observed with 4.3.1).
+A broker renames the directories of a deleted topic to `….<hex>-delete`, and deletes them log.segment.delete.delay.ms (a minute) after that,
+or, if it is stopped before, after its next start (Kafka: LogManager.asyncDelete, loadLog; observed with 4.3.1). If they are moved out of
+the data directory in time, and put in place of the partitions of a new topic, a broker serves all of their records again (observed with
+4.3.1).
 """
 
 import os
@@ -27,7 +28,7 @@ _LISTED = 5  # directories with a step of their own
 
 
 def of_deleted_topics(leftovers: Sequence[Leftover], finder: "MetadataFinder") -> Iterator[str]:
-    """The directories marked for deletion whose topic the metadata log does not have any more, and that have records. Others are those of
+    """The directories marked for deletion that have records and whose topic is no longer in the metadata log. The others are those of
     replicas that were moved or reassigned."""
     for each in leftovers:
         if each.kind is not LeftoverKind.DELETED_PARTITIONS:

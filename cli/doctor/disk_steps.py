@@ -1,4 +1,4 @@
-"""The steps for a file system that cannot be written because it is mounted read-only or full.
+"""The steps for a file system that cannot be written to because it is mounted read-only or full.
 
 They come first: until then nothing can be repaired, and no broker starts. The kernel remounts a file system read-only after an I/O
 error, so the first step is to read the kernel log.

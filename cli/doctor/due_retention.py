@@ -1,9 +1,9 @@
 """The retention that follows a start: what it deletes, and the step for logs that it empties.
 
-A broker looks for segments above their limits log.initial.task.delay.ms (30 seconds) after it has loaded its logs, and every
-log.retention.check.interval.ms (5 minutes) then (Kafka: LogManager.startupWithConfigOverrides). Where topics are compacted as well, the
-cleaner does that, which does not wait: after log.cleaner.backoff.ms (15 seconds). With log.cleaner.enable=false nothing does (Kafka:
-LogManager.cleanupLogs; observed with 4.3.1, for which the property is deprecated).
+A broker checks the retention limits log.initial.task.delay.ms (30 seconds) after it has loaded its logs, and every
+log.retention.check.interval.ms (5 minutes) from then on (Kafka: LogManager.startupWithConfigOverrides). For topics that are compacted as
+well, the log cleaner does so, without that delay: after log.cleaner.backoff.ms (15 seconds). With log.cleaner.enable=false nothing does
+(Kafka: LogManager.cleanupLogs; observed with 4.3.1, for which the property is deprecated).
 """
 
 import os
@@ -39,8 +39,8 @@ def due_deletions(
     over: Callable[..., Iterator[Event]],
     now_ms: int,
 ) -> Iterator[DueDeletion]:
-    """The partitions of which a broker that starts now deletes segments, in order. Topics whose policy is unknown are left out; limits that
-    are set nowhere are Kafka's defaults. asked: the evidence. over: runs work on targets."""
+    """The partitions from which a broker that starts now deletes segments, in order. Topics whose policy is unknown are left out; limits
+    that are set nowhere are Kafka's defaults. asked: the evidence. over: runs work on targets."""
     strict, _ = topic_settings(targets, asked, finder)
     wanted = [target for target in targets if not strict[target.path].unknown]
     topics, _ = topic_settings(wanted, replace(asked, assumes_defaults=True), finder)
@@ -53,7 +53,8 @@ def due_deletions(
 
 
 def retention_rows(found: Sequence[DueDeletion], *, is_default_known: bool) -> Iterator[dict[str, object]]:
-    """One row for each data directory. is_default_known: server.properties was given, so that a limit that is set nowhere is no guess."""
+    """One row for each data directory. is_default_known: server.properties was given, so that the default for a limit that is set nowhere
+    is no guess."""
     by_log_dir: dict[str, list[DueDeletion]] = {}
     for each in found:
         by_log_dir.setdefault(os.path.dirname(each.directory), []).append(each)

@@ -233,7 +233,7 @@ class Examination:
     def _note_ids_behind(
         self, names: Sequence[str], partitions: Sequence[PartitionTarget], count: int
     ) -> None:
-        """Note which partitions of `__transaction_state` have them. count: of these partitions."""
+        """Note which partitions of `__transaction_state` have these transactional ids. count: of the topic's partitions."""
         from kseg.internal_topics.groups.coordinator_partition import partition_for
 
         for target in partitions:
@@ -274,7 +274,8 @@ class Examination:
     # --- retention and leftovers
 
     def _loaded_as_they_are(self, targets: Iterable[Target]) -> list[PartitionTarget]:
-        """The partitions that a broker loads without a change; none if one runs, which has done then what it does after a start."""
+        """The partitions that a broker loads unchanged; none if a broker is running, since it has already done what it does after a
+        start."""
         situation = self._situation
         others = {
             *(target.path for target in self._damaged.targets),

@@ -1,7 +1,8 @@
-"""Committed offsets that a coordinator deletes soon after a start: which logs tell it, and the steps for groups that lose theirs.
+"""Committed offsets that a coordinator deletes soon after a start: which logs show this, and the steps for groups that lose offsets.
 
-A group that was empty when its broker stopped, or in a backup, ages meanwhile: what is older than offsets.retention.minutes goes 10 minutes
-after the coordinator has loaded it, and consumers that come later fall back to auto.offset.reset (`internal_topics.groups.offset_expiry`).
+The offsets of a group that was empty when its broker stopped, or in a backup, age meanwhile: those older than offsets.retention.minutes are
+deleted 10 minutes after the coordinator has loaded them, and consumers that start later fall back to auto.offset.reset
+(`internal_topics.groups.offset_expiry`).
 """
 
 import math
@@ -61,7 +62,7 @@ def _number(server: Mapping[str, str] | None, name: str, default: int, bits: int
 
 
 def _may_lead(target: PartitionTarget, finder: "MetadataFinder") -> bool:
-    """Whether the node of a directory is in sync. A replica that is not takes what its leader has, which may have been running."""
+    """Whether the node of a directory is in sync. A replica that is not copies its leader, which may have kept running."""
     log_dir, name = log_dir_of(target), own_partition_name(target.path)
     image = finder.image_for(log_dir)
     if image is None or name is None:
@@ -116,6 +117,6 @@ def keep_offsets(
 
 
 def _minutes_to_keep(oldest_ms: int, check: ExpiryCheck) -> int:
-    """A retention that leaves the oldest offset as long as one that is committed now."""
+    """A retention that keeps the oldest offset as long as one that is committed now."""
     minutes = math.ceil((check.now_ms - oldest_ms + check.retention_ms) / _MINUTE_MS)
     return min(minutes, _MOST_MINUTES)

@@ -43,9 +43,9 @@ _OF_THE_PREVIEW = "@metadata-0"
 class MetadataLogs:
     """is_read: whether a metadata log was read; is_outdated: whether it is older than the partitions. has_dynamic_quorum: whether the
     voters are in it instead of controller.quorum.voters. is_lacking: whether none of the directories has one. renamed: the only directory
-    that has one under another name. damaged_snapshots: files. gapped: directories of logs that a repair would make worse.
-    reissued_ids: logs whose controllers give out producer ids again. refused_features, refused_configs: entries that a 4.3.1 node refuses;
-    the latter by topic and name."""
+    that has one under another name. damaged_snapshots: files. gapped: directories of logs that a repair would make worse. reissued_ids:
+    logs whose controllers allocate producer ids again. refused_features, refused_configs: entries that a 4.3.1 node refuses; the latter by
+    topic and name."""
 
     is_read: bool = False
     is_outdated: bool = False
@@ -130,8 +130,8 @@ def gap_steps(directories: Iterable[str]) -> Iterator[NextStep]:
 
 
 def copied_log(log_dir: str, is_due: bool = True) -> NextStep:
-    """The step that copies the log of another node, including its quorum-state: with that of another node, a node still elects or finds
-    the leader, in another epoch."""
+    """The step that copies the log of another node, including its quorum-state: with another node's quorum-state, a node still elects or
+    finds the leader, in another epoch."""
     return NextStep(
         f"Copy {METADATA_DIRECTORY} here from another controller or broker, or from a backup (PATH), and "
         "examine the node again before it starts. While a majority of the other controllers is running, "

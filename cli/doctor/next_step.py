@@ -37,7 +37,7 @@ class NextStep:
 
 
 def likewise(more: int, what: str, command: str, then: str = "list them") -> Iterator[NextStep]:
-    """The step for further cases of the same kind, which get none of their own; nothing if there are none."""
+    """The step for further cases of the same kind, which get no step of their own; nothing if there are no such cases."""
     if more > 0:
         yield NextStep(f"Likewise for {counted(more, f'more {what}')}: {then}.", command)
 

@@ -1,9 +1,9 @@
 """What to do next, in order, derived from an examination. Every step has a command that is ready to paste.
 
-0. Make file systems writable that are mounted read-only.
+0. Make file systems that are mounted read-only writable.
 1. If a broker is running and something has to change, stop it. What was read beside a running broker may be out of date.
 2. Undo a kseg run that was killed half-way, and check again: it blocks everything else.
-3. Give a metadata log under another name its own: without it nothing else can be judged. Correct a node id that is not that of the data
+3. Rename a metadata log that is under another name: without it nothing else can be judged. Correct a node id that does not match the data
    directory: with a wrong one all partitions look stray.
 4. If a broker does not accept some of the data directories together (they are of different nodes, or one is a copy of another), check
    those of one node. Before that, replace replicas that lack what another node has, give controllers back the place that they had in
@@ -12,14 +12,14 @@
    with a name that is not a partition's, and the second of two directories of the same partition.
 6. Free space on a full file system, because repairs need some.
 7. Find logs that are missing, then repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
-8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts. Let the
-   controller and the coordinators go on behind the producer ids and epochs that are in the logs.
+8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts. Make the controller and the
+   coordinators continue after the producer ids and epochs that are in the logs.
 9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
 11. Keep what is deleted after the start if it is still wanted: the logs of deleted topics, what retention would delete completely, and
     committed offsets that expire.
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
-13. Once the nodes run, exchange voters of the quorum, abort hanging transactions, and reset groups whose committed offset is outside the
+13. Once the nodes run, replace voters of the quorum, abort hanging transactions, and reset groups whose committed offset is outside the
     log.
 
 A metadata log that is in none of the directories comes last: find it, copy it from another node, or create it again
@@ -105,7 +105,7 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
 
 
 def _before_start(situation: Situation, advice: str) -> Iterator[NextStep]:
-    """Steps 2 to 10; those of 2 to 4 each for themselves, because what is to be done otherwise shows only after them."""
+    """Steps 2 to 10; each of steps 2 to 4 is returned alone, because only after it can be determined what else has to be done."""
     obstacles, metadata, identities = situation.obstacles, situation.metadata, situation.identities
     if situation.repairs.is_half_done:
         yield NextStep("Undo an interrupted change; everything else has to wait for that.", advice)
@@ -131,11 +131,11 @@ def _before_start(situation: Situation, advice: str) -> Iterator[NextStep]:
 
 
 def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
-    """Before the nodes are examined one by one: what shows only where they are examined together."""
+    """The steps to take before the nodes are examined one by one: those for what shows only when they are examined together."""
     identities, replicas = situation.identities, situation.replicas
     before_any_starts = [*replace_behind(replicas), *restore_voters(identities.replaced_voters)]
     yield from before_any_starts
-    # what a node lacks beside a copy of one of its directories, only an examination without the copy shows
+    # only an examination without the copy shows what a node lacks beside a copy of one of its directories
     if not identities.copies:
         yield from put_back(replicas, situation.obstacles.in_other_case)
     if before_any_starts or (replicas.copied and not identities.copies):
@@ -235,7 +235,7 @@ def _stop(situation: Situation) -> NextStep:
 
 
 def _again(situation: Situation) -> NextStep:
-    """The data directories below a path are named themselves: what steps move out of one is beside it, and below the path."""
+    """The data directories below a path are named one by one: what the steps move out of one lies beside it, which is below the path."""
     paths = dict[str, None]()
     for path in situation.request.paths:
         below = os.path.join(os.path.normpath(path), "")

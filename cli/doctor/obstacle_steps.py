@@ -94,7 +94,8 @@ def _why_in_the_way(finding: Finding) -> str:
 
 
 def _has_lost_its_case(path: str) -> bool:
-    """Whether a file would be one of Kafka's with a name in lower case, which none has: it went through a file system without case."""
+    """Whether a file would be one of Kafka's if its name were in lower case, and no other file has that name: it went through a file system
+    that does not preserve case."""
     folder, name = os.path.split(path)
     own = name.lower()
     is_known = own != name and parse_file_name(own).role is not Role.UNKNOWN

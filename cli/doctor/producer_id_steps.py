@@ -1,5 +1,5 @@
-"""The step for a controller that gives out producer ids a second time: a record at the end of its metadata log makes it go on behind those
-in the logs (observed with 4.3.1, tests/kafka/test_reissued_producer_ids.py)."""
+"""The step for a controller that allocates producer ids a second time: a record at the end of its metadata log makes it continue after
+those in the logs (observed with 4.3.1, tests/kafka/test_reissued_producer_ids.py)."""
 
 from collections.abc import Iterator, Sequence
 

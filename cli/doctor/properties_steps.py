@@ -1,9 +1,9 @@
 """The steps for contradictions between server.properties and the data directories. Each edits the file, and keeps the original as
 FILE.before.
 
-Observed with 4.3.1 (tests/kafka/test_server_properties.py): a node does not start with another node id, with a directory in log.dirs
-that is missing, not formatted or there in two spellings, or with the metadata log in another directory. It does start without a
-directory that log.dirs does not name, and recreates the partitions in it empty.
+Observed with 4.3.1 (tests/kafka/test_server_properties.py): a node does not start with another node id, with a directory in log.dirs that
+is missing, not formatted or listed in two spellings, or with the metadata log in another directory. It does start without a directory that
+log.dirs does not name, and recreates the partitions in it empty.
 """
 
 import shlex
@@ -38,8 +38,8 @@ class PropertiesOfNode:
         return list(dict.fromkeys(map(self.spelt, (*self.properties.log_dirs, *self.log_dirs))))
 
     def spelt(self, path: str) -> str:
-        """A data directory as log.dirs names it, since a broker takes another spelling for another directory; one that it does not name
-        by its absolute path."""
+        """A data directory as log.dirs spells it, since a broker takes another spelling for another directory; its absolute path if
+        log.dirs does not name it."""
         real = places.realpath(path)
         named = (each for each in self.properties.log_dirs if places.realpath(each) == real)
         return next(named, places.abspath(path))

@@ -1,10 +1,10 @@
-"""The steps for controllers whose data directory was formatted anew, in a dynamic quorum (KIP-853).
+"""The steps for controllers whose data directory was reformatted, in a dynamic quorum (KIP-853).
 
 A voter is a node with a directory id, and only a leader can take one out of the quorum or add one. While a majority of the former voters is
-left, that is what to do, once they run. Otherwise the quorum comes about again only with the former directory ids (observed with 4.3.1).
+left, that is what to do, once they run. Otherwise a quorum can be formed again only with the former directory ids (observed with 4.3.1).
 
-A node without a metadata log, or with that of another quorum, ends if the leader of before the stop resigns meanwhile
-(IllegalArgumentException: Unknown leader endpoints, observed with 4.3.1): the others start first.
+A node without a metadata log, or with that of another quorum, exits if the leader from before the stop resigns meanwhile
+(IllegalArgumentException: Unknown leader endpoints, observed with 4.3.1), so the other nodes are started first.
 """
 
 import os
@@ -44,7 +44,7 @@ def _set_apart(metadata_log: str, node_id: int) -> NextStep:
 
 
 def add_voters(replaced: Sequence[ReplacedVoter]) -> Iterator[NextStep]:
-    """The steps once the controllers run. Not due: the cluster serves without."""
+    """The steps once the controllers run. Not due: the cluster works without them."""
     for each in replaced:
         if not each.is_quorum_lost:
             yield NextStep(

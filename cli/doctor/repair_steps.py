@@ -33,8 +33,8 @@ class Repairs:
     """hints: the suggested commands by severity, each with its paths. is_half_done: whether a run of kseg was killed in the middle of a
     change. has_unreadable: whether bytes cannot be read. has_linked_directories: whether `recover` needs --follow-links. flipped_batches:
     how many are valid with one bit inverted. unloadable: partitions that a broker fails to load before and after a repair. left_damaged:
-    partitions in which a repair changes nothing, with what it leaves. doubtful_starts: logs that may have lost the offset where they start,
-    with that. lost_logs: indexes of segments whose logs are missing."""
+    partitions in which a repair changes nothing, with the damage that it leaves. doubtful_starts: logs that may have lost their log start
+    offset, with the offset. lost_logs: indexes of segments whose logs are missing."""
 
     request: Request
     hints: dict[str, dict[str, dict[str, None]]] = field(default_factory=dict)
@@ -162,7 +162,7 @@ def bring_back(repairs: Repairs) -> Iterator[NextStep]:
 
 
 def confirm_log_starts(repairs: Repairs) -> Iterator[NextStep]:
-    """Whether records were deleted is in no file, so the user has to decide."""
+    """No file shows whether records were deleted, so the user has to decide."""
     for partition, offset in repairs.doubtful_starts.items():
         yield NextStep(
             f"If the records of {shown_path(os.path.basename(partition))} below offset {offset} were deleted (kafka-delete-records.sh), a "

@@ -30,8 +30,8 @@ _LISTED = 5  # replicas with a step of their own
 class Replicas:
     """twice: (partition directory, another one of the same partition). behind: (replica that lacks records, the one of another node that
     has them). missing: directories of missing replicas; set_aside: of some, the directory that has their log under another name; copied: of
-    some, the replica of another node here. stopped_nodes: the ids of those examined that do not run; nodes_with_others: the nodes beside
-    these that have another replica of any."""
+    some, the replica of another node here. stopped_nodes: the ids of the examined nodes that are not running; nodes_with_others: further
+    nodes that have another replica of any missing one."""
 
     request: Request
     twice: list[tuple[str, str]] = field(default_factory=list)

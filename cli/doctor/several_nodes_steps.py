@@ -1,8 +1,8 @@
 """The steps for data directories that do not belong together or to the node that their meta.properties name.
 
 A broker accepts only its own data directories in log.dirs. Those of several nodes are examined together where their disks were collected,
-or before the nodes of a cluster start: only then can it be told that a replica lacks what another node has. What is wrong in one of them is
-determined by itself.
+or before the nodes of a cluster start: only then does it show that a replica lacks what another node has. What is wrong within one of them
+is determined separately.
 """
 
 import os
@@ -37,9 +37,9 @@ class OtherNode:
 @dataclass(slots=True)
 class Identities:
     """nodes: the log dirs of each node, by its name; mounted: the log dirs of all of them, registered: by node, the directory ids of its
-    registration. apart: log dirs that do not belong with the others, and whether they are copies.
-    of_other_nodes: those of which the metadata log says another node than their meta.properties. lost: log dirs without a readable
-    meta.properties. values_needed: of such a log dir, the values of the file that only the user knows. replaced_voters: of the quorum."""
+    registration. apart: log dirs that do not belong with the others, and whether they are copies. of_other_nodes: those that the metadata
+    log assigns to another node than their meta.properties. lost: log dirs without a readable meta.properties. values_needed: of such a log
+    dir, the values of the file that only the user knows. replaced_voters: of the quorum."""
 
     request: Request
     nodes: dict[str, list[str]] = field(default_factory=dict)

@@ -28,7 +28,7 @@ class Situation:
 
     node_id, cluster_id: of the node, if known. server: HOST:PORT of a broker for clients. properties: server.properties, if it was given.
     topics: the partition count of each topic, according to the directories here. deleted: the directories of deleted topics. due_deletions:
-    what retention deletes after a start. expiring: the groups whose offsets expire then, as found by the check expiry.
+    what retention deletes after a start. expiring: the groups whose offsets expire then; expiry: the check that found them.
     """
 
     def __init__(self, request: Request) -> None:

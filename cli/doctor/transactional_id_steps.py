@@ -1,5 +1,5 @@
-"""The step for transactional ids whose coordinator has lost the end of its log: it forgets them, and gives them new producer ids (each step
-observed with 4.3.1, tests/kafka/test_ids_behind.py)."""
+"""The step for transactional ids whose coordinator has lost the end of its log: make it forget them, so that they get new producer ids
+(each step observed with 4.3.1, tests/kafka/test_ids_behind.py)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

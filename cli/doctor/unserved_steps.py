@@ -1,7 +1,7 @@
-"""The steps for directories that a broker does not serve as the partition that they are: it cannot parse their names, or their topic ids
-are not those of the topics that have these names.
+"""The steps for directories that a broker does not serve as the partitions that they contain: it cannot parse their names, or their topic
+ids are not those of the topics with these names.
 
-No file tells whether a directory belongs to the current topic of its name or to a deleted one, so the user has to decide.
+No file shows whether a directory belongs to the current topic of its name or to a deleted one, so the user has to decide.
 """
 
 import os
@@ -30,8 +30,8 @@ _OF_FILE_SYSTEM = "lost+found"
 
 @dataclass(slots=True)
 class UnservedDirectories:
-    """foreign: those with names that a broker cannot parse. of_other_topics: those with the topic id of a topic of another name, from which
-    nobody is served. of_unknown_topics: those that become stray, whose topic is in no metadata log. wrong_ids: partition directories with
+    """foreign: those with names that a broker cannot parse. of_other_topics: those with the topic id of a topic of another name, which no
+    broker serves. of_unknown_topics: those that become stray, whose topic is in no metadata log. wrong_ids: partition directories with
     another topic id than the topic of their name, whose id is the value."""
 
     request: Request
@@ -110,8 +110,9 @@ def _remove_lost_and_found(path: str) -> NextStep:
 
 
 def _former_names(foreign: Sequence[str]) -> dict[str, str]:
-    """Directories that were renamed from the name of a partition, with that name. Without a metadata log only the checkpoints tell which
-    partitions a data directory had: theirs is the name if it is part of the new one, and no other directory has it or could have it."""
+    """Directories that were renamed from the name of a partition, with that name. Without a metadata log only the checkpoints show which
+    partitions a data directory had: a name in them is the former one if it is part of the new name, and no other directory has or could
+    have had it."""
     found: dict[str, str] = {}
     for path in foreign:
         log_dir, name = os.path.split(path)

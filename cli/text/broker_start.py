@@ -94,8 +94,8 @@ def _verdict(values: Values) -> str:
 
 
 def _may_set_aside(values: Values) -> bool:
-    """Whether it may set aside more of the loaded partitions than predicted, because it is unknown what the metadata log says about
-    them."""
+    """Whether the broker may set aside more of the loaded partitions as stray than predicted, because it is unknown what the metadata log
+    says about them."""
     return bool(values["metadata"] == "unknown" and values["partitions"] and values["outcome"] is not None)
 
 

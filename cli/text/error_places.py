@@ -1,4 +1,4 @@
-"""Where the errors of a run are, for the verdicts of `verify` and `doctor`: also partitions that are in no directory any more count."""
+"""Where the errors of a run are, for the verdicts of `verify` and `doctor`: partitions that no longer have a directory count, too."""
 
 from kseg.segment.counted import counted
 from kseg.segment.diagnosis import MissingReplica, ReplicaBehind

@@ -25,9 +25,9 @@ class Aborted:
 class LogPiece:
     """A stretch of a `.log`, or a whole `.kafka` file.
 
-    path: as shown. base_offset: from its name. start, stop: batch boundaries in bytes, stop None for the end of the file.
-    size_bytes: of the stretch when it was planned. aborted: transactions that may overlap it. checks_markers: these come from
-    transaction indexes, and are compared with the log.
+    path: as shown. base_offset: from its name. start, stop: batch boundaries in bytes, stop None for the end of the file. size_bytes: of
+    the stretch when it was planned. aborted: transactions that may overlap it. checks_markers: `aborted` comes from transaction indexes,
+    and is compared with the log.
     """
 
     path: str

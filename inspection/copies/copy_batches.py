@@ -114,7 +114,7 @@ class CopyBatches:
 
     @property
     def covers_to(self) -> int:
-        """The offset up to which the copy is known to have a record or not, once the cursor is at the end."""
+        """The offset up to which it is known whether the copy has a record, once the cursor is at the end."""
         stop = self._stretch.stop_offset
         return (self.end_offset if stop is None else stop) - 1
 

@@ -1,8 +1,8 @@
 """Pair the directories of one copy with those of the other.
 
-Partitions of data directories are paired by name. A single partition directory (or segment file) is compared with the other one
-whatever their names are, so that `orders-0` can be compared with `orders-0.before`; if the other path is a data directory, it is
-compared with the partition of its name there.
+Partitions of data directories are paired by name. A single partition directory (or segment file) is compared with the other one whatever
+their names are, so that `orders-0` can be compared with `orders-0.before`; if the other path is a data directory, it is compared with the
+partition of the same name there.
 """
 
 import os

@@ -3,7 +3,7 @@
 A record that the cleaner has removed is one of these (Kafka: Cleaner.shouldRetainRecord, buildOffsetMap):
 
 - the copy that lacks it has a later record of its key, which is not aborted itself;
-- its key ends in a tombstone, which is removed as well;
+- the last record of its key is a tombstone, which is removed as well;
 - it belongs to an aborted transaction, or is a transaction marker;
 - it has no key. This counts only with a cleaner checkpoint: a compacted topic accepts no records without a key, so others are not
 cleaned.

@@ -156,7 +156,8 @@ class LogComparison:
     # --- batches that only one copy has
 
     def _only_one_goes_on(self) -> bool:
-        """The other copy is at its end: it lacks what it could still have had, and is behind with the rest. False in the latter case."""
+        """The other copy is at its end: it lacks the records that it could still have had, and is behind on the rest. Returns False in the
+        latter case."""
         holder, other = (self._b, self._a) if self._a.is_done else (self._a, self._b)
         if holder.at(C.BASE_OFFSET) > other.covers_to:
             return False

@@ -4,8 +4,8 @@
 2. Records are tested one by one only in batches that remain and only when some record-level bound is set.
 3. `limit` ends the work as soon as it is reached.
 
-A record belongs to an aborted transaction when its transactional batch of that producer starts inside it
-(first offset … marker), which is how a consumer filters too (Kafka: CompletedFetch.isBatchAborted).
+A record belongs to an aborted transaction when its batch is a transactional one of that producer and starts inside the transaction (first
+offset … marker), which is how a consumer filters too (Kafka: CompletedFetch.isBatchAborted).
 """
 
 import re

@@ -219,7 +219,7 @@ class LogText:
             yield from self._problem(table, chunk, chunk.problem)
 
     def _problem(self, table: Columns, chunk: "Chunk", problem: "Problem") -> Iterator[Event]:
-        """Kafka's tool looks at nothing in a message of an old format of which it prints nothing: its line is empty."""
+        """Kafka's tool does not examine a message of an old format if it prints nothing from it: its line is empty."""
         row, count = problem.row, chunk.records.count
         is_message = table.at(C.MAGIC, row) < L.MAGIC_V2 and not table.at(C.ATTRIBUTES, row) & L.CODEC_MASK
         has_line = count and chunk.records.at(C.R_BATCH, count - 1) == row

@@ -1,8 +1,8 @@
 """Dump a large log in pieces (`kseg.jobs.log_splitting`), in tasks that see the file but not each other.
 
-A piece is printed only when its length fields lead from its first batch exactly to its end and it has no finding: only
-damaged bytes make lines depend on what came before. So the concatenated pieces equal one walk over the log, and from
-the first piece that a task gives up the rest is one walk.
+A piece is printed only when its length fields lead from its first batch exactly to its end and it has no finding: only damaged bytes make
+lines depend on what came before. So the concatenated pieces equal one walk over the log, and from the first piece that a task gives up on,
+the rest is one walk.
 """
 
 import os

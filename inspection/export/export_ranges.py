@@ -22,8 +22,8 @@ UNKNOWN_PARTITION = -1
 def pieces_of(
     target: LogTarget, selection: Selection, findings: list[Finding] | None = None
 ) -> list[LogPiece]:
-    """The pieces in offset order. findings: for that of selected records in remote storage. Raises UnreadableInput for a path that
-    cannot be listed or is not a log."""
+    """The pieces in offset order. findings: receives the finding about selected records that are in remote storage. Raises UnreadableInput
+    for a path that cannot be listed or is not a log."""
     directory = directory_of(target)
     topic, partition = identity(directory)
     bounds = bounds_of(selection)

@@ -253,7 +253,7 @@ def _take_back(target: str, run_id: str, disk: Disk) -> None:
 
 
 def _is_running(parent: str, name: str) -> bool:
-    """Whether the run is alive to which this directory name belongs (its new directory or the one that it replaces)."""
+    """Whether the run to which this directory name belongs (its new directory or the one that it replaces) is still alive."""
     return is_claimed(os.path.join(parent, name.removesuffix(_OLD)))
 
 

@@ -200,7 +200,7 @@ def _spans_of(log: PartitionLog, segment: LogSegment, wanted: KeyMatches) -> _Se
 
 
 def _range_of(notes: Notes, segment: LogSegment, bounds: Bounds) -> tuple[int, int]:
-    """The byte range of a segment within the bounds, as far as the indexes tell."""
+    """The byte range of a segment within the bounds, as far as the indexes show it."""
     try:
         size_bytes = places.stat(segment.path).st_size
     except OSError as error:

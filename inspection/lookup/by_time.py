@@ -72,7 +72,7 @@ def by_timestamp(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
 
 def first_remote(log: PartitionLog, query: LookupQuery, target: int) -> Answer | None:
     """The answer if it is not in the local log: a broker with tiered storage searches remote storage first (Kafka: UnifiedLog.
-    fetchOffsetByTimestamp). Where it is not known what is there, a finding says so."""
+    fetchOffsetByTimestamp). If the contents of remote storage are unknown, a finding says so."""
     spans = query.remote.get(log.directory)
     if spans is None:
         log.report_remote(

@@ -1,4 +1,4 @@
-"""Byte spans of a log in which a key is searched; each is searched separately, in this or another process."""
+"""Byte spans of a log in which a key is looked up; each is searched separately, in this or another process."""
 
 from collections import deque
 from collections.abc import Iterator

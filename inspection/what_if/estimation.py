@@ -1,8 +1,9 @@
 """Extrapolate from samples to a whole topic: its estimated size, and the confidence.
 
-The estimate is the ratio of the sums over all samples, times the bytes of the topic, so a sample counts by its bytes and an outlier among
-small ones has little effect. The standard error comes from the residuals of the samples (the ratio estimator of survey sampling: Cochran,
-Sampling Techniques, chapter 6); the interval is Student's t, so few samples make it wide. A topic that was read completely has no error.
+The estimate is the ratio of the sums over all samples, times the bytes of the topic, so a sample is weighted by its bytes and an outlier
+among small ones has little effect. The standard error comes from the residuals of the samples (the ratio estimator of survey sampling:
+Cochran, Sampling Techniques, chapter 6); the interval is Student's t, so few samples make it wide. A topic that was read completely has no
+error.
 """
 
 from collections.abc import Sequence

@@ -7,9 +7,9 @@ MemoryRecordsBuilder.hasRoomFor):
   uncompressed size are at most batch.size. It is full once the estimate reaches batch.size.
 - The estimate is the header plus the uncompressed bytes; with compression, the latter × the ratio that the producer has estimated
   when the batch begins × 1.05.
-- The ratio is updated from each batch that is sent (CompressionRatioEstimator): a lower one decreases it by at most 0.005, a
-  higher one increases it by at least 0.05. So it stays above the true ratio, and batches stay below batch.size. The batch after a full
-  one begins before that is sent.
+- The ratio is updated from each batch that is sent (CompressionRatioEstimator): a lower one decreases it by at most 0.005, a higher one
+  increases it by at least 0.05. So it stays above the true ratio, and batches stay below batch.size. The batch after a full one begins
+  before the full one is sent.
 - A batch is sent when its first record has waited for linger.ms. Records that were sent in one batch arrived together, so
   only the first record of each counts.
 
@@ -106,8 +106,8 @@ def joined(
     linger_ms: int | None,
     estimator: RatioEstimator,
 ) -> Iterator[JoinedBatch]:
-    """The batches that replace those that are not fixed, each when it is closed. The caller lets the estimator learn from each
-    before it takes the next."""
+    """The batches that replace those that are not fixed, each when it is closed. The caller updates the estimator with each before it takes
+    the next."""
     open_batches: dict[tuple[int, int, bool], _OpenBatch] = {}
     for batch in batches:
         current = open_batches.pop(batch.producer, None)

@@ -61,7 +61,7 @@ class PlainCommits:
         )
 
     def new_keys(self) -> Sequence[bytes]:
-        """Keys of which the kernel has read the first record and that are not adopted yet, in order."""
+        """Keys whose first record the kernel has read, but which have not been adopted yet, in order."""
         return self._keys[len(self._slots) :]
 
     def adopt(self, slot: OffsetSlot) -> None:
@@ -138,6 +138,6 @@ class PlainCommits:
 
 
 def skipped_commits(part: RecordChunk, at: int, groups: set[bytes]) -> int:
-    """The first row from `at` on that is not a valid commit, or the tombstone of one, of one of these groups."""
+    """The first row from `at` on that is neither a valid commit of one of these groups nor the tombstone of one."""
     records = part.chunk.records
     return K.skip_commits(memoryview(part.chunk.body), *records.raw, at, records.count, groups)

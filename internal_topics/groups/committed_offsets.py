@@ -6,8 +6,8 @@
     COMMIT marker               each pending commit is committed, unless a later record for its key is committed already
     ABORT marker                the pending commits are dropped
 
-A commit is kept as its undecoded record and decoded on demand, since most are soon replaced by the next. The replay also records which
-offsets went back: a commit below the one that it replaces, or below the one that was deleted before.
+A commit is kept as its undecoded record and decoded on demand, since most are soon replaced by the next. The replay also records rewinds:
+commits of an offset below the one that they replace, or below the one that was deleted before them.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class Deletion(NamedTuple):
 
 
 class Rewind(NamedTuple):
-    """An offset that went back. timestamp_ms, record_offset: of the record with which it did (the marker, in a transaction).
+    """A committed offset that moved backwards. timestamp_ms, record_offset: of the record that did this (in a transaction, the marker).
     deleted_ms: when the former offset was deleted, None when it was replaced."""
 
     key: OffsetKey

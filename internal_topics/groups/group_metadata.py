@@ -194,7 +194,7 @@ class GroupMetadata:
         group.share_topics = value
 
     def _nothing(self, group: ModernGroup, _subject: str, value: Values | None) -> None:
-        """4 and 16: they create the group, and contain nothing that is needed here."""
+        """Records of types 4 and 16 create the group; they contain nothing else that is needed here."""
 
 
 def _partitions(entries: Sequence[Values]) -> Assigned:

@@ -55,9 +55,9 @@ class FailedRecord:
 class LoadedGroups:
     """The state of a partition after loading.
 
-    tombstones: the time of the newest record of a group's own key, if that is a tombstone. unknown: offset keys of which
-    compaction has left no record up to the requested time, and the time of their first record after it. unknown_types: how many
-    records of each type were skipped. problems: parts that could not be read, each with the number of records before it.
+    tombstones: the time of the newest record of a group's own key, if that is a tombstone. unknown: offset keys for which compaction has
+    left no record up to the requested time, and the time of their first record after it. unknown_types: how many records of each type were
+    skipped. problems: parts that could not be read, each with the number of records before it.
     """
 
     offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
@@ -80,10 +80,9 @@ def load_groups(
 ) -> LoadedGroups:
     """Replay a partition's log, from single records or, far faster, from chunks.
 
-    until_ms: only records and markers up to this time. cleaned_end: the first offset that the log cleaner has not cleaned.
-    keeps_rewinds: keep them, not only their number. keeps_offsets: without them only groups, failures, unknown types and problems are
-    those of the log: a load never fails because of an earlier commit, but for the group that it created. Raises UnreadableInput when the
-    log cannot be listed.
+    until_ms: only records and markers up to this time. cleaned_end: the first offset that the log cleaner has not cleaned. keeps_rewinds:
+    keep them, not only their number. keeps_offsets: if False, only groups, failures, unknown types and problems are correct: a load never
+    fails because of an earlier commit, except because of the group that it created. Raises UnreadableInput when the log cannot be listed.
     """
     loaded = LoadedGroups(offsets=CommittedOffsets(keeps_rewinds=keeps_rewinds))
     replay = _Replay(loaded, until_ms, cleaned_end, keeps_offsets=keeps_offsets)
@@ -137,7 +136,7 @@ class _Replay:
             at = stopped + 1
 
     def _adopt(self) -> None:
-        """Create the slots of the keys of which the kernel has read the first record."""
+        """Create the slots of the keys whose first record the kernel has read."""
         groups = self._loaded.metadata.groups
         for raw in self.plain.new_keys():
             known = self._known[raw] = self._parsed(raw)

@@ -48,8 +48,8 @@ class AboutGroup:
 
 @dataclass(frozen=True, slots=True)
 class OffsetOfGroup(AboutGroup):
-    """The result of an offset row. status: what happens to a consumer that starts there, as in the row; None when unknown, as the log end
-    may be."""
+    """The result of an offset row. status: what happens to a consumer that starts there, as in the row; None when unknown, for example
+    because the log end is."""
 
     topic: str
     partition: int
@@ -179,7 +179,7 @@ def _held(member: GroupMember) -> Assigned:
 
 
 def _named(assigned: Assigned, names: TopicNames) -> list[RowValues]:
-    """Topic fields of a row; a topic without a known name has a null name and its id. A coordinator names no deleted topics."""
+    """Topic fields of a row; a topic whose name is unknown has a null name and its id. A coordinator returns no deleted topics."""
     rows: list[RowValues] = []
     for topic_id, partitions in assigned.items():
         if topic_id in names.deleted:
@@ -191,7 +191,7 @@ def _named(assigned: Assigned, names: TopicNames) -> list[RowValues]:
 
 
 def _streams_assignment(group: ModernGroup, tasks: Assigned, names: TopicNames) -> list[RowValues]:
-    """The partitions that active tasks read: those of all source topics of their subtopology, as far as these have that many."""
+    """The partitions that active tasks read: those with the tasks' numbers, in each source topic of the subtopology that has that many."""
     topics = {
         each["subtopologyId"]: [
             *each["sourceTopics"],
@@ -325,7 +325,7 @@ def tombstone_row(
 
 
 def unknown_offset_row(key: OffsetKey, first_timestamp_ms: int) -> RowValues:
-    """A key of which compaction has left no record up to the requested time."""
+    """A key for which compaction has left no record up to the requested time."""
     return {"type": "unknown_offset", **key._asdict(), "first_timestamp": first_timestamp_ms}
 
 

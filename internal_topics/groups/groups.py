@@ -1,7 +1,7 @@
 """`kseg groups`: one partition of `__consumer_offsets` or `__share_group_state`, loaded and converted to rows.
 
-A group is in a single partition of `__consumer_offsets`, so partitions are independent of each other. What they share (topic
-names, locations of the logs) is determined before and passed in the options.
+A group is in a single partition of `__consumer_offsets`, so partitions are independent of each other. What they share (topic names,
+locations of the logs) is determined beforehand and passed in the options.
 """
 
 import re

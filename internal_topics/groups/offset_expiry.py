@@ -3,15 +3,16 @@
     group                                the time that counts for an offset
     classic without a protocol type      its commit (a simple group, which only commits)
     classic, empty                       when the group became empty; its commit if the group's record does not say when
-    classic, with members                none if no member comes back, which leaves it empty from then on; if some do, the commit
+    classic, with members                none if no member comes back, since the group then becomes empty; its commit if some do
     consumer, streams                    its commit, whether it has members or not
     share                                none: it commits no offsets
 
-An offset goes if that time is offsets.retention.minutes ago, or if it has an expiry of its own (value version 1) that has passed. It stays
-while the group subscribes to its topic, and while a transaction with another commit of the same key is open. A coordinator looks for
-expired offsets offsets.retention.check.interval.ms (10 minutes) after it has loaded the partition, and as often from then on. By that time
-the sessions of members that have not come back are over (45 seconds), so that stored members keep nothing. So a classic group of consumers
-with members may lose its offsets of the topics to which not all of them subscribe: it does if only others come back.
+An offset expires once that time is offsets.retention.minutes ago, or if it has an expire timestamp of its own (value version 1) that has
+passed. It is kept while the group subscribes to its topic, and while a transaction with another commit of the same key is open. A
+coordinator looks for expired offsets offsets.retention.check.interval.ms (10 minutes) after it has loaded the partition, and at the same
+interval from then on. By then the sessions of members that have not come back have timed out (45 seconds), so the members in the log alone
+preserve no offset. A classic consumer group with members may therefore lose its offsets of topics to which only some of them subscribe: it
+does if only the others come back.
 
 (Kafka: GroupCoordinatorShard.onLoaded and cleanupGroupMetadata, OffsetMetadataManager.cleanupExpiredOffsets, OffsetExpirationConditionImpl,
 ClassicGroup, ConsumerGroup and StreamsGroup.offsetExpirationCondition.)
@@ -34,8 +35,8 @@ _NO_TIME = -1
 
 @dataclass(frozen=True, slots=True)
 class ExpiryCheck:
-    """now_ms: when a coordinator looks. retention_ms: its offsets.retention.minutes; is_default: Kafka's default, since the broker's is not
-    known. directories: the partitions that it loads. after_ms: how long after that it looks."""
+    """now_ms: when a coordinator checks. retention_ms: its offsets.retention.minutes; is_default: Kafka's default, since the broker's is
+    not known. directories: the partitions that it loads. after_ms: how long after loading them it checks."""
 
     now_ms: int
     retention_ms: int
@@ -47,8 +48,8 @@ class ExpiryCheck:
 @dataclass(frozen=True, slots=True)
 class ExpiringOffsets(AboutGroup):
     """The result of an expiring_offsets row. oldest_ms: the earliest time that counts for one of the offsets, None if all of them have an
-    expiry of their own. of_own_expiry: how many have. is_of_topics: whether any of their topics may still exist. needs_return: they go only
-    if members come back, and none that subscribes to their topic."""
+    expiry of their own. of_own_expiry: how many do. is_of_topics: whether any of their topics may still exist. needs_return: they expire
+    only if members come back, but none that subscribes to their topic."""
 
     offsets: int
     oldest_ms: int | None
@@ -59,7 +60,7 @@ class ExpiringOffsets(AboutGroup):
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """An offset that goes. since_ms: the time that counts, or its own expiry."""
+    """An offset that expires. since_ms: the time that counts, or its own expiry."""
 
     key: OffsetKey
     commit: OffsetCommit
@@ -68,8 +69,8 @@ class _Due:
 
 
 def time_that_counts(group: Group, commit: OffsetCommit) -> int | None:
-    """The time in ms from which the retention of an offset is counted; None if the group's state keeps it. Of a classic group with members:
-    if some of them come back."""
+    """The time in ms from which the retention of an offset is counted; None if the group's state keeps it. For a classic group with
+    members, the time if some of them come back."""
     if isinstance(group, ClassicGroup) and group.protocol_type:
         if group.members:
             return commit.commit_timestamp_ms if group.protocol_type == PROTOCOL_TYPE else None
@@ -87,7 +88,7 @@ def expiring_offsets(
     names: TopicNames,
     ends: PartitionEnds | None,
 ) -> Iterator[Row]:
-    """A row for each group of which a coordinator deletes offsets. wants: whether a key was asked for."""
+    """A row for each group that loses offsets to expiry. wants: whether a key was requested."""
     by_group: dict[str, list[_Due]] = {}
     of_all_members = _TopicsOfAllMembers()
     for key, record in sorted(loaded.offsets.offsets.items()):

@@ -65,7 +65,8 @@ def share_offset_row(
 
 
 def stateless_row(key: SharePartitionKey, topic: str, ends: PartitionEnds | None) -> RowValues:
-    """A partition that a share group has initialized, and of which the share coordinator has no state: as one without a start offset."""
+    """A partition that a share group has initialized, but for which the share coordinator has no state: shown like one without a start
+    offset."""
     nothing = ShareState(0, 0, 0, -1, -1, (), None, -1)
     row = share_offset_row(key, nothing, TopicNames({key.topic_id: topic}, {}, {}), ends)
     return row | dict.fromkeys(("leader_epoch", "state_epoch", "snapshot_epoch", "timestamp"))

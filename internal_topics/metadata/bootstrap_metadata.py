@@ -38,7 +38,7 @@ def bootstrap_fault(path: str) -> tuple[str, str] | None:
 
 
 def _seal(data: bytearray, begin: int, end: int) -> None:
-    """Make the checksum of a batch right, and an unknown magic the newest one, which a node takes it for."""
+    """Correct the checksum of a batch, and replace an unknown magic with the newest one, as which a node reads it."""
     data[begin + L.MAGIC_POSITION] = min(data[begin + L.MAGIC_POSITION], L.MAGIC_V2)
     checksum = crc32c(data[begin + L.CRC_POSITION + 4 : end])
     data[begin + L.CRC_POSITION : begin + L.CRC_POSITION + 4] = checksum.to_bytes(4, "big")

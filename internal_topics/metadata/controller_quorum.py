@@ -1,16 +1,17 @@
-"""Whether the controllers of a cluster elect a leader, and with which records, where the data directories of several nodes are examined
-together.
+"""Whether the controllers of a cluster can elect a leader, and which records it will have, if the data directories of several nodes are
+examined together.
 
 1. The newest metadata log of the cluster names the voters: in a dynamic quorum (KIP-853) a node together with the directory id of its
-   metadata log dir. A data directory that was formatted anew has another id: its node observes, and is asked for no vote, until it is
-   added. If too few of the former voters are left, no leader is elected, and no node serves (Kafka: KafkaRaftClient, VoterSet).
-2. Records are committed up to the end of the newest snapshot, which contains no others, and up to the last registration of a broker, which
-   waits for the answer. Of a log that was in another epoch there, the records are others.
-3. Voters that lack committed records elect one of themselves if they are a majority, or if those that have them are not there. The others
-   are then truncated to the leader's end: topics that were created since are gone, and brokers set their partitions aside as stray. A
-   voter without a data directory here counts as one that is there, with all records.
+   metadata log dir. A data directory that was reformatted has another id: its node is an observer, and is asked for no vote, until it is
+   added as a voter. If too few of the former voters are left, no leader is elected, and no node serves requests (Kafka: KafkaRaftClient,
+   VoterSet).
+2. Records are known to be committed up to the end of the newest snapshot, which contains only committed ones, and up to the last
+   registration of a broker, which waits for the response. A log that has another epoch at that offset has other records.
+3. Voters that lack committed records elect one of themselves if they are a majority, or if the voters that have them are absent. The others
+   are then truncated to the leader's log end: topics that were created since are gone, and brokers rename their partitions as stray. A
+   voter without a data directory here is assumed to be present, with all records.
 
-Observed with 4.3.1: three controllers of which two were restored from a backup, or were formatted anew.
+Observed with 4.3.1: two of three controllers were restored from a backup, or were reformatted.
 """
 
 import os
@@ -49,7 +50,7 @@ class _Controller:
 
     @property
     def is_of_another_quorum(self) -> bool:
-        """Whether its own metadata log has it as a voter, and none of the cluster's."""
+        """Whether its own metadata log lists it as a voter, but none of the cluster's voters."""
         own = set() if self.own is None else {*self.own.voters}
         return Voter(self.voter.id, self.directory_id) in own and own.isdisjoint(self.voters)
 
@@ -57,8 +58,8 @@ class _Controller:
 def quorum_findings(
     log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
 ) -> Iterator[Finding]:
-    """Of controllers that are not voters any more, and of metadata logs of voters that lack committed records. log_dirs: those of stopped
-    nodes of one cluster. newest: the newest metadata log in them."""
+    """Findings about controllers that are no longer voters, and about voters whose metadata logs lack committed records. log_dirs: those of
+    stopped nodes of one cluster. newest: the newest metadata log in them."""
     found = [_controller(voter, log_dirs, newest, finder) for voter in newest.voters]
     controllers = [each for each in found if each is not None]
     majority = len(newest.voters) // 2 + 1
@@ -77,7 +78,7 @@ def quorum_findings(
 
 
 def replaced_voters(log_dir: str, finder: MetadataFinder) -> Iterator[Finding]:
-    """The same of a single node, as far as its own metadata log tells it."""
+    """The same for a single node, as far as its own metadata log shows it."""
     image = finder.image_for(log_dir)
     if image is None or not image.is_certain or os.path.dirname(image.path) != log_dir:
         return
@@ -106,7 +107,7 @@ def _controller(
 
 
 def _committed_end(newest: MetadataImage, log_dirs: Sequence[str], finder: MetadataFinder) -> int:
-    """Records of the newest metadata log below this offset are committed; 0 if nothing tells it."""
+    """Records of the newest metadata log below this offset are committed; 0 if that is unknown."""
     images = (finder.image_for(log_dir) for log_dir in log_dirs)
     ends = [broker.epoch + 1 for broker in newest.brokers.values()]
     for image in images:

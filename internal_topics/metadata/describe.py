@@ -158,8 +158,8 @@ def _cluster_id(directories: BrokerDirectories, finder: MetadataFinder, image: M
 def _verdicts(
     directories: BrokerDirectories, finder: MetadataFinder, image: MetadataImage, *, is_earlier: bool
 ) -> Iterator[DirectoryVerdict]:
-    """Directories that seem to become stray beside a running broker come last, as they are when it has had time to finish. What a broker
-    has that keeps its metadata in ZooKeeper, this log does not decide."""
+    """Directories of a running broker that seem to become stray come last, judged again once it has had time to finish. If a broker keeps
+    its metadata in ZooKeeper, this log does not determine which partitions it has."""
     unsettled = {}
     for found in directories.partitions:
         log_dir = _log_dir_of(found)

@@ -31,9 +31,9 @@ _DIGITS = re.compile(r"\d+")
 class MetadataFinder:
     """Finds and reads metadata logs, each once.
 
-    given: log dirs that the user named. explicit: the path of --metadata. more: further directories that may contain a metadata
-    log. left_out: those that the node does not have any more: what they hold is missing. Raises UsageError for an explicit path without
-    one, UnreadableInput for one that cannot be read.
+    given: log dirs that the user named. explicit: the path of --metadata. more: further directories that may contain a metadata log.
+    left_out: log dirs that the node no longer has: what they hold counts as missing. Raises UsageError for an explicit path without one,
+    UnreadableInput for one that cannot be read.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class MetadataFinder:
 
     def uses_zookeeper(self, log_dir: str) -> bool:
         """Whether the broker of a log dir keeps its metadata in ZooKeeper in spite of the metadata log that it has: during a migration to
-        KRaft until it is restarted as a KRaft broker, and ever after if the migration is given up. ZooKeeper's topics need not be in that
+        KRaft until it is restarted as a KRaft broker, and permanently if the migration is abandoned. ZooKeeper's topics need not be in that
         log (observed with 3.9.1). A metadata log that the user named counts nevertheless."""
         image, node_id = self.image_for(log_dir), self.node_of(log_dir).node_id
         broker = None if image is None or node_id is None else image.brokers.get(node_id)
@@ -107,8 +107,8 @@ class MetadataFinder:
         return node_by_placement(log_dir, known, image, taken, is_own=is_own)
 
     def others_of(self, log_dir: str) -> list[str]:
-        """The other log dirs of the same node, as far as they are given or found. A log dir with the same directory id is a copy. One that
-        was given and whose meta.properties is lost is taken for one of the node: what it has is not missing."""
+        """The other log dirs of the same node, as far as they are given or found. A log dir with the same directory id is a copy. A given
+        log dir whose meta.properties is lost counts as one of the node's: what it has is not missing."""
         node = self.placed_node_of(log_dir)
         seen = {places.realpath(path) for path in (log_dir, *self._left_out)}
         found = []
@@ -125,13 +125,14 @@ class MetadataFinder:
         return found
 
     def gone_from(self, log_dir: str) -> set[str]:
-        """The directory ids that the node of a log dir has registered and that none of its log dirs has: of disks that were replaced, or
-        taken out of server.properties. Empty unless all log dirs of the node are known: those that server.properties names
-        are, or as many have a new id as are gone. One of the given log dirs answers for all of them, a new one if possible."""
+        """The directory ids that the node of a log dir has registered and that none of its log dirs has any longer: those of disks that
+        were replaced, or removed from server.properties. Empty unless all log dirs of the node are known: because server.properties names
+        them, or because as many have a new id as are gone. Only one of the given log dirs of the node returns them, a new one if
+        possible."""
         node, image = self.placed_node_of(log_dir), self.image_for(log_dir)
         broker = None if image is None or node.node_id is None else image.brokers.get(node.node_id)
         if broker is None or {*broker.log_dirs} <= {node.directory_id}:
-            return set()  # without a look at the directories around it
+            return set()  # without examining the directories around it
         ids = {path: self.node_of(path).directory_id for path in (log_dir, *self.others_of(log_dir))}
         left_out = {self.node_of(path).directory_id for path in self._left_out}
         gone = {*broker.log_dirs} - {*ids.values()} - left_out
@@ -280,7 +281,7 @@ def _is_same(node: Node, other: Node) -> bool:
 def _with_metadata(directories: Sequence[str], seen: set[str]) -> Iterator[str]:
     for directory in directories:
         if not places.isdir(os.path.join(directory, METADATA_DIRECTORY)):
-            continue  # as most of a thousand, without a look at each link on their paths
+            continue  # as for most of a thousand, without resolving each link on their paths
         real = places.realpath(directory)
         if real not in seen:
             seen.add(real)

@@ -4,7 +4,7 @@ refers to a lost one.
 Most batches of a metadata log are NoOpRecords. If one of these is lost, or a change that no later record builds upon, a node loads
 everything after it (observed with 4.3.1: of 15 logs that lacked one batch each, a node started with those in which no record contradicts
 the state before it). If there are other voters, removing the damaged batch is nevertheless no repair: this node would never fetch the
-missing records, as one whose log ends before them does.
+missing records, whereas one whose log ends before them does.
 """
 
 import os

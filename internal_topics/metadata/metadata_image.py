@@ -145,15 +145,15 @@ class ExpectedPartition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
     """path: where it was read. end_offset: the state before this offset; epoch, timestamp_ms: of the last record below it. cluster_id: of
-    the node that it was read from, None if unknown. snapshot: the file that the state starts with, None for none. names: of every topic
-    in the log or the snapshot, by id, including those after this state. topics: by id. configs: by resource type and name (brokers: the
-    node id, "" for the cluster-wide default). feature_levels: all that were set on the way to this state, in order. removed: topics whose
-    deletion was seen, by id. controllers, access: only in an image of everything. next_producer_id: None before the first is given out.
-    leaders: the active controllers by epoch, as far as the log has them. voters: of the quorum, none if nothing names them. is_cut: later
-    records or snapshots were left out. doubts: why this may not be the state at the end of the log; with any of them, no value that may
-    have changed later is certain.
-    notes: other remarks. contradictions: (offset, words) of records that a controller cannot apply to the state before them; those of
-    controllers and access only in an image of everything. is_in_transaction: whether a metadata transaction is open at its end."""
+    the node that it was read from, None if unknown. snapshot: the file that the state starts with, None for none. names: of every topic in
+    the log or the snapshot, by id, including those after this state. topics: by id. configs: by resource type and name (brokers: the node
+    id, "" for the cluster-wide default). feature_levels: all that were set on the way to this state, in order. removed: topics whose
+    deletion was seen, by id. controllers, access: only in an image of everything. next_producer_id: None before any was allocated. leaders:
+    the active controllers by epoch, as far as the log has them. voters: of the quorum, none if nothing names them. is_cut: later records or
+    snapshots were left out. doubts: why this may not be the state at the end of the log; with any of them, no value that may have changed
+    later is certain. notes: other remarks. contradictions: (offset, words) of records that a controller cannot apply to the state before
+    them; those of controllers and access only in an image of everything. is_in_transaction: whether a metadata transaction is open at its
+    end."""
 
     path: str
     end_offset: int

@@ -357,7 +357,7 @@ class _LogReader:
             self._notes.insert(0, Finding(_NOTE, self._path, words, first_offset=committed_end))
 
     def _note_passed_over(self) -> None:
-        """Record batches of a later time before others that count: a clock was set back."""
+        """Note batches with a later time that precede batches that count: a clock was set back."""
         as_of = self._reading.as_of
         for first, last in self._passed_over if as_of is not None else ():
             words = (

@@ -3,8 +3,9 @@
 Transactions: records between BeginTransaction and EndTransaction are held back, and dropped at AbortTransaction or at the end of the log
 (Kafka: OffsetControlManager, the controller's rule; the loader of a 4.3.1 broker gets aborts wrong). In an earlier state, if the clock went
 back, a transaction counts if its EndTransaction does: its records are held back although its BeginTransaction is later. A record that
-contradicts the state (a change of a missing partition, an End without a Begin) is recorded, and skipped where it has no effect. None is
-written, but one may refer to a record that is lost: a controller ends its start with it (observed with 4.3.1, record by record).
+contradicts the state (a change of a missing partition, an End without a Begin) is recorded, and skipped where it has no effect. No
+controller writes such records, but one may result from the loss of an earlier record: then a controller fails to start (observed with
+4.3.1, record by record).
 
 Most callers need only topics, configurations, brokers, features and producer ids; for them (`everything=False`) other records are not
 decoded.
@@ -57,9 +58,9 @@ Watch = Callable[[MetadataRecord, "MetadataReplay | None"], None]
 class MetadataReplay:
     """The state during a replay.
 
-    everything: also controllers and access. watch: receives each record that counts. problems: (offset, words) of records
-    that could not be read: the state may be wrong from there on. oddities: likewise, of records that were skipped or are of a newer Kafka.
-    contradictions: those of the oddities on which a controller fails. feature_levels: every (feature, level) that was set, in order.
+    everything: also controllers and access. watch: receives each record that counts. problems: (offset, words) of records that could not be
+    read: the state may be wrong from there on. oddities: likewise, of records that were skipped or come from a newer Kafka. contradictions:
+    those of the oddities on which a controller fails. feature_levels: every (feature, level) that was set, in order.
     """
 
     def __init__(self, everything: bool = False, watch: Watch | None = None) -> None:
@@ -80,7 +81,7 @@ class MetadataReplay:
         self.watch = watch
         self._is_wanted = _ALL if everything else _USUAL
         self._partitions: dict[str, dict[int, Partition]] = {}
-        self._live_names: set[str] = set()  # of the topics that are there
+        self._live_names: set[str] = set()  # of the existing topics
         self._held: list[MetadataRecord] | None = None
         self._began_at = 0
 
@@ -365,7 +366,7 @@ _EFFECTS: Mapping[int, Callable[[MetadataReplay, MetadataRecord], None]] = {
     28: MetadataReplay._clear_elr,
     **dict.fromkeys(ACCESS_EFFECTS, MetadataReplay._access),
 }
-_NEEDED_ACCESS = frozenset((19, 22))  # a controller removes no ACL or SCRAM credential that is not there
+_NEEDED_ACCESS = frozenset((19, 22))  # a controller removes no ACL or SCRAM credential that does not exist
 _WITHOUT_EFFECT = frozenset((20, 21))  # NoOp, and the end of ZooKeeper
 _TRANSACTIONS = frozenset((_BEGIN, _END, _ABORT))
 _ALL = frozenset(_EFFECTS) | _TRANSACTIONS

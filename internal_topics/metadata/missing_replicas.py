@@ -93,11 +93,12 @@ def missing_replicas(
     gone: Callable[[], Iterable[str]],
     copy_of: CopyOf = _no_copy,
 ) -> Iterator[Finding]:
-    """One finding for each replica. others: the other known log dirs of the node, read only if something is missing; an
-    existing replica is not lost, whatever its assigned directory. gone: the directories that the node has no more, if this log dir is to
-    tell what was assigned to them (`MetadataFinder.gone_from`). While a broker uses the log dir, a replica counts as missing only if it
-    also is with the metadata log as it is now: the image may be older than the deletion of a topic, and a new topic is in the metadata log
-    before its directories exist. An image of an earlier state is compared as it is. copy_of: finds the one that another node has."""
+    """One finding for each replica. others: the other known log dirs of the node, read only if something is missing; an existing replica is
+    not lost, whatever its assigned directory. gone: the directories that the node no longer has, if this log dir is the one to report what
+    was assigned to them (`MetadataFinder.gone_from`). While a broker uses the log dir, a replica counts as missing only if it is also
+    missing according to the metadata log as it is now: the image may be older than the deletion of a topic, and a new topic is in the
+    metadata log before its directories exist. An image of an earlier state is compared as it is. copy_of: finds the replica that another
+    node has."""
     if not image.is_certain or node.node_id is None:
         return
     present = names_in(log_dir)
@@ -159,7 +160,7 @@ def missing_by_other_log(
     image: MetadataImage,
     copy_of: CopyOf,
 ) -> Finding:
-    """The finding about a replica that the metadata log of another node places on this one, and that none of the log dirs around has.
+    """The finding about a replica that the metadata log of another node places on this one, and that none of the log dirs here has.
     log_dir: where the broker may create it."""
     left = _Left(left_by_a_move([(each, names_in(each)) for each in around], expected), copy_of(expected))
     assigned = image.topics[expected.topic_id].partitions[expected.partition].directory_of(node_id)
@@ -211,7 +212,7 @@ def _is_here(expected: ExpectedPartition, node: Node, image: MetadataImage) -> b
 
 
 def _has(log_dir: str, names: PartitionNames, expected: ExpectedPartition) -> bool:
-    """Whether the log dir has the replica, or a `-future` log that is promoted: without the topic id it becomes stray."""
+    """Whether the log dir has the replica, or a `-future` log that will be promoted: one without the topic id becomes stray."""
     if any(has_segment(path) for path in paths_of(log_dir, names, expected, PartitionState.LIVE)):
         return True
     return _is_promoted_in(log_dir, names, expected)
@@ -249,7 +250,7 @@ def _finding(
     left: _Left,
     gone: str | None = None,
 ) -> Finding:
-    """gone: the log dir that it is assigned to, if the node does not have that any more."""
+    """gone: the log dir that the replica is assigned to, if the node no longer has it."""
     name, noted = name_of(expected), _noted_offset(expected, around)
     is_noted_nowhere = noted is None and all(around.checkpoints.get(role) for role in _NOTED_IN)
     partition = image.topics[expected.topic_id].partitions[expected.partition]
@@ -300,7 +301,7 @@ def _finding(
 
 
 def electable(partition: Partition) -> set[int]:
-    """The nodes that a controller may elect, without a look at their logs."""
+    """The nodes that a controller may elect, regardless of their logs."""
     return {*partition.isr, *partition.elr} or {*partition.last_known_elr}
 
 
@@ -314,8 +315,8 @@ def _set_aside(
 
 
 def _renamed_by_topic(log_dir: str, present: PartitionNames, image: MetadataImage) -> dict[str, list[str]]:
-    """The directories under a name that no partition of their topic has, by the topic id in them. The name may be no partition's at all:
-    `topic-0.bak`."""
+    """The directories whose name is not that of any partition of their topic, by the topic id in them. It may not be a partition's name at
+    all: `topic-0.bak`."""
     found: dict[str, list[str]] = {}
     live = (entry for by_state in present.values() for entry in by_state.get(PartitionState.LIVE, ()))
     for entry in (*live, *_nameless_in(log_dir)):
@@ -346,7 +347,7 @@ def _has_number(entry: str, expected: ExpectedPartition) -> bool:
 
 
 def _nameless_in(log_dir: str) -> list[str]:
-    """The directories of a log dir with a name that is no partition's."""
+    """The directories in a log dir whose names are not those of partitions."""
     with suppress(OSError), places.scandir(log_dir) as entries:
         return [entry.name for entry in entries if partition_name(entry.name) is None and entry.is_dir()]
     return []

@@ -1,8 +1,8 @@
-"""The metadata log with which a stopped node will load its logs, where another node's is known.
+"""The metadata log with which a stopped node will load its logs, if that of another node is known.
 
-A node that was down while others went on fetches what it missed from the controllers before it loads a log (Kafka:
-BrokerMetadataPublisher; observed with 4.3.1): topics deleted meanwhile, or created again under their name, and partitions moved away become
-stray then, although its own copy of the metadata log has them.
+A node that was down while the others kept running fetches what it missed from the controllers before it loads a log (Kafka:
+BrokerMetadataPublisher; observed with 4.3.1): partitions of topics that were deleted meanwhile, or recreated under the same name, and
+partitions that were moved away then become stray, although its own copy of the metadata log still has them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,8 @@ from kseg.segment.partition.partition_epochs import last_epoch_below
 
 
 def images_at_start(log_dirs: Sequence[str], finder: MetadataFinder) -> Mapping[str, MetadataImage]:
-    """Of log dirs with a metadata log: that, or the longest one in any of them that continues it. A node that is the only voter fetches
-    nothing, and what a running one has read is in its own log."""
+    """For each log dir with a metadata log: that log, or the longest one in any of the log dirs that continues it. A node that is the only
+    voter fetches nothing, and a running node has everything that it has read in its own log."""
     images = {log_dir: _at_start(log_dir, log_dirs, finder) for log_dir in log_dirs}
     return {log_dir: image for log_dir, image in images.items() if image is not None}
 

@@ -1,9 +1,9 @@
-"""Whether a metadata log is older than the partitions: a copy of it was restored, or a controller began again with one.
+"""Whether a metadata log is older than the partitions: an old copy of it was restored, or a controller was started again with one.
 
-A broker writes with the leader epoch that the metadata log gives a partition, so no log can have a later one. A single log with a later
-epoch may have been put together by hand; where more than half of those that the metadata log knows have one, and were written after its
-last record, it is the older side. (A metadata log that was made anew, for partitions that are left, has low epochs too, but later records.)
-A node that starts with an older one sets aside as stray what was created since.
+A broker appends with the leader epoch that the metadata log has for a partition, so no partition can have a later one. A single partition
+with a later epoch may have been assembled by hand; if more than half of the partitions in the metadata log have one, and were written to
+after its last record, the metadata log is the older side. (A metadata log that was recreated for existing partitions has low epochs too,
+but later records.) A node that starts with an older metadata log renames as stray what was created since.
 """
 
 import os

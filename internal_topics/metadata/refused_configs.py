@@ -37,7 +37,7 @@ class RefusedConfig:
 
 
 def refused_configs(image: MetadataImage) -> Iterator[RefusedConfig]:
-    """By topic and property; none if the metadata log may not be whole."""
+    """By topic and property; none if the metadata log may be incomplete."""
     if not image.is_certain:
         return
     for topic in sorted(image.id_by_name):

@@ -2,7 +2,7 @@
 
 metadata.version   missing, as in a KRaft cluster older than 3.3: no image of the features can be built (Kafka: FeaturesImage). Below
                    3.3-IV3, or above the last level that 4.3.1 has a name for: MetadataVersion.fromFeatureLevel throws.
-others             a level that a controller does not support (QuorumFeatures; FeatureControlManager.replay); a mere broker starts.
+others             a level that a controller does not support (QuorumFeatures; FeatureControlManager.replay); a plain broker starts.
 
 A node fails on the record that sets the level. So a level that was replaced later prevents its start as well, until a newer
 snapshot has only the later one (observed with logs that 3.3.2 began with 3.3-IV0, and 3.9.1 raised to 3.9-IV0).
@@ -49,7 +49,7 @@ class RefusedFeature:
 
 
 def refused_features(image: MetadataImage, *, is_controller: bool) -> Iterator[RefusedFeature]:
-    """None if the metadata log may not be whole. is_controller: whether the node is a voter of the quorum."""
+    """None if the metadata log may be incomplete. is_controller: whether the node is a voter of the quorum."""
     if not image.is_certain:
         return
     level = image.features.get(METADATA_VERSION)

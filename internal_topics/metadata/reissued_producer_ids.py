@@ -1,14 +1,14 @@
-"""Producer ids that a controller gives out a second time, because its metadata log does not know that it has given them out.
+"""Producer ids that a controller allocates a second time, because its metadata log does not show that they were allocated before.
 
-A controller gives out producer ids in ascending order, and the metadata log says where it goes on (ProducerIdsRecord; a new log begins at
-0). With a log that was made anew or restored from an older copy, new producers get ids that producers had before. A partition that knows
-the id takes the first batch of the new producer for a repetition if the sequence numbers are equal: the broker acknowledges it and drops it
+A controller allocates producer ids in ascending order, and the metadata log has the next one (ProducerIdsRecord; a new log begins at 0).
+With a log that was recreated or restored from an older copy, new producers get ids that earlier producers had. A partition that knows the
+id takes the first batch of the new producer for a duplicate if the sequence numbers are equal: the broker acknowledges it and drops it
 (observed with 4.3.1). With another epoch or sequence it rejects the batch.
 
-1. Only a metadata log that decides by itself is judged: that of the only voter of a quorum, if nothing about it is doubtful. Those of
-   other nodes may merely lag.
+1. Only an authoritative metadata log is judged: that of the only voter of a quorum, if nothing about it is doubtful. Those of other nodes
+   may merely lag.
 2. The greatest producer id in the partitions of the voter's cluster is compared with the next one of the log.
-3. A ProducerIdsRecord at the end of that log makes the controller go on behind them (observed with 4.3.1).
+3. A ProducerIdsRecord at the end of that log makes the controller continue after them (observed with 4.3.1).
 
 (Kafka: ProducerIdControlManager, ProducerAppendInfo, ProducerStateEntry.findDuplicateBatch.)
 """
@@ -26,7 +26,7 @@ from kseg.segment.diagnosis import ReissuedProducerIds
 from kseg.segment.findings import Finding
 from kseg.segment.json_line import compact_json
 
-_BLOCK = 1000  # ids that a broker is given at once (Kafka: ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)
+_BLOCK = 1000  # ids that are allocated to a broker at once (Kafka: ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)
 _GREATEST = 2**63 - 1 - _BLOCK  # of an id that another block can follow
 _FRAME = bytes((1, 15, 0))  # version of the frame, ProducerIdsRecord, its version
 _FIELDS = struct.Struct(">iqqb")  # brokerId, brokerEpoch, nextProducerId, no tagged fields
@@ -35,8 +35,8 @@ _FIELDS = struct.Struct(">iqqb")  # brokerId, brokerEpoch, nextProducerId, no ta
 def reissued_producer_ids(
     greatest_ids: Mapping[str, int], log_dirs: Sequence[str], finder: MetadataFinder
 ) -> Iterator[Finding]:
-    """A finding for each metadata log that gives ids out again. greatest_ids: of the producers in each partition directory with producers.
-    log_dirs: those of the run; of running brokers, which give out ids meanwhile, none is judged."""
+    """A finding for each metadata log with which ids are allocated again. greatest_ids: of the producers in each partition directory that
+    has any. log_dirs: those of the run; running brokers are not judged, since ids are allocated meanwhile."""
     for log_dir in log_dirs:
         node, image = finder.node_of(log_dir), finder.governing_image(log_dir)
         if image is None or not image.is_certain or os.path.dirname(image.path) != log_dir:
@@ -60,7 +60,7 @@ def reissued_producer_ids(
 
 
 def record_line(about: ReissuedProducerIds) -> str:
-    """The line for `kseg append` with the record that makes a controller go on behind the ids in the logs."""
+    """The line for `kseg append` with the record that makes a controller continue after the ids in the logs."""
     following = (about.greatest_id // _BLOCK + 1) * _BLOCK
     value = _FRAME + _FIELDS.pack(about.node_id, -1, following, 0)
     return compact_json({"value": base64.b64encode(value).decode(), "value_encoding": "base64"})

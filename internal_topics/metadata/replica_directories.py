@@ -1,5 +1,4 @@
-"""The partition directories of log dirs, as far as they may have the log of a replica that is missing: under its name with a suffix, or on
-another node.
+"""The partition directories that may contain the log of a missing replica: under its name with a suffix, or on another node.
 
 A replica that was moved to another log dir, or to another node, leaves a `-delete` directory with its whole log, which a broker deletes
 log.segment.delete.delay.ms after the move, or after its next start (Kafka: LogManager.asyncDelete, loadLog; observed with 4.3.1). Until
@@ -78,9 +77,9 @@ def state_of(directory: str) -> PartitionState | None:
 
 
 def left_by_a_move(around: Iterable[tuple[str, PartitionNames]], expected: ExpectedPartition) -> str | None:
-    """The log of a replica that was being moved to another log dir of the node, with what was copied until then (`-future`), or that such a
-    move has left (`-delete`): of several the one that ends last. A broker truncates the first to the end of the empty log that it makes in
-    the place of the missing one, and deletes the second (observed with 4.3.1)."""
+    """The log of a replica that was being moved to another log dir of the node, with what had been copied (`-future`), or the one that such
+    a move has left behind (`-delete`); of several, the one that ends last. A broker truncates a `-future` log to the end of the empty log
+    that it creates in place of the missing one, and deletes a `-delete` log (observed with 4.3.1)."""
     moving = [
         path
         for log_dir, names in around
@@ -93,8 +92,8 @@ def left_by_a_move(around: Iterable[tuple[str, PartitionNames]], expected: Expec
 
 
 def copies_on_other_nodes(node_id: int | None, log_dirs: Sequence[str], finder: MetadataFinder) -> CopyOf:
-    """Finds the replica of a partition on another node that has most of it. node_id: of the one that has lost it. log_dirs: of the run, of
-    one cluster; those of running brokers are left out, whose logs grow."""
+    """Finds the most complete replica of a partition on another node. node_id: of the node that has lost its own. log_dirs: of the run, all
+    of one cluster; those of running brokers are left out, since their logs grow."""
 
     @cache
     def around() -> Sequence[tuple[int, str, PartitionNames]]:

@@ -6,13 +6,13 @@ truncate their logs to its end (Kafka: ReplicaFetcherThread; observed with 4.3.1
 
 1. The newest metadata log of the cluster tells which nodes may lead a partition: those in the ISR or the ELR, and the last known leader if
    there are none.
-2. A metadata log that ends before its own node registered last is an older copy: a broker's epoch is the offset of its registration, and it
-   leads nothing before it has read that.
+2. A metadata log that ends before the last registration of its own node is an older copy: a broker's epoch is the offset of its
+   registration record, and it leads no partition before it has read that record.
 3. A high watermark in replication-offset-checkpoint was reached by every replica that was in sync. The greatest one of a partition counts,
-   as far as the log beside it goes. That of a log whose last leader epoch is an earlier one does not: after an unclean election it has
-   diverged, and is truncated.
+   but no further than the log beside it reaches. That of a log whose last leader epoch is an earlier one does not count: after an unclean
+   election the log has diverged, and is truncated.
 4. A replica of (1) whose log ends below (3) is behind. So is one in an older copy that ends before another one, and one without a directory
-   in the log dir to which it is assigned: checkpoints of followers lag, and nothing speaks for these.
+   in the log dir to which it is assigned: checkpoints of followers lag, and nothing shows that these replicas are complete.
 
 Log dirs of running brokers are left out: their logs grow between two readings.
 """
@@ -89,7 +89,7 @@ def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator
 
 
 def _by_cluster(log_dirs: Iterable[str], finder: MetadataFinder) -> Iterator[list[str]]:
-    """The log dirs of stopped brokers, by cluster, of clusters of which several nodes are here."""
+    """The log dirs of stopped brokers by cluster, for clusters with several nodes here."""
     by_cluster: dict[str, dict[str, int]] = defaultdict(dict)
     for log_dir in log_dirs:
         node = finder.node_of(log_dir)
@@ -129,8 +129,8 @@ def _replicas(
     older: Collection[str],
     unknown: Iterable[tuple[str, ExpectedPartition]],
 ) -> Mapping[_Key, list[_Replica]]:
-    """Those of partitions that the image has: in the log dirs, and absent from the one to which they are assigned. older: log dirs that
-    are older copies. unknown: what the image expects in each log dir and its node does not know."""
+    """The replicas of the partitions in the image: those in the log dirs, and those absent from the log dir to which they are assigned.
+    older: log dirs that are older copies. unknown: for each log dir, what the image expects there and its own node does not know."""
     found: dict[_Key, list[_Replica]] = defaultdict(list)
     states = {log_dir: read_log_dir_state(log_dir) for log_dir in log_dirs}
     for log_dir, state in states.items():
@@ -151,8 +151,8 @@ def _replicas(
 def _unknown_there(
     log_dirs: Sequence[str], image: MetadataImage, finder: MetadataFinder
 ) -> Iterator[tuple[str, ExpectedPartition]]:
-    """What the image expects in a log dir and the metadata log of its node does not know: that is older, or gone because log dirs were
-    formatted anew. What is missing by the node's own metadata log is reported as that."""
+    """What the image expects in a log dir and the metadata log of its node does not know, because that log is older, or is gone since log
+    dirs were reformatted. What is missing according to the node's own metadata log is reported as missing."""
     nodes = {log_dir: finder.node_of(log_dir) for log_dir in log_dirs}
     for log_dir, node in nodes.items():
         own = finder.image_for(log_dir)
@@ -171,8 +171,8 @@ def _unknown_there(
 
 
 def _replaced(of_node: Mapping[str, str | None], broker: Broker) -> Mapping[str, str]:
-    """The directories that a broker has registered, by the log dir that has each or has taken its place: which of the new ones took which
-    is arbitrary. Empty if some are not among its log dirs here. of_node: the directory ids of these."""
+    """The directories that a broker has registered, by the log dir that has each or has taken its place; which new log dir took the place
+    of which is chosen arbitrarily. Empty if some are not among its log dirs here. of_node: the directory ids of these."""
     there = {path: each for path, each in of_node.items() if each is not None and each in broker.log_dirs}
     new = [path for path in of_node if path not in there]
     gone = [each for each in broker.log_dirs if each not in there.values()]
@@ -186,7 +186,8 @@ def _nowhere(
     image: MetadataImage,
     finder: MetadataFinder,
 ) -> Iterator[Finding]:
-    """The replicas that are missing by the metadata log of another node, where none of the nodes here has one to compare them with."""
+    """The replicas that are missing according to the metadata log of another node, if none of the nodes here has a replica to compare them
+    with."""
 
     @cache  # what finds them reads each log dir once
     def copies(node_id: int) -> CopyOf:

@@ -1,9 +1,9 @@
-"""Verdicts on directories of a running broker that disagree with the metadata log, given again when the broker has had time to finish.
+"""Verdicts on directories of a running broker that disagree with the metadata log, checked again once the broker has had time to finish.
 
-A broker writes or reads a record of the metadata log first, and changes its directories then: it makes one, writes partition.metadata
-into it, or renames it. So a doubtful verdict stands only if the same directory, with the same topic id, gets it in two looks, and the
-metadata log of the second one was read after the first. A topic that is deleted and made again under its name has another directory each
-time. The pauses grow, since on a busy machine a broker is slow.
+A broker first writes or reads a record of the metadata log, and then changes its directories: it creates one, writes partition.metadata
+into it, or renames it. So a doubtful verdict stands only if the same directory, with the same topic id, gets it in two checks, and the
+metadata log of the second one was read after the first. A topic that is deleted and recreated under the same name has another directory
+each time. The pauses grow, since a broker is slow on a busy machine.
 """
 
 import time

@@ -14,7 +14,7 @@ from kseg.segment.errors import UnreadableInput
 
 class SnapshotChoice:
     """The snapshots of a metadata log. place: where `as_of` ends in the log. everything: as in `MetadataReading`. is_forecast: the newest
-    one counts as far as it can be read, since a node tries no other.
+    snapshot counts as far as it can be read, since a node tries no other.
 
     After `newest`: passed_over, the newer snapshots that are damaged or incomplete; is_cut, whether one contains more than
     the requested state.

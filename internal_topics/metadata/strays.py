@@ -3,7 +3,7 @@
 A KRaft broker (3.7 and later) compares each directory with the metadata while it loads the logs, and renames it to
 `<topic-partition>.<32 hex digits>-stray` (Kafka: LogManager.isStrayReplica; observed with 4.3.1, `-future` directories too) when
 
-1. it has no partition.metadata: lost, or never written, where the broker stopped while it created the partition (nothing is lost then),
+1. it has no partition.metadata: lost, or never written because the broker stopped while it created the partition (nothing is lost then),
 2. the metadata has no partition of that topic id and number: the topic was deleted, or created again under its name,
 3. this node is not one of the partition's replicas.
 
@@ -76,8 +76,8 @@ def _without_id(directory: Directory, image: MetadataImage, named: Topic | None)
 
 
 def _was_never_written(directory: Directory) -> bool:
-    """Whether the files are no more than what a broker makes before it writes partition.metadata: one log at offset 0 without a record. An
-    offset of the partition in a checkpoint shows that there were records."""
+    """Whether the files are no more than what a broker creates before it writes partition.metadata: one log at offset 0 without a record.
+    An offset of the partition in a checkpoint shows that there were records."""
     entries = list_partition(directory.path).entries
     logs = [
         (entry.name.base_offset, entry.size_bytes, entry.name.state)

@@ -124,7 +124,7 @@ class _Sources:
         self._ordered.append(schema)
 
     def parsed(self, named: dict[str, Any]) -> Any:
-        """The frame of the last one, parsed after the others; `named` gets all named types."""
+        """The wrapper record of the last schema, parsed after the others; `named` gets all named types."""
         from fastavro.schema import UnknownType, parse_schema
 
         parsed: Any = None
@@ -212,8 +212,8 @@ def _fields(schema: Mapping[str, Any], depth: int) -> list[Any]:
 
 
 def _with_checks(parsed: Any, known: dict[int, Any] | None = None) -> Any:
-    """A copy of a parsed schema for reading. Unions and symbols are dictionaries: their indexes come from the payload, and −1 is not the
-    last. The numbers of an int are checked by a logical type of kseg's own.
+    """A copy of a parsed schema for reading. Unions and symbols become dictionaries, since their indexes come from the payload, and −1 must
+    not select the last element. The numbers of an int are checked by a logical type of kseg's own.
 
     known: copies by identity, since a type occurs in several places.
     """

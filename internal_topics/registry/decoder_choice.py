@@ -1,7 +1,7 @@
 """Choose the decoder for the requested formats, and find the schemas it needs.
 
-The schemas are searched near the targets: in their log dirs, then in the directories beside those, as a broker with several log
-dirs has `_schemas-0` in one of them.
+The schemas are searched for near the targets: in their log dirs, then in the directories beside those, since a broker with several log dirs
+has `_schemas-0` in one of them.
 """
 
 import os
@@ -97,7 +97,7 @@ def read_schemas(path: str) -> tuple[SchemaStore, tuple[str, ...]]:
     """The schemas at `path`, and messages about what is missing. Raises UsageError if it is neither kind, UnreadableInput.
 
     A partition directory of `_schemas`, or a folder of files named by id (`17.avsc`, `17.proto`, `17.json`). In a folder, an `import` in a
-    .proto names a file of the folder, and a named Avro type that is not defined is searched in the other .avsc files.
+    .proto names a file of the folder, and a named Avro type that is not defined is looked up in the other .avsc files.
     """
     inside = os.path.join(path, SCHEMAS_DIRECTORY)
     if places.isdir(inside):

@@ -1,7 +1,7 @@
 """`kseg list --remote`: which offsets of each partition are local, remote, both, or missing, and which objects are dangling in the store.
 
 1. All partitions of `__remote_log_metadata` under PATH, each record in the order of its partition. Partitions whose remote segments are
-   recorded in a partition of the topic that is missing here remain unknown: each is recorded in one of them only.
+   recorded in a partition of the topic that is missing here remain unknown, since each is recorded in only one of them.
 2. For each partition under PATH: the log start from its checkpoint (with tiered storage below the first local segment), the local log from
    its first segment to its end, and its leader epochs, which determine which remote segments count.
 3. Offsets between the log start and the log end that are neither local nor remote are missing.

@@ -2,11 +2,11 @@
 
 1. Every available partition of `__transaction_state` is read; of several replicas the longest.
 2. The topic's number of partitions is taken from the metadata log of a log dir, if there is one.
-3. From a prepared transaction the partitions that already have their marker are removed, as a coordinator removes them when a broker has
-   acknowledged the marker (`kafka-transactions.sh describe`). Unavailable partitions stay.
-4. An ongoing transaction of which a partition has the COMMIT marker was committed; the decision was lost with the end of the
-   coordinator's log (`written_markers`). Where a partition is further ahead, it refuses the coordinator's marker.
-5. What the coordinators will know is settled if the log dirs of all registered brokers are available, and none of them runs.
+3. Partitions that already have their marker are removed from a prepared transaction, as a coordinator does when a broker has acknowledged
+   the marker (`kafka-transactions.sh describe`). Unavailable partitions stay.
+4. An ongoing transaction was committed if one of its partitions has the COMMIT marker; the decision was lost with the end of the
+   coordinator's log (`written_markers`). A partition that is further ahead refuses the coordinator's marker.
+5. What the coordinators will know is settled if the log dirs of all registered brokers are available, and none of these brokers is running.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ def _are_all_here(
 
 
 def _beside_the_logs(view: CoordinatorView, directories: BrokerDirectories) -> CoordinatorView:
-    """The view with what the partitions of the transactions tell (rules 3 and 4)."""
+    """The view, completed from the logs of the transactions' partitions (rules 3 and 4)."""
     markers = WrittenMarkers(directories)
 
     def left(known: TransactionalId) -> TransactionalId:

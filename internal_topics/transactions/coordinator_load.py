@@ -3,9 +3,10 @@
 1. Records in offset order. The newest of each key counts, among those that can be loaded.
 2. The coordinator ends its load at the first record that it cannot load, and at a batch that cannot be read; it serves the ids as they
    were before that, and does not know those that come later (observed with 4.3.1).
-3. It does not check checksums. At damaged bytes it ends its load as well, takes over what they say (`unchecked_batches`), or passes over
-   the rest of the segment; and it ends its load where a part that it has read ends with offsets behind the log end. Where it is open
-   which, it is open whether it has loaded the records behind them. An incomplete batch at the end does nothing to it.
+3. It does not verify checksums. At damaged bytes it ends its load as well, accepts what they say (`unchecked_batches`), or skips the rest
+   of the segment; and it ends its load where a chunk that it has read ends with offsets beyond the log end. If it is uncertain which of
+   these happens, it is also uncertain whether the records after the damage are loaded. An incomplete batch at the end of the log has no
+   effect.
 
 (Kafka: TransactionStateManager.loadTransactionMetadata.)
 """
@@ -158,8 +159,8 @@ class _Load:
 
 
 def _committed(value: bytes, producer_id: int) -> tuple[int, int] | None:
-    """(producer id, epoch of the marker) if a value is that of a transaction of the second protocol that was committed, as a coordinator
-    writes it. The one that used up the epochs of its producer id is complete with the next id, and epoch 0 (observed with 4.3.1)."""
+    """(producer id, epoch of the marker) if a value is the record of a committed transaction of the second protocol, as a coordinator
+    writes it. A transaction that exhausts the epochs of its producer id is completed with the next id and epoch 0 (observed with 4.3.1)."""
     if value[_STATUS_AND_PARTITIONS] != _COMPLETE_COMMIT_WITHOUT_PARTITIONS or value[:2] != b"\0\1":
         return None
     at, end, previous_id, is_of_second = _TAGS + 1, len(value), producer_id, False

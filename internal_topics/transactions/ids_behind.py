@@ -1,9 +1,9 @@
-"""Transactional ids whose coordinator has lost the end of its log: their producers went on to later epochs, which the partitions know.
+"""Transactional ids whose coordinator has lost the end of its log: their producers have reached later epochs, which the partitions know.
 
-A broker refuses what a producer sends with an earlier epoch than the last one in the partition, and the markers of its transactions. The
-producer is given the epoch after that in the coordinator's log. So the id fails until that has caught up, and for good as soon as one of
-its transactions is to be ended (`written_markers`). Its tombstone in the coordinator's log makes the coordinator forget the id, which then
-gets a new producer id (all observed with 4.3.1).
+A broker rejects batches with an earlier producer epoch than the last one in the partition, and the markers of their transactions. The
+coordinator gives the producer the epoch that follows the one in its own log. So the id fails until that epoch has caught up, and for good
+as soon as one of its transactions is to be ended (`written_markers`). A tombstone of the id in the coordinator's log makes the coordinator
+forget it; the id then gets a new producer id (all observed with 4.3.1).
 """
 
 import base64

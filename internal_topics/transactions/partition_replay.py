@@ -7,8 +7,8 @@
    for long are kept, since it is unknown when a broker last expired them.
 3. Damage is skipped, as in every replay, and reported: a lost marker changes the result for its transaction.
 
-A transaction is open if the broker's state says so, and begins where that says. One that is open by the log alone (a snapshot has
-lost it) does not hold back the last stable offset, and is returned separately.
+A transaction is open if the broker's state says so, and begins at the offset in that state. One that is open only according to the log (a
+snapshot has lost it) does not hold back the last stable offset, and is returned separately.
 """
 
 import os

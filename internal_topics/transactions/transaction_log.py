@@ -107,13 +107,13 @@ class RefusedMarker:
 class CoordinatorView:
     """The combined state of all available coordinators.
 
-    partitions: of the topic that were read. missing: those that are unavailable, as far as their number is known. is_whole: none
-    is missing or damaged. ids: by the newest records. by_producer: the ids as the coordinators have them, by their current producer id.
-    unloaded: those whose newest record no coordinator loads, by the producer id in it. committed: see `TransactionLog`. committed_at: a
-    partition with the COMMIT marker of the transaction that an id in state Ongoing has, by transactional id. refused: a partition that
-    refuses the markers of the transaction that an id has, by transactional id. is_settled: whether the logs of all brokers are here and
-    none of them runs, so that the coordinators will know nothing else. coordinator_epochs: if so, the epoch of each partition's next
-    coordinator, which may be greater.
+    partitions: of the topic that were read. missing: those that are unavailable, as far as their number is known. is_whole: none is missing
+    or damaged. ids: by the newest records. by_producer: the ids as the coordinators have them, by their current producer id. unloaded:
+    those whose newest record no coordinator loads, by the producer id in it. committed: see `TransactionLog`. committed_at: a partition
+    with the COMMIT marker of the transaction that an id in state Ongoing has, by transactional id. refused: a partition that refuses the
+    markers of the transaction that an id has, by transactional id. is_settled: whether the logs of all brokers are here and none of them
+    runs, so that the coordinators will know nothing more. coordinator_epochs: if so, the epoch of each partition's next coordinator, which
+    may be greater.
     """
 
     ids: Mapping[str, TransactionalId] = field(default_factory=dict)

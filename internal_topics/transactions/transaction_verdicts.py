@@ -21,13 +21,14 @@ is no reason to wait: where the view is settled, a transaction hangs as soon as 
                 back the last stable offset until a broker has been stopped cleanly and started
     forgotten   the broker's producer state does not have the transaction: it does not hold back the last stable offset
 
-Whatever the verdict, the next transaction of the same producer id that writes to the partition ends an open one with it: a broker goes by
-the producer's first open offset, and by no epoch (ProducerAppendInfo; observed with 4.3.1, where orphaned records were committed then).
+Whatever the verdict, an open transaction ends together with the next transaction of the same producer id that writes to the partition: a
+broker considers only the producer's first open offset, not the epoch (ProducerAppendInfo; observed with 4.3.1, where orphaned records were
+committed in this way).
 
-In the second protocol (client version 2) no two transactions of a producer have the same epoch, and a record in state CompleteCommit has
-the epoch after that of the transaction that it ended (`CoordinatorView.committed`). Where the decision was lost with the end of the
-coordinator's log, another partition of the transaction may have its COMMIT marker (`CoordinatorView.committed_at`). In the first protocol
-epochs do not tell.
+In the second protocol (KIP-890, client version 2) no two transactions of a producer have the same epoch, and a record in state
+CompleteCommit has the epoch after that of the transaction that it ended (`CoordinatorView.committed`). Where the decision was lost with the
+end of the coordinator's log, another partition of the transaction may have its COMMIT marker (`CoordinatorView.committed_at`). In the first
+protocol the epochs do not show this.
 
 An id explains epoch E in a partition if its own epoch is E in state Ongoing, or E or E + 1 in a Prepare state: the marker of the second
 protocol (client version 2), and of a producer that was fenced, has the next epoch.
@@ -51,9 +52,9 @@ _NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
 
 @dataclass(frozen=True, slots=True)
 class TransactionVerdict:
-    """status: `open` or `hanging`. verdict: see the module. transactional_id: the one whose current producer id it is. former_id: the one
-    that had it, according to superseded records. deadline_ms: when the coordinator aborts the transaction. is_owned: whether no marker of
-    its own ends it, and the id that has its producer may do so with its next transaction."""
+    """status: `open` or `hanging`. verdict: see the module. transactional_id: the one that has the producer id now. former_id: the one that
+    had it, according to superseded records. deadline_ms: when the coordinator aborts the transaction. is_owned: whether no marker of its
+    own will end it, but the next transaction of the id that has its producer id may."""
 
     status: str
     verdict: str
@@ -74,8 +75,8 @@ def judge(
     is_decided: bool = False,
     before_a_start: bool = False,
 ) -> TransactionVerdict:
-    """The verdict on an open transaction of a partition. is_decided: a longer replica has its marker. before_a_start: as to the brokers
-    that start on these logs."""
+    """The verdict on an open transaction of a partition. is_decided: a longer replica has its marker. before_a_start: judge it as for
+    brokers that start with these logs."""
     owners = view.by_producer.get(found.producer_id, ())
     naming = next((each for each in owners if where in each.partitions), None)
     if is_decided:

@@ -1,4 +1,4 @@
-"""The markers that the partitions of a transaction have already, for what the coordinators' log alone does not tell.
+"""The markers that the partitions of a transaction already have, which show what the coordinators' log alone does not.
 
 A prepared transaction: a partition has its marker if its producer is not in a transaction there, and the producer's last timestamp, which
 is then a marker's, is not before the decision.
@@ -6,12 +6,12 @@ is then a marker's, is not before the decision.
 An ongoing transaction of the second protocol, whose decision was lost with the end of the coordinator's log: its markers have the epoch
 after its own, which no other transaction's markers have.
 
-A marker is refused where the producer has a later epoch, and in the second protocol also one of its own epoch that ends a transaction.
-The coordinator then gives up all markers of the transaction, and the id stays in its state: no producer can use it, and no partition of the
-transaction is freed (Kafka: ProducerAppendInfo.checkProducerEpoch, TransactionMarkerRequestCompletionHandler; observed with 4.3.1). So it
-is if the coordinator's log has lost its end, and the partitions have not. A marker is also refused where the producer has one of a
-coordinator with a later epoch, as after the metadata log was made anew, with leader epochs from 0 on (checkCoordinatorEpoch; observed
-with 4.3.1).
+A marker is refused where the producer has a later epoch, and in the second protocol also one of its own epoch that ends a transaction. The
+coordinator then gives up all markers of the transaction, and the id stays in its state: no producer can use it, and no partition of the
+transaction is freed (Kafka: ProducerAppendInfo.checkProducerEpoch, TransactionMarkerRequestCompletionHandler; observed with 4.3.1). This
+happens if the coordinator's log has lost its end and the partitions' logs have not. A marker is also refused where the producer's last
+marker came from a coordinator with a later epoch, as after the metadata log was recreated with leader epochs from 0 on
+(checkCoordinatorEpoch; observed with 4.3.1).
 """
 
 from collections.abc import Iterator
@@ -68,8 +68,8 @@ class WrittenMarkers:
         return next((where for where in known.partitions if self._has_commit(known, where)), None)
 
     def refused(self, known: TransactionalId, coordinator_epoch: int | None) -> RefusedMarker | None:
-        """A partition of a transaction that is ongoing or prepared which refuses its marker, None if none is known. coordinator_epoch: of
-        the coordinator, None if it is unknown."""
+        """A partition that refuses the marker of an ongoing or prepared transaction, None if none is known. coordinator_epoch: of the
+        coordinator, None if it is unknown."""
         if known.state not in (ONGOING, *PREPARED) or not known.is_loaded:
             return None
         # whatever aborts an ongoing one raises the epoch, except a client of the first protocol, which is gone after a start

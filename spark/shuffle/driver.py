@@ -1,6 +1,6 @@
 """The Spark jobs of a shuffled compaction, as the driver runs them: working directory, errors, cancellation.
 
-A task that cannot read or write returns that as its result: three retries would not help, and Spark would bury the sentence in its own
+A task that cannot read or write returns that as its result: three retries would not help, and Spark would bury the reason in its own
 message. An unexpected exception fails the task, is retried by Spark, and ends the compaction if the retries fail too.
 """
 
@@ -34,7 +34,7 @@ class Jobs:
         self._tag = f"kseg-shuffle-{uuid.uuid4().hex}"
 
     def over(self, items: Sequence[I], work: Callable[[I], R]) -> list[R]:
-        """`work` of each item, in a task of its own. Raises what a task said it cannot do, NoCluster."""
+        """The result of `work` for each item, in a task of its own. Raises the failure that a task reported, and NoCluster."""
         with self.running():
             rows = self.context.parallelize(items, max(1, len(items)))
             answers = rows.map(_Standing(os.getcwd(), self._marks, work)).collect()

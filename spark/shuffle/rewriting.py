@@ -104,8 +104,8 @@ def _cleaned(
 
 
 class Survivors:
-    """The offset map of a second pass over a group of segments, of which other tasks have found the superseded records. base_offset,
-    bound: of the group. latest_offset: records above it are kept.
+    """The offset map of a second pass over a group of segments whose superseded records other tasks have determined. base_offset, bound: of
+    the group. latest_offset: records above it are kept.
 
     It has one bit for each offset of the group, set if the record is superseded. To a pass (`KeyJudge`) it looks like a map with a
     single key, whose latest offset is above all others: `hash` gives that key to superseded records, and one that is not in the map to

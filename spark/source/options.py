@@ -63,16 +63,15 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a read was asked, checked. paths: at least one, local. Units are in the names.
+    """The checked options of a read. paths: at least one, local. Units are in the names.
 
-    min_partitions, records_per_partition: None when not given. latest_when_no_match: what a starting time that no
-    record reaches stands for (False: an error). include_deleted: also what is below the log start.
-    trust_transactions: which transactions were aborted is read from the transaction indexes, not from the log.
-    check_headers: batches are judged beside their neighbours, as by `verify`.
-    key_format, value_format: how keys and values are written, "bytes" for not decoded. schemas: where the schemas are, None to look for
-    them in and beside the log dirs. decoded_as: COLUMNS of the schemas' types, or text that is JSON.
-    show_secrets: values that hold secrets are given out. connect_topics: globs of topics that Kafka Connect keeps, beside those named so.
-    wanted: of the records between the starting and ending offsets only those within.
+    min_partitions, records_per_partition: None when not given. latest_when_no_match: whether a starting time that no record reaches means
+    the latest offset (False: it is an error). include_deleted: also records below the log start. trust_transactions: aborted transactions
+    are read from the transaction indexes, not from the log. check_headers: batch headers are compared with those of adjacent batches, as in
+    `verify`. key_format, value_format: how keys and values are written, "bytes" to leave them undecoded. schemas: where the schemas are,
+    None to look for them in and beside the log dirs. decoded_as: COLUMNS of the schemas' types, or JSON text. show_secrets: secrets in
+    values are not redacted. connect_topics: globs of further Kafka Connect topics. wanted: a filter on the records between the starting and
+    ending offsets.
     """
 
     paths: tuple[str, ...]
@@ -140,13 +139,13 @@ STREAM_NAMES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTrigg
 _UNLISTED: Final = (
     *INTERNAL_TOPICS,
     METADATA_TOPIC,
-)  # what a broker does not list for those who ask by a pattern
+)  # topics that a broker does not list for a subscription by pattern
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
-    """The options of a read. streaming: as a stream reads them, where `latest` is a start (and the default one) and
-    ends are not allowed. Raises UsageError."""
+    """The options of a read. streaming: for a streaming read, which may start at `latest` (and does so by default) and takes no ending
+    offsets. Raises UsageError."""
     words = Words(given)
     words.refuse_unknown((*READ_NAMES, *STREAM_NAMES))
     levels = (READ_UNCOMMITTED, READ_COMMITTED)

@@ -1,4 +1,4 @@
-"""The batch reader: it turns pieces of logs into Arrow batches, and damage into an error, or skips it.
+"""The batch reader: it turns pieces of logs into Arrow batches, and raises an error at damage, or skips it.
 
 A reader is planned in one Python process and read in others, so it holds plain values only.
 
@@ -56,7 +56,7 @@ class LogPartition(InputPartition):
         self._attached = attached_paths()
 
     def check(self) -> None:
-        """Raises UnreadableInput if this machine does not see the files that the driver has planned with."""
+        """Raises UnreadableInput if this machine does not see the files that the driver saw during planning."""
         attach_all(self._attached)
         check_directory_sample(self._outlook)
         if socket.gethostname() != self._host:
@@ -188,7 +188,7 @@ def reading_of(options: SourceOptions) -> Reading:
 
 
 def redactor_of(options: SourceOptions) -> SecretValues | None:
-    """The redactor that removes secrets from records; None where the options ask for them."""
+    """The redactor that removes secrets from records; None if the options request the secrets."""
     return None if options.show_secrets else SecretValues(connect_topics=options.connect_topics)
 
 
@@ -206,13 +206,13 @@ def _results(
 def results_of(
     piece: LogPiece, reading: Reading, columns: "Schema", *, checks_headers: bool
 ) -> "Iterator[RecordBatch | Finding]":
-    """What a piece holds, and what is wrong with it: first with its headers, as `verify` judges them, then byte by byte,
-    at last which of its bytes cannot be read. Raises UnreadableInput."""
+    """The records of a piece and its findings: first those about its headers, as in `verify`, then those about damage, and finally those
+    about bytes that cannot be read. Raises UnreadableInput."""
     unreadable.begin()
     yield from _results_of(piece, reading, columns, checks_headers=checks_headers)
     for finding in unreadable.taken():
         if finding.path == piece.path and piece.start <= (finding.position or 0) < (piece.stop or math.inf):
-            yield finding  # what is in other pieces is told there
+            yield finding  # what is in other pieces is reported there
 
 
 def _results_of(

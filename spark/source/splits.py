@@ -185,7 +185,7 @@ def _pieces_by_offsets(stretches: Sequence[SegmentRead], most: int, options: Sou
         check_number(len(pieces), options)
         if not pieces or len(pieces) >= least or most == 1:
             return pieces
-        # by as much as is lacking; further still, where `most` is beyond what there is
+        # by the missing proportion; again in the next round if `most` exceeds what there is
         most = max(1, min(most * len(pieces) // least, most * 7 // 8))
 
 

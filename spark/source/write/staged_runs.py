@@ -96,7 +96,7 @@ class RunWriter:
         self._rules = rules
         self._file: NewFile | None = None
         self._open: dict[tuple[str, int], _Open] = {}
-        self._bytes = 0  # of all that waits
+        self._bytes = 0  # of all that is waiting
 
     def add(
         self,
