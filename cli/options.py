@@ -208,7 +208,7 @@ NoJobs = Annotated[
 DropCache = Annotated[
     bool,
     Option(
-        help="Drop what was read from the page cache, so that a running broker keeps its own pages.",
+        help="After reading, drop the data from the page cache, so that a running broker keeps its own pages.",
         panel=RUN,
     ),
 ]

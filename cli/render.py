@@ -98,7 +98,7 @@ def show(
     """Show all events and return the exit status. paths: the paths of the run, for the progress bar's total. progress: the bar, if the
     work itself advances it between events."""
     back = f", and is undone by: {style.going_back}" if style.going_back else ""
-    out = Output(f"{style.command} goes on{back}" if style.goes_on else "")
+    out = Output(f"{style.command} continues{back}" if style.goes_on else "")
     progress = progress or Progress(paths, style.progress and not style.quiet, tally)
     screen = _Screen(out, progress, style, tally)
     try:

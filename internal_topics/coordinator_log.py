@@ -231,7 +231,7 @@ class _ClaimedEnds:
         high, last = self._highest, self._last
         if high is None or last is None or high.last_offset < last.last_offset:
             return
-        message = f"the batch at position {high.position} ends at offset {high.last_offset}, the last batch of the log at {last.last_offset}"
+        message = f"the batch at position {high.position} ends at offset {high.last_offset}, but the last batch of the log ends at {last.last_offset}"
         kind = BEYOND_THE_END if high.last_offset > last.last_offset else DOUBLED_END
         yield LogProblem(high.path, high.before + 1, high.position, message, kind)
 

@@ -70,7 +70,7 @@ class LoadFindings:
             else:
                 then = (
                     f"a broker that starts truncates the log there, since the last shutdown was not clean, and its coordinator does not load "
-                    f"the {counted(records - before, 'record')} behind it, which `kseg recover` keeps"
+                    f"the {counted(records - before, 'record')} after it, which `kseg recover` keeps"
                 )
                 yield _finding(TRUNCATED, problem, then)
             is_cut |= problem.is_cut
@@ -83,7 +83,7 @@ class LoadFindings:
     def _not_cut(self, problem: LogProblem) -> Finding:
         effects = self._effects
         if problem.damage == TORN_TAIL:
-            then = "the coordinator loads what is before it; but a broker that starts without a check of the log appends behind it, and the next load fails there"
+            then = "the coordinator loads what is before it; but a broker that starts without checking the log appends after it, and the next load fails there"
             return _finding(TORN, problem, then)
         if problem.damage in effects.ended_by or (problem.unchecked is not None and problem.unchecked.ends):
             return _finding(FAILS, problem, effects.ends)
@@ -95,7 +95,7 @@ class LoadFindings:
 
     def _more(self, count: int, what: str) -> Iterator[Finding]:
         if count > 0:
-            yield Finding(FAILS, self._path, f"… and {counted(count, what)} of the kind")
+            yield Finding(FAILS, self._path, f"… and {counted(count, what)} of this kind")
 
 
 def _finding(kind: str, problem: LogProblem, then: str) -> Finding:

@@ -194,7 +194,7 @@ class Batcher:
         keep_offset = self.rules.keep_offsets is not False and "next_offset" not in row
         record = record_line(row, number, following, self.rules.now_ms, keep_offset=keep_offset)
         if record.offset < following:
-            why = f"its offset {record.offset} is not above {following - 1} (--no-keep-offsets numbers anew)"
+            why = f"its offset {record.offset} is not above {following - 1} (--no-keep-offsets renumbers)"
             raise BadLine(number, why)
         if "control" in row:
             yield from self._close()

@@ -227,7 +227,7 @@ class OpenPartition:
         next_offset = self.next_offset
         for batch in (entry.batch for entry in entries):
             if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
-                why = f"is below the log end {next_offset} (--no-keep-offsets numbers anew)"
+                why = f"is below the log end {next_offset} (--no-keep-offsets renumbers)"
                 raise UsageError(f"offset {batch.base_offset} {why}")
             if batch.last_offset == L.INT64_MAX:
                 raise UsageError(f"offset {batch.last_offset} leaves no number for the log end")

@@ -196,7 +196,7 @@ def _refuse_below_a_marker(location: JournalLocation, log_dir: str) -> None:
         if is_since and is_new and journal.command == command and _has_written(journal, _MARKER):
             raise Refused(
                 f"{marker} was written because of this repair, and would not be true without it: "
-                f"`kseg undo {journal.path}` takes back both; without the marker this can be undone alone"
+                f"`kseg undo {journal.path}` reverts both; without the marker, this can be undone alone"
             )
 
 

@@ -67,7 +67,7 @@ def command(
     groups: Annotated[
         bool,
         Option(
-            help="Also show how far groups are behind in each partition, by what they have committed to __consumer_offsets."
+            help="Also show how far behind groups are in each partition, from their commits to __consumer_offsets."
         ),
     ] = False,
     json: Json = False,

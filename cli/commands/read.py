@@ -45,7 +45,7 @@ def command(
         str,
         Option(
             choices=FRAMINGS,
-            help="Write the bytes in the frame of a 0.7 fetch answer: MessageSetSend of one PATH, MultiMessageSetSend of several.",
+            help="Write the bytes in the frame of a 0.7 fetch response: MessageSetSend of one PATH, MultiMessageSetSend of several.",
         ),
     ] = "none",
     no_index: Annotated[bool, Option(help="Scan instead of trusting the indexes.", panel=RUN)] = False,

@@ -51,11 +51,11 @@ def _before_abort(hanging: "HangingTransaction") -> str:
         return (
             ""
             if owner is None
-            else f" Do so before {owner} writes there: what its next transaction commits, it commits with these records."
+            else f" Do so before {owner} writes there: its next commit there would commit these records too."
         )
     words = (
         " Its producer had committed it: read_committed consumers never get its records, so export "
-        "them before, and produce them again afterwards."
+        "them first, and produce them again afterwards."
     )
     if owner is None:
         return words
@@ -99,7 +99,7 @@ def set_groups(clients: Clients, server: str) -> Iterator[NextStep]:
         partitions = ",".join(map(str, sorted(numbers)))
         yield NextStep(
             f"With the broker running and the group's consumers stopped, preview where {group} would "
-            f"resume in {topic}; then replace --dry-run by --execute.",
+            f"resume in {topic}; then replace --dry-run with --execute.",
             f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
             f"--topic {topic}:{partitions} --reset-offsets {place} --dry-run",
         )

@@ -88,7 +88,7 @@ def _give_to_the_broker(disks: Disks) -> Iterator[NextStep]:
         if flag:
             yield NextStep(
                 f"{what} {'is' if is_one else 'are'} {flag}: neither a broker nor a repair can change "
-                "that. Lift it, unless somebody wants it so.",
+                "that. Remove the flag, unless it was set on purpose.",
                 FileFlag(flag).lift_command(place),
             )
             continue

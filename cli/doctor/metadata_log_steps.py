@@ -97,7 +97,7 @@ def snapshot_steps(damaged: Sequence[str]) -> Iterator[NextStep]:
         if _reaches_back(directory, here):
             for path in here:
                 yield NextStep(
-                    "A broker tries no other snapshot of the metadata log than "
+                    "A broker tries no snapshot of the metadata log other than "
                     f"{shown_path(os.path.basename(path))}, which is damaged, and no repair can restore "
                     "it. The log reaches back far enough without it: with the broker stopped, move it "
                     "out of the data directory.",
@@ -105,9 +105,9 @@ def snapshot_steps(damaged: Sequence[str]) -> Iterator[NextStep]:
                 )
         else:
             yield NextStep(
-                "A broker tries no other snapshot of the metadata log than the newest one, which is "
+                "A broker tries no snapshot of the metadata log other than the newest one, which is "
                 "damaged, and without it the log does not reach back far enough. With the broker "
-                "stopped, either replace __cluster_metadata-0 by that of another controller or broker, "
+                "stopped, either replace __cluster_metadata-0 with that of another controller or broker, "
                 "or, only if a majority of the other controllers is running, move it out of the data "
                 "directory so that this node fetches it.",
                 move_command(directory),
@@ -136,8 +136,8 @@ def copied_log(log_dir: str, is_due: bool = True) -> NextStep:
         f"Copy {METADATA_DIRECTORY} here from another controller or broker, or from a backup (PATH), and "
         "examine the node again before it starts. While a majority of the other controllers is running, "
         "the node can also be started without it, and fetches it; but if one of its data directories was "
-        "replaced or formatted, it may lead partitions with empty logs, and only with the metadata log "
-        "can kseg name them.",
+        "replaced or formatted, it may lead partitions with empty logs, and kseg can name these only with "
+        "the metadata log.",
         f"cp -r PATH/{METADATA_DIRECTORY} {shell_quoted(log_dir)}/",
         is_due,
     )
@@ -189,7 +189,7 @@ def name_metadata_log(directory: str) -> NextStep:
         )
     own = os.path.join(os.path.dirname(directory), METADATA_DIRECTORY)
     return NextStep(
-        f"By its quorum-state {shown_path(os.path.basename(directory))} is the metadata log, which no "
+        f"According to its quorum-state, {shown_path(os.path.basename(directory))} is the metadata log, which no "
         "broker finds under this name: a node that is also a controller begins with an empty one and "
         "sets every partition aside as stray. Give it its name back.",
         f"mv -T {shell_quoted(directory)} {shell_quoted(own)}",
@@ -199,8 +199,8 @@ def name_metadata_log(directory: str) -> NextStep:
 def find_newer_metadata_log() -> NextStep:
     return NextStep(
         "The metadata log is older than the partitions, and a node that starts with it sets aside what was created since: put the newer one "
-        "back before any node starts, from its disk, a later backup, or another node of the cluster (`kseg metadata` tells up to when a copy "
-        "goes).",
+        "back before any node starts, from its disk, a later backup, or another node of the cluster (`kseg metadata` shows how far a copy "
+        "reaches).",
         _FIND,
     )
 

@@ -27,7 +27,7 @@ _QUORUM_STATE = NAME_BY_ROLE[Role.QUORUM_STATE]
 _BY_ID = {
     **dict.fromkeys(
         ("journal-missing", "journal-overtaken"),
-        "kseg can neither undo nor finish that change, and changes nothing here before it is gone. Copy back first what you want of it",
+        "kseg can neither undo nor finish that change, and changes nothing here until it is gone. First copy back what you need from it",
     ),
     "nested-log-dir": "a broker takes it for a partition: it does not start, or sets it aside as stray with everything in it",
 }
@@ -73,7 +73,7 @@ def _why_in_the_way(finding: Finding) -> str:
         return "a broker fails on it, and needs it only until there is a metadata log"
     if finding.id == "quorum-state-corrupt" or (finding.id == "unreadable" and name == _QUORUM_STATE):
         return (
-            "a broker fails on it; without it, it asks the other voters and writes a new one (a voter "
+            "a broker fails on it, and without it asks the other voters and writes a new one (a voter "
             "thereby forgets its vote of this epoch, so let the others elect a leader first)"
         )
     if finding.id == "bad-file-name":
@@ -87,7 +87,7 @@ def _why_in_the_way(finding: Finding) -> str:
     )
     if finding.id == "unreadable-file" and is_odd:
         return (
-            "a broker expects a file of this name, and this is none; restore the file if you have it "
+            "a broker expects a file of this name, and this is not one; restore the file if you have it "
             "(`kseg recover` rebuilds everything except logs)"
         )
     return _BY_ID.get(finding.id, "")
@@ -105,7 +105,7 @@ def _has_lost_its_case(path: str) -> bool:
 def restore_case(obstacles: Obstacles) -> Iterator[NextStep]:
     for directory in obstacles.in_other_case:
         yield NextStep(
-            f"Files in {shown_path(directory)} have lost the case of their names, and a broker does not find them: give them their names back.",
+            f"Files in {shown_path(directory)} have names in the wrong case, and a broker does not find them: restore their names.",
             f"find {shell_quoted(directory)} -maxdepth 1 -type f -name '*[A-Z]*' -exec sh -c "
             """'mv -n "$1" "${1%/*}/$(basename "$1" | tr A-Z a-z)"' - {} ';'""",
         )
@@ -137,7 +137,7 @@ def copy_linked_files(obstacles: Obstacles) -> Iterator[NextStep]:
         target = places.realpath(path)
         yield NextStep(
             f"{shown_path(path)} is a link to {shown_path(target)}, and `kseg recover` does not change "
-            "files through links: replace the link by a copy.",
+            "files through links: replace the link with a copy.",
             f"cp --remove-destination --preserve=all {shell_quoted(target)} {shell_quoted(path)}",
         )
     directories = dict.fromkeys(map(os.path.dirname, linked[shown:]))

@@ -13,9 +13,9 @@ def skip_producer_ids(found: Sequence[tuple[str, ReissuedProducerIds]]) -> Itera
     """found: metadata logs of stopped controllers, each the only voter of its quorum."""
     for metadata_log, about in found:
         yield NextStep(
-            f"Producers in the logs have ids up to {about.greatest_id}, and the controller gives out ids from {about.next_id} on, because its "
-            "metadata log is new or an older copy: a broker drops what a new producer with such an id sends first, although it acknowledges "
-            "it. Before any node starts, add the record by which the controller goes on behind these ids; `kseg undo` reverts that.",
+            f"Producers in the logs have ids up to {about.greatest_id}, but the controller allocates ids from {about.next_id} on, because its "
+            "metadata log is new or an older copy: a broker acknowledges the first records of a new producer with such an id, but drops "
+            "them. Before any node starts, add the record that makes the controller continue above these ids; `kseg undo` reverts that.",
             f"printf '%s\\n' {shell_quoted(record_line(about))} | kseg append --apply --from - --leader-epoch {about.epoch} "
             f"{shell_quoted(metadata_log)}",
         )

@@ -59,7 +59,7 @@ def properties_steps(node: PropertiesOfNode, request: Request) -> Iterator[NextS
     is_another = None not in (node.stored_id, properties.node_id) and node.stored_id != properties.node_id
     if is_another and properties.listening_voter == properties.node_id:
         yield NextStep(
-            f"{file} is that of node {properties.node_id}: by controller.quorum.voters its listeners are. But the data directories belong to "
+            f"{file} is that of node {properties.node_id}, as its listeners in controller.quorum.voters show. But the data directories belong to "
             f"node {node.stored_id}, and a broker does not start: find those of node {properties.node_id}, and mount these on the machine "
             f"of node {node.stored_id}. (If they are a copy, never start it as node {node.stored_id} beside the original.)",
             rf"find / -name meta.properties -exec grep -l '^node\.id *= *{properties.node_id}$' {{}} +",
@@ -94,7 +94,7 @@ def properties_steps(node: PropertiesOfNode, request: Request) -> Iterator[NextS
     place = node.metadata_log_dir
     if place is not None and not properties.is_metadata_log_dir(place):
         yield NextStep(
-            f"The metadata log is in {shown_path(place)}, but by {file} it belongs in "
+            f"The metadata log is in {shown_path(place)}, but according to {file} it belongs in "
             f"{shown_path(properties.metadata_log_dir)} (metadata.log.dir, else the first of log.dirs): "
             "a broker does not start.",
             f"printf '\\nmetadata.log.dir=%s\\n' {shell_quoted(node.spelt(place))} >> {shell_quoted(node.file)}",

@@ -26,9 +26,9 @@ def restore_voters(replaced: Sequence[ReplacedVoter]) -> Iterator[NextStep]:
             file = os.path.join(each.log_dir, NAME_BY_ROLE[Role.META_PROPERTIES])
             edit = shlex.quote(rf"s/^directory\.id *=.*/directory.id={each.directory_id}/")
             yield NextStep(
-                f"{shown_path(file)} has another directory id than the voter that node {each.voter} was, and the voters that are left are too "
-                "few to add it. If the former data directory is lost, give this one its id, with a metadata log that has all records beside it: "
-                "before any of the nodes starts, and nowhere but here.",
+                f"{shown_path(file)} has a different directory id than node {each.voter} had as a voter, and too few voters are left "
+                "to add it. If the former data directory is lost, give this one its id, with a metadata log beside it that has all records: "
+                "before any of the nodes starts, and only here.",
                 f"sed -i.before {edit} {shell_quoted(file)}",
             )
         elif each.foreign_log is not None:
@@ -37,7 +37,7 @@ def restore_voters(replaced: Sequence[ReplacedVoter]) -> Iterator[NextStep]:
 
 def _set_apart(metadata_log: str, node_id: int) -> NextStep:
     return NextStep(
-        f"{shown_path(metadata_log)} is that of a quorum of its own: node {node_id} elects itself, and serves nobody. With the node stopped, "
+        f"{shown_path(metadata_log)} belongs to a quorum of its own: node {node_id} elects itself, and serves no other node. With the node stopped, "
         f"move it out of the data directory: the node fetches {METADATA_DIRECTORY} from the other controllers.",
         move_command(metadata_log),
     )
@@ -48,13 +48,13 @@ def add_voters(replaced: Sequence[ReplacedVoter]) -> Iterator[NextStep]:
     for each in replaced:
         if not each.is_quorum_lost:
             yield NextStep(
-                f"Node {each.voter} is no voter since its data directory was formatted anew. Start the other controllers first, and once they "
-                "have elected a leader, take the former directory out of the quorum.",
+                f"Node {each.voter} is no longer a voter, because its data directory was reformatted. Start the other controllers first, and once they "
+                "have elected a leader, remove the former directory from the quorum.",
                 f"{_TOOL} remove-controller --controller-id {each.voter} --controller-directory-id {each.directory_id}",
                 is_due=False,
             )
             yield NextStep(
-                f"Then start node {each.voter}, and add its new directory from there.",
+                f"Then start node {each.voter}, and on its machine add its new directory.",
                 f"{_TOOL} --command-config server.properties add-controller",
                 is_due=False,
             )

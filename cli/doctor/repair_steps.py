@@ -99,7 +99,7 @@ def find_lost_logs(repairs: Repairs) -> Iterator[NextStep]:
         partition, log = os.path.basename(directory), f"{os.path.splitext(name)[0]}{LOG_SUFFIX}"
         yield NextStep(
             f"{log} of {shown_path(partition)} is missing, and no repair can restore it. If it is anywhere on this machine (in a backup, or on "
-            "a disk that is not mounted), copy it back before the repair; if another replica has the records, its directory serves as well.",
+            "a disk that is not mounted), copy it back before the repair; if another replica has the records, its directory will do as well.",
             f"find / -type f -name {log} -path {shell_word(f'*{partition}*')} -not -empty",
         )
     command = command_line("verify", {"--verbose": True}, repairs.request)
@@ -166,7 +166,7 @@ def confirm_log_starts(repairs: Repairs) -> Iterator[NextStep]:
     for partition, offset in repairs.doubtful_starts.items():
         yield NextStep(
             f"If the records of {shown_path(os.path.basename(partition))} below offset {offset} were deleted (kafka-delete-records.sh), a "
-            "broker serves them again: see what keeps them deleted. If not, there is nothing to do.",
+            "broker serves them again: see which repair keeps them deleted. If not, there is nothing to do.",
             f"kseg recover --log-start-offset {offset} {shell_quoted(partition)}",
             is_due=False,
         )

@@ -77,7 +77,7 @@ def replace_behind(replicas: Replicas) -> Iterator[NextStep]:
         if name == METADATA_DIRECTORY:
             why = f"{shown_path(path)} lacks records of the cluster's metadata."
         yield NextStep(
-            f"{why} Before any of the nodes starts, {move}copy the one that has them: its files serve every node.",
+            f"{why} Before any of the nodes starts, {move}copy the one that has them: its files are valid on every node.",
             f"{move_command(path)} && {copy}" if is_here else copy,
         )
     command = command_line("verify", {"--verbose": True}, replicas.request)
@@ -169,7 +169,7 @@ def _copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterat
     for path, copy in list(copied.items())[:shown]:
         yield NextStep(
             f"{shown_path(path)} is missing, and its node may lead with an empty log. Before any of the nodes starts, copy the replica of node "
-            f"{copy.node}, whose log ends at offset {copy.end_offset}: its files serve every node. If the lost directory turns up (in a "
+            f"{copy.node}, whose log ends at offset {copy.end_offset}: its files are valid on every node. If the lost directory turns up (in a "
             "backup, or on a disk that is not mounted), put that back instead, if its log ends later.",
             f"cp -aT {shell_quoted(copy.directory)} {shell_quoted(path)}",
         )
@@ -186,6 +186,6 @@ def _without_a_copy(nodes: Iterable[int], has: str) -> str:
     if not others:
         return f" To give up the records that only {has}, start the broker."
     return (
-        f" If there is none, stop {listed(others, _LISTED)} as well and copy the directory from there, of several the one whose log ends "
-        "last: started without it, this broker may lead with an empty log, and the other replicas delete their records."
+        f" If there is none, stop {listed(others, _LISTED)} as well and copy the directory from there (of several, the one whose log ends "
+        "last): started without it, this broker may lead with an empty log, and the other replicas delete their records."
     )

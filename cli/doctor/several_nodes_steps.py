@@ -141,8 +141,8 @@ def _mount_elsewhere(machines: Iterable[Machine]) -> Iterator[NextStep]:
             )
             yield NextStep(
                 f"{shown_path(other.path)} belongs to {theirs}, and {shown_path(own.path)} beside it to {ours}. Unless the disks "
-                "were only collected here, it is mounted on the wrong machine, and the broker there does not start: mount the data "
-                "directory in its place that belongs there. See which node each data directory here belongs to.",
+                "were only collected here, it is mounted on the wrong machine, and the broker there does not start: mount the data directory "
+                "that belongs there in its place. See which node each data directory here belongs to.",
                 r"find / -name meta.properties -exec grep -HE '^(cluster|node|directory)\.id' {} +",
             )
 

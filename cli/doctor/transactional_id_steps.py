@@ -19,8 +19,8 @@ def forget_ids(behind: Mapping[str, Sequence[str]]) -> Iterator[NextStep]:
             some = names[at : at + _AT_ONCE]
             lines = " ".join(map(shell_quoted, tombstone_lines(some)))
             yield NextStep(
-                f"Partitions are ahead of the coordinator of {visible(listed(some, _LISTED))}, and refuse its markers or the producer's records: "
-                "what is committed then stays invisible, and producers with such an id fail, or wait for ever. Before any node starts, add the tombstones by which it forgets "
-                "them and gives them new producer ids; `kseg undo` reverts that.",
+                f"Partitions are ahead of the coordinator of {visible(listed(some, _LISTED))}, and reject its markers or the producer's records: "
+                "what is committed then stays invisible, and producers with such an id fail, or wait forever. Before any node starts, add the tombstones that make it forget "
+                "them and assign them new producer ids; `kseg undo` reverts that.",
                 f"printf '%s\\n' {lines} | kseg append --apply --from - {shell_quoted(directory)}",
             )

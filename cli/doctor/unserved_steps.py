@@ -72,7 +72,7 @@ def foreign_steps(
         if former_name is not None:
             yield NextStep(
                 f"A broker does not start with this name. {shown_path(former_name)} is missing here, "
-                "although a checkpoint has an offset of it: rename the directory back, or, if it is not "
+                "although a checkpoint has an offset for it: rename the directory back, or, if it is not "
                 "that partition, move it out of the data directory.",
                 f"mv -T {shell_quoted(path)} {shell_quoted(os.path.join(os.path.dirname(path), former_name))}",
             )
@@ -88,8 +88,8 @@ def foreign_steps(
     shown = shown_of(len(copies), _LISTED)
     for path in copies[:shown]:
         yield NextStep(
-            f"Move {shown_path(os.path.basename(path))} out of the data directory: by its topic id it is of "
-            "another topic, and a broker serves nobody from it.",
+            f"Move {shown_path(os.path.basename(path))} out of the data directory: by its topic id it belongs to "
+            "another topic, and a broker serves nothing from it.",
             move_command(path),
         )
     command = command_line("list", {"--verbose": True}, unserved.request)
@@ -97,7 +97,7 @@ def foreign_steps(
 
 
 def _remove_lost_and_found(path: str) -> NextStep:
-    again = "The next fsck creates it again, so let log.dirs name a directory below the mount point."
+    again = "The next fsck creates it again, so point log.dirs to a directory below the mount point."
     is_empty = False
     with suppress(OSError):  # of root
         is_empty = not places.listdir(path)

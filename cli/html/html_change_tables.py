@@ -173,5 +173,5 @@ TRIED = TableForm(
         HtmlColumn("At", "where"),
         HtmlColumn("Records without a key", "records_without_key", "count"),
     ),
-    note="Intervals hold the true number with 95 % confidence; where both ends are the same, it is exact.",
+    note="Intervals contain the true number with 95 % confidence; where both ends are the same, it is exact.",
 )

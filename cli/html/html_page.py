@@ -56,7 +56,7 @@ _ADDED = (
     ("result", "retain", "bytes_freed", "of logs go", True),
     ("result", "retain", "segments", "segments stay", False),
     ("topic", None, "bytes", "in logs", True),
-    ("topic", None, "sampled_bytes", "compressed anew", True),
+    ("topic", None, "sampled_bytes", "recompressed", True),
     ("result", "compact", "bytes_before", "before", True),
     ("result", "compact", "bytes_after", "after", True),
     ("result", "compact", "records_before", "records before", False),

@@ -116,7 +116,7 @@ def _lost(values: Values) -> Iterator[str]:
         yield f"it truncates {_listed(cut, _cut_words)}"
     short = values["partitions_shortened"]
     if short:
-        yield f"because of wrong indexes it ends {_listed(short, _short_words)}, and gives the offsets above to new records"
+        yield f"because of wrong indexes it ends {_listed(short, _short_words)}, and assigns the offsets above to new records"
     failed = values["partitions_failed"]
     if failed:
         yield f"it cannot load {_listed([each['partition'] for each in failed])}"
@@ -130,7 +130,7 @@ def _aside(values: Values) -> Iterator[str]:
         ("partitions_missing", "it creates empty logs for"),
         ("partitions_removed", "it deletes"),
         ("partitions_future", "it continues to move"),
-        ("partitions_promoted", "it makes the moved logs current of"),
+        ("partitions_promoted", "it switches to the moved logs of"),
         ("partitions_unread", "nothing is known about"),
     ):
         if values[name]:

@@ -18,7 +18,7 @@ _RANGES_SHOWN = 3
 _WORDS = {
     "only-in-a": "only in A",
     "only-in-b": "only in B",
-    "epochs": "with other leader epochs",
+    "epochs": "with different leader epochs",
     "compacted": "compacted further in one",
     "missing": "with missing records",
     "trimmed": "starting later in one",
@@ -124,7 +124,7 @@ def _about(row: Values) -> Iterator[str]:
             yield f"{counted(copy['damaged_bytes'], 'byte')} of {letter} damaged{_ranges(copy['damaged'])}"
         if copy["missing"]:
             lost = counted(copy["records_lost"], "record")
-            yield f"{letter} has lost {lost} in the middle of its log{_ranges(copy['missing'])}: no cleaning explains it"
+            yield f"{letter} has lost {lost} in the middle of its log{_ranges(copy['missing'])}: compaction does not explain it"
         if copy["cleaned"]:
             yield f"{letter} is compacted further: {counted(copy['records_cleaned'], 'record')} fewer"
     yield from _epochs(row)
@@ -150,7 +150,7 @@ def _divergence(row: Values) -> Iterator[str]:
 def _epochs(row: Values) -> Iterator[str]:
     at, caches = row["epochs_differ_at"], row["epoch_caches_differ_at"]
     if at is not None:
-        yield f"batches of the same records have other leader epochs from offset {at} on"
+        yield f"batches of the same records have different leader epochs from offset {at} on"
     if caches is not None and caches != at:
         yield f"the leader epoch caches differ from offset {caches} on"
 

@@ -310,9 +310,9 @@ def _of_groups(values: Values) -> str:
     if topic not in GROUP_TOPICS or not is_left:
         return ""
     if found & _DAMAGED_BATCHES:
-        return ", and a coordinator that reads them loads no group of the partition, or wrong values: it checks no checksums"
+        return ", and a coordinator that reads them loads no group of the partition, or wrong values: it does not verify checksums"
     return (
-        ", and appends behind them; then a coordinator loads no group of the partition"
+        ", and appends after them; then a coordinator loads no group of the partition"
         if "torn-tail" in found
         else ""
     )

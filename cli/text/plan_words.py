@@ -71,6 +71,6 @@ def carried_words(values: Mapping[str, Any]) -> Iterator[str]:
     if checkpoints:
         yield (
             "  to use the copies in a broker: with the broker stopped, move the partition directories into its data directory, and in its "
-            "checkpoint files of the same names replace the lines of these partitions by those above; line 2 of each file is the number "
+            "checkpoint files of the same names replace the lines of these partitions with those above; line 2 of each file is the number "
             "of lines that follow. Otherwise deleted records come back"
         )

@@ -21,8 +21,8 @@ def rename_back(path: str, found: str) -> tuple[str, str]:
     if name is not None and name.state is PartitionState.FUTURE:
         own = os.path.join(os.path.dirname(found), os.path.basename(path))
         sentence = (
-            f"{shown_path(os.path.basename(path))} was being moved to another log dir: if there is no whole copy of it, give what was copied "
-            "until then its name, or a broker empties that too. A broker serves it from there."
+            f"{shown_path(os.path.basename(path))} was being moved to another log dir: if there is no complete copy of it, rename what was copied "
+            "so far to its name, or a broker empties that too. A broker serves it from there."
         )
         return sentence, f"mv -T {shell_quoted(found)} {shell_quoted(own)}"
     if name is not None and name.state is PartitionState.DELETE:

@@ -22,7 +22,7 @@ HELD = {  # what --free cannot delete
     "high-watermark": "above the high watermark",
     "not-copied": "segments that are not known to be in remote storage",
     "cleanup.policy": "topics that are compacted only",
-    "policy-unknown": "topics whose cleanup.policy nobody knows",
+    "policy-unknown": "topics whose cleanup.policy is unknown",
     "internal-topic": "internal topics",
     "set-aside": "the metadata log and directories that were set aside",
     "deleted-directory": "directories of deleted topics, which a broker removes when it starts",
@@ -37,7 +37,7 @@ KEPT = {  # by the rule of a segment that stays
     "retention.ms": "younger than retention.ms",
     "retention.bytes": "within retention.bytes",
     "future-timestamp": "with timestamps in the future, which retention.ms never reaches",
-    "order": "behind a segment that stays",
+    "order": "after a segment that stays",
     "high-watermark": "above the high watermark",
     "not-copied": "not known to be in remote storage",
     "cleanup.policy": "whose cleanup.policy does not delete",
@@ -92,7 +92,7 @@ def _result(values: Values) -> Iterator[str]:
     yield from settings_words(values, _SETTINGS)
     yield from room_words(values)
     if values["rolled"]:
-        yield "  nothing else would be left, so an empty segment is begun at the log end"
+        yield "  nothing else would be left, so an empty segment is created at the log end"
     yield from undo_words(values)
 
 

@@ -50,7 +50,7 @@ class WhatIfReport(Report):
     def closing(self, summary: RunSummary) -> Iterator[Line]:
         if any(not setting["exact"] for settings in self._settings.values() for setting in settings):
             yield Line("")
-            yield Line("intervals hold the true number with 95 % confidence; --sample SIZE narrows them")
+            yield Line("intervals contain the true number with 95 % confidence; --sample SIZE narrows them")
 
     def _verdict(self) -> Line:
         """The codec with the smallest total over all topics, for batches as they are."""

@@ -39,10 +39,10 @@ _LINES_AT_ONCE = 1000
 _EFFECTS = Effects(
     ends="a coordinator fails to load the partition",
     # which of them depends on where a part ends that the coordinator reads
-    may_end="a coordinator fails to load the partition, or ends its load there",
+    may_end="a coordinator fails to load the partition, or stops loading it there",
     # the load fails if a group's records contradict each other then
-    taken_over="a coordinator does not check checksums: it takes over what these bytes say, or fails to load the partition",
-    unchecked="a coordinator does not check checksums: it takes over what these bytes say, or fails to load the partition",
+    taken_over="a coordinator does not verify checksums: it accepts what these bytes say, or fails to load the partition",
+    unchecked="a coordinator does not verify checksums: it accepts what these bytes say, or fails to load the partition",
     ended_by=(*ENDS_EVERY_LOAD, DOUBLED_END),  # these coordinators also compare offsets
 )
 # Kafka 4.0.0 wrote other fields under version 0 of these messages; 4.3.1 fails on them (observed).

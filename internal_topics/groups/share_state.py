@@ -160,7 +160,9 @@ def _batches(values: Mapping[str, Any]) -> tuple[StateBatch, ...]:
     )
     for batch in batches:
         if batch.last_offset < batch.first_offset:
-            raise FormatError(f"a state batch ends at {batch.last_offset} and begins at {batch.first_offset}")
+            raise FormatError(
+                f"a state batch ends at {batch.last_offset}, but begins at {batch.first_offset}"
+            )
     return batches
 
 

@@ -131,12 +131,12 @@ def _replaced(controller: _Controller, newest: MetadataImage, left: int, majorit
     """left: the number of voters that are left."""
     voter, is_lost = controller.voter, left < majority
     message = (
-        f"by the metadata log (offset {newest.end_offset} of {newest.path}) node {voter.id} is a voter with the directory "
-        f"{voter.directory_id}, and its directory here is {controller.directory_id}, as after it was formatted anew: it is no voter"
+        f"according to the metadata log (offset {newest.end_offset} of {newest.path}) node {voter.id} is a voter with directory "
+        f"{voter.directory_id}, but its directory here is {controller.directory_id}, as if it was reformatted: it is not a voter"
     )
     if is_lost:
         message += (
-            f"; {left} of {len(newest.voters)} voters are left, which is no majority: no leader is elected, and no node of the cluster "
+            f"; {left} of {len(newest.voters)} voters are left, which is not a majority: no leader is elected, and no node of the cluster "
             "serves"
         )
     if controller.is_of_another_quorum:
@@ -165,7 +165,7 @@ def _behind(
         there = f"has other records here (up to epoch {controller.own.epoch})"
     message = (
         f"the metadata log {there}, and on node {other} at offset {newest.end_offset} ({newest.path}), with records that are committed up "
-        f"to offset {committed}. The voters that have them are no majority: one that lacks them is elected, the other nodes truncate their "
+        f"to offset {committed}. The voters that have them are not a majority: one that lacks them is elected, the other nodes truncate their "
         "metadata logs to its end, and brokers set aside as stray what was created since"
     )
     behind = ReplicaBehind(newest.path, -1 if other is None else other, end_offset, newest.end_offset)

@@ -351,8 +351,8 @@ class _LogReader:
                 self._voters = tuple(map(Voter, state.current_voters or ()))
         if self._is_tail_said and len(self._voters) > 1:
             words = (
-                f"the quorum has {len(self._voters)} voters, and which records are committed is not on the disk: what the log says from "
-                f"offset {committed_end} up to {self._end_offset - 1}, settings of topics too, may be rolled back"
+                f"the quorum has {len(self._voters)} voters, and the disk does not show which records are committed: what the log says from "
+                f"offset {committed_end} up to {self._end_offset - 1}, including topic configurations, may be rolled back"
             )
             self._notes.insert(0, Finding(_NOTE, self._path, words, first_offset=committed_end))
 
@@ -362,7 +362,7 @@ class _LogReader:
         for first, last in self._passed_over if as_of is not None else ():
             words = (
                 f"the clock went back: {offsets_words(first, last)} of the metadata log {'is' if first == last else 'are'} of a later "
-                f"time and not part of the state, although records behind count; --offset {self._end_offset - 1} asks for all of them"
+                f"time and not part of the state, although the records that follow count; --offset {self._end_offset - 1} includes all of them"
             )
             self._notes.append(Finding(_NOTE, self._path, words, first_offset=first))
 

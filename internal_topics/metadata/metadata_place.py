@@ -33,7 +33,7 @@ class AsOf:
     def words_behind(self, last_offset: int, timestamp_ms: int) -> str:
         """The remark that the log, all of which counts, ends with this record, before the requested place; empty if it does not."""
         if self.offset is not None and self.offset > last_offset:
-            asked = f"offset {self.offset} is behind its end"
+            asked = f"offset {self.offset} is beyond its end"
         elif self.time_ms is not None and 0 <= timestamp_ms < self.time_ms - _IDLE_MS:
             asked = f"{moment(self.time_ms)} is later"
         else:

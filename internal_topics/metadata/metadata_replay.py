@@ -98,7 +98,7 @@ class MetadataReplay:
             self.problems.append((offset, str(error)))
             return
         if decoded.left_over_bytes:
-            words = f"{decoded.left_over_bytes} bytes are left over behind {decoded.message.name} version {decoded.version}"
+            words = f"{decoded.left_over_bytes} bytes are left over after {decoded.message.name} version {decoded.version}"
             self.problems.append((offset, words))
         elif decoded.is_newer:
             words = f"{decoded.message.name} has version {decoded.version}, which is newer than Kafka 4.3.1's"
@@ -174,7 +174,7 @@ class MetadataReplay:
     def _transaction(self, offset: int, type_id: int) -> None:
         held = self._held
         if (type_id == _BEGIN) != (held is None):
-            words = "begins inside of another one" if type_id == _BEGIN else "ends that was never begun"
+            words = "begins inside another one" if type_id == _BEGIN else "ends that never began"
             self._contradicts(offset, f"a metadata transaction {words}; the record is skipped")
             return
         if type_id == _BEGIN:
@@ -200,7 +200,7 @@ class MetadataReplay:
     def _topic(self, record: MetadataRecord) -> None:
         values = record.values
         if values["name"] in self._live_names:
-            self._odd(record, f"topic {values['name']} is created and is there already")
+            self._odd(record, f"topic {values['name']} is created, but already exists")
         self._live_names.add(values["name"])
         self.names[values["topicId"]] = values["name"]
         self._partitions[values["topicId"]] = {}
@@ -211,7 +211,7 @@ class MetadataReplay:
         name = self.names.get(topic_id, "")
         partitions = self._partitions.pop(topic_id, None)
         if partitions is None:
-            self._odd(record, f"a topic is removed that is not there: {topic_id}")
+            self._odd(record, f"a topic is removed that does not exist: {topic_id}")
         else:
             self._live_names.discard(name)
             self.configs.pop((Resource.TOPIC, name), None)
@@ -222,7 +222,7 @@ class MetadataReplay:
         values = record.values
         partitions = self._partitions.get(values["topicId"])
         if partitions is None:
-            self._odd(record, f"a partition of a topic that is not there: {values['topicId']}")
+            self._odd(record, f"a partition of a topic that does not exist: {values['topicId']}")
             return
         replicas = values["replicas"]
         number = values["partitionId"]
@@ -247,7 +247,7 @@ class MetadataReplay:
         number = values["partitionId"]
         old = partitions.get(number)
         if old is None:
-            self._odd(record, f"partition {number} of topic {values['topicId']} changes and is not there")
+            self._odd(record, f"partition {number} of topic {values['topicId']} changes, but does not exist")
             return
         replicas = _changed(values, "replicas", old.replicas)
         directories = _changed(values, "directories", old.directories)
@@ -273,7 +273,7 @@ class MetadataReplay:
     def _clear_elr(self, record: MetadataRecord) -> None:
         name = record.values["topicName"]
         if name and name not in self._live_names:
-            self._odd(record, f"eligible leader replicas of a topic that is not there are cleared: {name}")
+            self._odd(record, f"eligible leader replicas of a topic that does not exist are cleared: {name}")
         for topic_id, partitions in self._partitions.items():
             if name not in ("", self.names[topic_id]):
                 continue
@@ -316,9 +316,11 @@ class MetadataReplay:
     def _registered(self, broker_id: int, epoch: int, record: MetadataRecord) -> Broker | None:
         old = self.brokers.get(broker_id)
         if old is None:
-            self._odd(record, f"broker {broker_id} changes and is not registered")
+            self._odd(record, f"broker {broker_id} changes, but is not registered")
         elif old.epoch != epoch:
-            self._odd(record, f"broker {broker_id} changes in epoch {epoch} and is registered in {old.epoch}")
+            self._odd(
+                record, f"broker {broker_id} changes in epoch {epoch}, but is registered in {old.epoch}"
+            )
         return old
 
     def _register_controller(self, record: MetadataRecord) -> None:
@@ -327,7 +329,7 @@ class MetadataReplay:
     def _producer_ids(self, record: MetadataRecord) -> None:
         next_id = record.values["nextProducerId"]
         if self.next_producer_id is not None and next_id <= self.next_producer_id:
-            self._odd(record, f"producer ids begin at {next_id}, behind {self.next_producer_id}")
+            self._odd(record, f"producer ids begin at {next_id}, not above {self.next_producer_id}")
         self.next_producer_id = next_id
 
     def _feature(self, record: MetadataRecord) -> None:

@@ -259,7 +259,7 @@ def _finding(
     path = os.path.join(log_dir, name)
     place, start = "this log dir, but there is no such directory", "recreates it empty"
     if gone is not None:
-        place = f"log dir {gone}, which the node does not have any more"
+        place = f"log dir {gone}, which the node no longer has"
     if PartitionState.LIVE in there:
         place, start = (
             "this log dir, but its directory has no segment",

@@ -36,7 +36,7 @@ def outdated_log(image: MetadataImage, partitions: Iterable[str]) -> Finding | N
     if 2 * len(later) <= known:
         return None
     message = (
-        f"later leader epochs than this metadata log has are in {len(later):,} of {counted(known, 'partition')} (first: {later[0]}): it is "
+        f"{len(later):,} of {counted(known, 'partition')} {'has' if len(later) == 1 else 'have'} later leader epochs than this metadata log (first: {later[0]}): it is "
         "an older copy, and does not know what was created, deleted or moved since"
     )
     return Finding("metadata-log-outdated", image.path, message, numbers={"partitions": len(later)})

@@ -51,9 +51,9 @@ def reissued_producer_ids(
             continue
         greatest = min(max(found.values()), _GREATEST)
         message = (
-            f"the controller gives out producer ids from {next_id} on, and {counted(len(again), 'partition')} "
+            f"the controller allocates producer ids from {next_id} on, and {counted(len(again), 'partition')} "
             f"({os.path.basename(again[0])}{', …' if len(again) > 1 else ''}) already {'has' if len(again) == 1 else 'have'} producers with "
-            f"ids up to {greatest}: a broker may take the first batch of a new producer for a repetition of theirs, acknowledge it, and drop it"
+            f"ids up to {greatest}: a broker may take the first batch of a new producer for a duplicate of theirs, acknowledge it, and drop it"
         )
         about = ReissuedProducerIds(next_id, greatest, image.epoch, node.node_id or 0)
         yield Finding("producer-ids-reissued", image.path, message, numbers=about.numbers(), diagnosis=about)

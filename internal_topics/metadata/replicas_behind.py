@@ -115,8 +115,8 @@ def _older_copy(log_dir: str, newest: MetadataImage, finder: MetadataFinder) -> 
     if own.is_certain and own.end_offset <= broker.epoch:
         other = finder.node_of(os.path.dirname(newest.path)).node_id
         message = (
-            f"it ends at offset {own.end_offset}, and node {broker.id} registered last at offset {broker.epoch}, according to "
-            f"{newest.path} (node {other}): it is an older copy, and so may be the logs beside it"
+            f"it ends at offset {own.end_offset}, but node {broker.id} last registered at offset {broker.epoch}, according to "
+            f"{newest.path} (node {other}): it is an older copy, and the logs beside it may be too"
         )
         behind = ReplicaBehind(newest.path, -1 if other is None else other, own.end_offset, newest.end_offset)
         yield Finding("metadata-log-outdated", own.path, message, numbers=behind.numbers(), diagnosis=behind)
@@ -242,8 +242,8 @@ def _behind(
             here = f"ends at offset {replica.end_offset} here" if replica.end_offset >= 0 else "is not here"
             mark = "" if committed <= 0 else f", with records that are committed up to offset {committed}"
             message = (
-                f"{name} {here}, and on node {best.node_id} at offset {best.end_offset} ({best.path}){mark}. By the metadata log (offset "
-                f"{image.end_offset}) node {replica.node_id} may lead: it is elected without a look at its log, and the other replicas "
+                f"{name} {here}, and on node {best.node_id} at offset {best.end_offset} ({best.path}){mark}. According to the metadata log (offset "
+                f"{image.end_offset}) node {replica.node_id} may lead: it is elected whatever its log has, and the other replicas "
                 "then truncate theirs to its end"
             )
             behind = ReplicaBehind(best.path, best.node_id, max(replica.end_offset, 0), best.end_offset)

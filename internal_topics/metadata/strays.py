@@ -155,7 +155,7 @@ def _renaming(directory: Directory, named: Topic | None) -> str:
 def _of_another(directory: Directory, topic: Topic, named: Topic | None) -> Finding:
     name = directory.name
     if named is None:
-        then = f"a broker loads it and serves nobody from it: there is no topic {name.topic}"
+        then = f"a broker loads it, but serves nothing from it: there is no topic {name.topic}"
     else:
         then = f"a broker does not serve {name.text} (InconsistentTopicIdException)"
     message = f"its topic id {topic.id} is that of {topic.name}: {then}"
@@ -164,7 +164,7 @@ def _of_another(directory: Directory, topic: Topic, named: Topic | None) -> Find
 
 def _finding(kind: str, directory: Directory, message: str, named: Topic | None) -> Finding:
     if named is not None and directory.topic_id == named.id:
-        advice = "its topic id is right, so no repair changes that: compare the node id and where the partition is assigned"
+        advice = "its topic id is right, so no repair changes that: compare the node id with where the partition is assigned"
         return Finding(kind, directory.path, f"{message} ({advice})", numbers={"topic_id": named.id})
     wanted = "ID" if named is None else named.id
     command = f"kseg recover --apply --topic-id {wanted} {shell_quoted(directory.path)}"

@@ -77,7 +77,7 @@ def list_remote(target: RemoteTarget, options: RemoteOptions) -> Iterator[Event]
     logs = topic_partitions(directories)
     if not logs:
         raise UsageError(
-            f"no partition of {REMOTE_LOG_METADATA} is under PATH: nothing tells what is in remote storage"
+            f"no partition of {REMOTE_LOG_METADATA} is under PATH, so it is unknown what is in remote storage"
         )
     state = RemoteLogState()
     for log in logs:

@@ -45,10 +45,10 @@ from kseg.segment.partition.targets import LogTarget
 _PRODUCER_ID = slice(2, 10)  # in a value of any version
 _EPOCH = slice(10, 12)
 _EFFECTS = Effects(
-    ends="the coordinator ends its load of the partition there",
-    may_end="the coordinator may end its load of the partition there",
-    taken_over="the coordinator does not check checksums, and takes over what these bytes say",
-    unchecked="the coordinator does not check checksums: it takes over what these bytes say, or ends its load of the partition there",
+    ends="the coordinator stops loading the partition there",
+    may_end="the coordinator may stop loading the partition there",
+    taken_over="the coordinator does not verify checksums, and accepts what these bytes say",
+    unchecked="the coordinator does not verify checksums: it accepts what these bytes say, or stops loading the partition there",
 )
 # the value of version 1 of a transaction that was committed, which names no partition; what follows its two times are the tags
 _COMPLETE_COMMIT_WITHOUT_PARTITIONS, _STATUS_AND_PARTITIONS, _TAGS = b"\4\1", slice(16, 18), 34

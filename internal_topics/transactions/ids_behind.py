@@ -48,12 +48,12 @@ def _behind(
     refused, epoch = view.refused.get(known.transactional_id), view.epoch_of(known)
     if epoch is not None and entry.coordinator_epoch > epoch:
         return (
-            f"its coordinator starts with epoch {epoch}: the partition has a marker of one with epoch {entry.coordinator_epoch}, and refuses "
-            "those that end its next transaction, although a commit succeeds"
+            f"its coordinator starts with epoch {epoch}, but the partition has a marker of epoch {entry.coordinator_epoch}, and rejects "
+            "the markers that end its next transaction, although a commit succeeds"
         )
     if entry.producer_epoch > known.producer_epoch + 1 or (refused is not None and refused.where == where):
         return (
-            f"the end of __transaction_state is lost: its producer already had epoch {entry.producer_epoch} here, and the broker refuses its "
+            f"the end of __transaction_state is lost: its producer already had epoch {entry.producer_epoch} here, and the broker rejects its "
             "records and markers"
         )
     return ""

@@ -155,7 +155,9 @@ _REPLACED = TransactionVerdict(
     "cleanly forgets it when it starts",
 )
 _FORGOTTEN = TransactionVerdict(
-    "open", "forgotten", "the broker's producer state does not know the transaction; it holds nobody back"
+    "open",
+    "forgotten",
+    "the broker's producer state does not know the transaction; it does not hold back the last stable offset",
 )
 
 

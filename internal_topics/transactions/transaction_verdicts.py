@@ -121,7 +121,7 @@ def _named(found: UnfinishedTransaction, naming: TransactionalId, view: Coordina
     is_committed = found.producer_epoch + 1 in view.committed.get(found.producer_id, ())
     current_epoch = naming.producer_epoch - (naming.state in PREPARED)
     if is_committed and found.producer_epoch < current_epoch and naming.state != PREPARE_COMMIT:
-        words = "it committed this transaction, whose marker is missing here; that of the current one ends this one as well"
+        words = "it committed this transaction, whose marker is missing here; the marker of the current one ends this one as well"
         return (
             "unmarked",
             f"{record}, and {words}: if it is an abort, read_committed consumers never get its records",
@@ -164,7 +164,10 @@ def _with_doubt(verdict: str, reason: str, owner: TransactionalId) -> tuple[str,
     """The same, unless damage may have kept the coordinator from loading the record of the id."""
     if owner.is_loaded is not None:
         return verdict, reason
-    return "unknown", f"{reason}; whether the coordinator has loaded that, behind damage in its log, is open"
+    return (
+        "unknown",
+        f"{reason}; it is unknown whether the coordinator has loaded that record, which follows damage in its log",
+    )
 
 
 def _next_words(owner: TransactionalId | None) -> str:

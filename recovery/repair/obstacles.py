@@ -35,7 +35,9 @@ def with_obstacles(repair: Repair, directory: str, names: list[str]) -> Repair:
         return repair
     findings = [
         Finding(
-            "unknown-file", os.path.join(directory, name), "what has the name of a file is not a regular one"
+            "unknown-file",
+            os.path.join(directory, name),
+            "it has the name of a file, but is not a regular file",
         )
         for name in names
     ]

@@ -97,7 +97,7 @@ def with_metadata_gap(repair: Repair, found: DirectoryImage, *, is_loadable: boo
     for first, last in missing:
         if last >= covered and not repair.doubt:
             words = (
-                f"the metadata log lacks {offsets_words(first, last)}, and without them it is no log to start a node with, so it stays as "
+                f"the metadata log lacks {offsets_words(first, last)}, and no node should start without them, so the log is left as "
                 f"it is: {'try --repair-bits, or ' if has_bits else ''}take this directory from another node"
             )
             return replace(repair, image=found, why={}, removed=(), doubt=words)

@@ -146,7 +146,7 @@ class OffsetComparison:
             return  # it may have been moved here
         why = f"the segment must end below offset {self._rows.limit}"
         if damage.first_behind is not None:
-            why = f"behind the damage that follows, the log continues at offset {damage.first_behind}"
+            why = f"after the damage that follows, the log continues at offset {damage.first_behind}"
         if self._rows.last_before(row) >= probable:
             former = self._flipped_below(row - 1, probable) if row and is_one_bit else None
             if former is None:

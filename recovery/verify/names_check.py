@@ -113,7 +113,7 @@ def sub_directory(directory: SubDirectory) -> Iterator[Finding]:
     partition = directory.partition
     if partition is None:
         if directory.name == NAME_BY_ROLE[Role.CLEAN_SHUTDOWN] and not places.listdir(directory.path):
-            message = "it is an empty directory, which a broker takes for the marker all the same"
+            message = "it is an empty directory, which a broker accepts as the marker"
             yield Finding("clean-shutdown-corrupt", directory.path, message)
         elif directory.name not in (REMOTE_INDEX_CACHE, KSEG_DIRECTORY):
             yield Finding(

@@ -252,8 +252,8 @@ def remote_epochs(
     message = (
         f"the log begins at offset {log_start_offset} in remote storage, but the leader epochs below "
         f"{first_base} are lost: a broker that leads the partition deletes remote segments because of "
-        "that (the leader-epoch-checkpoint of another replica has them, and __remote_log_metadata, from "
-        "where kseg recover takes them)"
+        "that (the leader-epoch-checkpoint of another replica has them, and so does __remote_log_metadata, "
+        "from which kseg recover takes them)"
     )
     numbers = {"log_start_offset": log_start_offset}
     yield Finding(

@@ -249,7 +249,7 @@ class LogSegment:
             return f"no valid batch starts at position {entry.position}"
         first = self.first_offset_of(batch)
         if first > min(entry.offset, target):
-            return f"the batch at position {entry.position} starts at offset {first}, behind {min(entry.offset, target)}"
+            return f"the batch at position {entry.position} starts at offset {first}, above {min(entry.offset, target)}"
         if batch.last_offset < entry.offset:
             following = self.walk.valid_batch_at(batch.end_position)
             if following is None or not batch.last_offset < self.first_offset_of(following) <= entry.offset:

@@ -56,7 +56,7 @@ def check_topic_id(metadata: PartitionMetadata, *, is_metadata_log: bool) -> Non
     """Raises FormatError if the metadata log has a topic id other than its fixed one: a node does not start with it."""
     if is_metadata_log and metadata.topic_id != METADATA_TOPIC_ID:
         raise FormatError(
-            f"topic_id is {metadata.topic_id}; __cluster_metadata has always {METADATA_TOPIC_ID}"
+            f"topic_id is {metadata.topic_id}; __cluster_metadata always has {METADATA_TOPIC_ID}"
         )
 
 

@@ -50,7 +50,7 @@ class LocalBytes:
         while len(data) < stop - start:
             more = os.pread(self._descriptor, stop - start - len(data), start + len(data))
             if not more:
-                raise out_of_reach("the archive has become shorter while it was read")
+                raise out_of_reach("the archive became shorter while it was read")
             data += more
         return data
 

@@ -103,7 +103,7 @@ class ObjectStore:
         except Exception as error:
             raise readable(error, self.url) from error
         if told.get("size") is None and told.get("type") != "directory":
-            raise out_of_reach(f"{self.url} does not tell how long {row['name']} is")
+            raise out_of_reach(f"{self.url} does not report the size of {row['name']}")
         return told
 
     def read(self, inside: str, item: Item, start: int, stop: int) -> bytes:

@@ -127,7 +127,7 @@ class TarArchive:
         self._stream.skip_to(place.position + start)
         data = self._stream.read(stop - start)
         if len(data) < stop - start:
-            raise failure(f"the archive ends before its time: {self._stream.damage or 'it was cut off'}")
+            raise failure(f"the archive ends too early: {self._stream.damage or 'it was cut off'}")
         return data
 
     # --- the walk over the headers
@@ -204,7 +204,7 @@ class TarArchive:
 
     def _cut_off(self, last: str, reason: str) -> None:
         """Truncate the last member to the existing bytes."""
-        self.damage = f"the archive ends before its time ({reason})"
+        self.damage = f"the archive ends too early ({reason})"
         place = self._tree.places.get(last)
         if place is None:
             return

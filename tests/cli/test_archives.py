@@ -197,7 +197,7 @@ def test_an_archive_that_was_cut_off_is_no_sound_backup(
         rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
         (finding,) = (row for row in rows if row.get("id") == "archive-cut-off")
         assert finding["path"] == str(archive)
-        assert finding["message"].startswith("the archive ends before its time (")
+        assert finding["message"].startswith("the archive ends too early (")
 
 
 def test_an_archive_is_told_by_its_content_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -307,7 +307,7 @@ def test_a_log_that_ends_early_is_not_kept(made: Make, capfd: pytest.CaptureFixt
         }
     ]
     assert (
-        "  because of wrong indexes it ends metro-none-0 at offset 144 instead of 160, and gives the offsets above to new records"
+        "  because of wrong indexes it ends metro-none-0 at offset 144 instead of 160, and assigns the offsets above to new records"
         in forecast_lines(capfd, data)
     )
 

@@ -71,11 +71,11 @@ def test_a_change_whose_output_nobody_reads_is_completed(
     expected = subprocess.run([*KSEG, *COMPACT, usual], capture_output=True, check=False, cwd=ROOT).returncode
     status, err = _unread([*COMPACT, *shown, "--jobs", jobs, str(data)])
     assert status == expected
-    assert err.splitlines()[-1].endswith(f"; compact goes on, and is undone by: kseg undo {data}")
+    assert err.splitlines()[-1].endswith(f"; compact continues, and is undone by: kseg undo {data}")
     assert _contents(data) == _contents(usual)
     assert _unread(["undo", *shown, str(data)]) == (
         0,
-        "kseg: the output is no longer read; undo goes on\n",
+        "kseg: the output is no longer read; undo continues\n",
     )
     assert tree_state(data) == before
 
@@ -91,9 +91,9 @@ def test_a_change_whose_output_cannot_be_written_is_completed(
     cannot = "cannot write the standard output: No space left on device"
     status, err = _to_a_full_disk([*COMPACT, *shown, str(data)])
     assert status == 4
-    assert err.splitlines()[-1] == f"kseg: {cannot}; compact goes on, and is undone by: kseg undo {data}"
+    assert err.splitlines()[-1] == f"kseg: {cannot}; compact continues, and is undone by: kseg undo {data}"
     assert _contents(data) == _contents(usual) != {}
-    assert _to_a_full_disk(["undo", *shown, str(data)]) == (4, f"kseg: {cannot}; undo goes on\n")
+    assert _to_a_full_disk(["undo", *shown, str(data)]) == (4, f"kseg: {cannot}; undo continues\n")
     assert tree_state(data) == before
 
 

@@ -236,7 +236,7 @@ def test_what_does_not_expire_after_this_start(tmp_path: Path, capfd: pytest.Cap
     assert not told(doctor(capfd, WEEK_LATER, damaged, status=1))
     (cost,) = [line for line in text_of(capfd, damaged) if line.startswith(f"  {CONSUMER_OFFSETS}-0: ")]
     assert cost.endswith(
-        "damaged bytes, and a coordinator that reads them loads no group of the partition, or wrong values: it checks no checksums"
+        "damaged bytes, and a coordinator that reads them loads no group of the partition, or wrong values: it does not verify checksums"
     )
     torn = Path(shutil.copytree(data, tmp_path / "torn"))
     (torn / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
@@ -244,7 +244,7 @@ def test_what_does_not_expire_after_this_start(tmp_path: Path, capfd: pytest.Cap
     log.write_bytes(log.read_bytes()[:-20])
     (cost,) = [line for line in text_of(capfd, torn) if line.startswith(f"  {CONSUMER_OFFSETS}-0: ")]
     assert cost.endswith(
-        "damaged bytes, and appends behind them; then a coordinator loads no group of the partition"
+        "damaged bytes, and appends after them; then a coordinator loads no group of the partition"
     )
     left = record("PartitionChangeRecord", partitionId=0, topicId=topic_id(6), isr=[2], leader=2)
     append(data, left, leader_epoch=1)

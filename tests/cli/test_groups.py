@@ -372,8 +372,8 @@ def test_damage_that_a_start_removes_before_the_load(
     assert run(["groups", str(log_dir)]) == status
     text = capfd.readouterr().out
     assert text.startswith(head)
-    assert ("does not load the 2 records behind it" in text) == (kind == "coordinator-log-truncated")
-    assert ("appends behind it" in text) == (where == "torn" and is_clean)
+    assert ("does not load the 2 records after it" in text) == (kind == "coordinator-log-truncated")
+    assert ("appends after it" in text) == (where == "torn" and is_clean)
 
 
 @pytest.mark.parametrize(("at", "is_certain"), [(0, True), (9, False)], ids=["version", "leader epoch"])

@@ -115,4 +115,4 @@ def test_a_server_without_sizes_is_an_error_and_no_empty_log(
     assert done.returncode == 3
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert not [row for row in rows if row["type"] == "verified"]
-    assert "does not tell how long" in done.stderr + done.stdout
+    assert "does not report the size of" in done.stderr + done.stdout

@@ -84,7 +84,7 @@ def test_what_a_replaced_disk_had(data: Path) -> None:
     assert found_in(data) == {}  # so are all partitions
     shutil.rmtree(data / "fares-0")
     (finding,) = found_in(data)["replica-missing"]
-    assert "log dir UsCu_Qd6HlJL_AROE7wUxg, which the node does not have any more: at its" in finding.message
+    assert "log dir UsCu_Qd6HlJL_AROE7wUxg, which the node no longer has: at its" in finding.message
     register(data, "UsCu_Qd6HlJL_AROE7wUxg", topic_id(9))
     assert found_in(data) == {}
 

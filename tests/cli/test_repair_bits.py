@@ -94,7 +94,7 @@ def test_doctor_restores_a_metadata_log_that_it_would_replace_otherwise(
     assert damage["repair_bits"] and damage["costs"]["salvage"]["records"] == 0
     assert run(["recover", str(data)]) == 1
     out = capfd.readouterr().out  # without the option the log stays as it is
-    assert "so it stays as it is: try --repair-bits, or take this directory from another node" in out
+    assert "so the log is left as it is: try --repair-bits, or take this directory from another node" in out
     assert f"next: kseg doctor {data}" in out
     assert run(["recover", "--repair-bits", str(data)]) == 1
     assert f"next: kseg recover --apply --repair-bits {data}" in capfd.readouterr().out

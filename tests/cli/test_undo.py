@@ -260,7 +260,7 @@ def test_a_repair_is_not_taken_back_below_the_marker_that_vouches_for_it(
     (whole,) = data.glob("kseg-journal-*.jsonl")
 
     assert run(["undo", str(partition)]) == 4
-    assert f"`kseg undo {whole}` takes back both" in capfd.readouterr().err
+    assert f"`kseg undo {whole}` reverts both" in capfd.readouterr().err
     assert_as_before(data, repaired)
 
     assert run(["undo", "--quiet", str(whole)]) == 0

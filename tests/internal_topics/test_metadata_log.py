@@ -92,7 +92,7 @@ def test_metadata_transactions(tmp_path: Path) -> None:
     image = read_metadata_log(str(log))
     assert names(image) == ["after", "kept"] and image.topic_configs("kept") == {} and image.is_certain
     assert [note.message for note in image.notes] == [
-        "a metadata transaction ends that was never begun; the record is skipped",
+        "a metadata transaction ends that never began; the record is skipped",
         "a metadata transaction of 1 record is open at the end of the state",
     ]
 

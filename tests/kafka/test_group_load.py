@@ -127,7 +127,7 @@ def _moved(data: bytes, offsets: int) -> bytes:
 
 
 # what happened to the bytes of a batch with one commit, whether the load fails, and what kseg says of a load
-_HEADER, _CHECKSUMS, _BEFORE = 61, "takes over what these bytes say, or fails", "loads what is before it"
+_HEADER, _CHECKSUMS, _BEFORE = 61, "accepts what these bytes say, or fails", "loads what is before it"
 _FAILS = "; a coordinator fails to load the partition"
 _VALUE_AT = batch(0, _COMMIT).index(_COMMIT[1])
 DAMAGES: dict[str, tuple[Callable[[bytes], bytes], bool, str]] = {

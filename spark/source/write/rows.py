@@ -142,7 +142,9 @@ class RowWriter:
             if not 0 <= partition <= INT_MAX:
                 raise UsageError(f"{partition} is not a valid partition")
             if self._options.partitions is not None and partition >= count:
-                raise UsageError(f"a row of {topic} is for partition {partition}, and there are {count}")
+                raise UsageError(
+                    f"a row of {topic} is for partition {partition}, but the topic has only {count}"
+                )
             return partition
         key = record.key
         if key is not None:

@@ -161,7 +161,7 @@ def test_an_archive_that_was_cut_off_shows_what_is_left_and_says_so(folder: Path
         archive.write_bytes(whole[:size])
         tree = TarArchive(_bytes_of(archive), str(archive))
         assert tree.damage is not None
-        assert tree.damage.startswith("the archive ends before its time (")
+        assert tree.damage.startswith("the archive ends too early (")
         for file, item in tree.listing("data/a-0").items():
             content = (folder / "a-0" / file).read_bytes()
             assert tree.read(f"data/a-0/{file}", item, 0, item.size_bytes) == content[: item.size_bytes]
