@@ -89,7 +89,7 @@ class CheckpointRun(RunLifecycle[O], Generic[O, R]):
                 name = own_partition_name(event.path)
                 topic_and_message = event.path if name is None else name.topic, event.message
                 if topic_and_message in emitted:
-                    continue  # once per topic, for the same reason
+                    continue  # the same reason is reported once per topic
                 emitted.add(topic_and_message)
             yield event
         if self._unknown:
@@ -130,7 +130,7 @@ class CheckpointRun(RunLifecycle[O], Generic[O, R]):
         entries, changed = self._entries.get(log_dir, {}), self._changed.get(log_dir, [])
         plan = self._plan(log_dir, entries)
         if plan.is_empty and len(changed) < 2:
-            return  # the single journal undoes everything
+            return  # at most one partition changed, and its journal undoes everything
         self.is_due = self.is_due or not self.options.apply
         done: Values = {"applied": False, "journal": None}
         if self.options.apply:

@@ -31,7 +31,7 @@ from kseg.jobs.target_worker import TargetWorker
 from kseg.segment.errors import UnreadableInput
 
 RECEIVE_SECONDS = 0.005  # how often this process reads from the workers while it works on a shared target
-AHEAD_BYTES = 64 * 1024 * 1024  # what may wait in the parent for its turn
+AHEAD_BYTES = 64 * 1024 * 1024  # how much output may wait in the parent for its turn
 
 T = TypeVar("T", bound=Named)
 O = TypeVar("O")
@@ -95,10 +95,10 @@ class _WorkerPool:
         self._targets = targets
         self._options = options
         self._shared = shared
-        self._here = {*shared}  # the numbers that this process works on
+        self._here = {*shared}  # numbers of the targets that this process works on itself
         self._shared_options = shared_options
         self._received_at = 0.0
-        self._next = 0  # the first number nobody was given
+        self._next = 0  # the first target not assigned yet
         self._arrived: dict[int, deque[bytes]] = {}
         self._complete: set[int] = set()
         self._failures: dict[int, Failure] = {}

@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-# Descriptors of pipes by whose closing other processes notice the death of this one. A forked process closes its copies.
+# Pipe ends whose closing tells other processes that this one has died. A forked process closes its copies.
 signs_of_life: set[int] = set()
 
-# between two looks at whether a process has ended
+# pauses between checks whether a process has ended
 _FIRST_PAUSE_SECONDS = 0.0005
 _LONGEST_PAUSE_SECONDS = 0.02
 

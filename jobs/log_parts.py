@@ -31,7 +31,7 @@ MIN_PARTS = 16  # a smaller file is done before a helper has started
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 _HEADERS_PER_WALK = 1024
 
-# the events of the bytes from one position to another, None = to the end, as without parts
+# the events of the bytes from one position to another (None: to the end), the same as without parts
 MakeText = Callable[[int, int | None], Iterator[Event]]
 
 

@@ -11,7 +11,8 @@ from kseg.jobs.log_splitting import CannotSplit
 from kseg.jobs.part_worker import Make, PartWorker, Room
 
 QUEUED = 2
-AHEAD = 8  # how far a worker that shares a processor with this process may fall behind; then its part is done twice
+# how many parts this process finishes while it waits for a worker, before it processes the worker's part itself
+AHEAD = 8
 AHEAD_BYTES = 32 * 1024 * 1024
 
 

@@ -30,7 +30,7 @@ _ORDER = struct.Struct("<q")
 _REPORT = struct.Struct("<qq")
 _NUMBER = struct.Struct("<q")
 
-# returns the pieces of a part by its number; they are not divided (whole lines, tables); raises CannotSplit
+# returns the pieces of the part with this number, each in whole units (lines, tables); raises CannotSplit
 Make = Callable[[int], Iterator[bytes | memoryview]]
 # returns the memory for the next piece; `Make` then yields what was written to its beginning, as a view
 Room = Callable[[], memoryview]

@@ -127,7 +127,8 @@ def _end_with_the_parent(orders: int) -> None:
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 
-    with suppress(RuntimeError):  # without a thread it ends at its next read or write
+    # if no thread can be started, this process ends at its next read or write
+    with suppress(RuntimeError):
         threading.Thread(target=wait, daemon=True).start()
 
 

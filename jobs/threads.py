@@ -31,7 +31,8 @@ class WorkerThreads:
         self._waiting.put((future, partial(work, *args, **kwargs)))
         if len(self._threads) < self._most:
             thread = threading.Thread(target=self._serve)
-            self._threads.append(thread)  # before it starts: Ctrl-C may come in between
+            # added before it starts, because Ctrl-C may come in between
+            self._threads.append(thread)
             try:
                 thread.start()
             except RuntimeError:
@@ -46,7 +47,7 @@ class WorkerThreads:
         for _ in self._threads:
             self._waiting.put(None)
         for thread in self._threads:
-            with suppress(RuntimeError):  # it did not get to its start
+            with suppress(RuntimeError):  # the thread was never started
                 thread.join()
 
     def __enter__(self) -> Self:

@@ -29,7 +29,7 @@ class Policy(StrEnum):
 
 
 _OF_LOAD = ("index_interval_bytes", "segment_index_bytes", "producer_id_expiration_ms")
-# the same, as topics and brokers call them
+# the topic and broker properties that give these settings
 LOAD_PROPERTIES = frozenset(
     (
         *("index.interval.bytes", "segment.index.bytes", "producer.id.expiration.ms"),

@@ -86,10 +86,8 @@ def crc32c_of_zeros(count: int, value: int = 0) -> int:
     """CRC-32C of `count` zero bytes, computed without reading any; `value` is the checksum of the bytes before them.
 
     The effect of a zero bit on the register is linear over GF(2), so the effect of n zero bits is the n-th power of a matrix."""
-    power = [
-        CASTAGNOLI,
-        *(1 << bit for bit in range(31)),
-    ]  # for one bit: where each bit of the register goes
+    # the matrix of one zero bit: where it moves each bit of the register
+    power = [CASTAGNOLI, *(1 << bit for bit in range(31))]
     register, bits = value ^ _ALL_ONES, 8 * count
     while bits:
         if bits & 1:

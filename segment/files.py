@@ -171,7 +171,7 @@ class MappedFile:
     def is_unchanged(self, status: os.stat_result) -> bool:
         """Whether `status` is that of this file, and the file was not written to since it was opened."""
         if is_anything_attached() and located(self.path) is not None:
-            # a copy has an inode of its own; a process sees one consistent listing
+            # the file opened is a copy with an inode of its own, and one process always sees the same listing of the origin
             return (status.st_size, status.st_mtime_ns) == (self._status.st_size, self._status.st_mtime_ns)
         return _identity(status) == _identity(self._status)
 
@@ -187,9 +187,8 @@ class MappedFile:
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         if self._map is not None:
             is_watched = isinstance(self._map, _Map)
-            with suppress(
-                BufferError
-            ):  # a consumer still holds a slice: the map lives until that is released
+            # a caller still holds a slice: the file stays mapped until the slice is released
+            with suppress(BufferError):
                 self._map.close()
                 if isinstance(self._map, _Map):
                     self._map.forget()

@@ -7,8 +7,8 @@ flat memoryview and the capacity; other code reads whole columns or single rows 
 from array import array
 
 _ZERO = array("q", [0])
-# glibc returns freed blocks of 128 KiB and more to the system, which zeroes them again for the next table, until a larger block
-# has been freed. This block is never touched, so it takes no memory.
+# glibc returns a freed block of 128 KiB or more to the system, which zeroes the pages again for the next table. Freeing one larger
+# block raises that threshold; this block is never touched, so it takes no memory.
 bytes(16 * 1024 * 1024)
 
 
@@ -56,11 +56,11 @@ class Columns:
     PRODUCER_EPOCH,
     BASE_SEQUENCE,
     VALID,  # the checksum: 1 right, 0 wrong, −1 not computed
-    BODY,  # what is known of the bytes after the header: 0, or one of the following
+    BODY,  # what is known of the bytes after the header: one of the values below
 ) = range(16)
 BATCH_WIDTH = 16
 BODY_UNKNOWN = 0
-BODY_BEGINS = 1  # as its codec writes it (`kernel.validate`)
+BODY_BEGINS = 1  # it begins as its codec would write it (`kernel.validate`)
 BODY_SOUND = 2  # every record can be read (`scanning.record_validation`)
 
 # --- bits of ATTRIBUTES, for kernels; elsewhere they are those of `segment.layout`
@@ -83,7 +83,7 @@ DELETE_HORIZON_BIT = 64
     R_HEADER_COUNT,
     R_SEQUENCE,
     R_CRC,  # legacy messages only
-    R_VALID,  # legacy messages only: 1 or 0
+    R_VALID,  # legacy messages only: whether the checksum is right (1 or 0)
 ) = range(12)
 RECORD_WIDTH = 12
 
@@ -91,11 +91,11 @@ RECORD_WIDTH = 12
 (
     T_RECORDS,
     T_KEPT,
-    T_TOMBSTONES,  # kept ones without a value, keyed or not
-    T_MAX_TIMESTAMP,  # of the kept ones
+    T_TOMBSTONES,  # kept records without a value, keyed or not
+    T_MAX_TIMESTAMP,  # of the kept records
     T_FIRST_TIMESTAMP,
     T_FIRST_OFFSET,
     T_LAST_OFFSET,
-    T_BEGIN,  # the first offset, kept or not
+    T_BEGIN,  # offset of the first record, kept or not
 ) = range(8)
 TALLY_WIDTH = 8

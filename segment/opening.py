@@ -66,7 +66,7 @@ def read_part(descriptor: int, status: os.stat_result, max_bytes: int, start: in
         else:
             if start + len(data) >= min(start + max_bytes, status.st_size):
                 return data
-            # a read also ends early before unreadable bytes
+            # a short read means that the file has been truncated, or that unreadable bytes follow
             if start + len(data) >= min(start + max_bytes, os.fstat(descriptor).st_size):
                 return data
     return unreadable.read_around(descriptor, status, start, max_bytes, failed)

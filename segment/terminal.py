@@ -11,7 +11,7 @@ import shlex
 CONTROL = "\x00-\x1f\x7f-\x9f"
 FORMAT = "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _LONGEST, _KEPT = 250, 100  # characters
-RAW = "\udc80-\udcff"  # bytes that are no UTF-8, as names have them
+RAW = "\udc80-\udcff"  # bytes that are not UTF-8, as Python decodes them in file names
 
 
 def visible(text: str) -> str:

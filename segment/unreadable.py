@@ -337,7 +337,7 @@ class _Reading:
             if len(data) == wanted:
                 waiting += [(at, end)] if at < end else []
             else:
-                # it ended early: before a bad spot, which is in this page
+                # a short read: a bad sector follows, in this page
                 page_end = min(end, at // PAGE_BYTES * PAGE_BYTES + PAGE_BYTES)
                 waiting += [(page_end, end)] if page_end < end else []
                 waiting.append((at, page_end))

@@ -36,9 +36,8 @@ def _lazily(
 
 def _made(plain: type, frozen: bool, slots: bool, kw_only: bool) -> type:
     if not plain.__doc__:
-        plain.__doc__ = (
-            plain.__name__
-        )  # otherwise the standard decorator builds one from a signature, which is slow
+        # without a docstring the standard decorator builds one from the signature, which is slow
+        plain.__doc__ = plain.__name__
     own = set(plain.__dict__)
     own.discard("__hash__" if plain.__dict__.get("__hash__") is None else "")
     kind: type = dataclasses.dataclass(plain, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)

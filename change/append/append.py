@@ -42,7 +42,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.unreadable import findings_in
 
 _JOURNAL_BYTES = 16 << 10  # minimum, for an append that creates few files
-_DIRECTORIES = 4  # around a journal in a partition
+_DIRECTORIES = 4  # directories created around a journal in a partition
 
 
 def append_target(path: str) -> PartitionTarget:
@@ -132,7 +132,8 @@ def _carry_out(
         with deferring_signals():
             job.close()
             result = job.result()
-            if replace(result, flushes=rehearsed.flushes) != rehearsed:  # flush rules go by the clock
+            # when to flush depends on the clock
+            if replace(result, flushes=rehearsed.flushes) != rehearsed:
                 raise source.changed()
             protection.finish(job.log_end_offset)
     except BadLine:

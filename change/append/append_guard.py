@@ -57,7 +57,8 @@ class Protection:
         if self._log_dir is not None:
             self._stack.enter_context(self._log_dir)
         try:
-            if is_directory(self.target.path):  # which may be what an uncommitted change has created
+            # the directory may have been created by a change that was not committed
+            if is_directory(self.target.path):
                 complete_unfinished(self.target.path, COMMAND, disk_for(self._follow_links))
         except BaseException:
             self._stack.close()

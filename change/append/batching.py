@@ -89,9 +89,9 @@ class Batcher:
         self._leader_epoch = leader_epoch
         self._producer = producer
         self._header: BatchLine | None = None
-        self._damaged: BatchLine | None = None  # whose records are left out with it
+        self._damaged: BatchLine | None = None  # a damaged batch, whose records are left out
         self._records: list[Record] = []
-        self._number = 0  # of the line that the open batch begins with
+        self._number = 0  # line number at which the open batch begins
         self._bytes = 0
         self._in_transaction = False
 

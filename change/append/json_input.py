@@ -28,9 +28,9 @@ from kseg.segment.values import dataclass
 
 Row = Mapping[str, Any]
 
-MAX_LINE_BYTES = 1 << 30  # a value of the largest batch, escaped byte by byte, is not longer by much
+MAX_LINE_BYTES = 1 << 30  # a value that fills the largest batch is not much longer with every byte escaped
 _SNAPSHOTS = (Role.METADATA_SNAPSHOT, Role.BOOTSTRAP_SNAPSHOT)
-_scan = json.JSONDecoder().raw_decode  # does not look for white space around every line
+_scan = json.JSONDecoder().raw_decode  # unlike `loads`, does not look for white space around every line
 _CODEC_IDS = {name: codec for codec, name in enumerate(L.CODEC_NAMES)}
 
 
@@ -219,7 +219,7 @@ def _file_name(row: Row) -> FileName | None:
 def _bytes(shown: object, encoding: object, name: str, number: int) -> bytes | None:
     if shown is None:
         return None
-    if encoding not in (None, "utf8", "base64", "hex"):  # also those that a decoder has produced, text or not
+    if encoding not in (None, "utf8", "base64", "hex"):  # such as the output of a decoder, text or not
         raise BadLine(number, f"its {name} was dumped as {encoding}, which cannot be decoded")
     try:
         if isinstance(shown, str):

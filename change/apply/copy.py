@@ -205,9 +205,8 @@ class _Copying:
         try:
             target = disk.create(path)
             try:
-                is_whole = not unreadable.is_known(
-                    origin, 0, size_bytes
-                )  # otherwise it would share the bad sectors
+                # a clone would share the bad sectors
+                is_whole = not unreadable.is_known(origin, 0, size_bytes)
                 if not (is_whole and disk.clone(origin, target)):
                     crc = self._copied(origin, target, size_bytes)
                     disk.start_writeback(target)

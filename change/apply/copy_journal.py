@@ -173,7 +173,8 @@ class CopyUndo:
         self._disk = disk
         self._made = [str(path) for path in journal.header.get("made", ())]
         self.quarantine = UndoQuarantine(journal, disk)
-        self._copies: dict[str, list[Line]] = {}  # of several attempts at one copy, only one has the name
+        # several attempts at one copy have a line each; only one of them got the name
+        self._copies: dict[str, list[Line]] = {}
         for line in journal.lines:
             if line["type"] == "copy":
                 self._copies.setdefault(str(line["name"]), []).append(line)
@@ -204,7 +205,7 @@ class CopyUndo:
                     disk.rename(replaced[file], os.path.join(target, file))
                 else:
                     remove_quietly(disk, os.path.join(target, file))
-            for path in replaced.values():  # of files that were not replaced yet
+            for path in replaced.values():  # kept versions of files that were not replaced yet
                 self._keep(path)
                 remove_quietly(disk, path)
             if is_whole:
@@ -284,9 +285,8 @@ class CopyUndo:
             return [row[0] for row in rows if self._checked(row, known, target)], False
         ours = [line for line in lines if line["inode"] == status.st_ino]
         if not stat.S_ISDIR(status.st_mode) or not ours:
-            if (
-                self._journal.state is not JournalState.DONE
-            ):  # it was there before, and the name was never given
+            # the directory was there before, and no copy got its name
+            if self._journal.state is not JournalState.DONE:
                 return [], False
             raise self._changed(target)
         known = _known(ours)

@@ -185,7 +185,8 @@ class Disk:
         except OSError as error:
             if error.errno in (*NO_LINKS, errno.ENOENT):
                 return False
-            raise OSError(error.errno, error.strerror, path) from None  # otherwise it contains the descriptor
+            # the original error names a descriptor instead of the path
+            raise OSError(error.errno, error.strerror, path) from None
         finally:
             os.close(folder)
         return True

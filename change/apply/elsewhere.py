@@ -28,7 +28,7 @@ from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, OFFSET_CHECKPOINT_ROLES, Role
 
 JOURNAL = "journal.jsonl"
-PREFIX = "kseg-journal-"  # of the names in a data directory
+PREFIX = "kseg-journal-"  # of the names of pointers (`pointer_name`)
 OPEN, DONE = ".open", ".done"
 _AT = "-at-"
 _NAME_BYTES = 255

@@ -30,12 +30,8 @@ from kseg.change.apply.journal_signature import is_signed, spend
 from kseg.segment.errors import FormatError, cannot_read
 from kseg.segment.values import dataclass
 
-NOT_OURS = (
-    errno.ELOOP,
-    errno.ENOTDIR,
-    errno.EINVAL,
-    errno.EISDIR,
-)  # a link, or not a directory, or not a file
+# a symbolic link, or not a directory, or not a file
+NOT_OURS = (errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.EISDIR)
 
 
 class JournalState(StrEnum):
@@ -45,9 +41,9 @@ class JournalState(StrEnum):
     APPLYING = "applying"  # committed and not done
     DONE = "done"
     UNDOING = "undoing"
-    UNDONE = "undone"  # except for the journal and the quarantine
+    UNDONE = "undone"  # only the journal and the quarantine are left
     UNREADABLE = "unreadable"
-    OUT_OF_REACH = "out-of-reach"  # it is elsewhere, and nothing is there
+    OUT_OF_REACH = "out-of-reach"  # kept elsewhere, where nothing was found
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ _ORDERS = {
 }
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _COMMAND = re.compile(r"[a-z][a-z-]{0,31}")
-_NAME_BYTES = 255  # of a file, on every file system that a broker runs on
+_NAME_BYTES = 255  # longest file name on any file system that a broker runs on
 _OURS = (Role.LOCK, Role.KSEG_JOURNAL)
 LOG_ROLES = (Role.LOG, Role.KAFKA07_LOG)
 

@@ -40,7 +40,7 @@ def id_after(run_id: str, directories: Iterable[str], disk: Disk = DISK) -> str:
             newest = max((newest, *(each.id[:ID_TIME] for each in locations_in(directory, disk))))
     try:
         return run_id if newest < run_id[:ID_TIME] else f"{next_id_time(newest)}{run_id[ID_TIME:]}"
-    except ValueError:  # no id of kseg's
+    except ValueError:  # not an id that kseg made
         return run_id
 
 
@@ -95,7 +95,7 @@ def _ends_done(location: JournalLocation, disk: Disk) -> bool:
         finally:
             disk.close(descriptor)
     except OSError as error:
-        if error.errno in NOT_OURS:  # reading it reports that
+        if error.errno in NOT_OURS:  # reported when the journal is read
             return False
         raise cannot_read(location.journal, error) from error
     _, newline, last = data.removesuffix(b"\n").rpartition(b"\n")
@@ -141,7 +141,7 @@ def location_of(path: str) -> JournalLocation | None:
     a journal elsewhere whose directory is missing."""
     around = os.path.dirname(path) if os.path.basename(path) == JOURNAL_FILE else path
     is_inside = os.path.basename(os.path.dirname(os.path.abspath(around))).startswith("kseg-")
-    # a data directory below another one that is named kseg-data is not a journal
+    # a data directory inside a directory named kseg-data, for example, is not a journal
     if is_inside and not (os.path.isdir(around) and not os.path.lexists(os.path.join(around, JOURNAL_FILE))):
         return _location_elsewhere(os.path.realpath(around))
     head, tail = os.path.split(path.rstrip(os.sep) or path)

@@ -183,5 +183,6 @@ def discard(location: JournalLocation, disk: Disk, mtime_ns: int | None = None) 
 def _remove_directories(location: JournalLocation, disk: Disk) -> None:
     for path in reversed((*location.directories, *location.directories_elsewhere)):
         remove_if_empty(disk, path)
-    if not location.directories:  # written beside the files, before its directory was created
+    # the journal was written next to the files before its directory existed
+    if not location.directories:
         remove_if_empty(disk, os.path.join(location.directory, KSEG_DIRECTORY))

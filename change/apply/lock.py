@@ -38,8 +38,8 @@ from kseg.segment.terminal import shell_quoted
 
 TAKEN = (errno.EAGAIN, errno.EACCES)
 
-_FLOCK = struct.Struct("hhqqi4x")  # of Linux: type, whence, start, length, process
-# how the system names the holder of a lock that belongs to an open file; no broker takes such a lock
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock on Linux: type, whence, start, length, process
+# the process id that F_GETLK reports for an open file description lock; no broker takes such a lock
 KSEG = -1
 
 _Key = tuple[int, int]  # device and inode
@@ -50,7 +50,7 @@ os.register_at_fork(after_in_child=_held.clear)
 
 
 # each run has a range of bytes of a lock, at a position derived from its id
-SHARED_LOCK = ".kseg.lock"  # of a run on a cluster, in a place where no broker looks for a lock
+SHARED_LOCK = ".kseg.lock"  # for a run on a cluster, where no broker looks for a lock
 PART_BYTES = 1 << 31
 
 
@@ -100,7 +100,7 @@ def _locked(path: str, part_for: str) -> Iterator[None]:
     before = _mtime_ns(folder)
     descriptor, key, is_new = _taken(path, folder)
     if is_new:
-        _set_mtime(folder, before)  # as before: a journal records it
+        _set_mtime(folder, before)  # restored, because journals record it
     _held.add(key)
     try:
         if part_for:
@@ -139,9 +139,8 @@ def lock_holder(log_dir: str) -> int | None:
     any kseg; None if no process does, or if that cannot be determined. Only queries (F_GETLK), so that a broker that starts at the same
     moment is not disturbed."""
     path = lock_path(log_dir)
-    if sys.platform != "linux" or is_held(
-        path
-    ):  # closing a descriptor of it would end a lock of this process
+    # if this process holds the lock, closing another descriptor of the file would release it
+    if sys.platform != "linux" or is_held(path):
         return None
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -150,7 +150,7 @@ class PlanUndo:
                 here.st_ino == holders[name] if held is None else is_same_file(here, held)
             )
             if here is not None and is_there:
-                inodes[name] = here.st_ino  # its second name may show another (`is_same_file`)
+                inodes[name] = here.st_ino  # its hard link may report another (`is_same_file`)
                 restored.add(here.st_ino)
             path = target if is_there else holder
             for tail in self._tails.get(name, ()):

@@ -24,9 +24,8 @@ from kseg.segment.errors import Refused
 _BLOCK_BYTES = 64 * 1024
 _SECTOR_BYTES = 512
 
-Copy = tuple[
-    str, str, int
-]  # path of a file, the name of the file in the directory that it duplicates, and the position in that file
+# path of a file, name of the file in the directory whose bytes it duplicates, and the position of those bytes
+Copy = tuple[str, str, int]
 
 
 # --- what is cleared

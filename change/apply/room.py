@@ -30,7 +30,7 @@ from kseg.segment.values import dataclass
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _COPIES = frozenset(("ext2", "ext3", "ext4", "tmpfs", "vfat", "exfat"))  # file systems without shared blocks
-_DIRECTORIES = 4  # around a journal in a partition
+_DIRECTORIES = 4  # directories created around a journal in a partition
 # Upper bounds, without names and reasons, for an input and for a step (or a piece of one) in the journal's first line.
 _INPUT_BYTES, _STEP_BYTES = 8, 96
 _LINE_BYTES = 160  # upper bound, for a file in the journal's later lines
@@ -130,7 +130,7 @@ def out_of_room(error: OSError, rooms: Iterable[Room], keeping: Keeping) -> str:
     """The text to add to an OSError if the file system is full; otherwise empty."""
     if error.errno not in _NO_ROOM:
         return ""
-    if error.errno == errno.EDQUOT:  # the free space of the file system is not what is missing
+    if error.errno == errno.EDQUOT:  # a quota is used up, not the file system
         return f"; {advice(keeping)}"
     needed = "".join(f"; {_sentence(_as_it_is_now(room))}" for room in rooms)
     return f"{needed}; {advice(keeping)}"
@@ -199,7 +199,7 @@ def _directories_around_journal(keeping: Keeping) -> int:
 def _kept(plan: Plan, steps: Sequence[Step], keeping: Keeping) -> list[int]:
     """The sizes of the copies of what the plan removes."""
     if keeping.quarantine is None and not any(isinstance(step, Truncate) for step in steps):
-        return []  # everything that is removed gets a hard link
+        return []  # hard links keep everything that is removed
     progress = StepProgress(plan.inputs, steps)
     lost = progress.lost if keeping.quarantine is not None else ()
     return [

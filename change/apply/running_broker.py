@@ -7,8 +7,8 @@ from kseg.segment.partition.targets import Target, log_dirs_around
 from kseg.segment.storage import places
 
 CHANGED = "changed-while-read"
-# How often a target is read whose files change, and the pause after the first reading; the next ones are multiples of it. It is longer than
-# a broker waits on a busy machine between two of the renames that belong together.
+# How often a target whose files change is read, and the pause after the first reading; later ones are multiples of it. It is longer than
+# a broker takes on a busy machine between two renames that belong together.
 READINGS = 4
 PAUSE_S = 0.2
 # The time that a running broker is given to do in its log dirs what the metadata log says: to create, rename and delete directories.

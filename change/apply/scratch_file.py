@@ -106,7 +106,7 @@ class ScratchFile:
     def _open(self, path: str) -> None:
         if path != self._source_path:
             self.release()
-            # links to files without names, which opening a file does not follow
+            # a link to an unnamed file, which `open_to_read` would not follow
             if path.startswith(_OPEN_FILES):
                 self._source = os.dup(int(path.removeprefix(_OPEN_FILES)))
             else:

@@ -39,7 +39,7 @@ from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.values import dataclass
 
 OURS = (Role.LOCK, Role.KSEG_JOURNAL)
-_SYNCED_TOGETHER = 32  # for each writer of a process, whose open files are limited
+_SYNCED_TOGETHER = 32  # per writer, since the open files of a process are limited
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ from kseg.segment.values import dataclass
 
 _AT_A_TIME = 256  # partitions that are restored before their journals are removed
 
-# called for the directories that are checked or restored: what was done, how many of them, of how many
+# called for the directories that are checked or restored: what is done with them, how many are done, and how many there are
 Watch = Callable[[str, int, int], None]
 
 P = ParamSpec("P")
@@ -49,7 +49,7 @@ R = TypeVar("R")
 I = TypeVar("I")
 
 _THREADS = 16
-_OTHER_OPEN_FILES = 256  # besides one of each directory: those of the threads, locks and journals
+_OTHER_OPEN_FILES = 256  # those of threads, locks and journals, in addition to one per directory
 _FEW = 8  # up to this number, directories are undone one after the other
 
 
@@ -111,7 +111,8 @@ def undo(location: JournalLocation, disk: Disk = DISK, watch: Watch = unwatched)
             mtime_ns = None if status is None else status.st_mtime_ns
     with claimed_by_command(location.directory, disk.follow_links), deferring_signals():
         _clear(journal, undo_of, disk)
-        if mtime_ns is not None:  # from before the former change, not from between the two
+        # the time from before the former change, not from between the two
+        if mtime_ns is not None:
             with suppress(OSError):
                 disk.change_times(location.directory, mtime_ns)
     return done

@@ -129,7 +129,7 @@ def _journals_at(path: str) -> list[JournalLocation]:
     if location is not None:
         if not is_there(location, DISK) and not is_directory:
             lost = read_journal(location)
-            if lost.state is JournalState.UNREADABLE:  # what it kept is there
+            if lost.state is JournalState.UNREADABLE:  # the files it kept are still there
                 raise Refused(half_done_sentence(lost))
             raise UnreadableInput(f"cannot read {path}: there is no such journal")
         return [location]
@@ -146,9 +146,8 @@ def _journals_at(path: str) -> list[JournalLocation]:
         raise Refused(half_done_sentence(journals[-1]))
     journals = [journal for journal in in_reach if journal.is_half_done] or in_reach
     followed = {former.id for journal in journals if (former := former_location(journal)) is not None}
-    journals = [
-        journal for journal in journals if journal.location.id not in followed
-    ]  # those are undone after the one that follows them
+    # a journal that another one follows is undone after that one
+    journals = [journal for journal in journals if journal.location.id not in followed]
     if len(journals) > 1:
         journals.sort(key=last_change_ns)  # several can have ended within one second
         raise Refused(
@@ -173,9 +172,8 @@ def _log_dirs_of(location: JournalLocation) -> list[str]:
     """The data directories whose locks exclude a broker: for a partition that was named through a link, also the one that really contains
     it."""
     if location.in_log_dir:
-        is_of_copies = (
-            read_journal(location).kind == COPY
-        )  # a lock made here would be in the way of removing its directory
+        # a lock file created here would keep the directory from being removed
+        is_of_copies = read_journal(location).kind == COPY
         is_locked = not is_of_copies or os.path.lexists(lock_path(location.directory))
         return [location.directory] if is_locked else []
     return [*filter(is_log_directory, log_dirs_around(PartitionTarget(os.path.abspath(location.directory))))]

@@ -99,7 +99,7 @@ def _line(event: Event) -> list[object]:
             return ["row", dict(event.values)]
         case Finding():
             written = asdict(event)
-            del written["diagnosis"]  # code that continues from it has the finding itself
+            del written["diagnosis"]  # only for code in the same process, which has the finding itself
             return ["finding", written]
         case Failure():
             return ["failure", asdict(event)]

@@ -29,9 +29,8 @@ from contextlib import contextmanager, suppress
 from kseg.change.apply.lock import PART_BYTES, TAKEN, in_use_words, is_held, part_of
 from kseg.segment.errors import Refused
 
-_LOCK_BYTES = (
-    PART_BYTES - 1
-)  # the last byte of a part is unused: a process that locks it locks more than one byte
+# the last byte of a part belongs to no partition: a process that has locked it holds a longer range
+_LOCK_BYTES = PART_BYTES - 1
 _FIRST_WAIT_SECONDS = 0.01
 _LONGEST_WAIT_SECONDS = 0.5
 
@@ -79,9 +78,8 @@ def _taken(path: str, run_id: str, lock_byte: int) -> _Key | None:
             key = (status.st_dev, status.st_ino)
             lock_file = _lock_files.get(key)
             if lock_file is None:
-                is_ours = is_held(
-                    path
-                )  # then nothing may open the file, and no other process can hold a byte
+                # if this process holds the lock, it must not open the file again, and no other process can have locked a byte
+                is_ours = is_held(path)
                 lock_file = _lock_files[key] = _LockFile(
                     None if is_ours else os.open(path, os.O_RDWR | os.O_CLOEXEC)
                 )

@@ -33,7 +33,7 @@ _MOST_IN_A_GROUP = 64
 O = TypeVar("O", bound=ChangeOptions)
 R = TypeVar("R", bound=ChangeResult)
 
-_Waiting = tuple[list[Event], "Future[list[Event]]"]  # the events of the first half, and those of the second
+_Waiting = tuple[list[Event], "Future[list[Event]]"]  # the events of planning, and those of writing
 Plan = Callable[[LogTarget, O], Generator[Event, None, Prepared[R] | None]]
 Write = Callable[[Prepared[R] | None, O], Iterator[Event]]
 
@@ -94,7 +94,7 @@ def _overlapped(
                     yield from _next_events(waiting)
             while waiting:
                 yield from _next_events(waiting)
-        except KeyboardInterrupt:  # no further change begins, and what was done is told
+        except KeyboardInterrupt:  # no further change begins; those begun are reported
             begun = deque(each for each in waiting if not each[1].cancel())
             while begun:
                 yield from _next_events(begun)

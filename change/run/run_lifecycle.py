@@ -35,8 +35,8 @@ class RunLifecycle(ABC, Generic[O]):
 
     def __init__(self, options: O) -> None:
         self.options = options
-        self.log_dirs: list[str] = []  # those whose files are written by this run
-        self.whole: Sequence[str] = ()  # those that were named as a whole, or below a parent
+        self.log_dirs: list[str] = []  # data directories whose files this run writes
+        self.whole: Sequence[str] = ()  # data directories named as a whole, or below a parent that was named
         self.links: list[str] = []  # directories among the targets, or around them, that are links
         self._is_complete = False
         self.first_events: tuple[Event, ...] = ()  # about the evidence, before anything else

@@ -300,7 +300,7 @@ def _undo_run(run: ChangeRun, options: UndoOptions, uncommitted: Sequence[str]) 
             return
         for journal in run.journals:
             if journal.path not in paths or not has_traces(journal.location, DISK):
-                continue  # undone by the one of its data directory
+                continue  # already undone with the journal of its data directory
             for event in undo_journal(journal.path, options):
                 if isinstance(event, Failure):
                     yield replace(event, sentence=event.sentence + _so_far(run))

@@ -135,7 +135,7 @@ class ForkedPasses(LocalPasses):
             learned = helper.answer()
             is_ordered = self._map.is_ordered and learned.is_ordered
             is_ordered = is_ordered and self._map.last_offset <= learned.boundary
-            # while the helper ends, which takes a while with a large map
+            # joined while the helper exits, which takes a while with a large map
             is_joined = is_ordered and learned.keys is not None and self._map.join(room, learned.keys)
         if not is_joined:
             builder.fill(cut, None)
@@ -144,7 +144,7 @@ class ForkedPasses(LocalPasses):
             self._map.skip(first_offset, last_offset)
         self._map.update_latest_offset(learned.latest_offset)
         for segment in dirty[cut.number :]:
-            # both sides together verified all of it, unless the range begins inside it
+            # the two processes together have verified the whole segment, unless the range begins inside it
             segment.is_whole = segment.is_whole or segment is not dirty[0] or not first_position
         return self._map.latest_offset + 1
 

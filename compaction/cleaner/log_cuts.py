@@ -20,8 +20,8 @@ from kseg.segment.sidecar.index import OffsetIndex
 
 # for a smaller range a second process costs more than it saves
 MIN_BYTES = 16 << 20
-# share of the work before the cut: the process after it also has to read the headers before it and, in a first pass, to transfer
-# its map
+# share of the work that lies before the cut: the process that works after the cut also has to read the headers before it and, in a first
+# pass, to transfer its map
 FIRST_PASS_SHARE = 0.56
 _SHARE = 0.53
 _LEAST_SHARE = 0.25

@@ -29,9 +29,8 @@ class CompactRun(CheckpointRun[CompactOptions, CompactResult]):
 
     def __init__(self, options: CompactOptions) -> None:
         super().__init__(options)
-        self._copied: dict[
-            str, Entries
-        ] = {}  # by data directory: the partitions and their first dirty offsets
+        # by data directory: the partitions and their first dirty offsets
+        self._copied: dict[str, Entries] = {}
 
     def log_dirs_of(self, targets: Sequence[Target]) -> list[str]:
         return [] if self.options.output is not None else super().log_dirs_of(targets)

@@ -35,7 +35,7 @@ from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.offset_map import KeyLookup
 
-_MARKER_BYTES = 78  # of the batch with one end of a transaction, as brokers write it
+_MARKER_BYTES = 78  # size of a batch with one end-transaction marker, as brokers write it
 
 
 class SegmentCleaner:
@@ -55,7 +55,7 @@ class SegmentCleaner:
         self._last_records = last_records
         self._legacy_horizon_ms = legacy_horizon_ms
         horizon_ms = settings.now_ms + settings.delete_retention_ms
-        # Java's sum is negative then, and such a batch is written without a horizon: it stays for ever
+        # Java's sum overflows to a negative number, so the batch is written without a delete horizon and is never removed
         if horizon_ms > L.INT64_MAX:
             horizon_ms = L.NO_TIMESTAMP
         self.rules = Rules(upper_offset, horizon_ms, last_records.data_offsets)

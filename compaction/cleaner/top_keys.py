@@ -44,7 +44,7 @@ class KeySketch:
     """Counts superseded values."""
 
     def __init__(self) -> None:
-        # of a small log, few places are ever touched
+        # with a small log, few places are ever touched
         self._cells = PrivateMemory(8 * _WIDTH * _PLACES).view.cast("q")
         self._used = PrivateMemory(8 * (_PLACES + 1)).view.cast("q")
         self._hashes = memoryview(array("q", bytes(16 * RECORDS_PER_TABLE)))

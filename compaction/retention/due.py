@@ -67,7 +67,7 @@ def due_deletion(target: PartitionTarget, options: RetainOptions) -> Iterator[Ev
 
 
 def _has_built_in_time(known: TopicSettings) -> bool:
-    # local.retention.ms=-2 is retention.ms
+    # local.retention.ms=-2 stands for retention.ms
     names = ("local.retention.ms", "retention.ms") if known.is_tiered else ("retention.ms",)
     found = (known.settings[name] for name in names if name in known.settings)
     limit = next((each for each in found if each.value.strip() != AS_RETENTION), None)

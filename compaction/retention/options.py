@@ -38,7 +38,7 @@ _HEEDED = (
     PRODUCER_ID_EXPIRATION,
 )
 
-# local.retention.ms and local.retention.bytes with this value are those of retention.ms and retention.bytes
+# with this value, local.retention.ms and local.retention.bytes fall back to retention.ms and retention.bytes
 AS_RETENTION = "-2"
 _COMPACTED_BY_BROKER = frozenset((CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
 _KEPT_BY_BROKER = SHARE_GROUP_STATE_TOPIC  # retention.ms=-1

@@ -20,8 +20,8 @@ from kseg.segment.partition.topic_identity import TopicIdentity
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
-# (directory of the metadata log, the offset to which a broker truncates it or None, partition directories) → what it says about each of
-# them then. None where this node alone cannot tell: another voter of the quorum may still have what it has lost.
+# (directory of the metadata log, offset to which a broker truncates it or None, partition directories) → what the truncated log says about
+# each of them. None if this node alone cannot tell: another voter of the quorum may still have the records it lost.
 IdentitiesAfterCut = Callable[[str, int | None, Sequence[str]], Mapping[str, TopicIdentity] | None]
 
 WHOLE, CUT, UNKNOWN = "whole", "cut", "unknown"

@@ -36,7 +36,8 @@ def directory_of_a_file(
         if entry.problem is None or not entry.name.is_live or not places.isdir(entry.path):
             continue
         is_opened = (
-            (role in (Role.OFFSET_INDEX, Role.TIME_INDEX) and offset in mapped)  # else mapped on first use
+            # the indexes of other segments are mapped on first use
+            (role in (Role.OFFSET_INDEX, Role.TIME_INDEX) and offset in mapped)
             or (role is Role.TXN_INDEX and offset in bases)
             or role in (Role.LEADER_EPOCHS, Role.PARTITION_METADATA)
         )
@@ -129,4 +130,4 @@ def _is_unreadable(path: str, position: int, count: int) -> bool:
             file.read(start, stop - start)
             return bool(file.unreadable(start, stop))
     except UnreadableInput:
-        return False  # the load gives the reason
+        return False  # the simulated load reports the reason

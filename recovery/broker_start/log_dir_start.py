@@ -37,20 +37,19 @@ from kseg.segment.sidecar.metadata_files import decode_meta_properties
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
-_KNOWN_DIRECTORIES = (
-    REMOTE_INDEX_CACHE,
-    NAME_BY_ROLE[Role.CLEAN_SHUTDOWN],
-)  # the marker: a broker deletes it before it lists the names
+# a broker deletes the clean-shutdown marker, even if it is a directory, before it lists the names
+_KNOWN_DIRECTORIES = (REMOTE_INDEX_CACHE, NAME_BY_ROLE[Role.CLEAN_SHUTDOWN])
 _META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 _LEAST_FREE_BYTES = 4096  # a page of an index, a block of the metadata log
 _IN_ORDER_OF_CREATION = (
     Role.RECOVERY_POINTS,
     Role.LOG_START_OFFSETS,
     Role.HIGH_WATERMARKS,
-    Role.CLEANER_OFFSETS,  # once logs are loaded
+    Role.CLEANER_OFFSETS,  # created once logs are loaded
 )
 _ENTRY = (None, INT_BITS, LONG_BITS)  # topic, partition, offset
-READ_BEFORE_LOADING = (Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS)  # as empty, if a number cannot be parsed
+# if a number in one of these cannot be parsed, a broker treats the file as empty
+READ_BEFORE_LOADING = (Role.RECOVERY_POINTS, Role.LOG_START_OFFSETS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def with_quorum_files(
         start = replace(start, outcome=Loading.TRUNCATED, records_lost=None, is_of_torn_snapshot=True)
     read = range(end, log_end)
     for error in errors:
-        # a load takes it for a batch of magic 2, whose checksum does not cover that byte
+        # a load treats it as a batch of magic 2, whose checksum does not cover the magic byte
         if error.id == "bad-magic" and error.first_offset in read and of_snapshot is None:
             return _failed(start, CORRUPT, f"Invalid magic found in record: {error.message}")
     of_quorum = _quorum_fault(start, directory)

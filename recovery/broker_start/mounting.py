@@ -66,7 +66,7 @@ def mixed_up(directories: Iterable[Mounted], registered: Registered) -> list[Mac
 
 def _places(directories: Sequence[Mounted]) -> Iterator[list[Mounted]]:
     """The directories in groups: divided where their paths part, as long as a group of several remains."""
-    # the empty name ends the shorter of two paths one of which begins with the other
+    # the empty last name sets a path apart from the paths below it
     parts = [(*places.abspath(each.path).split(os.sep), "") for each in directories]
     if len({*parts}) < 2:
         yield [*directories]

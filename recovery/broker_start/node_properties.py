@@ -63,7 +63,7 @@ class NodeProperties:
                 found.append(LoadedDirectory(path, start=_unchecked(path), is_checked=False))
             elif known not in found:
                 found.append(known)
-            elif known.start is not None:  # by another spelling, which a broker takes for another directory
+            elif known.start is not None:  # spelled differently: to a broker, another directory
                 found.append(LoadedDirectory(path, start=replace(known.start, path=path)))
         return found
 

@@ -119,7 +119,8 @@ def _before_loading(
     for each in dirs:
         if each.start is not None and each.contradiction is not None:
             offset, thrown = each.contradiction
-            if all(end is None or offset < end for end in ends):  # else the log is cut before it
+            # unless the log is truncated before that offset
+            if all(end is None or offset < end for end in ends):
                 yield thrown
     for each in dirs:
         if each.start is not None:

@@ -75,7 +75,8 @@ class Loading(StrEnum):
     UNCHANGED = "unchanged"
     RECOVERED = "recovered"  # segments are read and their indexes rebuilt, nothing is lost
     TRUNCATED = "truncated"
-    SHORTENED = "shortened"  # no byte is removed, but because of the last index the log ends below records that it has
+    # no bytes are removed, but going by the last index the log ends below records that it contains
+    SHORTENED = "shortened"
     FAILS = "fails"
     BECOMES_STRAY = "becomes-stray"
     STRAY = "stray"  # was renamed as stray before, and stays so

@@ -69,8 +69,9 @@ class VerifyForStart(Verify):
         try:
             start = _start(target, totals, kinds, errors, blocked, options)
         except VanishedInput:
+            # if a running broker has removed it, no other broker can start there
             if not is_in_use(target):
-                raise  # while a broker runs no other one starts
+                raise
         if start is None:
             yield Row(row.values, totals.shape)
             return
@@ -112,7 +113,8 @@ def _start(
         return None
     start = partition_start(checked, kinds, options, blocked)
     if start is not None and _is_metadata_log(totals):
-        from kseg.recovery.broker_start.metadata_start import with_quorum_files  # of one partition of a node
+        # needed for one partition of a node
+        from kseg.recovery.broker_start.metadata_start import with_quorum_files
 
         return with_quorum_files(start, checked.directory, errors)
     return start

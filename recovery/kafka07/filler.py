@@ -14,9 +14,8 @@ from kseg.segment.kafka07.messages07 import HEADER_BYTES
 
 MIN_BYTES = HEADER_BYTES[0]
 _GZIP_START = b"\x1f\x8b\x08%c\x00\x00\x00\x00\x00\xff"
-_GZIP_OF_NOTHING = (
-    b"\x03\x00" + b"\x00" * 8
-)  # the end of a deflate stream, the checksum and the size of an empty payload
+# the end of an empty deflate stream, then checksum and size of the empty payload
+_GZIP_OF_NOTHING = b"\x03\x00" + b"\x00" * 8
 _COMMENTED = 0x10
 _MIN_SET_BYTES = HEADER_BYTES[1] + len(_GZIP_START) - 1 + len(_GZIP_OF_NOTHING)
 _SET_BYTES = 64 * 1024

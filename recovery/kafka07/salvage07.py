@@ -108,7 +108,8 @@ def _of_length(found: Iterable[Run], size_bytes: int, wanted: int | None) -> Ite
             run = replace(run, end_position=min(run.end_position, wanted))
             if run.length <= 0:
                 continue
-            if run.end_position == size_bytes:  # extended by the bytes that are missing after it
+            # merged below with the bytes that are missing after it
+            if run.end_position == size_bytes:
                 kind = run.kind
                 continue
         yield run

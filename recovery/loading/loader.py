@@ -265,7 +265,7 @@ class _Load:
                     raise
                 removed = self._empty(segment, thrown)
             if removed:
-                segment.next_offset()  # a broker logs it in its warning, and may fail while computing it
+                segment.next_offset()  # a broker computes this for a warning, and may fail doing so
                 self._delete_after(segment, unflushed)
                 return
 
@@ -365,7 +365,7 @@ class _Load:
 
     def _close(self) -> None:
         for segment in self._segments:
-            segment.time_index.open_if_visible()  # looking up the log's timestamps opens all of them
+            segment.time_index.open_if_visible()  # a lookup by timestamp in the log opens all time indexes
         self._producers.take_snapshot()
         self._segments.close_all()
 

@@ -27,7 +27,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.sidecar.index import TimeIndexEntry
 from kseg.segment.sidecar.index_builder import OVERFLOW, SegmentIndexes
 
-_TIMESTAMP_END = 43  # of the largest timestamp in a batch of magic 2, the last field that an append reads
+_TIMESTAMP_END = 43  # end of the max timestamp, the last field of a batch header that an append reads
 
 
 class _SplitPart:

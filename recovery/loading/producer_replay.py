@@ -68,7 +68,7 @@ def read_marker(decoder: Decoder, table: Columns, row: int) -> EndTransactionMar
     """The content of the first record of a producer's control batch, None when it has no record. Raises BrokerException."""
     location = f"the control batch at position {table.at(C.POSITION, row)}"
     if table.at(C.SIZE, row) < L.BATCH_HEADER:
-        # the other fields come from the file; the count comes from the bytes of the batch alone
+        # a broker reads the other fields from the file, but the record count from the bytes of the batch alone
         raise BrokerException(INDEX_OUT_OF_BOUNDS, f"{location} ends inside its header")
     count = table.at(C.COUNT, row)
     codec = table.at(C.ATTRIBUTES, row) & L.CODEC_MASK

@@ -172,5 +172,5 @@ class LoadedProducers:
         self.state = ProducerState.load(replay.merged(), end_offset, are_replayed=True)
         in_entries = {one.first_offset for one in self.state.open_transactions}
         self.lost = in_entries - still_open
-        for first_offset in still_open - in_entries:  # entries that a later one of the same producer replaced
+        for first_offset in still_open - in_entries:  # replaced by a later entry of the same producer
             self.state.keep_open(first_offset, owners[first_offset])

@@ -46,7 +46,7 @@ def first_offset(message: memoryview, location: str) -> int:
         body = memoryview(decompress(codec, magic, _value_of(message, magic, location), MAX_BODY_BYTES))
     except CodecError as error:
         for _ in _messages(memoryview(error.content), location):
-            pass  # a broker reads what it gets, and may meet a fault there first
+            pass  # a broker reads what was decompressed, and may fail there first
         raise BrokerException(error.java_class or KAFKA, f"{location}: {error}") from error
     first, last = None, None
     for last in _messages(body, location):

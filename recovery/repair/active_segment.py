@@ -22,7 +22,7 @@ def with_indexes_of_active_segment(repair: Repair) -> Repair:
         return repair
     active = max(bases)
     if repair.image.size_bytes(segment_file_name(active, SUFFIX_BY_ROLE[Role.LOG])):
-        return repair  # those of a segment with records are rebuilt from them
+        return repair  # the indexes of a segment with records are rebuilt from its records
     has_times = len(bases) == 1 or any(name.role is Role.TIME_INDEX for name in names)
     wanted = _INDEX_ROLES if has_times else (Role.OFFSET_INDEX,)
     created = [segment_file_name(active, SUFFIX_BY_ROLE[role]) for role in wanted]

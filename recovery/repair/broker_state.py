@@ -40,7 +40,7 @@ def broker_state_of(
 
     is_clean = options.is_clean
     if name is not None and name.is_metadata_log:
-        # it is loaded by another part of a node, which ignores marker and checkpoints (Kafka: KafkaRaftLog.createLog)
+        # the Raft layer loads this log, ignoring the clean-shutdown marker and checkpoints (Kafka: KafkaRaftLog.createLog)
         return BrokerState(
             is_clean=bool(is_clean),
             recovery_point=options.recovery_point or 0,

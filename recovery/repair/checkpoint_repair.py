@@ -63,7 +63,7 @@ def repaired_checkpoints(
             continue
         image.write(name, encode_offset_checkpoint(aligned.entries), name if name in image else None)
         why[name] = _reason(role, aligned)
-        # a broker that was killed before its first checkpoint has lost nothing, but with a marker the file must exist
+        # a broker killed before its first checkpoint has lost nothing, but after a clean shutdown the file must exist
         is_lost = marker is not None or bool(traces) or not aligned.is_readable
         yield from _findings(log_dir, role, aligned, {o.name.text: o for o in outcomes}, is_lost=is_lost)
 

@@ -248,7 +248,7 @@ class _Comparison:
         with ConsumerView(self._directory, image, self._served, bounds, identical, stops) as view:
             view.read_from(self._start)
             for batch in batches:
-                for offset in (batch.first_offset, batch.last_offset):  # index entries have both values
+                for offset in (batch.first_offset, batch.last_offset):  # an index entry may hold either
                     given = view.given.get(batch.content, {}).get(batch.first_offset)
                     if given is None or given > offset:
                         view.read_from(offset)

@@ -38,7 +38,7 @@ from kseg.segment.values import dataclass
 META_PROPERTIES = NAME_BY_ROLE[Role.META_PROPERTIES]
 _UNFINISHED = f"{META_PROPERTIES}.tmp"
 _OLD_FILE = "the old file"
-NO_ID = "none"  # of a cluster before 3.7
+NO_ID = "none"  # for a cluster older than 3.7
 _KRAFT, _ZOOKEEPER = 1, 0  # versions of the file
 
 # the directory ids that each node has registered, by node id, from the metadata log in one of these data directories
@@ -123,7 +123,7 @@ def identity_repair(
         if not (why or is_given):
             return None
         finding = identity_missing(log_dir, why)
-        # a broker of ZooKeeper starts without the file, and a directory of copied partitions has no broker
+        # a ZooKeeper-based broker starts without the file, and a directory of copied partitions has no broker
         may_start = not (is_given or has_metadata_log([log_dir]))
     data = unfinished or data
     needed = _needed(data, log_dir, others, requested, registered, is_old=is_old)

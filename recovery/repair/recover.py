@@ -116,7 +116,7 @@ def _prepared(
     if name is not None and name.is_metadata_log and options.policy is Policy.SALVAGE:
         repair = with_metadata_gap(repair, found, is_loadable=identity.has_loadable_gap)
     plan = _plan(recovery_target, found, repair)
-    # reading all records takes much longer than the rest where nothing is due; `verify` does it in any case
+    # without anything to repair, reading all records would take most of the time; `verify` does it in any case
     failures = _coordinator_findings(recovery_target, repair, options) if plan.steps else ()
     yield from failures
     refuse_obstructed(plan, in_the_way)
@@ -126,9 +126,9 @@ def _prepared(
     afterwards = _findings_afterwards(recovery_target, repair, plan, broker_state, options)
     salvaged, costs = _costs(recovery_target, found, whole, plan, broker_state, options, afterwards)
     topic = options.topic_of(recovery_target.directory)
-    # not known: what is wrong now may still be wrong afterwards
+    # if the state afterwards is unknown, what is wrong now may still be wrong then
     remains = salvaged.findings if afterwards is None else afterwards
-    # `misplaced` reports which topic it belongs to
+    # `misplaced` already reports which topic the directory belongs to
     remains = [each for each in remains if recovery_target.concerns(each) and each != identity.finding]
     repair = with_remaining_damage(repair, options.policy, remains, recovery_target.directory)
     repair = with_coordinator(repair, failures)

@@ -225,7 +225,7 @@ def outcome_of(result: RecoverResult) -> PartitionOutcome | None:
     name = own_partition_name(result.directory)
     if name is None:
         return None
-    has_log = result.first_base_offset is not None  # none is no error
+    has_log = result.first_base_offset is not None  # a partition may have no log
     return PartitionOutcome(
         name=name,
         first_base_offset=result.first_base_offset or 0,

@@ -65,20 +65,18 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         super().__init__(options)
         self._over = over
         self._registered = registered
-        # by data directory that was named as a whole: the replicas that the metadata log places there and that are missing
+        # for each data directory that was named as a whole: the replicas that the metadata log places there and that are missing
         self.missing: Mapping[str, Sequence[Finding]] = {}
         self._outcomes: dict[str, list[PartitionOutcome]] = {}
-        self._looked_at: dict[
-            str, set[str]
-        ] = {}  # names of partition directories, also of those without a log
+        # names of partition directories, including those without a log
+        self._looked_at: dict[str, set[str]] = {}
         self._directories: dict[str, list[str]] = {}
         self._changed: dict[str, list[str]] = {}
         self._openings: dict[str, str] = {}  # by data directory, the id of the journal that has the marker
-        self._markers: dict[str, Marker | None] = {}  # those that existed before
+        self._markers: dict[str, Marker | None] = {}  # markers that existed before the run
         self._single_segments: dict[str, list[FileTarget]] = {}  # single segments, by data directory
-        self._of_segments: dict[
-            str, list[PartitionOutcome]
-        ] = {}  # by directory, where segments are named alone
+        # by directory, for segments that were named alone
+        self._of_segments: dict[str, list[PartitionOutcome]] = {}
 
     def begin(self, targets: Sequence[Target]) -> None:
         for log_dir in self.log_dirs:
@@ -179,7 +177,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             target for target in targets if isinstance(target, PartitionTarget) and target.log_dir == log_dir
         ]
         for target in inside:  # an unfinished change of this command would block the plan
-            with suppress(UnreadableInput):  # its own plan reports it, and the other targets continue
+            with suppress(UnreadableInput):  # planning it later reports this; the other targets continue
                 complete_or_refuse(target.path, self.command, self.options)
         changing, doubtful, outcomes = list[RecoverResult](), [], []
         for event in self._over(recover, inside, planned):
@@ -209,7 +207,8 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             apply_plan(
                 plan,
                 journal_id=self.options.run_id,
-                journal_dir=keeping.journal_dir,  # the marker is kept as a second name, which `opening_of` finds
+                # the marker is kept under a second name, where `opening_of` finds it
+                journal_dir=keeping.journal_dir,
                 partitions=names,
                 note={LOSSES: losses},
             )
@@ -252,7 +251,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         if not options.apply and options.output is None and is_locked(log_dir):
             plan = own_files.beside_broker(plan)
         by_path = {each.path: _clause(each) for each in reversed(left) if each.severity == ERROR}
-        errors = reversed(by_path.values())  # the first one of each
+        errors = reversed(by_path.values())  # the first error of each path
         doubts = [*([identity.doubt] if identity is not None and identity.doubt else ()), *errors]
         reported = own_files.reported_plan(plan, outcomes, mark_clean=mark_clean, marker=marker)
         yield from (finding for finding in plan.reasons if not explains(finding))
@@ -266,7 +265,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             if outcomes or self._is_whole(log_dir):
                 done = self._copied(log_dir, plan, copy, outcomes)
                 yield Row(log_dir_row(reported, done, doubts, missing, identity))
-        # otherwise the single journal undoes everything
+        # otherwise at most one partition changed, and its journal undoes everything
         elif not plan.is_empty or len(changed) >= 2 or opening is not None:
             done = self._carried_out(log_dir, plan, opening, changed)
             yield Row(log_dir_row(reported, done, doubts, missing, identity))

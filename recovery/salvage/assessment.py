@@ -40,7 +40,7 @@ _TRIMMED = ("index-preallocated", PREALLOCATED)
 _TRIMMED_OF_METADATA_LOG = (PREALLOCATED,)
 # Findings about bytes of a file that cannot be read.
 UNREADABLE_BYTES = "unreadable"
-# By finding: position in the batch of the field that it is about.
+# By finding id: position in the batch of the field that was altered.
 _ALTERED = {"altered-base-offset": 0, "altered-leader-epoch": L.ENTRY_OVERHEAD}
 
 
@@ -155,7 +155,7 @@ def _check_events(
 ) -> Iterator[Event]:
     yield from check.events()
     for entry in assessment.partition.orphans:
-        if entry.name.role is Role.LOG:  # a number with leading zeros, or no number at all
+        if entry.name.role is Role.LOG:  # named with extra leading zeros, or without a number
             with reader.open(entry.path) as file:
                 context = HeaderContext(entry.path, _base(entry), is_last=False)
                 yield from SegmentCheck(file, context, options, totals, [collector_of[entry.path]]).events()

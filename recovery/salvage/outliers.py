@@ -22,7 +22,7 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.scanning.offset_fit import fit_offset, flipped_bit, one_bit_away
 
-# The end of a valid run is believed when no more offsets than these are missing before it.
+# The last offset of a valid run is believed if at most this many offsets are missing before it.
 BELIEVABLE_GAP = 1 << 24
 # At most this many consecutive batches may have been altered; a longer sequence whose offsets fit together is right.
 MAX_IN_A_RUN = 16
@@ -41,7 +41,7 @@ def doubt_outliers(logs: Logs, collector: ValidRunCollector) -> None:
             not number and not is_named and any(s.first_offset <= before for s in collector.valid_runs[:2])
         )
         if is_misnamed:
-            before = -1  # the name does not contain the first offset
+            before = -1  # the file is not named after its first offset
         after = collector.valid_runs[number + 1] if number + 1 < len(collector.valid_runs) else None
         bound = _bound(collector, after)
         if _jumps(before, valid_run.last_offset, bound) and _doubt_run(
@@ -50,7 +50,7 @@ def doubt_outliers(logs: Logs, collector: ValidRunCollector) -> None:
             continue
         ends_in_damage = collector.next_base is None and last_damage >= valid_run.end_position
         is_contradicted = after is not None and after.first_offset <= valid_run.last_offset
-        # without a previous batch it is unknown which of two is too high
+        # without a previous batch, either of the two may be the one whose offset is wrong
         if (is_contradicted or (after is None and ends_in_damage)) and (
             number or is_misnamed or valid_run.batches > 1
         ):

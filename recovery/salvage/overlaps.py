@@ -191,7 +191,7 @@ class _Epochs:
     def __init__(self, logs: Logs, by_offset: Sequence[ValidRun], history: EpochHistory | None) -> None:
         self._entries = () if history is None else history.entries
         self._starts: list[int] = []
-        self._least: list[int] = []  # epoch of the valid runs from there on
+        self._least: list[int] = []  # least epoch of the valid runs from that offset on
         least = L.INT32_MAX
         for valid_run in reversed(by_offset):
             is_in_own_segment = logs.is_in_own_segment(

@@ -178,7 +178,7 @@ class _Rebuild:
         above = self._wanted.snapshots_above
         is_wanted = offset in self._wanted.snapshots or (above is not None and offset > above)
         name = segment_file_name(offset, L.SNAPSHOT_SUFFIX)
-        # after an empty segment the offset is the same, and a broker does not write it again
+        # an empty segment leaves the offset unchanged, and a broker does not write the same snapshot again
         if is_wanted and offset > self._log_start_offset and name not in self._result.files:
             self._result.files[name] = encode_snapshot(self._replay.state.snapshot())
         self._read_back(offset)

@@ -76,7 +76,7 @@ def arrange(
         first = logs.true_first_offset(working_image.valid_runs[0]) if working_image.valid_runs else named
         if not working_image.valid_runs and (named < end or named < least):
             continue
-        # if inner offsets of an old wrapper overlap what precedes it, its file begins after that
+        # if inner offsets of an old wrapper overlap the previous segment, its file begins after that segment
         base = named if max(end, least) <= named <= first else max(first, end)
         origin = working_image.origin
         if segments and segments[-1].base_offset == base and segments[-1].origin is not None:

@@ -150,7 +150,7 @@ class SideFilePlan:
             above = min(self._segments[number].base_offset for number in self._changed)
         snapshots = {offset for offset in self._bad_snapshots() if self._has_place(offset, end_offset)}
         known = {segment.base_offset for segment in self._assessment.partition.segments}
-        # a snapshot where no segment starts was not checked yet
+        # a snapshot at an offset where no segment began has not been checked yet
         snapshots |= {segment.base_offset for segment in self._segments[1:]} - known
         if self._segments and self._is_left_by_a_crash():
             snapshots.add(end_offset)
@@ -176,7 +176,7 @@ class SideFilePlan:
             roles |= {
                 role for role, kind in _ABSENCES.items() if self._assessment.has_finding(log_path, kind)
             }
-            # an empty active segment needs none, but a clean stop creates them
+            # an empty active segment needs no indexes, but a clean shutdown creates them
             is_cut_short = number == len(self._segments) - 1 and self._is_left_by_a_crash()
             there = self._working_image.image
             if (roles or is_cut_short) and file_of(segment, Role.OFFSET_INDEX) not in there:
@@ -248,7 +248,7 @@ class SideFilePlan:
             except (FormatError, UnreadableInput):
                 continue
             if any(entry.last_offset >= offset for entry in entries):
-                continue  # it is that of another log
+                continue  # this snapshot belongs to another log
             now_ms, expiration_ms = self._settings.now_ms, self._settings.producer_id_expiration_ms
             return ProducerState.load(entries, first, now_ms, expiration_ms)
         return ProducerState(first)
@@ -349,7 +349,7 @@ class SideFilePlan:
         if self._lacks_remote_epochs(history):
             history = self._with_remote_epochs(history)
             if self._lacks_remote_epochs(history):
-                return  # because of a file of the local epochs alone, a broker deletes remote segments
+                return  # given a checkpoint with only the local epochs, a broker would delete remote segments
             why = f"{why}, and from the epochs of the segments in remote storage"
         entries = history.entries
         # the file exists from the start and stays empty until there is an epoch

@@ -28,9 +28,8 @@ def unchanged_repair(
     )
     known = KnownState(offsets, broker_state.log_start_offset, broker_state.is_clean, settings.now_ms)
     extent = quick_extent(directory, found, known, reader)
-    if extent is None or (
-        settings.topic.is_tiered and broker_state.log_start_offset < extent.first_offset
-    ):  # the epochs of its remote segments are to be checked
+    # if some segments are only in remote storage, their epochs have to be checked
+    if extent is None or (settings.topic.is_tiered and broker_state.log_start_offset < extent.first_offset):
         return None
     end = extent.end_offset
     return Repair(

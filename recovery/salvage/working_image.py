@@ -23,9 +23,8 @@ class WorkingImage:
         self.found = DirectoryImage.of(self.identities.values())
         self.image = self.found.copy()
         self._why: dict[str, str] = {}
-        self._renamed: dict[
-            str, str
-        ] = {}  # by name as found: an empty file has no bytes that could identify it
+        # name as found, by new name: an empty file has no bytes that could identify it
+        self._renamed: dict[str, str] = {}
 
     def path(self, name: str) -> str:
         """Path of the found file that supplies a file's bytes; the path it will have when it is rebuilt."""

@@ -75,7 +75,7 @@ class Chain:
         self.rows.drop(self.ready)
         self._checked_rows -= self.ready
         self.ready = 0
-        if self._lost_to is not None:  # the headers in the damage contain its offsets
+        if self._lost_to is not None:  # the headers in the damage reveal its offsets
             self.rows.before_last = max(self.rows.before_last, self._lost_to)
             self._state[S.SEEN_LAST] = self.rows.before_last
             self._lost_to = None

@@ -32,7 +32,7 @@ class OffsetComparison:
             lower = self._rows.last_before(row - 1)
             is_misnamed = row == 1 and self._rows.is_start and N.first_of(table, 0) <= lower
             if is_misnamed:
-                lower = -1  # the name does not contain the first offset
+                lower = -1  # the file is not named after its first offset
             previous = F.fit_offset(N.first_of(table, row - 1), N.width_of(table, row - 1), lower, first)
             fills_hole = first == lower + 1 and table.at(C.LAST_OFFSET, row) + 1 == N.first_of(table, row - 1)
             if N.is_copy(table, row) or fills_hole:
@@ -143,7 +143,7 @@ class OffsetComparison:
             return
         is_one_bit = F.flipped_bit(N.first_of(self._rows.table, row), probable, 64) is not None
         if not is_one_bit and last < self._rows.limit:
-            return  # it may have been moved here
+            return  # the batch may have been moved here
         why = f"the segment must end below offset {self._rows.limit}"
         if damage.first_behind is not None:
             why = f"after the damage that follows, the log continues at offset {damage.first_behind}"
@@ -167,7 +167,7 @@ class OffsetComparison:
         first, last, width = N.first_of(table, row), table.at(C.LAST_OFFSET, row), N.width_of(table, row)
         lower = self._rows.last_before(row)
         if last >= self._rows.limit:
-            # only the next segment bounds it as an adjacent batch would; the bound of an index entry is far away
+            # the base offset of the next segment is as close a bound as an adjacent batch; an index entry may be far away
             bound = self._rows.limit if self._rows.limit == self._rows.context.next_base else None
             fit = F.fit_offset(first, width, lower, bound)
             if self._by_side_files(row, lower):

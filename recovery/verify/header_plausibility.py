@@ -31,7 +31,7 @@ from kseg.segment.scanning.offset_fit import Fit, flipped_bit, one_bit_away
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.values import dataclass
 
-# Without other evidence, an epoch that only the last batch has is not accepted if it rises by more than this.
+# Without other evidence, an epoch that only the last batch has is rejected if it rises by more than this.
 BELIEVABLE_EPOCH_RISE = 1024
 
 

@@ -46,7 +46,7 @@ from kseg.segment.values import dataclass
 
 NEIGHBOURS = 4  # number of index entries before a part, and of batches after it, that are included
 MAX_WALKED_BYTES = 4 * 1024 * 1024  # from the start of a log if the index does not help
-# findings that say that the records of a batch do not have the offsets that they seem to have
+# findings that mean that the records of a batch do not really have the offsets that its header gives
 MISPLACED = frozenset(
     {"altered-base-offset", "offset-not-monotonic", "offset-below-segment", "offset-overflow"}
 )
@@ -115,9 +115,8 @@ class _LogPart:
         return HeaderVerdicts(findings, misplaced, tuple(self._spans))
 
     def _is_ours(self, finding: Finding) -> bool:
-        if (
-            finding.path != self._context.path
-        ):  # the batch before this segment; its own part ends without a neighbour
+        # about the last batch of the previous segment, which was checked without the next batch
+        if finding.path != self._context.path:
             return self._start == 0
         position = finding.position or 0
         return self._start <= position and (self._stop is None or position < self._stop)
@@ -133,8 +132,9 @@ class _LogPart:
                 self._note_valid(item)
                 yield from chain.feed(item)
             self._carry()
+        # not the end of the log: without the batches that follow, only side files could judge the last ones here
         if until < size:
-            return  # the part only has side files as evidence for the last batches
+            return
         # a walk over part of a segment does not know whether there are gaps before it
         is_gapless = not self._sums[S.SUM_GAPS] and not self._sums[S.SUM_CLEANED]
         chain.rows.is_gapless = is_gapless and self._start == 0

@@ -109,7 +109,7 @@ class _IndexCheck:
             yield code, state[S.ENTRY_SLOT] - 1
 
     def _defer(self, slot: int, context: int) -> None:
-        # only the end of the segment shows whether damage explains it; if there are very many, the first ones are enough
+        # only at the end of the segment is it known whether damage explains this; of very many, the first ones are enough
         if len(self._pending) < _MAX_PENDING:
             self._pending.append((slot, context))
         else:
@@ -248,7 +248,7 @@ class TimeIndexCheck(_IndexCheck):
     ) -> None:
         super().__init__(context, view, totals, data_end)
         if len(view) == self.WIDTH:
-            self.slots = 1  # trimmed: an all-zero entry means timestamp 0
+            self.slots = 1  # a trimmed index: its all-zero entry has timestamp 0
         self._state[S.ENTRY_FORMER] = L.NO_TIMESTAMP
         self._without_timestamp = 0
 

@@ -73,7 +73,7 @@ def file_name(entry: Entry, in_log_dir: bool, is_orphan: bool) -> Iterator[Findi
     if entry.problem is not None:
         yield Finding("unreadable-file", path, entry.problem)
     elif name.role is Role.KSEG_JOURNAL and not in_log_dir:
-        if name.name.endswith(_BEGUN_SUFFIX):  # others point to a journal elsewhere
+        if name.name.endswith(_BEGUN_SUFFIX):  # other files point to a journal elsewhere
             message = "left by a change of kseg that was killed before it changed anything; the next change removes it"
             yield Finding("leftover-tmp", path, message, 0, length)
     elif name.role is Role.UNKNOWN or (name.role in _LOG_DIR_ROLES) != in_log_dir:

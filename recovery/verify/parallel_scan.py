@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from kseg.jobs.part_pool import PartPool
     from kseg.jobs.part_worker import Room
 
-LEAST_SHARED_BYTES = 32 * 1024 * 1024  # this process finishes less before another has started
+LEAST_SHARED_BYTES = 32 * 1024 * 1024  # with less, this process is done before another one has started
 LEAST_LOG_BYTES = 1024 * 1024  # opening a smaller log twice costs as much as scanning it
 MIN_PART_BYTES = 2 * 1024 * 1024
 MAX_PART_BYTES = 8 * 1024 * 1024
 _PARTS = 64  # enough to distribute the work evenly
 
-# The result of a part consists of pieces: a table, preceded by its capacity, its number of rows, and the positions where they begin and
-# end.
+# The result of a part consists of pieces. Each is a table, preceded by its capacity, its number of rows, and the positions in the log where
+# these rows begin and end.
 _HEAD = 4
 _ROOM_BYTES = 8 * (_HEAD + C.BATCH_WIDTH * BATCHES_PER_TABLE)
 

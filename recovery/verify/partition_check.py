@@ -111,7 +111,7 @@ class PartitionCheck:
                 for at in range(len(directory.segments)):
                     yield from self._segment(at)
             yield from self._end_of_log()
-        if not self._options.is_in_use:  # by a broker, which may be deleting segments
+        if not self._options.is_in_use:  # a running broker may be deleting segments
             yield from self._lost_segments()
         identity = self._options.identity_of(directory.path)
         yield from partition_files.metadata_files(

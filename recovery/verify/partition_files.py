@@ -108,7 +108,7 @@ class KnownBatchEnd(NamedTuple):
     timestamp_ms: int | None = None
 
 
-# (path of an index, form of its entries) → the last used entries
+# (index file, format of its entries) → the last entries in use
 LastEntries = Callable[[Entry, struct.Struct], Sequence[tuple[int, int]]]
 
 

@@ -51,8 +51,8 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from kseg.segment.state.control import EndTransactionMarker
 
-# A broker expires an idle producer after hours or days, unless producer.id.expiration.ms is known to be shorter; a producer that is this
-# young cannot have expired.
+# A producer that was idle for less than this cannot have expired: brokers expire producers after hours or days, unless
+# producer.id.expiration.ms is known to be shorter.
 _NEVER_EXPIRED_MS = 3_600_000
 _EXPIRATION = "producer.id.expiration.ms"
 
@@ -162,7 +162,8 @@ class ProducerReplay:
 
     def _marker(self, table: Columns, row: int) -> "EndTransactionMarker | None":
         """The marker in a control batch; None if the cleaner has emptied the batch."""
-        from kseg.segment.state.control import end_transaction_marker  # the kernel follows ordinary ones
+        # the kernel handles ordinary markers, so this is rarely needed
+        from kseg.segment.state.control import end_transaction_marker
 
         if self._decoder is None:
             self._decoder = Decoder(self._view, 16)

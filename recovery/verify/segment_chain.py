@@ -70,7 +70,7 @@ class SegmentChain:
         starts = sorted({*lost, *(each.base_offset for each in facts)})
         for base, index in lost.items():
             if any(each.base_offset < base < each.end_offset for each in facts):
-                continue  # merged with the segments before it
+                continue  # the cleaner has merged it into an earlier segment
             first = max(base, self._log_start)
             end = next((start for start in starts if start > base), None)
             what = "the log of this segment is missing"
@@ -90,7 +90,7 @@ class SegmentChain:
         if epochs is None or not epochs.begins_below(begin) or self._log_start >= begin:
             return
         if any(base < begin for base in (*self._lost_logs(), *self._logs())):
-            return  # reported as such, or a deletion that is not finished
+            return  # reported as a missing segment, or being deleted
         first = max(self._log_start, epochs.entries[0].start_offset)
         unless = ", unless the topic has tiered storage" if may_be_tiered else ""
         message = (

@@ -14,7 +14,7 @@ from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.log_shape import LogShape
 from kseg.segment.values import dataclass
 
-# Of each kind of finding about one file, this many are shown; the rest are counted.
+# This many findings of each kind are shown per file; the rest are only counted.
 SHOWN_PER_FILE = 100
 
 

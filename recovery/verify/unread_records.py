@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kseg.recovery.verify.records_check import RecordsCheck
     from kseg.recovery.verify.unread_batch import BatchReader
 
-# After this many compressed batches before gaps were opened without a result, the gaps are attributed to compaction.
+# If this many compressed batches before gaps were decompressed without a finding, the remaining gaps are attributed to compaction.
 _GAPS = 64
 
 

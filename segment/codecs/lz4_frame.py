@@ -35,7 +35,7 @@ _SIZE = struct.Struct("<I")
 _END_MARK = bytes(4)
 _JAVA_FLG, _JAVA_BD, _JAVA_HC = 0x60, 0x40, 0x82
 _JAVA_HEADER = _HEADER.pack(_FRAME_MAGIC, _JAVA_FLG, _JAVA_BD, _JAVA_HC)
-_HC_MAGIC_V0 = 0x1A  # written by old Java clients, over the frame magic too
+_HC_MAGIC_V0 = 0x1A  # old Java clients include the frame magic in the header checksum
 _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x10, 0x08, 0x04
 _WRITTEN_BLOCK = 64 * 1024
 _DEFAULT_LEVEL, _MAX_LEVEL, _LIBRARY_MAX_LEVEL = 9, 17, 12
@@ -172,9 +172,8 @@ def compress(data: bytes, magic: int, level: int | None = None) -> bytes:
     pieces = [_HEADER.pack(_FRAME_MAGIC, _JAVA_FLG, _JAVA_BD, _JAVA_HC if magic else _HC_MAGIC_V0)]
     for start in range(0, len(data), _WRITTEN_BLOCK):
         block = data[start : start + _WRITTEN_BLOCK]
-        if (
-            level == _DEFAULT_LEVEL
-        ):  # Kafka's default means the fast compressor, other levels the thorough one
+        # Kafka uses the fast compressor at the default level, the high-compression one at any other
+        if level == _DEFAULT_LEVEL:
             packed = lz4.block.compress(block, store_size=False)
         else:
             packed = lz4.block.compress(

@@ -29,7 +29,7 @@ _TO_CRC = struct.Struct(">qiib")  # base offset, length, leader epoch, magic
 _FROM_CRC = struct.Struct(">IhiqqqhiI")  # crc, attributes, last offset delta … record count
 assert _TO_CRC.size == L.CRC_POSITION and _TO_CRC.size + _FROM_CRC.size == L.BATCH_HEADER
 
-_TYPE_IN_KEY = slice(2, 4)  # after the version; Kafka accepts later versions
+_TYPE_IN_KEY = slice(2, 4)  # after the version; Kafka accepts versions newer than its own
 _END_MARKERS = (control_key(ABORT)[_TYPE_IN_KEY], control_key(COMMIT)[_TYPE_IN_KEY])
 _CONTROL_TYPES = (*_END_MARKERS, *(control_key(kind)[_TYPE_IN_KEY] for kind in KINDS))
 

@@ -15,7 +15,7 @@ WHITESPACE = re.compile("[ \t\n\x0b\f\r]+")  # Java's \s, which is narrower than
 INT_BITS = 32
 LONG_BITS = 64
 _DIGITS_OF_ANY_INT = 9
-_MOST_DIGITS = 255  # zeros of other scripts may lead a number in a file name
+_MOST_DIGITS = 255  # the longest file name: a number in it may have leading zeros, in any script
 
 
 def parse_integer(text: str, bits: int) -> int | None:

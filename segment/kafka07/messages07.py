@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 SIZE_FIELD = 4
-MIN_SIZE_FIELD = 1 + 4  # magic and crc: the minimum of 0.7's recovery
+MIN_SIZE_FIELD = 1 + 4  # magic and crc: the smallest size that 0.7's recovery accepts
 CODEC_MASK = 0x03  # two bits, not three as in later versions
 HEADER_BYTES = {0: SIZE_FIELD + 1 + 4, 1: SIZE_FIELD + 1 + 1 + 4}
 MAX_NESTING = 16  # nested sets; real ones have two or three levels
@@ -344,7 +344,8 @@ def messages(
         if held is not None:
             yield _message(*held, offset, next_offset, offset)
         held = found
-    if held is not None:  # only the last message of a set was returned with the offset after it
+    # 0.7 returned only the last message of a compressed set with the offset that follows the set
+    if held is not None:
         yield _message(*held, offset, next_offset, next_offset)
 
 

@@ -149,7 +149,7 @@ def epochs_of_batches(segments: Sequence[LogSegment], following: Batch | None) -
     """The leader epochs of the batches of some segments. following: the first batch after them, or their
     last one: a segment is not walked if its first batch and the following one have the same epoch."""
     history = EpochHistory()
-    pairs = []  # segments and the first batch after each
+    pairs = []  # (segment, its first batch, the first batch after it)
     for segment in reversed(segments):
         first = first_batch(segment)
         pairs.append((segment, first, following))

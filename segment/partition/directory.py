@@ -256,7 +256,7 @@ def _scan(path: str) -> _Content:
             name = parse_file_name(entry.name)
             if is_directory_entry(entry) and not (name.is_live and is_of_partition(name)):
                 content.directories.append(entry)
-            else:  # a directory replaces a file of the partition
+            else:  # or a directory in the place of a partition file
                 content.files.append((entry, name))
     return content
 

@@ -31,7 +31,7 @@ from kseg.segment.scanning.scan import BATCHES_PER_TABLE, Scanner, nothing_follo
 
 _FIRST_TABLE = 8
 _GROWTH = 8
-# Of a file that is fetched in parts, this many bytes are walked first, and more at a time later.
+# When a file is fetched in parts, this many bytes are fetched and walked first, and more at a time later.
 _FIRST_WINDOW_BYTES = 16 * 1024
 _LARGEST_WINDOW_BYTES = 8 * 1024 * 1024
 
@@ -139,7 +139,7 @@ class BatchWalk:
             for block in blocks:
                 if isinstance(block, Damage):
                     self._report(block)
-                elif block.count:  # the table is filled again after this
+                elif block.count:  # copied, because the table is reused
                     found = batch_at(block, block.count - 1)
             if found is None or found.crc_valid:
                 return found

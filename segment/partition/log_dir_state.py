@@ -26,10 +26,11 @@ from kseg.segment.values import dataclass
 
 _WATCHED = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES, Role.CLEAN_SHUTDOWN)
 
-# files that a broker has written when it shuts down cleanly; the cleaner's file is created empty and written after the first cleaning
+# The files that a clean shutdown leaves with content. The cleaner's is not among them: it is created empty, and written only after the
+# first cleaning.
 _WRITTEN_AT_SHUTDOWN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS, Role.LOG_START_OFFSETS)
 _MOUNT_IS_LOST = (errno.ESTALE, errno.ENOTCONN, errno.ENODEV, errno.EIO)
-KRAFT_VERSION = 1  # version of meta.properties, which older brokers may lack
+KRAFT_VERSION = 1  # version of meta.properties since KRaft; older brokers may not have the file
 
 Offsets = Mapping[tuple[str, int], int]
 
@@ -104,7 +105,7 @@ def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> LogDi
             except FormatError:
                 lost.add(role)
             except UnreadableInput as error:
-                # which says nothing about the content of the file
+                # a lack of permission or a lost mount says nothing about the content of the file
                 if isinstance(error, NotPermitted) or (
                     isinstance(error.__cause__, OSError) and error.__cause__.errno in _MOUNT_IS_LOST
                 ):
@@ -119,7 +120,8 @@ def _read(log_dir: str, identities: tuple[tuple[int, ...] | None, ...]) -> LogDi
             version = None if node_id is None else identity.version
         except (FormatError, UnreadableInput):
             version = None
-    is_unknown = Role.META_PROPERTIES in present and node_id is None  # no reason to expect less
+    # if meta.properties cannot be read, expect what a KRaft node has
+    is_unknown = Role.META_PROPERTIES in present and node_id is None
     if version == KRAFT_VERSION or is_unknown:
         lost |= {role for role in _WRITTEN_AT_SHUTDOWN if role not in present}
     return LogDirState(log_dir, Role.CLEAN_SHUTDOWN in present, version, checkpoints, frozenset(lost))

@@ -57,7 +57,7 @@ def quick_end(log_path: str, index_path: str, base_offset: int) -> int | None:
             if not log.size_bytes:
                 return base_offset
             table = batches_to_the_end(log, index_path, base_offset)
-        require(not bad_pages.count())  # zeros may have been read
+        require(not bad_pages.count())  # a page that cannot be read reads as zeros
         return table.at(C.LAST_OFFSET, table.count - 1) + 1
     except (Unusual, OSError, UnreadableInput):
         return None

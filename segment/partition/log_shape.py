@@ -17,9 +17,9 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import verify_records
 from kseg.segment.values import dataclass
 
-SAMPLED = 4  # batches of a codec in a segment; up to twice as many before the sample is thinned
-MAX_EPOCHS = 1000  # of a log; a healthy partition has a few dozen
-_MAX_CONTENT_BYTES = 32 * 1024 * 1024  # of a batch that is decompressed
+SAMPLED = 4  # sampled batches per codec and segment; up to twice as many before thinning
+MAX_EPOCHS = 1000  # leader epochs per log; a healthy partition has a few dozen
+_MAX_CONTENT_BYTES = 32 * 1024 * 1024  # limit on the decompressed size of a sampled batch
 
 
 def hides_first_time(magic: int, attributes: int) -> bool:

@@ -203,17 +203,13 @@ _PARTITION_ROLES = frozenset((Role.PARTITION_METADATA, Role.LEADER_EPOCHS, Role.
 
 _STATES = {f".{state}": state for state in FileState if state is not FileState.LIVE}
 _FILE_STATE_SUFFIXES = tuple(_STATES)
-# compiled when the first similar name is parsed: compiling takes longer than reading a name
-STAGED_PREFIX = (
-    "kseg-staged-"  # files written by tasks of a cluster, until they are joined (`write.staged_runs`)
-)
+# files written by the tasks of a cluster job until they are joined (`write.staged_runs`)
+STAGED_PREFIX = "kseg-staged-"
 STREAM_PREFIX = "kseg-stream-"  # records which micro-batch of a streaming query was written last
-UNDONE_PREFIX = "kseg-undone-"  # removed by an undo and kept
-_OWN_PREFIXES = (
-    "kseg-journal-",
-    STAGED_PREFIX,
-    UNDONE_PREFIX,
-)  # the first also for the files that belong to a journal
+UNDONE_PREFIX = "kseg-undone-"  # files that an undo removed and kept
+# the first of them also begins the names of files that belong to a journal
+_OWN_PREFIXES = ("kseg-journal-", STAGED_PREFIX, UNDONE_PREFIX)
+# not compiled before a similar name is parsed: compiling takes longer than reading a name
 _METADATA_SNAPSHOT = r"([0-9]{20,})-([0-9]{10,})(-[^.]+)?"
 _REMOTE_INDEX = r"([0-9]+)_([A-Za-z0-9_-]{22})"
 

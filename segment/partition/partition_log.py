@@ -261,7 +261,8 @@ class PartitionLog(Notes):
             places.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except OSError as error:  # a lost mount has no checkpoint, and is reported
+        # any other error, such as that of a lost mount, does not mean that there is no checkpoint
+        except OSError as error:
             raise cannot_read(path, error) from error
         try:
             offsets, size_bytes = checkpointed_offsets(path)

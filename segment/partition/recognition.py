@@ -48,7 +48,7 @@ from kseg.segment.values import dataclass
 
 # deeper than any data directory; a path of a few KiB can have two thousand levels
 MAX_LEVELS = 100
-# names in the root of a new ext file system, readable only by its owner
+# in the root of every new ext file system, readable only by its owner
 _LOST_AND_FOUND = "lost+found"
 _NEVER_BELOW = (KSEG_DIRECTORY, REMOTE_INDEX_CACHE)
 
@@ -173,7 +173,7 @@ class _Walk:
         if glance.has_log_dir_files or glance.has_partition_files or partitions or is_named:
             own = list_as_log_directory(path, nested)
             found.log_directories.insert(0, own)
-            # the listing of a partition reports what cannot be listed, and that directories do not belong there
+            # listing the partition itself reports what cannot be listed, and directories that do not belong there
             theirs = {each.path for each in (*own.partitions, *own.other_directories)}
             found.unreadable = [each for each in found.unreadable if each.path not in theirs]
         return found

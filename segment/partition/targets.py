@@ -214,7 +214,8 @@ def resolve_targets(
     """
     wish = _Wish(tuple(topics), partition, expand, [] if passed_over is None else passed_over, [])
     targets = [target for path in paths for target in _resolve(path, wish)]
-    if len(paths) > 1 or wish.links:  # below one path without links each directory has one path
+    # without links, a single path leads to each directory only once
+    if len(paths) > 1 or wish.links:
         targets = each_directory_once(targets)
     if expand is not Expansion.FILES:
         return list(_side_by_side(dict.fromkeys(targets)))
@@ -232,7 +233,7 @@ def each_directory_once(targets: Sequence[Target]) -> list[Target]:
     by_identity: dict[tuple[int, int, type[Target]], list[Target]] = {}
     for target in targets:
         if not isinstance(target, FileTarget):
-            with suppress(OSError):  # the work on it reports why it cannot be examined
+            with suppress(OSError):  # processing it later reports why it cannot be examined
                 status = places.stat(target.path)
                 by_identity.setdefault((status.st_dev, status.st_ino, type(target)), []).append(target)
     further: set[str] = set()
@@ -285,7 +286,7 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
             yield FileTarget(path)
         return
     if wish.expansion is not Expansion.FILES and is_surely_partition(path):
-        # recognised by names alone: the work on the partition lists it anyway
+        # the names of its files suffice here: processing the partition lists it anyway
         if wish.accepts(own_partition_name(path)):
             yield PartitionTarget(path, _recognized_log_dir(path))
         return
@@ -301,7 +302,7 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
                 yield from _of_log_directory(child, wish)
             for hidden in directory.unreadable:
                 if wish.accepts(hidden.partition):
-                    yield PartitionTarget(hidden.path)  # the work on it reports why it cannot be listed
+                    yield PartitionTarget(hidden.path)  # processing it reports why it cannot be listed
         case OtherDirectory():
             raise UnreadableInput(f"{given} contains no Kafka partition, segment or checkpoint")
 

@@ -28,7 +28,7 @@ from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.table_walk import TableWalk
 
 STEPS = 4096
-# In a larger batch, one of its bits explains any damage with a probability of more than 6 %.
+# In a larger batch, the chance that inverting one of its bits matches the checksum, whatever the damage, would be several per cent.
 MAX_BATCH_BYTES = 16 << 20
 MAX_BATCHES = 1000
 _CRC_BITS = 32

@@ -138,7 +138,8 @@ def _entry_at(
     if magic < L.MAGIC_V2:
         if not any(view[position + L.MAGIC_POSITION : min(stop, position + L.ENTRY_OVERHEAD + size)]):
             return None  # zeros instead of the magic byte and all that follows it
-        is_alone = offset == lowest and upper == offset + 1  # the adjacent batches leave no other offset
+        # the adjacent batches leave room for no other offset
+        is_alone = offset == lowest and upper == offset + 1
         if not is_alone and not _is_legacy(view, position, position + L.ENTRY_OVERHEAD + size):
             return None
         return _legacy_entry(head, offset, lowest, upper, L.ENTRY_OVERHEAD + size)
@@ -147,7 +148,8 @@ def _entry_at(
         return _cut_entry(head, written, offset, L.ENTRY_OVERHEAD + size, upper)
     delta = int.from_bytes(head[_LAST_DELTA : _LAST_DELTA + 4], "big", signed=True)
     count = int.from_bytes(head[_COUNT : _COUNT + 4], "big", signed=True)
-    if count != delta + 1:  # as after a cleaning, or because one of them is altered
+    # the log was cleaned, or one of the two fields was altered
+    if count != delta + 1:
         delta, count = _proved(view[position:stop], L.ENTRY_OVERHEAD + size, delta, count)
     last = offset + delta
     if not 0 <= count <= delta + 1 or last < offset or last >= (L.INT64_MAX if upper is None else upper):

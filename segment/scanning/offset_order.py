@@ -29,7 +29,7 @@ from kseg.segment.kernel.batch_walk import highest_offset
 from kseg.segment.scanning.offset_fit import NONE, fit_offset, flipped_bit
 from kseg.segment.values import dataclass
 
-# At most this many sequences and batches are kept, and this many batches after damage are used.
+# REMEMBERED: how many sequences and batches are kept at most. ASKED_BEHIND: how many batches after damage are used at most.
 REMEMBERED, ASKED_BEHIND = 16, 4
 
 # first offset, last offset and checksum of a batch: only a batch with the same checksum is a copy
@@ -147,10 +147,8 @@ class OffsetOrder:
         the segment, None if unknown."""
         tails = [tail for tail in self._tails if tail[1] < limit]
         if not tails and (self._tails or len(behind) > 1) and all(each[0] >= limit for each in behind):
-            limit, tails = (
-                L.INT64_MAX,
-                self._tails,
-            )  # none of its batches is of this segment: the name is wrong
+            # no batch is within the range of this segment: its name is wrong
+            limit, tails = L.INT64_MAX, self._tails
         possible = [
             each for each in behind if each not in tails and self._base_offset <= each[0] <= each[1] < limit
         ]
@@ -158,10 +156,10 @@ class OffsetOrder:
         above, run = possible, _longest(possible)
         for number in range(1 if self._is_cut and tails else 0, len(tails) + 1):
             last = tails[number - 1][1] if number else -1
-            left = [each for each in above if each[0] > last]  # the tails end one above the other
+            left = [each for each in above if each[0] > last]  # the tails ascend: narrow the selection
             if len(left) < len(above):
                 above, run = left, _longest(left)
-            if number + len(run) > best:  # of equal length the lower one
+            if number + len(run) > best:  # if equally long, the lower one stays
                 best, length, believed = number + len(run), number, run
         first = None
         if believed:

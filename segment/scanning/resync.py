@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 ROWS_BEHIND = 16
 MIN_ZERO_TAIL_BYTES = 64
-# After this many searches to the end of the file, one for any offset is enough.
+# After this many fruitless searches for a plausible offset up to the end of the file, any offset is accepted right away.
 MAX_EXHAUSTED_SEARCHES = 8
 
 
@@ -69,12 +69,12 @@ class Resync:
         self._file = file
         self._zeros = ZeroRanges(self.view, file)
         self._next_base = next_base
-        # the start of other damage directly after some whose last offset is known, and its least offset
+        # the position where damage with a known last offset ended, and the offset after that: a lower bound for damage that begins there
         self._damage_behind = -1, -1
-        # and the offsets of the next few batches there
+        # the first batches after damage: their position, table and offsets
         self.position_behind, self.table_behind = -1, Columns(C.BATCH_WIDTH, ROWS_BEHIND)
         self._claims: list[Claim] = []
-        # the lowest offset from which on nothing plausible was found up to the end, and the number of searches for it
+        # no plausible batch with this offset or a higher one follows up to the end of the file; the number of searches that found this
         self._exhausted_from, self._exhausted = L.INT64_MAX, 0
 
     def restart(self, order: OffsetOrder) -> None:
@@ -142,7 +142,7 @@ class Resync:
                 "bad-magic", position, recorded_end, self._walk.valid_offset_at(recorded_end, end)
             )
         resumed = self._walk.valid_offset_at(recorded_end, end)
-        # zeros confirm less than a batch: they may be the end of one
+        # zeros are weaker evidence than a batch: they may be the end of one
         reach = recorded_end if resumed is not None else min(end, recorded_end + CHUNK_BYTES)
         true_end = self._search_from(position + 1, reach, end, *self._strict_bounds())
         if true_end is not None and (end_by_length_field(self.view, true_end, end) or 0) > recorded_end:

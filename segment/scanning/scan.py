@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Not a power of two: otherwise the columns of a table map to the same lines of the processor's cache, and the fifteen values of a batch
 # evict each other before the next batch is written.
 BATCHES_PER_TABLE = 4096 + 8
-# Rows of the first tables of a file, which suffice for most files, and of the tables after damage; they grow while there is no damage.
+# Rows of the first tables of a file, which suffice for most files, and of the first tables after damage. Tables grow until there is damage.
 FIRST_ROWS = (512 + 8, 1024 + 8)
 ROWS_BEHIND_DAMAGE = (16, 256)
 # A small file gets a small table: a data directory has many of them, and allocating memory costs as much as reading them.
@@ -76,7 +76,7 @@ class Scanner:
         self._resync: Resync | None = None  # created at the first damage
         self.base_offset = base_offset
         capacity = min(capacity, rows_for(len(self.view)))
-        # of the tables; smaller ones come before them at the first damage
+        # the sizes of the successive tables; the first damage puts smaller ones before them
         self._rows = sorted({capacity, *(min(rows, capacity) for rows in FIRST_ROWS)})
         self._tables: dict[int, Columns] = {}
         self.table = self.table_of(0)

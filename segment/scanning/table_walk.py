@@ -38,9 +38,8 @@ class TableWalk:
         begin at or after it; -1: no limit."""
         request = table, position, end, until
         if self._walked is not None and self._walked[0] == request:
-            table.count = self._state[
-                S.BATCHES_COUNT
-            ]  # the same request again: the rows are still in the table
+            # the same walk again: its rows are still in the table
+            table.count = self._state[S.BATCHES_COUNT]
             return self._walked[1]
         self._state[S.BATCHES_END] = position
         reason = walk(self.view, end, table.cells, table.capacity, self._state, until)

@@ -44,9 +44,8 @@ class ZeroRanges:
         for first, start in reversed(self.with_data(0, end)):
             while start > first:
                 chunk = bytes(self._view[max(first, start - CHUNK_BYTES) : start])
-                if (
-                    chunk == _ZEROS
-                ):  # ten times as fast as stripping them, and a preallocated segment has many
+                # ten times as fast as stripping the zeros, of which a preallocated segment has many
+                if chunk == _ZEROS:
                     start -= len(chunk)
                     continue
                 left = len(chunk.rstrip(b"\0"))

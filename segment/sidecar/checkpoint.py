@@ -113,9 +113,8 @@ def _epoch_entry(fields: list[str]) -> EpochEntry | None:
 
 def _offset_line(entry: CheckpointEntry) -> str:
     line = f"{entry.topic} {entry.partition} {entry.offset}"
-    is_text = not any(
-        "\ud800" <= char <= "\udfff" for char in entry.topic
-    )  # a lone surrogate cannot be written as UTF-8
+    # a lone surrogate cannot be written as UTF-8
+    is_text = not any("\ud800" <= char <= "\udfff" for char in entry.topic)
     if not entry.topic or not is_text or split_fields(line) != line.split(" ") or line.count(" ") != 2:
         raise FormatError(f"topic {entry.topic!r} cannot be written to a checkpoint")
     return line

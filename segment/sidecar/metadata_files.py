@@ -18,9 +18,8 @@ from kseg.segment.java.java_text import INT_BITS, LONG_BITS, parse_integer, read
 from kseg.segment.java.properties import decode_properties, encode_properties
 from kseg.segment.values import dataclass
 
-METADATA_TOPIC_ID = (
-    "AAAAAAAAAAAAAAAAAAAAAQ"  # of __cluster_metadata in every cluster (Kafka: Uuid.METADATA_TOPIC_ID)
-)
+# the topic id of __cluster_metadata in every cluster (Kafka: Uuid.METADATA_TOPIC_ID)
+METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 _COLON = re.compile(":[ \t\n\x0b\f\r]+")
 

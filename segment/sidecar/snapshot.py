@@ -31,7 +31,7 @@ from kseg.segment.errors import FormatError
 VERSION = 1
 _HEADER = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
-ENTRIES_POSITION = 2 + 4  # the first byte under the checksum: the entry count
+ENTRIES_POSITION = 2 + 4  # the checksum covers everything from the entry count on
 HEADER_BYTES = ENTRIES_POSITION + 4
 ENTRY_BYTES = 46
 assert (_HEADER.size, _ENTRY.size) == (HEADER_BYTES, ENTRY_BYTES)
@@ -116,7 +116,8 @@ def _check_count(count: int, remaining_bytes: int) -> None:
         raise SnapshotCorrupt(f"the snapshot declares {count} producers", message)
     if count * ENTRY_BYTES <= remaining_bytes:
         return
-    # Kafka compares the count itself with the remaining bytes, and otherwise reads past the end (an exception without text)
+    # Kafka compares the count, not the bytes it implies, with the remaining bytes. If the count is smaller, it reads past the end, which
+    # throws without a message.
     allocation = f"Tried to allocate a collection of size {count}, but there are only {counted(remaining_bytes, 'byte')} remaining."
     message = _SCHEMA + (allocation if count > remaining_bytes else "null")
     raise SnapshotCorrupt(

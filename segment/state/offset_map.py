@@ -177,7 +177,8 @@ class OffsetMap:
             )
             if status != K.FULL or not self._grow():
                 return status
-            row = self.stopped  # the records of that batch are put again, which changes nothing
+            # restart at the batch that did not fit: putting some of its records twice changes nothing
+            row = self.stopped
             self._state[S.MAP_OFFSET] = table.at(C.BASE_OFFSET, row) - 1
 
     @property

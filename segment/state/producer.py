@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 DEFAULT_EXPIRATION_MS = 86_400_000
 
 _MARKER_ROWS = 512
-_HASH_CAPACITY = 16  # of an empty java.util.HashMap; it doubles when more than three quarters full
+_HASH_CAPACITY = 16  # initial capacity of java.util.HashMap, which doubles when more than 3/4 full
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +231,8 @@ class ProducerState:
 
     def snapshot(self) -> tuple[ProducerSnapshotEntry, ...]:
         """The entries that a broker would write now, in its order."""
-        in_order = sorted(
-            self._producers.slot_of, key=self._bucket
-        )  # stable: within a bucket the older one comes first
+        # the sort is stable: within a bucket the older entry comes first
+        in_order = sorted(self._producers.slot_of, key=self._bucket)
         return tuple(self._entry(producer_id) for producer_id in in_order)
 
     @property
@@ -368,7 +367,7 @@ class ProducerState:
     def _open_transaction(self, place: OpenPlace) -> OpenTransaction:
         known = self._producers
         slot = known.slot_of.get(place.producer_id)
-        if slot is None:  # the other entry of its producer has expired
+        if slot is None:  # the producer's own entry has expired
             return OpenTransaction(place.producer_id, -1, place.first_offset, -1, -1, -1)
         timestamp_ms = known.get(slot, TIMESTAMP)
         return OpenTransaction(
