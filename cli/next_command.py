@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_AGAIN = 8
 # Used if the catalogue's hint is a command that this version does not have, or the one that is running.
 _INSTEAD = {"verify": "kseg dump {path}", "dump": "kseg verify --deep {path}", "doctor": "kseg dump {path}"}
-# Options of the output; the targets are those of the request.
+# Options that are not repeated, because they do not affect the plan.
 _NOT_OF_THE_PLAN = frozenset(
     [
         "--apply",
@@ -54,7 +54,7 @@ def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Requ
         return ""
     verb = min((hint.split()[1] for hint, _ in told), key=_ORDER.index)
     same = [(hint, paths) for hint, paths in told if hint.split()[1] == verb]
-    if verb in ("undo", "dump"):  # for single files
+    if verb in ("undo", "dump"):  # these take single files
         paths = dict.fromkeys(path for _, each in same for path in each)
         return " ".join(["kseg", verb, *map(shell_quoted, paths)])
     flags = {word: True for hint, _ in same for word in hint.split() if word.startswith("--")}
@@ -176,7 +176,7 @@ def _can_be_recovered(path: str) -> bool:
     """Whether `recover` can process a path: a directory, or a file whose name or location tells its log or data directory."""
     from kseg.segment.partition.names import parse_file_name
 
-    if not places.exists(path):  # of a missing partition
+    if not places.exists(path):  # the path of a missing partition
         return places.isdir(os.path.dirname(path))
     folder, name = os.path.split(path)
     is_inside = _is_partition(folder or os.curdir) or _is_of_log_dir(path)

@@ -30,7 +30,7 @@ RUN = "Running"
 CLUSTER = "Spark"
 KAFKA = "Flags of kafka-dump-log.sh"
 _PATHS = ("PATH", "FILE", "DIR", "JOURNAL")
-_MOST_DIGITS = len(str(INT64_MAX))  # int() refuses thousands of them with a sentence of its own
+_MOST_DIGITS = len(str(INT64_MAX))  # int() refuses thousands of digits, with a message of its own
 
 Reader = Callable[[str], object]
 Raw = str | bool | Sequence[str] | None
@@ -218,7 +218,7 @@ def _bound(parameter: Parameter, given: Raw) -> object:
 
 
 def _value(parameter: Parameter, text: str) -> object:
-    # relative to an empty path, everything would be in the working directory
+    # an empty path would mean the working directory
     if not text and parameter.spec.metavar in _PATHS:
         raise UsageError(f"{parameter.hint} takes a path, not '': is a variable of the shell not set?")
     try:

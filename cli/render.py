@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from kseg.cli.text.table import Table
 
 _HINTED_PATHS = 8  # paths in a suggested command; more are hard to read
-# Findings that several targets may report about the same bytes: a bad sector in a log that the check of an index reads as well, or in a
-# file of the data directory; a checkpoint entry, by the partition and by its data directory.
+# Findings that several targets may report about the same bytes: about a bad sector in a log, which the check of an index reads as well, or
+# in a file of the data directory; and about a checkpoint entry, which both the partition and its data directory report.
 _REPORTED_BY_SEVERAL = frozenset(("unreadable", "checkpoint-beyond-log", "checkpoint-below-log"))
 SUMMED = ("summary", "verified")
 
@@ -158,7 +158,8 @@ class _Screen:
         self._tally = tally
         self._table: Table | None = None
         self._hints: dict[str, dict[str, list[str]]] = {ERROR: {}, WARNING: {}}
-        self._reported: set[tuple[object, ...]] = set()  # path, position, length and message of such findings
+        # (path, position, length, message) of the findings in _REPORTED_BY_SEVERAL
+        self._reported: set[tuple[object, ...]] = set()
         self._is_collected = style.report is not None and not style.json and not style.verbose
         self._failures = FailureLines(folds=self._is_collected)
 

@@ -69,9 +69,8 @@ class FindingGroups:
             of_a_kind = shown
         lines = []
         for kind in kinds:
-            is_one_more = (
-                self._counts[kind] == of_a_kind + 1
-            )  # takes no more space than a line that counts it
+            # one more finding takes no more space than a line that counts it
+            is_one_more = self._counts[kind] == of_a_kind + 1
             first = self._first[kind][: of_a_kind + is_one_more]
             for finding in first:
                 lines.append(Line(visible(finding_sentence(finding)), severity))

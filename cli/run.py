@@ -118,7 +118,7 @@ def over_targets(
             units = targets if grouped is None else grouped(targets, len(targets))
             events = over(work, units, options, finished=finished) if units else iter(())
         else:
-            # commands with groups change their targets
+            # commands with groups change their targets, so these are not read again
             own_work = Rereading(work, confirms) if grouped is None else work
             events = _local(own_work, targets, options, jobs, sharing, grouped, finished)
         unfinished = half_done_around(targets) if hold is None else ()

@@ -14,7 +14,7 @@ from kseg.segment.counted import counted
 from kseg.segment.diagnosis import MetadataGap
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 
-# The duration of a change: per byte, which is written, read back and synced; and per journal, for its syncs and renames. The first of each
+# How long a change takes: bytes per second (written, read back and synced), and seconds per journal (syncs and renames). The first of each
 # pair is for a spinning disk, the second for flash, which is ten times as fast (measured: 3 to 10 ms per change, 20 to 2,200 partitions).
 WRITTEN_BYTES_PER_S, WRITTEN_BYTES_PER_S_ON_FLASH = 50 << 20, 500 << 20
 SECONDS_A_CHANGE, SECONDS_A_CHANGE_ON_FLASH = 0.05, 0.005
@@ -46,9 +46,9 @@ class RunSummary:
         self.metadata_gaps: list[Finding] = []
         self.failures: list[Failure] = []
         self.sums: dict[str, int] = {}
-        self.interrupted = ""  # what ended the run before its end, in words
+        self.interrupted = ""  # why the run ended early, in words
         self.has_changed_partition = False
-        self.has_changed_log_dir = False  # whose journal undoes the whole run
+        self.has_changed_log_dir = False  # if so, its journal undoes the whole run
         self._answers: list[bool] = []
         self.planned_changes = self.planned_bytes = 0
         self.lacks_room = False

@@ -25,7 +25,7 @@ class Sharing(Enum):
     """Which logs all processes of a command share."""
 
     NONE = auto()
-    LARGE = auto()  # those that would occupy one process after the others have finished
+    LARGE = auto()  # those that would keep one process busy after the others have finished
     ALL = auto()  # every log that can be split: for bulky output, sharing a log costs less than passing on another process's output
 
 

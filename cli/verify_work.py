@@ -60,7 +60,7 @@ class Verification:
         self.registered: Registered = {}
         self._finder: MetadataFinder | None = None
         self._log_dirs: list[str] = []
-        self._greatest_ids: dict[str, int] = {}  # of the producers of each live partition
+        self._greatest_ids: dict[str, int] = {}  # producer ids, by live partition
 
     def look(
         self, targets: Sequence[Target], options: "VerifyOptions", finder: "MetadataFinder | None" = None

@@ -27,7 +27,7 @@ Over = Callable[..., Iterator[Event]]
 
 _DAY_MS = 86_400_000
 _DEFAULT_RETENTION_MS = tuple(days * _DAY_MS for days in (1, 3, 7, 30))
-_DEFAULT_SHARES = (2, 4)  # of the largest partition
+_DEFAULT_SHARES = (2, 4)  # 1/2 and 1/4 of the largest partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

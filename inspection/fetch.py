@@ -273,7 +273,7 @@ def _kafka07_extent(view: memoryview, position: int, query: ReadQuery) -> _Exten
     if not query.grow:
         return _Extent(position, limit, query.max_bytes, _kafka07_whole_end(view, position, limit) != limit)
     first = entry_at(view, position, len(view))
-    if isinstance(first, str):  # no complete entry here: a 0.7 broker would have sent this nevertheless
+    if isinstance(first, str):  # no complete message here; a 0.7 broker sent such bytes all the same
         return _Extent(position, limit, query.max_bytes, True)
     max_bytes = grown_max_bytes(query.max_bytes, first.size_bytes, query)
     if max_bytes is None:
@@ -297,7 +297,7 @@ def _kafka07_rows(
     path, view = file.path, file.view[:end]
     for item in walk(view, position, extents=file.extents):
         if isinstance(item, Damage07):
-            if item.kind != "torn-tail":  # cut by the size of the read
+            if item.kind != "torn-tail":  # a torn tail is only due to the size of the read
                 yield invalid_bytes07(path, base_offset, item)
             continue
         try:

@@ -68,5 +68,5 @@ def log_dir_host(path: str) -> LogDirHost:
 def _is_clean(path: str) -> bool | None:
     if places.lexists(os.path.join(path, _MARKER)):
         return True
-    # a broker creates them when it starts
+    # a broker creates the checkpoints when it starts: without any, none has used this log dir
     return False if any(places.lexists(os.path.join(path, name)) for name in _CHECKPOINTS) else None

@@ -25,7 +25,7 @@ from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.scanning.batches import batch_at
 from kseg.segment.scanning.damage import Damage
 
-# Message format v0 has no timestamps at all.
+# Batches to search for the first timestamp: message format v0 has none at all.
 MAX_TIMELESS_BATCHES = 100
 
 

@@ -74,7 +74,7 @@ def _row(target: PartitionTarget) -> dict[str, Any]:
     ends = _ends(prefix, stems, holding)
     start_offset = max(int(stems[0]), _checkpointed_start(target.log_dir, name))
     require(start_offset <= ends.end_offset)
-    require(not bad_pages.count())  # zeros may have been read; the general path reports where
+    require(not bad_pages.count())  # bad pages read as zeros; the general path reports where
     return {
         "type": "partition",
         "partition": name.text,

@@ -42,12 +42,12 @@ from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.control import ABORT, COMMIT, parse_control_record
 
-# kinds of a `LogProblem`: a batch that claims to end beyond the last one, and one that ends at the same offset as that
+# kinds of a `LogProblem`: a batch claims a last offset above that of the last batch in the log, or equal to it
 BEYOND_THE_END, DOUBLED_END = "beyond-the-end", "doubled-end"
 UNKNOWN_MAGIC = "unknown-magic"
-# kinds of a `LogProblem` at which every coordinator ends its load, whatever the bytes say
+# kinds of a `LogProblem` that end the load of every coordinator, whatever the damaged bytes say
 ENDS_EVERY_LOAD = ("", UNKNOWN_MAGIC, "unreadable", "unreadable-batch")
-# kinds of a `Damage`, and another, at which a broker truncates a log that it checks
+# kinds of a `Damage`, and one of a `LogProblem`, at which a broker that recovers the log truncates it
 _CUT_AT = ("torn-tail", "zero-tail", "zero-filled", "bad-crc", "bad-length", "bad-magic", UNKNOWN_MAGIC)
 _NO_PRODUCER = (L.NO_PRODUCER_ID, L.NO_PRODUCER_EPOCH, False)
 
@@ -154,7 +154,7 @@ def read_coordinator_chunks(
     """The same with records in chunks, for callers that do not need each record as an object. Raises UnreadableInput as well."""
     if isinstance(directory, str):
         (directory,) = _targets_of(directory)
-    # an entry that is not a file, in the place of a log, is a problem of that segment
+    # a directory or other non-file in the place of a log is a `LogProblem` of that segment, not an error of the partition
     names = names_in(directory.path) if isinstance(directory, PartitionTarget) else None
     with PartitionLog(directory, names=names) as log:
         start, checked_from = log.start_offset, _checked_from(log)

@@ -104,9 +104,8 @@ def settings_of(evidence: TopicEvidence) -> TopicSettings:
         if setting is not None:
             found[name] = setting
     if found.get("segment.bytes", _NOBODY).source in _OF_USER:
-        found.pop(
-            "internal.segment.bytes", None
-        )  # which otherwise takes precedence (Kafka: LogConfig.segmentSize)
+        # internal.segment.bytes would take precedence (Kafka: LogConfig.segmentSize)
+        found.pop("internal.segment.bytes", None)
     after_load = _after_load(found, evidence)
     policy = found.get(CLEANUP_POLICY)
     by_name = "" if evidence.topic is None else f"--topic {shell_word(evidence.topic)} "

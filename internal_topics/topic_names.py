@@ -3,7 +3,7 @@
 CLUSTER_METADATA = "__cluster_metadata"
 REMOTE_LOG_METADATA = "__remote_log_metadata"
 
-# by decoder, in the tool's order of precedence
+# by decoder, in the order of precedence of kafka-dump-log.sh
 TOPICS = {
     "offsets": "__consumer_offsets",
     "transaction-log": "__transaction_state",

@@ -21,7 +21,7 @@ from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
-_DELTA_POSITION = 23  # of the last offset, in the header of a batch
+_DELTA_POSITION = 23  # of lastOffsetDelta in the header of a batch
 _READ = ("bad-crc", "zero-filled", "zero-tail")
 
 
@@ -92,6 +92,6 @@ def _as_sound(data: bytes) -> tuple[Sequence[Record], bool] | None:
                 return None
             records += [record_at(chunk, at) for at in range(chunk.records.count)]
             if chunk.problem is not None:
-                # the last one is not returned before the end of the batch is checked
+                # Kafka checks the end of the batch before it returns the last record, so that one is not read
                 return records[: max(0, block.at(C.COUNT, 0) - 1)], False
     return records, True

@@ -39,9 +39,9 @@ from kseg.spark.visibility import file_samples
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-MAX_JOBS = 16  # jobs under way at a time, at most; each costs a thread here
+MAX_JOBS = 16  # at most this many jobs at a time; each takes a thread of the driver
 TASKS_PER_CORE = 4  # tasks under way for each core
-JOB_BYTES_PER_CORE = 512 * 1024 * 1024  # to work on for each core
+JOB_BYTES_PER_CORE = 512 * 1024 * 1024  # input of a job, per core
 AHEAD_BYTES = 512 * 1024 * 1024
 SUBMISSION_PATIENCE_S = 2
 CHUNKS_AT_A_TIME = 16
@@ -186,7 +186,7 @@ class _Run(Generic[T, O]):
         under_way = [job for job in self._jobs if not job.is_done]
         tasks_under_way = sum(len(job.shares) for job in under_way)
         count, most = len(under_way), self._cores * TASKS_PER_CORE
-        # few jobs for small results, as long as twice the largest possible result fits
+        # the smaller the results, the larger and fewer the jobs: twice their expected results must fit into AHEAD_BYTES
         size = max(1, -(-most // MAX_JOBS), min(most, AHEAD_BYTES // 2 // self._expected_bytes))
         while self._waiting and count < MAX_JOBS and tasks_under_way < most:
             if count and not self._has_room(tasks_under_way + size):

@@ -24,7 +24,7 @@ O = TypeVar("O")
 MIN_PREVALIDATED_BYTES = 64 * 1024 * 1024
 
 
-PREVALIDATED_COST_DIVISOR = 4  # prevalidated logs cost their task this fraction of the work
+PREVALIDATED_COST_DIVISOR = 4  # the factor by which prevalidation reduces the work of a task
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,10 +85,9 @@ def _version_probe() -> Callable[[Iterable[int]], Iterator[NodeVersion]]:
         match = re.search(pattern, source or "", re.MULTILINE)
         version = match[1] if match else None
         if version == wanted:
-            importlib.import_module(
-                "kseg.spark.scheduling"
-            )  # all tasks need it; so the first ones have it already
+            # all tasks need it: imported now, the first ones need not wait for it
+            importlib.import_module("kseg.spark.scheduling")
         yield socket.gethostname(), version
 
-    probe.__module__ = "__main__"  # so cloudpickle takes its code along instead of its name
+    probe.__module__ = "__main__"  # so that cloudpickle pickles its code, not its name
     return probe

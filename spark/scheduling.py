@@ -37,7 +37,7 @@ from kseg.spark.visibility import FileSample, NotVisible, first_not_visible
 UNIT_BYTES = 512 * 1024  # the fixed cost of a target, as the number of bytes that could be read in that time
 SHARES_PER_CORE = 4
 MAX_SHARE_BYTES = 256 * 1024 * 1024
-MAX_SHARES = 200_000  # each costs the driver about a millisecond: the larger the whole, the larger a share from here on
+MAX_SHARES = 200_000  # each costs the driver about a millisecond; beyond this number, shares grow instead
 PIECE_BYTES = 8 * 1024 * 1024
 MAX_RESULT_BYTES = 32 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
@@ -126,7 +126,7 @@ def narrowed(run: "TaskRun[T, O]", units: Sequence[Unit[T]]) -> "TaskRun[T, O]":
         path
         for unit in units
         for target in getattr(unit.target, "targets", None) or (unit.target,)
-        for path in (target.path, *getattr(target, "before", ()))  # with which it is compared
+        for path in (target.path, *getattr(target, "before", ()))  # `before`: what it is compared with
     ]
     return replace(run, options=narrow(named))
 
@@ -172,7 +172,7 @@ def pack(units: Sequence[Unit[T]], cores: int, max_bytes: int) -> list[tuple[Uni
     filled = fill
     for unit in units:
         weight = unit.weight_bytes + UNIT_BYTES
-        if filled + weight / 2 > fill:  # whatever comes nearer to a fill
+        if filled + weight / 2 > fill:  # a new group, if that leaves this one closer to `fill`
             groups.append([])
             filled = 0
         groups[-1].append(unit)
@@ -313,9 +313,8 @@ def enter_run(run: TaskRun[T, O]) -> NotVisible | None:
     if run.id in _known_runs:
         return None
     not_visible = first_not_visible(run.file_samples)
-    if (
-        not _known_runs
-    ):  # objects created so far are permanent; the garbage collector need not traverse them in each task
+    if not _known_runs:
+        # objects created so far are permanent; the garbage collector need not traverse them in each task
         gc.freeze()
         gc.set_threshold(MANY_OBJECTS)
     if not_visible is None:
@@ -328,7 +327,8 @@ def enter_directory(directory: str) -> None:
     """Change to the directory that paths are relative to. Raises OSError."""
     try:
         here = os.getcwd()
-    except FileNotFoundError:  # Spark keeps its workers, and the directory of an earlier run may be gone; nothing is imported from there
+    except FileNotFoundError:
+        # Spark reuses its workers, and the directory of an earlier run may be gone; nothing is imported from there
         here = ""
     if here != directory:
         if here:

@@ -47,7 +47,7 @@ SOCKET_FILES, SOCKET_DIRECTORY = (
     "spark.python.unix.domain.socket.enabled",
     "spark.python.unix.domain.socket.dir",
 )
-MAX_SOCKET_DIRECTORY_BYTES = 50  # bytes; Spark adds a name of 42, and macOS allows 104 in all
+MAX_SOCKET_DIRECTORY_BYTES = 50  # Spark appends 42 bytes, and macOS allows 104 in all
 
 _QUIET = {
     LOG_LEVEL: "ERROR",
@@ -114,9 +114,8 @@ def await_executors(context: "SparkContext", notify: Callable[[str], None]) -> N
                 f"the cluster {context.master} provides no executors: Spark stopped requesting them"
             )
         now, before = time.monotonic(), count
-        count = (
-            context._jsc.sc().statusTracker().getExecutorInfos().__len__() - 1
-        )  # the driver is one of them
+        # the driver is listed as an executor, too
+        count = context._jsc.sc().statusTracker().getExecutorInfos().__len__() - 1
         if count != before:
             changed = now
         if count and (now - changed > EXECUTORS_SETTLED_SECONDS or now - began > EXECUTOR_TIMEOUT_SECONDS):

@@ -85,7 +85,7 @@ def directory_sample(path: str) -> DirectorySample:
     try:
         names = sorted(name for name in places.listdir(path) if not name.startswith(TEMPORARY_PREFIXES))
     except OSError:
-        names = []  # whoever works on it says so
+        names = []  # the work on it reports the problem
     return DirectorySample(path, tuple(names[:: max(1, -(-len(names) // MAX_SAMPLES))]))
 
 
@@ -136,6 +136,6 @@ def _difference(mark: FileSample) -> str | None:
 
 def _digest(path: str, size_bytes: int) -> bytes:
     if not size_bytes:
-        return b""  # whatever is written to an empty file, it is the same file
+        return b""  # a file that was empty may have been written to meanwhile
     with closing(InputStream(path)) as stream:
         return hashlib.sha256(next(stream.blocks(min(size_bytes, HEAD_BYTES)), b"")).digest()

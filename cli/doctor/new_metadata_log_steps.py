@@ -22,7 +22,8 @@ from kseg.segment.partition.names import INTERNAL_TOPICS, METADATA_DIRECTORY, NA
 from kseg.segment.terminal import shell_quoted, shell_word
 
 _LISTED = 5  # topics with a step of their own
-_KEPT = "retention.ms=-1"  # otherwise a broker deletes by its default retention what a topic was configured to keep
+# otherwise the default retention of a broker would delete what a topic was configured to keep
+_KEPT = "retention.ms=-1"
 _INTERNAL = "cleanup.policy=compact"
 _PROPERTIES = "new.properties"
 

@@ -10,7 +10,7 @@ from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
-ANY_SERVER = "HOST:PORT"  # of a broker, for clients
+ANY_SERVER = "HOST:PORT"  # placeholder for a bootstrap server
 _CHANGING = ("mv", "rmdir", "sed", "chown")
 _CHANGING_COMMANDS = ("undo", "recover", "retain")
 _APPENDING = " | kseg append --apply "

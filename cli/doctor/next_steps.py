@@ -135,7 +135,7 @@ def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
     identities, replicas = situation.identities, situation.replicas
     before_any_starts = [*replace_behind(replicas), *restore_voters(identities.replaced_voters)]
     yield from before_any_starts
-    # only an examination without the copy shows what a node lacks beside a copy of one of its directories
+    # with a copy of one of its directories there, what a node lacks shows only when it is examined without the copy
     if not identities.copies:
         yield from put_back(replicas, situation.obstacles.in_other_case)
     if before_any_starts or (replicas.copied and not identities.copies):

@@ -99,7 +99,7 @@ def foreign_steps(
 def _remove_lost_and_found(path: str) -> NextStep:
     again = "The next fsck creates it again, so point log.dirs to a directory below the mount point."
     is_empty = False
-    with suppress(OSError):  # of root
+    with suppress(OSError):  # lost+found belongs to root
         is_empty = not places.listdir(path)
     if is_empty:
         return NextStep(f"Remove it: a broker does not start with it. {again}", f"rmdir {shell_quoted(path)}")

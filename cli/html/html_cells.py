@@ -12,7 +12,7 @@ Values = Mapping[str, object]
 _NUMBERS = frozenset(
     ("count", "number", "length", "bytes", "duration", "rough", "seconds", "ratio", "alarm", "alarm-bytes")
 )
-_NAMED = 12  # shown names of a list
+_NAMED = 12  # names of a list that are shown
 _MAX_TEXT = 4000  # the length at which a message is truncated
 
 

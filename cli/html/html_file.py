@@ -43,9 +43,8 @@ def write_report(path: str, data: bytes) -> None:
     write_new_file(aside, data)
     try:
         DISK.rename(aside, os.path.join(folder, name))
-        with suppress(
-            Refused
-        ):  # the report is in place; if its directory cannot be synced, only a crash right now would lose it
+        # the report is in place; if its directory cannot be synced, only a crash right now would lose it
+        with suppress(Refused):
             sync_directory(folder)
     except OSError as error:
         remove_quietly(DISK, aside)

@@ -13,7 +13,7 @@ from kseg.segment.values import dataclass
 
 Values = Mapping[str, object]
 
-_NOT_DELETED = "cleanup.policy"  # the rule of segments that no limit deletes because of the policy
+_NOT_DELETED = "cleanup.policy"  # the rule for segments to which no limit applies, because of the policy
 _RULES = ("retention_ms", "retention_bytes")
 STEPS_TOLD = 20_000  # for all topics together
 _LEAST_STEPS = 4

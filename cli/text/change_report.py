@@ -34,8 +34,8 @@ class ChangeReport(Report):
         super().__init__()
         self._words = words
         self.partitions = 0
-        self._result: list[str] = []  # rows of the first partition
-        self._details: list[str] = []  # rows of a single partition
+        self._result: list[str] = []  # lines about the first partition
+        self._details: list[str] = []  # further lines, if it stays the only one
         self._number_of_details = 0
         self._are_totals_told = False
         self._own = _AlikePartitions()

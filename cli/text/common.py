@@ -33,7 +33,7 @@ def bytes_words(text: Any, encoding: Any) -> str:
     if encoding == "message" and isinstance(text, Mapping):
         return visible(_message_words(text))
     if encoding in DECODED or isinstance(text, (dict, list)):
-        import json  # here, so that a dump of text does not wait for it
+        import json  # imported here, so that a text dump does not load it
 
         return visible(json.dumps(text, ensure_ascii=False))
     return f"{encoding}:{visible(str(text))}"
@@ -48,7 +48,7 @@ def _message_words(message: Mapping[str, Any]) -> str:
         for each in ("newer", "left_over_bytes", "remarks", "dialect")
         if each in message
     ]
-    import json  # here, so that a dump of text does not wait for it
+    import json  # imported here, so that a text dump does not load it
 
     oddities = f" ({', '.join(odd)})" if odd else ""
     return f"{name} {json.dumps(message['data'], ensure_ascii=False, separators=(',', ':'))}{oddities}"

@@ -179,7 +179,7 @@ class CompactReport(ChangeReport):
     def verdict(self, summary: RunSummary) -> Line:
         partitions = counted(self.partitions, "compacted partition")
         if summary.failures:
-            # what failed is of compacted topics as well: no share of the partitions
+            # not "of N partitions": those that failed are of compacted topics, too, but not counted in N
             done = f"{counted(self._applied, 'partition')} compacted"
             if not self._applied:
                 done = (

@@ -59,7 +59,8 @@ class DiffReport(Report):
         rows = [
             row for verdict in VERDICTS for row in self._rows.get(verdict, ()) if self._is_worth_a_line(row)
         ]
-        others = len(rows) - sum(row["verdict"] != "same" for row in rows)  # printed for another reason
+        # partitions that are the same, but printed for another reason
+        others = len(rows) - sum(row["verdict"] != "same" for row in rows)
         number = others + sum(count for verdict, count in self._counts.items() if verdict != "same")
         shown = rows if self._is_verbose else rows[: shown_of(number, _LINES_SHOWN)]
         for row in shown:

@@ -14,7 +14,7 @@ class ErrorPlaces:
         self.damaged = 0
         self._missing = 0
         self._behind = 0
-        self._errors = 0  # in the partitions counted above and below
+        self._errors = 0  # errors of the partitions that are counted here
 
     def finding(self, finding: Finding) -> None:
         about = finding.diagnosis

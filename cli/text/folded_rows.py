@@ -35,7 +35,7 @@ class FoldedRows(Report):
         self._is_one = is_one
         self._shows_all = shows_all
         self._rows = 0
-        self._held_back: list[str] = []  # the first row that is not shown, unless it stays the only one
+        self._held_back: list[str] = []  # the first row beyond the limit, shown if it stays the only one
 
     def words(self, values: Values) -> Iterator[str]:
         """The lines for a row that `row` has counted."""

@@ -71,7 +71,7 @@ class GroupsReport(Report):
         self._pending: dict[int, int] = {}
         self._rewinds: list[Values] = []
         self._missing: list[Values] = []
-        self._cut = 0  # findings about logs that a start truncates
+        self._cut = 0  # findings about logs that a starting broker truncates
         self._cut_logs: set[str] = set()
 
     def finding(self, finding: Finding) -> None:
@@ -176,7 +176,7 @@ class GroupsReport(Report):
         named = asked or tuple(dict.fromkeys(group for group, *_ in offsets))
         groups = " ".join(f"--group {shell_word(name)}" for name in named)
         but = ""
-        if len(named) > _NAMED:  # the tool resets only those that the broker has
+        if len(named) > _NAMED:  # --all-groups resets only groups that the broker has
             groups, but = "--all-groups", " (--group NAME for each that the broker no longer has)"
         return (
             f"{counted(len(offsets), 'offset')} in {path}; with every member of the group stopped{but}: kafka-consumer-groups.sh "

@@ -43,7 +43,7 @@ class _Entry:
         """Add the row of a partition."""
         self.partitions += 1
         self.segments += values["segments"]
-        # indexes of active segments are preallocated as well
+        # not `bytes`: the indexes of active segments are preallocated, too
         self.size_bytes += values["log_bytes"] - (values.get("preallocated_bytes") or 0)
         records = values.get("records")
         self.records += (values.get("records_estimated") or 0) if records is None else records

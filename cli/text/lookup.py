@@ -39,7 +39,7 @@ class LookupReport(Report):
         self._shows_all = shows_all or explains or not only_hits
         self._missed: list[str] = []
         self._misses = self._hits = self._bytes_read = self._not_searched = 0
-        self._held_back = ""  # the first answer that is not shown, unless it stays the only one
+        self._held_back = ""  # the first answer beyond the limit, shown if it stays the only one
 
     def words(self, values: Values) -> Iterator[str]:
         """The lines for one answer."""

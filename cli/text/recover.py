@@ -20,9 +20,8 @@ Values = Mapping[str, Any]
 
 _POLICIES = ("salvage", "kafka")
 _TAIL = "lost-tail"
-_NO_LOG = (
-    1 << 40
-)  # the cost of a log that cannot be loaded, or stays damaged: more than the records of any log
+# the cost of a log that cannot be loaded, or stays damaged: more than the records of any log
+_NO_LOG = 1 << 40
 _PREDICATES = ("has ", "is ", "contains ", "cannot ", "was ")
 
 
@@ -102,7 +101,8 @@ def _done(values: Values) -> str:
     if not steps:
         if values.get("doubt") or values.get("options_needed"):
             return "nothing can be repaired"
-        has_run = "log_dir" in values and values.get("journal")  # which is also that of its partitions
+        # the data directory shares its journal with its partitions
+        has_run = "log_dir" in values and values.get("journal")
         return "only its partitions were repaired" if has_run else "nothing to repair"
     return f"{'repaired in' if values.get('applied') else 'a repair is due:'} {counted(steps, 'step')}"
 
@@ -196,14 +196,14 @@ class RecoverReport(ChangeReport):
     def __init__(self, command: CommandWith) -> None:
         super().__init__(recover_words)
         self._command = command
-        # the options, and the data directories that provide the other values, by data directory
+        # by data directory: the options to pass, and the data directories that provide the other values
         self.options_needed: dict[str, tuple[list[str], tuple[str, ...]]] = {}
         self._policy = _POLICIES[0]
         self._to_repair = self._applied = self._not_sound = self._room_bytes = 0
         self._has_room = True
-        self._lost = dict.fromkeys(_POLICIES, 0)  # records, as far as they are known
-        self._unknown = dict.fromkeys(_POLICIES, 0)  # partitions whose loss in records is unknown
-        # records that those may lose at most; None if even that is unknown
+        self._lost = dict.fromkeys(_POLICIES, 0)  # records lost, as far as known
+        self._unknown = dict.fromkeys(_POLICIES, 0)  # partitions that lose an unknown number of records
+        # the most records that these partitions may lose; None if even that is unknown
         self._at_most: dict[str, int | None] = dict.fromkeys(_POLICIES, 0)
         self._crashes = dict.fromkeys(_POLICIES, 0)
         self.is_start_doubtful = self._is_own_due = self._is_own_repaired = False

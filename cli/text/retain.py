@@ -32,7 +32,7 @@ HELD = {  # what --free cannot delete
     "unreadable": "partitions that cannot be read",
     "refused": "partitions that need `kseg recover` first",
 }
-KEPT = {  # by the rule of a segment that stays
+KEPT = {  # by the rule that keeps a segment
     "no-limit": "without a limit",
     "retention.ms": "younger than retention.ms",
     "retention.bytes": "within retention.bytes",

@@ -19,7 +19,7 @@ _STATES = ("committed", "aborted", "open", "hanging")
 # verdicts on an open transaction that require attention
 _DOUBTFUL = ("stale", "refused", "orphaned", "unmarked", "unloaded", "unknown")
 
-# of the record of a transactional id: whether its coordinator loads it
+# by whether the coordinator loads the record of a transactional id
 _LOADED = {
     True: "",
     False: "; the coordinator does not load this record",

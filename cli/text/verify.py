@@ -77,7 +77,7 @@ class VerifyReport(Report):
             tone = ERROR
         elif failed:
             words, tone = "INCOMPLETE", ERROR
-        elif summary.sums.get("files") == 0:  # no file of Kafka's is there
+        elif summary.sums.get("files") == 0:  # there are no Kafka files
             words, tone = "NOTHING VERIFIED", WARNING
         else:
             words, tone = "SOUND: no errors", GOOD

@@ -48,7 +48,7 @@ class Rows:
         )
 
 
-# a kernel that fills a column: the rows, the view, and how many values it already has
+# a kernel that fills a column, called with the rows, the view, and the number of values already there
 Fill = Callable[[Rows, memoryview, int], int]
 Code = Literal["B", "i", "q"]
 

@@ -61,7 +61,7 @@ def _entries(log: PartitionLog) -> Sequence[AbortedTxn]:
     try:
         return aborted_transactions(log, 0, INT64_MAX)
     except (UnreadableInput, FormatError):
-        return ()  # the log does not need it
+        return ()  # the log itself is enough
 
 
 def _has_valid_batch_at(log: PartitionLog, offset: int) -> bool:

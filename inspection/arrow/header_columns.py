@@ -20,7 +20,7 @@ class HeadersColumn(Column):
 
     def __init__(self) -> None:
         self._sums = memoryview(array("q", [0, 0, 0]))
-        self._measured = 0, 0  # the rows to which they belong
+        self._measured = 0, 0  # first and stop of the rows that were summed
 
     def start(self, capacity: int, max_value_bytes: int) -> None:
         self._parts: list[pa.Array] = []

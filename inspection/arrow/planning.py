@@ -153,7 +153,7 @@ def _cut_by_offsets(segment: LogSegment, whole_piece: LogPiece, max_offsets: int
     low = max(segment.base_offset, whole_piece.bounds.from_offset)
     high = min(last, whole_piece.bounds.to_offset)
     end = whole_piece.start + whole_piece.size_bytes
-    # more offsets than bytes: few of them exist, and a number in a name or a header must not determine the number of pieces
+    # more offsets than bytes: most do not exist, and a wrong number in a file name or header must not cause millions of pieces
     is_sparse = high - low > whole_piece.size_bytes
     while low < high:
         following = min(low + max_offsets, high)
@@ -176,9 +176,8 @@ def _cut_by_offsets(segment: LogSegment, whole_piece: LogPiece, max_offsets: int
 def _gap_behind(segment: LogSegment, offset: int, last: int) -> int:
     """Number of offsets from `offset` on, up to but not including `last`, that no batch covers."""
     batch = segment.batch_reaching(offset)
-    if (
-        batch is not None and batch.magic < MAGIC_V2
-    ):  # the first offset of a compressed set is not in its header
+    if batch is not None and batch.magic < MAGIC_V2:
+        # the header of a compressed set does not have its first offset
         return 0
     return max(0, (last if batch is None else min(last, batch.base_offset)) - offset)
 
@@ -206,7 +205,7 @@ def _indexed_boundaries(segment: LogSegment, start: int, end: int, goals: Sequen
     slot, last = 0, start
     for goal in goals:
         while last < goal:
-            # entries are sorted by position, or lead to no valid batch
+            # positions increase from entry to entry; an entry out of order points to no valid batch
             slot = index.slot_at(goal, slot)
             if slot == len(index):
                 return

@@ -103,7 +103,7 @@ class _Reader:
         yield from self.builder.finish()
 
     def _is_behind(self, table: "Columns") -> bool:
-        # a whole table beyond the bound, not one batch: a damaged base offset must not end the reading
+        # judged by a whole table, not by one batch: a damaged base offset must not end the read
         highest = self.piece.bounds.to_offset
         return table.count > 1 and highest < L.INT64_MAX and min(table.column(C.BASE_OFFSET)) >= highest
 
@@ -193,7 +193,7 @@ class _Reader:
             first_offset=offsets[wrong[0]],
             last_offset=offsets[wrong[-1]],
         )
-        for at in wrong:  # outside of any bounds
+        for at in wrong:  # so that they are outside any bounds
             records.cells[C.R_OFFSET * records.capacity + at] = L.INT64_MAX
 
     # --- damage

@@ -161,9 +161,8 @@ class CopyBatches:
             end = block.count - 1
             passed = block.at(C.POSITION, end) + block.at(C.SIZE, end)
             if min(block.column(C.MAGIC)) < L.MAGIC_V2:
-                Decoder(file.view).note_sets(
-                    block
-                )  # the header of a compressed set has its last offset, not its first
+                # the header of a compressed set has its last offset, not its first
+                Decoder(file.view).note_sets(block)
             table = self._in_order(segment, block)
             if table.count:
                 self._last_offset = table.at(C.LAST_OFFSET, table.count - 1)

@@ -63,7 +63,7 @@ def _paired(paths: Sequence[str], targets: Sequence[Target], *, is_narrowed: boo
             sides[0 if f"{target.path}{os.sep}".startswith(roots[0]) else 1].append(target)
     for path, side in zip(paths, sides, strict=True):
         if not side and not is_narrowed:
-            resolve_targets([path])  # raises the reason that there is nothing
+            resolve_targets([path])  # raises an error that says why there is nothing
     alone = [len(side) == 1 and _is_alone(root, side) for root, side in zip(roots, sides, strict=True)]
     if all(alone):
         return [CopyPair(_name(sides[0][0]), sides[0][0], sides[1][0])]

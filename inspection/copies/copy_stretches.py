@@ -150,7 +150,7 @@ def compare_stretch(pair: StretchPair, _options: object) -> Iterator[Event]:
 def _stretches(targets: tuple[LogTarget, LogTarget], start_offset: int) -> list[StretchPair]:
     """The stretches; none if the logs are not cut."""
     if any(places.is_elsewhere(target.path) for target in targets):
-        return []  # each process would fetch all of it
+        return []  # each process would fetch the whole log
     found: list[StretchPair] = []
     begins = LogStretch(), LogStretch()
     with PartitionLog(targets[0]) as log_a, PartitionLog(targets[1]) as log_b:

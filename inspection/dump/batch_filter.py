@@ -62,7 +62,7 @@ class BatchFilter:
         return rows
 
     def _is_behind(self, table: Columns) -> bool:
-        # a whole table beyond the bound, not one batch: a damaged base offset must not end the dump
+        # judged by a whole table, not by one batch: a damaged base offset must not end the dump
         bound = self.selection.to_offset
         return bound is not None and table.count > 1 and min(table.column(C.BASE_OFFSET)) >= bound
 

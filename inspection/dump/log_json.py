@@ -51,7 +51,7 @@ class LogJson(LogRows):
                 yield from self._block.append(json_line(event.values))
                 continue
             if not isinstance(event, Text):
-                # it follows the lines of everything before it in the file
+                # a finding comes after the lines of everything before it in the file
                 yield from self._block.flush()
             yield event
         yield from self._block.flush()

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from kseg.segment.scanning.decode import Chunk, Decoder, Problem
     from kseg.segment.scanning.header_continuity import HeaderContinuity
 
-# what ends Kafka's own walk with an exception
+# what makes kafka-dump-log.sh stop with an exception
 STOPS = {TOO_SMALL: "CorruptRecordException", HEADER_CUT: "KafkaException"}
 
-# This many in a row, each leading to the next, are trusted to end where their lengths say.
+# The lengths of this many batches with wrong checksums in a row, each leading to the next, are trusted.
 MAX_SUSPECTS = 256
 # Going back after wrong lengths is limited, so that a hostile file is not printed repeatedly.
 REWALK_ALLOWANCE_BYTES = 16 * 1024 * 1024
@@ -75,8 +75,8 @@ class LogText:
         self._redactor = redactor if redactor is not None and redactor.concerns(path) else None
         self._block = Block(4096 + 4 * self.size_bytes)
         self._state = memoryview(array("q", bytes(8 * S.LINES_WIDTH)))
-        # the first of the batches with a wrong checksum that no valid batch has followed yet, and their number:
-        # their lengths may be wrong too
+        # batches with wrong checksums that no valid batch has followed yet, so that their lengths may be wrong, too:
+        # the position of the first, and how many they are
         self._suspect: int | None = None
         self._suspects = 0
         self._reported_to = 0

@@ -85,7 +85,7 @@ class OpenLogCache:
         """Close the cached log."""
         if self._log is not None:
             file = self._log.file
-            self._log = None  # the scanner references the map, which can only be closed without it
+            self._log = None  # drops the scanner, whose reference would keep the map from being closed
             file.close()
 
 

@@ -27,7 +27,7 @@ from kseg.segment.partition.targets import LogTarget, directory_of
 from kseg.segment.storage import places
 
 RECORDS_PER_BATCH = 32 * 1024
-_LONGEST_NAME = 120  # of a partition's part of a file name, which may have at most 255 bytes
+_LONGEST_NAME = 120  # bytes for the partition in a file name, which may have 255
 
 
 def export(target: LogTarget, options: ExportOptions) -> Iterator[Event]:

@@ -23,7 +23,7 @@ def json_lines(batch: pa.RecordBatch, bytes_mode: str) -> memoryview:
     if not batch.num_rows:
         return memoryview(b"")
     lines = _object(batch.columns, batch.schema.names, bytes_mode, end="}\n")
-    # Arrow stores strings back to back: with their line feeds, that is the text
+    # Arrow stores strings back to back, so the buffer of the lines is the text
     _, ends, text = lines.buffers()
     return memoryview(text)[: memoryview(ends).cast("i")[len(lines)]]
 

@@ -49,7 +49,7 @@ TEXT_FORMS: Final = (Form.JSON, Form.CSV)
 TABLE_FORMS: Final = (Form.DELTA, Form.ICEBERG)
 _DEFAULT_BYTES: Final = {Form.JSON: "base64", Form.CSV: "auto"}
 
-# directories can be named after these: columns, and parts of the timestamp (UTC)
+# what the output can be partitioned by: columns, and parts of the timestamp (UTC)
 OF_COLUMNS: Final = ("topic", "partition", "timestampType")
 DERIVED: Final = ("date", "hour")
 PARTITION_COLUMNS: Final = (*OF_COLUMNS, *DERIVED)

@@ -76,7 +76,7 @@ class OutputFolder:
             path = self.target if error.filename is None else error.filename
             raise Refused(f"cannot write {path}: {error.strerror}; nothing was exported") from error
         self.is_published = True
-        with suppress(OSError):  # else the next run tries again
+        with suppress(OSError):  # if it fails, the next run tries again
             _remove_tree(disk, f"{self.path}{_DONE}" if self.adds else self._old_folder)
 
     @property
@@ -127,7 +127,7 @@ class OutputFolder:
             if is_complete and disk.status(marker) is None:
                 disk.close(disk.create(marker))
             elif not is_complete:
-                remove_quietly(disk, marker)  # it does not hold for the files together
+                remove_quietly(disk, marker)  # old and new files together are not complete
             disk.rename(self.path, f"{self.path}{_DONE}")
             disk.sync_directory(self.target)
         except OSError:

@@ -87,7 +87,7 @@ class ExportRun:
             return
         folder = self._folder
         assert folder is not None
-        if cannot_write:  # so that the same command can be repeated
+        if cannot_write:  # publish nothing, so that the same command can be repeated
             raise Refused(f"nothing was exported to {self.options.output}: some files could not be written")
         if not names and not failures:
             names = self._empty()

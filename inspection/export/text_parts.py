@@ -19,7 +19,7 @@ from kseg.jobs.log_parts import in_parts
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 
-# the requested rows of a piece, as they were read, and findings
+# reads the requested rows of a piece, and findings
 Read = Callable[[LogPiece], Iterator[pa.RecordBatch | Finding]]
 _FRAME = struct.Struct("<qq")
 

@@ -88,7 +88,7 @@ class Writers:
             ensure_directory(folder)
         suffix = suffix_of(options.form, options.compression)
         number = self._begun.get(directory, 0)
-        # a reading of the partition that was given up has left files, which are not published
+        # an abandoned read of the partition may have left files, which are never published
         while os.path.lexists(os.path.join(folder, name := f"{self._stem}.c{number:03d}{suffix}")):
             number += 1
         self._begun[directory] = number + 1

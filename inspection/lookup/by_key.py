@@ -34,7 +34,7 @@ from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
-# spans that are searched backwards: the size of the last one, and the factor by which each earlier one is larger
+# spans are searched backwards: the size of the last one, by which factor each earlier one is larger, and the maximum
 FIRST_SPAN_BYTES = 256 * 1024
 _GROWTH = 4
 SPAN_BYTES = 4 * 1024 * 1024
@@ -192,7 +192,7 @@ def _spans_of(log: PartitionLog, segment: LogSegment, wanted: KeyMatches) -> _Se
     ]
     if not wanted.newest_only:
         spans.reverse()
-    # the process that searches them opens the file
+    # noted once: the file is opened by the process that searches the spans
     notes.path[:] = [step for step in notes.path if step["step"] != "open"]
     if spans:
         notes.note({"step": "open", "file": segment.path})

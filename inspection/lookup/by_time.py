@@ -152,7 +152,7 @@ def _search(log: PartitionLog, segment: LogSegment, target: int) -> _Search:
         end = segment.file.size_bytes
     segment.scanned(start, end)
     if not search.has_reached and segment.base_offset < start_offset:
-        below = next(segment.walk.find(0, late), None)  # an unreadable batch that reaches the time
+        below = next(segment.walk.find(0, late), None)  # a batch below the log start that reaches the time
         search.has_reached = below is not None
     return search
 
@@ -293,8 +293,8 @@ def _record_of_maximum(
     for batch in segment.walk.find(start, has_it):
         record = None if batch.magic == L.MAGIC_V0 else segment.first_record(batch, is_it)
         if record is not None or segment.first_offset_of(batch) >= start_offset:
-            # a broker looks no further than the first such batch, of which a cleaner may have left only the header, and which in a log
-            # without timestamps may be of version 0
+            # a broker looks no further than the first such batch, even if the cleaner has left only its header, or if it is of magic 0,
+            # in a log without timestamps
             segment.scanned(start, batch.end_position)
             return None if record is None else (batch, record)
     segment.scanned(start, segment.file.size_bytes)

@@ -71,7 +71,7 @@ class _AnswerFindings:
         if path not in self._by_log:
             with MappedFile(path, random_access=True) as file:
                 if file.size_bytes > _MAX_WHOLE_LOG_BYTES:
-                    # adjacent headers are looked for in the whole file, which a lookup does not fetch
+                    # finding the adjacent headers takes the whole file, which a lookup does not fetch
                     if position is None or file.is_in_part:
                         return ()
                     size = int.from_bytes(file.view[position + 8 : position + 12], "big")

@@ -105,7 +105,8 @@ def stretches(place: Place, is_all: bool) -> Iterator[Stretch]:
             if after < block.count:
                 return
             last = Stretch(view, block, range(block.count - 1, block.count)) if block.count else last
-        if not taken and not is_all and last is not None:  # the byte was in the last batch of the log
+        if not taken and not is_all and last is not None:
+            # the sampled position is in the last batch of the log
             yield last
 
 

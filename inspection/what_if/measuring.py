@@ -22,7 +22,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.decode import Decoder, record_at
 from kseg.segment.values import dataclass
 
-_LEARNT_ABOVE = 0.025  # a producer's estimated ratio minus the true one, on average
+_LEARNT_ABOVE = 0.025  # how much a producer overestimates its ratio, on average
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,8 @@ def measure(target: PartitionTarget, options: MeasureOptions) -> Iterator[Event]
     sample = options.samples.get(target.path, Sample((), True))
     wants_records = any(candidate.is_rebatched for candidate in options.candidates)
     found = []
-    with PartitionLog(target):  # samples pass over a log without bytes, as a pipe in its place has none
+    # raises for a pipe in the place of a log, which sampling would skip like an empty log
+    with PartitionLog(target):
         pass
     for place in sample.places:
         with suppress(VanishedInput):  # a running broker deletes old segments

@@ -25,7 +25,7 @@ from kseg.segment.kernel.encode import encode_records
 from kseg.segment.model import Record
 from kseg.segment.values import dataclass
 
-_ESTIMATION_FACTOR = 1.05  # COMPRESSION_RATE_ESTIMATION_FACTOR
+_ESTIMATION_FACTOR = 1.05  # Kafka: COMPRESSION_RATE_ESTIMATION_FACTOR
 _IMPROVING_STEP, _DETERIORATING_STEP = 0.005, 0.05
 
 

@@ -93,7 +93,7 @@ class PlainCommits:
             self._by_group.setdefault(slot.key.group, []).append(slot)
             if K.ENTRY_WIDTH * entry >= len(self._table):
                 self._table += array("q", bytes(self._table.itemsize * len(self._table)))
-        elif self._keys[entry] != commit.key:  # a record with the key's other type
+        elif self._keys[entry] != commit.key:  # the same key with the other record type (0 or 1)
             return
         place = K.ENTRY_WIDTH * entry
         self._values[entry] = commit.value

@@ -17,7 +17,7 @@ from kseg.internal_topics.groups.group_records import OffsetKey
 
 NO_PRODUCER_ID = -1
 
-_OFFSET = slice(2, 10)  # of the value, in every version
+_OFFSET = slice(2, 10)  # position of the offset in a commit's value, in every version
 
 
 class Deletion(NamedTuple):
@@ -60,7 +60,7 @@ class OffsetSlot:
         self.commit: CoordinatorRecord | None = None
         self.tombstone: Deletion | None = None
         self.deleted: Deletion | None = None
-        self.producers: set[int] | None = None  # that have a pending commit of this key
+        self.producers: set[int] | None = None  # those with a pending commit of this key
         self.rewinds = 0
         self.entry = -1
 
@@ -151,7 +151,7 @@ class CommittedOffsets:
         if former is None and slot.deleted is not None:
             former, deleted_ms = slot.deleted.former, slot.deleted.timestamp_ms
             slot.deleted = None
-        # by their bytes, whose order is that of the numbers if none is negative
+        # big-endian bytes compare like the numbers, as long as none is negative
         if former is not None and commit.value[_OFFSET] < former.value[_OFFSET]:  # type: ignore[index]  # commits have values
             slot.rewinds += 1
             if self.keeps_rewinds:

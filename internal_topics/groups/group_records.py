@@ -76,7 +76,7 @@ def _offset_key(data: bytes) -> OffsetKey:
             return OffsetKey(_name(data[4:topic_at]), _name(data[topic_at + 2 : end]), partition)
     except struct.error:
         pass
-    values = decode_key(CONSUMER_OFFSETS, data).values  # raises the reason
+    values = decode_key(CONSUMER_OFFSETS, data).values  # raises FormatError with the reason
     return OffsetKey(values["group"], values["topic"], values["partition"])
 
 
@@ -93,7 +93,7 @@ def is_commit_well_formed(type_id: int, value: bytes) -> bool:
     if version == 3:
         return value[14] < 0x80 and len(value) >= 24 + (value[14] << 8 | value[15])
     if version == 4:
-        # one byte of length, for at most 126 bytes of metadata; then no tag, or the topic id
+        # the compact length of the metadata is one byte (up to 126 bytes); after it no tagged field, or only the topic id
         tags = 22 + value[14]
         if not 0 < value[14] < 0x80 or len(value) <= tags:
             return False

@@ -40,7 +40,7 @@ from kseg.segment.errors import FormatError
 from kseg.segment.kernel.plain_commits import plain_key
 from kseg.segment.values import dataclass
 
-METADATA_TYPES = (2, 3, 11, 17)  # the key of the group itself
+METADATA_TYPES = (2, 3, 11, 17)  # *GroupMetadata of classic, consumer, share and streams groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def load_groups(
         elif isinstance(entry, TransactionMarker):
             replay.marker(entry)
         else:
-            # on its records, whatever is before them
+            # whether its records fail to load by themselves, whatever precedes them
             fails = entry.unchecked is not None and bool(load_groups(taken_over(entry)).failures)
             loaded.problems.append((failing(entry) if fails else entry, loaded.records))
     replay.plain.reclaim_all()
@@ -104,7 +104,7 @@ def load_groups(
     return loaded
 
 
-# the decoded key; None: a type that is skipped
+# (record type, decoded key; None for a type that is skipped)
 _Known = tuple[int, OffsetSlot | GroupKey | None]
 
 
@@ -118,7 +118,7 @@ class _Replay:
         self._known: dict[bytes, _Known] = {}
         self._has_odd_keys = False  # some keys may have two encodings
         self.plain = PlainCommits(loaded.offsets, until_ms)
-        # groups whose commits change nothing
+        # groups whose further commits cannot change the result, and are skipped; None: replay every commit
         self._skipped = None if keeps_offsets or until_ms is not None else set[bytes]()
 
     def chunk(self, chunk: RecordChunk) -> None:
@@ -245,7 +245,7 @@ class _Replay:
             loaded.metadata.take(key.type_id, key.group, key.subject, value)
         except LoadFailed as error:
             self._fail(record, str(error))
-        if was_there and key.group not in loaded.metadata.groups:  # the next commit creates it again
+        if was_there and key.group not in loaded.metadata.groups:  # its next commit recreates the group
             self.plain.reclaim_group(key.group)
             if self._skipped is not None and key.group.isascii():
                 self._skipped.discard(key.group.encode())

@@ -18,7 +18,7 @@ from kseg.segment.values import dataclass
 LEFT_GROUP_EPOCH = -1
 DELETED_ASSIGNMENT_EPOCH = -1
 _INITIAL_ASSIGNMENT_EPOCH = 1  # before the first record (Kafka: TargetAssignmentMetadata.INITIAL)
-_STABLE, _STREAMS_STABLE = 0, 1  # of the two member state enums
+_STABLE, _STREAMS_STABLE = 0, 1  # Kafka: MemberState.STABLE of modern and of streams groups
 
 
 class GroupType(StrEnum):

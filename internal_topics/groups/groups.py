@@ -38,12 +38,12 @@ from kseg.segment.values import dataclass
 _LINES_AT_ONCE = 1000
 _EFFECTS = Effects(
     ends="a coordinator fails to load the partition",
-    # which of them depends on where a part ends that the coordinator reads
+    # which of the two depends on where the chunks end in which the coordinator reads the log
     may_end="a coordinator fails to load the partition, or stops loading it there",
-    # the load fails if a group's records contradict each other then
+    # the load fails if the altered records of a group contradict each other
     taken_over="a coordinator does not verify checksums: it accepts what these bytes say, or fails to load the partition",
     unchecked="a coordinator does not verify checksums: it accepts what these bytes say, or fails to load the partition",
-    ended_by=(*ENDS_EVERY_LOAD, DOUBLED_END),  # these coordinators also compare offsets
+    ended_by=(*ENDS_EVERY_LOAD, DOUBLED_END),  # these coordinators also check that offsets increase
 )
 # Kafka 4.0.0 wrote other fields under version 0 of these messages; 4.3.1 fails on them (observed).
 _OF_SHARE_GROUP = re.compile(r"ShareGroup\w*|ShareSnapshot|ShareUpdate|stateBatches")

@@ -88,7 +88,7 @@ def load_share_state(entries: Iterable[CoordinatorEntry]) -> LoadedShareState:
     loaded = LoadedShareState()
     for entry in entries:
         if isinstance(entry, LogProblem):
-            # on its records, whatever is before them
+            # whether its records fail to load by themselves, whatever precedes them
             fails = entry.unchecked is not None and bool(load_share_state(taken_over(entry)).failures)
             loaded.problems.append((failing(entry) if fails else entry, loaded.records))
         elif isinstance(entry, CoordinatorRecord):

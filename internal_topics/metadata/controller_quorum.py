@@ -68,7 +68,7 @@ def quorum_findings(
     for each in replaced:
         yield _replaced(each, newest, left, majority)
     if os.path.dirname(newest.path) not in log_dirs:
-        return  # named by the user, and read in place of all others
+        return  # named by the user, and read instead of those in the log dirs
     committed = _committed_end(newest, log_dirs, finder)
     lacking = [each for each in controllers if _lacks(each, newest, committed)]
     if len(newest.voters) - len(lacking) >= majority:

@@ -50,9 +50,8 @@ class MetadataFinder:
         self._images: dict[str, MetadataImage] = {}
         self._by_log_dir: dict[str, MetadataImage | None] = {}
         self._nodes: dict[str, Node] = {}
-        self._node_ids: dict[
-            tuple[str, str], int
-        ] = {}  # the node of a log dir, by the metadata log of a cluster
+        # by log dir and cluster id: the node of the log dir, according to a metadata log of that cluster
+        self._node_ids: dict[tuple[str, str], int] = {}
         self._naming: dict[str, bool] = {}
         self._explicit = None if explicit is None else _read(_named(explicit))
 
@@ -171,7 +170,7 @@ class MetadataFinder:
         seen: set[str] = set()
         for others in self._by_distance(log_dir):
             found = _with_metadata(others, seen)
-            for other in sorted(found, key=_reach, reverse=True):  # sorting by reach does not read them
+            for other in sorted(found, key=_reach, reverse=True):  # `_reach` reads only the ends of the logs
                 if self._is_of_the_node(log_dir, node, other):
                     image = self._read(os.path.join(other, METADATA_DIRECTORY))
                     if image.epoch >= 0:
@@ -223,7 +222,7 @@ class MetadataFinder:
 
 
 def _read(path: str) -> MetadataImage:
-    # most directories have none: the decoder is not imported for these
+    # imported here: most directories have no metadata log to decode
     from kseg.internal_topics.metadata.metadata_log import read_metadata_file, read_metadata_log
 
     if not places.isdir(path):
@@ -281,7 +280,7 @@ def _is_same(node: Node, other: Node) -> bool:
 def _with_metadata(directories: Sequence[str], seen: set[str]) -> Iterator[str]:
     for directory in directories:
         if not places.isdir(os.path.join(directory, METADATA_DIRECTORY)):
-            continue  # as for most of a thousand, without resolving each link on their paths
+            continue  # most directories end here, before realpath resolves the links on their paths
         real = places.realpath(directory)
         if real not in seen:
             seen.add(real)
@@ -314,7 +313,7 @@ def _children_alike(directory: str, name: str) -> list[str]:
 
 def _reach(log_dir: str) -> tuple[int, int]:
     """The extent of a metadata log: leader epoch of the last batch, and end offset."""
-    from kseg.segment.partition.partition_log import PartitionLog  # only where several were found
+    from kseg.segment.partition.partition_log import PartitionLog  # imported here: only if several were found
 
     try:
         with PartitionLog(PartitionTarget(os.path.join(log_dir, METADATA_DIRECTORY))) as log:

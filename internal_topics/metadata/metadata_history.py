@@ -29,7 +29,7 @@ Event = dict[str, Any]
 _Details = Mapping[str, Any]
 
 _SAME_LEADER = -2
-_KEPT_AS_THEY_ARE = 256  # newest events, among them a topic's creation when its partitions follow
+_KEPT_AS_THEY_ARE = 256  # newest events: the creation of a topic is amended as its partitions follow
 
 
 class MetadataHistory:

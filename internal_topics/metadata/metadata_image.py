@@ -128,8 +128,8 @@ class Voter:
 class Placement(StrEnum):
     """Why a partition is expected in a log dir."""
 
-    ASSIGNED = "assigned"  # to exactly this directory
-    ANY_DIRECTORY = "any-directory"  # to the node, without a directory
+    ASSIGNED = "assigned"  # assigned to exactly this directory
+    ANY_DIRECTORY = "any-directory"  # assigned to the node, but to no particular directory
 
 
 @dataclass(frozen=True, slots=True)

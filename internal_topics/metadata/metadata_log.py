@@ -109,7 +109,7 @@ def _reader_of_file(path: str, reading: MetadataReading) -> "_LogReader":
     if name.role not in METADATA_LOG_ROLES:
         raise FormatError(f"{path} is neither a snapshot nor a segment of a metadata log")
     with MappedFile(path):
-        pass  # only checks that it can be read: the caller specified it
+        pass  # the caller named the file: raise now if it cannot be read
     return _LogReader(os.path.dirname(path) or os.curdir, [name], reading, path)
 
 
@@ -125,7 +125,7 @@ class _LogReader:
         self._files = log_files(directory, names, is_alone=self._is_alone, with_deleted=is_history)
         self._segments = self._files.segments
         self._place = PlaceInLog(reading.end_offset, reading.end_offset)
-        self._passed_over: list[tuple[int, int]] = []  # later batches before the end
+        self._passed_over: list[tuple[int, int]] = []  # batches after the requested time, amid earlier ones
         self._end_offset, self._epoch, self._timestamp_ms = 0, -1, -1
         self._lost_reach = 0
         self._voters: tuple[Voter, ...] = ()

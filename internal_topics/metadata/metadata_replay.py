@@ -32,7 +32,7 @@ from kseg.segment.errors import FormatError
 
 _BEGIN, _END, _ABORT = 23, 24, 25
 _TOPIC, _REMOVE_TOPIC = 2, 9
-_NO_CHANGE = -2  # of a leader in a PartitionChangeRecord
+_NO_CHANGE = -2  # leader in a PartitionChangeRecord that does not change it
 _FENCE_BROKER = 7
 _RECOVERING, _SAME_RECOVERY = 1, -1
 
@@ -51,7 +51,7 @@ class MetadataRecord(NamedTuple):
     values: Values
 
 
-# Sees each record that counts, before it is applied; the state is None for a record below the state's beginning.
+# Called before a record is applied, with the record and the state (None for a record below the snapshot that the state starts with).
 Watch = Callable[[MetadataRecord, "MetadataReplay | None"], None]
 
 
@@ -77,7 +77,7 @@ class MetadataReplay:
         self.next_producer_id: int | None = None
         self.ends_in_transaction = False
         self.leaders: dict[int, int] = {}  # of the quorum, by epoch
-        self.names: dict[str, str] = {}  # of every topic that was ever named
+        self.names: dict[str, str] = {}  # by topic id, including deleted topics
         self.watch = watch
         self._is_wanted = _ALL if everything else _USUAL
         self._partitions: dict[str, dict[int, Partition]] = {}
@@ -334,7 +334,7 @@ class MetadataReplay:
 
     def _feature(self, record: MetadataRecord) -> None:
         name, level = record.values["name"], record.values["featureLevel"]
-        if name != KRAFT_VERSION_FEATURE:  # which comes from a control record (Kafka: FeaturesDelta)
+        if name != KRAFT_VERSION_FEATURE:  # set by a control record instead (Kafka: FeaturesDelta)
             self.set_feature(name, level)
 
     def _access(self, record: MetadataRecord) -> None:
@@ -368,8 +368,9 @@ _EFFECTS: Mapping[int, Callable[[MetadataReplay, MetadataRecord], None]] = {
     28: MetadataReplay._clear_elr,
     **dict.fromkeys(ACCESS_EFFECTS, MetadataReplay._access),
 }
-_NEEDED_ACCESS = frozenset((19, 22))  # a controller removes no ACL or SCRAM credential that does not exist
-_WITHOUT_EFFECT = frozenset((20, 21))  # NoOp, and the end of ZooKeeper
+# removals: a controller writes them only for ACLs and SCRAM credentials that exist
+_NEEDED_ACCESS = frozenset((19, 22))
+_WITHOUT_EFFECT = frozenset((20, 21))  # NoOpRecord, ZkMigrationStateRecord
 _TRANSACTIONS = frozenset((_BEGIN, _END, _ABORT))
 _ALL = frozenset(_EFFECTS) | _TRANSACTIONS
 # Most callers do not need controllers, ELR and access.

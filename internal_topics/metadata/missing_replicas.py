@@ -51,7 +51,8 @@ from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 _NO_LEADER = -1
-_NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)  # within a minute of a replica's creation
+# a broker lists a new replica in both within a minute
+_NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,8 @@ def missing_replicas(
     if not missing:
         return
     elsewhere = [(other, names_in(other)) for other in others()]
-    if is_in_use:  # a move between log dirs may have ended here since, and removed the directory there
+    if is_in_use:
+        # a move into this log dir may have ended before the other log dirs were listed
         present = names_in(log_dir)
         missing = [expected for expected in missing if not _has(log_dir, present, expected)]
     renamed = cache(partial(_renamed_by_topic, log_dir, present, image))

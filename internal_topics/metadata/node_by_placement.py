@@ -23,7 +23,7 @@ from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, par
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.storage import places
 
-_Place = tuple[int, str | None]  # node id and directory id; None if it has registered none
+_Place = tuple[int, str | None]  # node id and directory id (None for a node that has registered none)
 
 
 def node_by_placement(

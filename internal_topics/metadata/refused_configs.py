@@ -17,9 +17,8 @@ from kseg.segment.terminal import shortened
 from kseg.segment.values import dataclass
 
 _BLANKS = "".join(map(chr, range(0x21)))  # removed by Java's trim
-_INTEGER = re.compile(
-    r"([+-]?)0*(\d{1,19})"
-)  # as many digits as a long has; Python refuses to convert thousands of them
+# a long has up to 19 digits; int() refuses to convert thousands of them
+_INTEGER = re.compile(r"([+-]?)0*(\d{1,19})")
 _DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)")
 _THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
 

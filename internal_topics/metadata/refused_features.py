@@ -55,7 +55,8 @@ def refused_features(image: MetadataImage, *, is_controller: bool) -> Iterator[R
     level = image.features.get(METADATA_VERSION)
     if level is None:
         if not image.brokers or any(broker.log_dirs for broker in image.brokers.values()):
-            return  # no node has run, or only later versions, which register their log dirs
+            # no broker has run yet, or only brokers of later versions, which register their log dirs
+            return
         message = "Unknown metadata version for FeaturesImage: metadataVersion(Optional.empty)"
         yield RefusedFeature(METADATA_VERSION, None, "IllegalStateException", message)
     for name, level in image.feature_levels:

@@ -27,8 +27,8 @@ from kseg.segment.findings import Finding
 from kseg.segment.json_line import compact_json
 
 _BLOCK = 1000  # ids that are allocated to a broker at once (Kafka: ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)
-_GREATEST = 2**63 - 1 - _BLOCK  # of an id that another block can follow
-_FRAME = bytes((1, 15, 0))  # version of the frame, ProducerIdsRecord, its version
+_GREATEST = 2**63 - 1 - _BLOCK  # the greatest id after which another block fits
+_FRAME = bytes((1, 15, 0))  # frame version, api key of ProducerIdsRecord, record version
 _FIELDS = struct.Struct(">iqqb")  # brokerId, brokerEpoch, nextProducerId, no tagged fields
 
 

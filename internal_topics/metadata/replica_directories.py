@@ -25,7 +25,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.storage import places
 
-# by partition and state: directories, of which several may have the same
+# directory names by partition and state; several directories can have the same partition and state
 PartitionNames = dict[str, dict[PartitionState, list[str]]]
 CopyOf = Callable[[ExpectedPartition], ReplicaCopy | None]
 OF_A_MOVE = (PartitionState.FUTURE, PartitionState.DELETE)  # between log dirs
@@ -65,7 +65,7 @@ def topic_id_of(directory: str) -> tuple[bool, str | None]:
     try:
         return True, decode_partition_metadata(read_small(place)).topic_id
     except VanishedInput:
-        return places.lexists(place), None  # a link that leads nowhere
+        return places.lexists(place), None  # a dangling symlink exists, too
     except KsegError:
         return True, None
 

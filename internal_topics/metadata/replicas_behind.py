@@ -189,7 +189,7 @@ def _nowhere(
     """The replicas that are missing according to the metadata log of another node, if none of the nodes here has a replica to compare them
     with."""
 
-    @cache  # what finds them reads each log dir once
+    @cache  # so that each log dir is read only once
     def copies(node_id: int) -> CopyOf:
         return copies_on_other_nodes(node_id, log_dirs, finder)
 

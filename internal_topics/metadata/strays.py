@@ -170,9 +170,8 @@ def _finding(kind: str, directory: Directory, message: str, named: Topic | None)
     command = f"kseg recover --apply --topic-id {wanted} {shell_quoted(directory.path)}"
     sure = f"if it is {directory.name.topic}" if named is not None else "when its topic's id is known"
     named_id = None if named is None else named.id
-    is_unknown = (
-        kind == "becomes-stray" and directory.topic_id is not None
-    )  # otherwise another topic has it, or it can be determined
+    # otherwise the id is that of another topic, or it is missing and can be determined
+    is_unknown = kind == "becomes-stray" and directory.topic_id is not None
     wrong = WrongTopicId(named.id) if is_unknown and named is not None else None
     numbers = {"topic_id": named_id}
     return Finding(kind, directory.path, f"{message} ({sure}: {command})", numbers=numbers, diagnosis=wrong)

@@ -15,7 +15,7 @@ from typing import Any
 from kseg.internal_topics.registry.json_text import MAX_DEPTH
 from kseg.segment.errors import FormatError
 
-MAX_NODES = 100_000  # of a schema in which types are expanded where they are used
+MAX_NODES = 100_000  # of a schema, with a named type counted wherever it is used
 STEPS_PER_BYTE = 16
 FREE_STEPS = 10_000
 _MIN_BYTES = {"null": 0, "float": 4, "double": 8}

@@ -27,17 +27,18 @@ from kseg.segment.errors import FormatError
 from kseg.segment.layout import INT32_MAX
 
 MAX_REFERENCED = 1000
-_NAMED = "__named_schemas"  # fastavro's, in a parsed record
-LOGICAL = "logical"  # the attribute that has the name of a logical type once a schema is prepared
+_NAMED = "__named_schemas"  # attribute that fastavro adds to a parsed record
+LOGICAL = "logical"  # attribute that names the logical type in a prepared schema
 DECIMAL = "kseg-decimal"
 _INT32 = "kseg-int32"
 _MAX_DECIMAL_BYTES = 1024  # converting takes quadratic time
 _MAX_SCALE = 10_000
 _NEEDS_CONVERSION = ("bytes", "fixed", "float", "double")
+# no namespace: names without one, in the schema inside, would inherit it
 _FRAME = {
     "type": "record",
     "name": "kseg_frame",
-}  # without a namespace, which names without one would inherit
+}
 _COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
 
 

@@ -98,7 +98,7 @@ def _scalar(name: str) -> Fit:
 
 def _string(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)  # a protobuf enum without a name
+        return str(value)  # a number that has no name in its protobuf enum
     if not isinstance(value, str):
         raise FormatError(f"{_shown(value)} is not a string")
     try:

@@ -31,7 +31,7 @@ _WITHOUT_SCHEMA = {
     Format.DOUBLE: Scalar("double"),
 }
 _PREFIX_BYTES = 5
-_INDEXED_PREFIX_BYTES = 24  # including the indexes of the most deeply nested messages to expect
+_INDEXED_PREFIX_BYTES = 24  # prefix with message indexes, for any nesting to be expected
 Shape = tuple[RegisteredSchema, tuple[int, ...]]
 
 

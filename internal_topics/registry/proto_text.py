@@ -66,11 +66,8 @@ def file_descriptor(name: str, text: str) -> Any:
         file.syntax = parsed.syntax
     try:
         _File(file, is_proto3=parsed.syntax == "proto3").fill(parsed.file_elements)
-    except (
-        ValueError,
-        TypeError,
-        AttributeError,
-    ) as error:  # numbers out of range, incomplete elements in a damaged text
+    except (ValueError, TypeError, AttributeError) as error:
+        # numbers out of range, or incomplete elements of a damaged text
         raise FormatError(f"its schema is not a .proto that can be used: {error}") from None
     return file
 
@@ -164,10 +161,10 @@ class _File:
     def _message(self, message: Any, parsed: Any) -> None:
         message.name = parsed.name
         self._elements(message, parsed.elements)
-        # the oneofs that represent presence come after the declared ones
+        # synthetic oneofs (of proto3 optional fields) come after the declared ones
         taken = {each.name for each in (*message.field, *message.oneof_decl)}
         for field in message.field:
-            # JSON names must differ, which those of foo_bar and fooBar do not; no field has a number as its name
+            # JSON names must be unique, but foo_bar and fooBar would have the same one; no field name is a number
             field.json_name = str(field.number)
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)

@@ -144,7 +144,7 @@ class _Pool:
         found = [each for each in file.dependency if self._import(each, schema, (*around, name))]
         public = {file.dependency[at] for at in file.public_dependency if at < len(file.dependency)}
         for each in _IMPORTS:
-            if each in file.DESCRIPTOR.fields_by_name:  # only the last one in protobuf 6.31 and later
+            if each in file.DESCRIPTOR.fields_by_name:  # option_dependency only exists since protobuf 6.31
                 file.ClearField(each)
         file.dependency.extend(dict.fromkeys(found))
         file.public_dependency.extend(at for at, each in enumerate(file.dependency) if each in public)
@@ -240,7 +240,7 @@ class _Conversion:
             self.of(field.message_type)
             return lambda message: inner[name](message)
         if field.enum_type is not None:
-            # the first of several names for a number counts
+            # reversed, so that the first of several aliases for a number wins
             names = {value.number: value.name for value in reversed(field.enum_type.values)}
             return lambda number: names.get(number, number)
         return _same

@@ -140,7 +140,7 @@ class _Protobuf:
         fields = [*((field.name, field) for field in descriptor.fields), *extensions_of(descriptor)]
         if descriptor.full_name in around or not fields or len(around) > MAX_LEVELS:
             return JSON_COLUMN
-        self._fields += len(fields)  # messages of messages double with each level
+        self._fields += len(fields)  # nested messages can double the fields at each level
         if self._fields > MAX_FIELDS:
             return JSON_COLUMN
         inner = (*around, descriptor.full_name)

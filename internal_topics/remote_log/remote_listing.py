@@ -39,7 +39,8 @@ from kseg.segment.sidecar.metadata_files import decode_partition_metadata
 from kseg.segment.values import dataclass
 
 _PROBLEM = "remote-log-metadata-unreadable"
-_HARMLESS = (BEYOND_THE_END, DOUBLED_END)  # to a consumer, which the reader of the topic is
+# brokers read this topic with a consumer, which these do not affect
+_HARMLESS = (BEYOND_THE_END, DOUBLED_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def list_remote(target: RemoteTarget, options: RemoteOptions) -> Iterator[Event]
         if is_selected(name, options.topics, options.partition):
             replicas = [_local_log(target, name) for target in local.get((partition.name, number), ())]
             own = _of_topic(replicas, topic_id)
-            # brokers delete a deleted topic segment by segment: nothing of it is left, locally or remotely
+            # otherwise nothing is left of a deleted topic, locally or remotely: brokers delete its remote segments one by one
             if own is not None or partition.segments or partition.delete_state is not None:
                 yield from _rows((topic_id, number), partition, own)
 

@@ -76,7 +76,7 @@ class RemotePartition:
         self.name = name
         self.delete_state: str | None = None
         self.segments: dict[str, RemoteSegment] = {}
-        self._epochs: dict[int, dict[int, str]] = {}  # by epoch: the segments by start offset
+        self._epochs: dict[int, dict[int, str]] = {}  # segment ids by epoch and start offset
         self._highest: dict[int, int] = {}
 
     def step(self, segment: RemoteSegment) -> bool:

@@ -51,7 +51,7 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
     partitions = _partitions(images)
     view = joined(logs, None if partitions is None else len(partitions), damaged)
     if partitions is not None and view.is_whole and _are_all_here(directories, finder, images):
-        # at a start the partition gets a leader again, with the next epoch
+        # when the brokers start, the partition elects a leader, with the next epoch
         epochs = {number: each.leader_epoch + 1 for number, each in partitions.items()}
         view = replace(view, is_settled=True, coordinator_epochs=epochs)
     return _beside_the_logs(view, directories), tuple(findings)
@@ -100,7 +100,7 @@ def _beside_the_logs(view: CoordinatorView, directories: BrokerDirectories) -> C
 
     served = [known for owners in view.by_producer.values() for known in owners]
     committed_at = ((known.transactional_id, markers.committed_at(known)) for known in served)
-    # while a broker runs, the partitions are read later than the coordinators' logs
+    # not while a broker runs: the partitions are read after the coordinators' logs, and may be ahead of them
     judged = served if view.is_settled else ()
     refused = ((known.transactional_id, markers.refused(known, view.epoch_of(known))) for known in judged)
     return replace(

@@ -42,7 +42,7 @@ from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import LogTarget
 
-_PRODUCER_ID = slice(2, 10)  # in a value of any version
+_PRODUCER_ID = slice(2, 10)  # position in a value of any version
 _EPOCH = slice(10, 12)
 _EFFECTS = Effects(
     ends="the coordinator stops loading the partition there",
@@ -50,9 +50,9 @@ _EFFECTS = Effects(
     taken_over="the coordinator does not verify checksums, and accepts what these bytes say",
     unchecked="the coordinator does not verify checksums: it accepts what these bytes say, or stops loading the partition there",
 )
-# the value of version 1 of a transaction that was committed, which names no partition; what follows its two times are the tags
+# in a value of version 1: the status CompleteCommit with no partitions; then two timestamps, and the tagged fields at position 34
 _COMPLETE_COMMIT_WITHOUT_PARTITIONS, _STATUS_AND_PARTITIONS, _TAGS = b"\4\1", slice(16, 18), 34
-_PREVIOUS_ID_TAG, _CLIENT_VERSION_TAG, _MANY = 0, 2, 0x80  # a varint of more than one byte
+_PREVIOUS_ID_TAG, _CLIENT_VERSION_TAG, _MANY = 0, 2, 0x80  # _MANY: set if a varint continues
 _LAST_EPOCH = 2**15 - 1
 
 Newest = dict[bytes | None, CoordinatorRecord]
@@ -74,9 +74,9 @@ class _Load:
 
     def __init__(self, path: str) -> None:
         self._newest: Newest = {}
-        self._at_the_end: Newest | None = None  # the newest records when the coordinator ended its load
-        self._end: int | None = None  # the offset where it does
-        self._doubt: int | None = None  # the offset where it may do so
+        self._at_the_end: Newest | None = None  # the newest records where the load stopped
+        self._end: int | None = None  # the offset at which the load stops
+        self._doubt: int | None = None  # the offset at which the load may stop
         self._offset = -1  # of the last record
         self._former_keys: dict[int, bytes] = {}
         self._committed: dict[int, array[int]] = {}
@@ -112,7 +112,7 @@ class _Load:
 
     def meet(self, problem: LogProblem) -> None:
         """What cannot be read, before the next record; a batch of unknown magic also before records that precede it."""
-        if problem.damage == DOUBLED_END:  # this coordinator does not compare offsets
+        if problem.damage == DOUBLED_END:  # this coordinator does not check that offsets increase
             return
         self._found.damage(problem, self._records)
         if problem.damage == TORN_TAIL:

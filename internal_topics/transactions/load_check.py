@@ -23,7 +23,7 @@ from kseg.internal_topics.transactions.transaction_log import (
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import LogTarget
 
-_TAG_BYTES = {0: 8, 1: 8, 2: 2, 3: 2}  # the tagged fields of version 1
+_TAG_BYTES = {0: 8, 1: 8, 2: 2, 3: 2}  # sizes of the tagged fields of version 1, by tag
 _CLIENT_VERSION = 2  # the tag
 _FIXED_END = 17  # after the status
 _TIMES_BYTES = 16
@@ -79,7 +79,7 @@ def _is_ordinary_1(value: bytes) -> bool:
         return False
     for _ in range(count - 1):
         length = value[position]
-        position += length  # its own byte, and its value minus one
+        position += length  # the length byte, and a name of length - 1 bytes
         numbers = value[position]
         position += 4 * numbers - 3
         if not (0 < length < _LONG_VARINT and 0 < numbers < _LONG_VARINT) or value[position]:

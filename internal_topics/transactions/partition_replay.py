@@ -30,7 +30,7 @@ from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.transaction_replay import TransactionReplay, UnfinishedTransaction
 from kseg.segment.storage import places
 
-_DECODED_RECORDS = 16  # a marker's batch has one record
+_DECODED_RECORDS = 16  # only markers are decoded, and their batches have one record
 
 
 class PartitionReplay:
@@ -110,7 +110,7 @@ class PartitionReplay:
                 row = _row_at(block, self._state_from)
                 if self.state is not self.whole and row < block.count:
                     for _ in self.state.follow(decoder, block, row):
-                        pass  # reported by the other replay
+                        pass  # `whole` has reported it
 
 
 def _row_at(table: Columns, offset: int) -> int:

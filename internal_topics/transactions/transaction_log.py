@@ -38,9 +38,8 @@ PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
 
 _LAST_VERSION = 1
 CLIENT_VERSIONS = range(3)  # of the transaction protocol (Kafka: TransactionVersion)
-EPOCH_PER_TRANSACTION = (
-    2  # the one since which each transaction of a producer has an epoch of its own (KIP-890)
-)
+# since this version, each transaction of a producer has an epoch of its own (KIP-890)
+EPOCH_PER_TRANSACTION = 2
 
 TopicPartition = tuple[str, int]
 

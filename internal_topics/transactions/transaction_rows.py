@@ -82,7 +82,7 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
         name = log.name
         where = (directory_of(target), None) if name is None else (name.topic, name.partition)
         place: Values = {"topic": None if name is None else name.topic, "partition": where[1]}
-        if log.is_kafka07:  # it has no transactions, and its offsets are byte positions
+        if log.is_kafka07:  # 0.7 has no transactions, and its offsets are byte positions
             yield Row(
                 {"type": "partition", **place, **_NOTHING_KNOWN, "path": log.directory, "transactions": _NONE}
             )
@@ -124,7 +124,7 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
         yield from ids_behind(log.directory, where, replay.state.entries(), options.view)
         if options.ended:
             for entry in replay.state.entries():
-                # only an emptied marker: no batch of this producer is left, and a broker that loads the log drops such an entry
+                # a negative epoch: only an emptied marker is left of this producer, and a broker that loads the log drops the entry
                 if entry.producer_epoch >= 0:
                     yield Row(_producer(entry, place, options.now_ms))
         yield Row(_partition(replay, place, log.directory, counts))

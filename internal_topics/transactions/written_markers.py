@@ -34,7 +34,7 @@ from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.state.control import COMMIT, parse_control_record
 from kseg.segment.state.transaction_replay import LastMarker, TransactionReplay
 
-_LAST_EPOCH = 2**15 - 1  # a broker takes a marker with it in any case
+_LAST_EPOCH = 2**15 - 1  # a broker accepts a marker that repeats this epoch
 
 
 def state_of(target: LogTarget) -> TransactionReplay | None:
@@ -72,7 +72,7 @@ class WrittenMarkers:
         coordinator, None if it is unknown."""
         if known.state not in (ONGOING, *PREPARED) or not known.is_loaded:
             return None
-        # whatever aborts an ongoing one raises the epoch, except a client of the first protocol, which is gone after a start
+        # aborting an ongoing transaction raises the epoch, unless a client of the first protocol does it, and none is left after a restart
         epoch = known.producer_epoch + (known.state == ONGOING)
         for where in known.partitions:
             state = self._state(where)
@@ -101,7 +101,7 @@ class WrittenMarkers:
         if entry.current_txn_first_offset is not None or entry.producer_epoch != known.producer_epoch + 1:
             return False
         marker: LastMarker | None = state.last_marker(known.producer_id)
-        if marker is None:  # it is before the newest snapshot, which does not have its type
+        if marker is None:  # it precedes the newest snapshot, which does not store its type
             marker = _last_marker(target, known.producer_id)
         return (
             marker is not None

@@ -74,8 +74,8 @@ def _reader(session: "SparkSession", options: ExportOptions) -> "DataFrameReader
     redactor = options.redactor
     wishes: dict[str, bool | str] = {
         "failOnDataLoss": False,
-        "includeDeleted": True,  # all that is there, as without a cluster
-        "checkHeaders": False,  # so believed, too
+        "includeDeleted": True,  # like an export without a cluster
+        "checkHeaders": False,  # likewise: headers are trusted
         "includeControl": (options.with_control or bool(options.selection.control)) and not committed,
     }
     if redactor is None:
@@ -160,7 +160,7 @@ def _asked(frame: "DataFrame", want: Selection, key: str) -> "DataFrame":
     if want.keys:
         frame = frame.where(col(key).isin(*[lit(each) for each in want.keys]))
     if want.key_regex is not None:
-        # without Arrow, which would ask for pandas
+        # not with Arrow, which would require pandas
         frame = frame.where(udf(_Search(want.key_regex), "boolean", useArrow=False)(col(key)))
     return frame
 

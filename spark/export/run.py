@@ -31,7 +31,7 @@ from kseg.spark.task_errors import reason, visibility_error
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# what Spark calls otherwise
+# codecs that have another name in Spark
 _CODECS = {"lz4": "lz4_raw"}
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -183,9 +183,8 @@ class _Run:
         path = local_path(options.output)
         mode = options.mode
         if path is not None and not is_taken(path):
-            mode = (
-                Mode.APPEND if options.form not in TABLE_FORMS else mode
-            )  # an empty directory is not output
+            # an empty directory does not count as existing output
+            mode = Mode.APPEND if options.form not in TABLE_FORMS else mode
         if options.form is Form.ICEBERG:
             codec = "uncompressed" if options.compression == "none" else options.compression
             table_formats.save_iceberg(frame, url_of(options.output), mode, options.partition_by, codec)
@@ -203,7 +202,7 @@ class _Run:
             yield
         except KsegError:
             raise
-        except Exception as error:  # Spark's and Py4J's: they share no base
+        except Exception as error:  # the exceptions of Spark and Py4J share no base
             not_visible = visibility_error(error)
             if not_visible is not None:
                 raise NoCluster(not_visible) from error

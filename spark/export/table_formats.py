@@ -69,7 +69,7 @@ NEEDS: Final[Mapping[Form, Needs]] = {
         versions={"4.0": "1.12.0", "4.1": "1.12.0"},
     ),
 }
-# what Java throws when a class was compiled against another version of what it uses
+# what Java throws when a class was compiled against another version of a dependency
 _LINKAGE: Final = (
     "NoSuchMethodError",
     "NoSuchFieldError",
@@ -144,7 +144,7 @@ def check_jars(session: "SparkSession", form: Form) -> None:
     assert jvm is not None
     try:
         jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader().loadClass(needs.probe)
-    except Exception as error:  # Py4J's: whatever the reason, there is no such class
+    except Exception as error:  # Py4J's; whatever the reason, the class cannot be loaded
         raise UsageError(
             f"--to {form} needs the {needs.name} jars of Spark {session.version}, from --jars or --packages: "
             f"{needs.advice(session.version)}"

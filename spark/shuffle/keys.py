@@ -242,7 +242,7 @@ class _Sender:
     def _send_gone(self) -> None:
         count = self._fold_state[S.FOLD_GONE]
         if count:
-            part = self._work.number % self._plan.parts  # whichever: they are on their way to a group
+            part = self._work.number % self._plan.parts  # any part will do: it passes them on to their group
             self._ready.append((part, (WorkKind.GONE, self._gone[:count].tobytes())))
             self._fold_state[S.FOLD_GONE] = 0
 

@@ -107,7 +107,7 @@ class Rewriting:
 
         enter_directory(self.plan.directory)
         context = TaskContext.get()
-        attempt = 0 if context is None else int(context.taskAttemptId())  # no two of a session have the same
+        attempt = 0 if context is None else int(context.taskAttemptId())  # unique within a session
         group: GroupWork = pickle.loads(self.packed.value[number])
         superseded = (offsets for _, offsets in verdicts)
         try:

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
 
 def register(spark: "SparkSession") -> None:
     """Register `kafka-log` and its functions with a session, without changing its settings."""
-    from kseg.spark.source.source import (
-        register as register_in,  # here, so that options can be read without Spark
-    )
+    # imported here, so that options can be read without Spark
+    from kseg.spark.source.source import register as register_in
 
     register_in(spark)

@@ -133,7 +133,7 @@ class GrowingLogs:
             if isinstance(again(lambda: list_directory(path)), OtherDirectory):  # noqa: B023
                 continue  # nothing has been written yet
             for target in resolve_targets([path]):
-                assert isinstance(target, PartitionTarget)  # of directories there are no others
+                assert isinstance(target, PartitionTarget)  # directories have no other targets
                 yield target
 
     def _extent(self, target: PartitionTarget) -> GrownExtent:

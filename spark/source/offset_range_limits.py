@@ -19,7 +19,7 @@ from kseg.spark.source.option_parsing import (
 
 TopicPartition = tuple[str, int]
 EARLIEST, LATEST = "earliest", "latest"
-EARLIEST_OFFSET, LATEST_OFFSET = -2, -1  # as they are written in JSON
+EARLIEST_OFFSET, LATEST_OFFSET = -2, -1  # as in the JSON of startingOffsets and endingOffsets
 
 
 @dataclass(frozen=True, slots=True)

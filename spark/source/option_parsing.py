@@ -24,7 +24,7 @@ _MEANINGLESS_PREFIX = "kafka."
 _BYTES: Final = SIZES | {
     suffix + end: 1 << 10 * power for power, suffix in enumerate("kmgt", 1) for end in ("", "b")
 }
-# what other sources and the command line call it
+# names of these options in other sources and on the command line
 _OTHER_NAMES: Final = {
     "topic": "subscribe",
     "topics": "subscribe",

@@ -115,7 +115,7 @@ class SourceOptions:
         return self.decodes(is_key=True) or self.decodes(is_key=False)
 
 
-# the names as they are written
+# options in their documented spelling
 READ_NAMES: Final = (
     *("path", "paths", "subscribe", "subscribePattern", "assign"),
     *("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
@@ -134,12 +134,13 @@ READ_NAMES: Final = (
     *("useIndexes", "checkHeaders", "transactions"),
     *("keyFormat", "valueFormat", "schemas", "decodedAs", "showSecrets", "connectTopics", "table"),
 )
-WITH_SCHEMAS: Final = FORMATS[1:5]  # they name schemas
+WITH_SCHEMAS: Final = FORMATS[1:5]  # payloads that refer to schemas
 STREAM_NAMES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+# topics that a broker does not list for a subscription by pattern
 _UNLISTED: Final = (
     *INTERNAL_TOPICS,
     METADATA_TOPIC,
-)  # topics that a broker does not list for a subscription by pattern
+)
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 
 

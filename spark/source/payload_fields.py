@@ -45,7 +45,7 @@ from kseg.segment.column_types import (
 )
 
 SIDES: Final = ("key", "value")
-Kinds = Mapping[str, ColumnType]  # of the sides that are decoded
+Kinds = Mapping[str, ColumnType]  # by side, if it is decoded
 
 _METADATA = "kseg.columnType"
 _MAX_DIGITS = 38
@@ -119,7 +119,7 @@ def bytes_field(side: str) -> StructField:
 def kind_in(schema: StructType, side: str) -> ColumnType | None:
     """The column type that the field of a side declares in its metadata; None if it declares none, or one that is not its type."""
     if side not in schema.names:
-        return JSON_COLUMN  # nobody will see it
+        return JSON_COLUMN  # not a column of the read: any type will do
     field = schema[side]
     try:
         kind = from_plain(json.loads(field.metadata[_METADATA]))

@@ -77,7 +77,7 @@ def _payloads(piece: LogPiece) -> Iterator[pa.RecordBatch]:
             if not isinstance(item, Finding):
                 yield item
     except UnreadableInput:
-        return  # the read says so
+        return  # the read itself reports it
 
 
 class DecodedBatches:

@@ -172,7 +172,7 @@ def columns_of(schema: "StructType") -> "Schema":
     from pyspark.sql.pandas.types import to_arrow_schema
 
     knows_zones = "timezone" in signature(to_arrow_schema).parameters
-    # before 4.3 the zone is always UTC
+    # before Spark 4.3 the time zone is always UTC
     return to_arrow_schema(schema, timezone="UTC") if knows_zones else to_arrow_schema(schema)
 
 
@@ -212,7 +212,7 @@ def results_of(
     yield from _results_of(piece, reading, columns, checks_headers=checks_headers)
     for finding in unreadable.taken():
         if finding.path == piece.path and piece.start <= (finding.position or 0) < (piece.stop or math.inf):
-            yield finding  # what is in other pieces is reported there
+            yield finding  # findings in other pieces are reported with those
 
 
 def _results_of(

@@ -33,7 +33,7 @@ HEADERS_TYPE: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 )
 
-# position: of the batch (of a message of magic 0 or 1 that lies alone: of the message), in bytes. crc: as stored.
+# position: in bytes, of the batch, or of an uncompressed message of magic 0 or 1. crc: as stored.
 META_TYPE: Final = StructType(
     [
         StructField("file", StringType(), False),
@@ -65,7 +65,7 @@ RECORD_FIELDS: Final = (
     StructField(META, META_TYPE, False),
 )
 
-# `numbers`: the figures of the message by name, as JSON
+# `numbers`: the numbers in the message, by name, as JSON
 FINDING_FIELDS: Final = (
     StructField("id", StringType(), False),
     StructField("severity", StringType(), False),
@@ -109,7 +109,8 @@ def check_schema(schema: StructType, options: SourceOptions, kinds: Kinds = _NO_
     fields = list(FINDING_FIELDS if options.table == FINDINGS else RECORD_FIELDS)
     if options.table != FINDINGS:
         for side in kinds:
-            fields += [*_decoded_fields(side, options, kinds), bytes_field(side)]  # the decoded one counts
+            # the decoded column replaces the undecoded one
+            fields += [*_decoded_fields(side, options, kinds), bytes_field(side)]
     known = {each.name: each for each in fields}
     for asked in schema.fields:
         there_is = known.get(asked.name)

@@ -36,11 +36,10 @@ from kseg.spark.source.offset_range_limits import (
 from kseg.spark.source.options import SourceOptions
 from kseg.spark.source.partitions import places_of
 
-OPENING_BYTES = (
-    512 * 1024
-)  # the fixed cost of a piece, as the number of bytes that could be read in that time
+# the fixed cost of a piece, as the number of bytes that could be read in that time
+OPENING_BYTES = 512 * 1024
 MAX_TASKS = 1_000_000
-MIN_PART_BYTES = 8 * 1024 * 1024  # nobody asked for smaller parts
+MIN_PART_BYTES = 8 * 1024 * 1024  # smaller parts only on request
 
 
 class DataLoss(UnreadableInput):
@@ -99,7 +98,7 @@ def resolved(log: PartitionLog, where: TopicPartition, bound: Bound, options: So
             return None if offset in (EARLIEST_OFFSET, LATEST_OFFSET) else offset
     timestamp_ms = _time_of(bound, where)
     if log.is_kafka07:
-        return None  # no record has a timestamp
+        return None  # records of 0.7 have no timestamps
     query = LookupQuery(
         kind="timestamp",
         timestamp_ms=timestamp_ms,
@@ -139,7 +138,8 @@ def _check_order(
     is_at_end = start == INT64_MAX
     if end is None:
         if is_at_end or not isinstance(options.starting, AtOffsets):
-            return  # times and the log start are not after the end: the log need not be asked for it
+            # neither a time nor the log start is after the end of the log, which need not be determined
+            return
         end = _last_offset(log, options)
     if is_at_end:
         start = _last_offset(log, options)
@@ -149,7 +149,8 @@ def _check_order(
 
 def _last_offset(log: PartitionLog, options: SourceOptions) -> int:
     if options.read_committed and log.segments:
-        return max(log.start_offset, last_stable_offset(log))  # that of a moved log start may be below it
+        # the log start may have been moved beyond the last stable offset
+        return max(log.start_offset, last_stable_offset(log))
     return log.end_offset
 
 
@@ -185,7 +186,7 @@ def _pieces_by_offsets(stretches: Sequence[SegmentRead], most: int, options: Sou
         check_number(len(pieces), options)
         if not pieces or len(pieces) >= least or most == 1:
             return pieces
-        # by the missing proportion; again in the next round if `most` exceeds what there is
+        # shrink the pieces by the missing proportion; another round follows if `most` is larger than the segments
         most = max(1, min(most * len(pieces) // least, most * 7 // 8))
 
 

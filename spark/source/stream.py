@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("kseg.spark")
 _DEFAULT_DELAY_MS = 15 * 60 * 1000
-# as Spark reads a time; a bare number is one of milliseconds
+# units in which Spark accepts a duration; a number without a unit is in milliseconds
 _UNITS_US = {
     "us": 1,
     "": 1000,
@@ -171,7 +171,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if target is None:
                 losses.append(f"{shown(where)} is gone")
                 continue
-            if offset > first:  # nothing is left to read from an emptied range
+            if offset > first:  # an empty range has nothing to lose
                 log_start = self._logs.start_offset(target)
                 losses += missed(where, first, log_start)
                 first = max(first, log_start)

@@ -141,7 +141,7 @@ def _topic_ids(words: Words, topic: str | None) -> dict[str, str]:
         return {}
     if text.lstrip().startswith("{"):
         ids = json_of(text, "topicId", '{"orders":"AAECAwQFBgcICQoLDA0ODw"}')
-        assert isinstance(ids, dict)  # by its first character
+        assert isinstance(ids, dict)  # it begins with "{"
     elif topic is None:
         raise UsageError(
             "a single topicId needs the option topic; with a topic column, topicId must be JSON by topic"

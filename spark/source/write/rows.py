@@ -67,7 +67,7 @@ class RowColumns:
             if name in at:
                 raise UsageError(f"the column {name} occurs twice")
             fits = (
-                column.dataType.simpleString() == HEADERS_TYPE.simpleString()  # whatever may be null
+                column.dataType.simpleString() == HEADERS_TYPE.simpleString()  # whichever parts are nullable
                 if name == "headers"
                 else isinstance(column.dataType, _TYPES[name])
             )

@@ -28,7 +28,7 @@ from kseg.segment.partition.names import STAGED_PREFIX
 from kseg.segment.values import dataclass
 
 _CHUNK_BYTES = 1 << 20
-_WAITING_BYTES = 64 << 20  # encoded or not, of all partitions of one writer
+_WAITING_BYTES = 64 << 20  # in memory, encoded or not, for all partitions of one writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
