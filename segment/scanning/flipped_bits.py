@@ -28,7 +28,8 @@ from kseg.segment.scanning.decode import Decoder
 from kseg.segment.scanning.table_walk import TableWalk
 
 STEPS = 4096
-# In a larger batch, the chance that inverting one of its bits matches the checksum, whatever the damage, would be several per cent.
+# In a larger batch, whatever the damage, the chance that inverting one of its bits matches the CRC exceeds 6 %: 2^27 bits share the 2^31
+# syndromes that an odd number of inverted bits can have.
 MAX_BATCH_BYTES = 16 << 20
 MAX_BATCHES = 1000
 _CRC_BITS = 32
