@@ -11,7 +11,10 @@ Two traces remain of a log that is gone:
   LeaderEpochFileCache.truncateFromStartAsyncFlush). Only with tiered storage do epochs begin below the first segment.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
 
 from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.names_check import SLOT_BYTES
@@ -55,10 +58,11 @@ class SegmentChain:
 
     def gaps(self, facts: Sequence[SegmentFacts]) -> Iterator[Finding]:
         """The findings about gaps between segments. facts: of all segments, which tell whether the log was cleaned."""
-        lost = self._lost_logs()
+        lost = [*self._lost_logs]
         kind = "offset-gap" if self._gaps and self._is_compacted(facts) else "segment-gap"
         for path, first, last in self._gaps:
-            until = min((base - 1 for base in lost if first <= base <= last), default=last)
+            at = bisect_left(lost, first)
+            until = min(last, lost[at] - 1) if at < len(lost) else last
             if until >= first:
                 it_is = "is" if first == until else "are"
                 message = f"{offsets_words(first, until)} before this segment {it_is} missing"
@@ -66,13 +70,13 @@ class SegmentChain:
 
     def lost_logs(self, facts: Sequence[SegmentFacts]) -> Iterator[Finding]:
         """The findings about segments of which only indexes are left. facts: of all segments."""
-        lost = self._lost_logs()
-        starts = sorted({*lost, *(each.base_offset for each in facts)})
+        lost, bases = self._lost_logs, [each.base_offset for each in facts]
+        reached = [*accumulate((each.end_offset for each in facts), max, initial=0)]
+        following = dict(pairwise([*sorted({*lost, *bases}), None]))
         for base, index in lost.items():
-            if any(each.base_offset < base < each.end_offset for each in facts):
+            if base < reached[bisect_left(bases, base)]:
                 continue  # the cleaner has merged it into an earlier segment
-            first = max(base, self._log_start)
-            end = next((start for start in starts if start > base), None)
+            first, end = max(base, self._log_start), following[base]
             what = "the log of this segment is missing"
             if end is None and self._has_entries(base):
                 message = f"{what}, with the records from offset {first} on"
@@ -89,7 +93,7 @@ class SegmentChain:
         begin = facts[0].base_offset
         if epochs is None or not epochs.begins_below(begin) or self._log_start >= begin:
             return
-        if any(base < begin for base in (*self._lost_logs(), *self._logs())):
+        if any(base < begin for base in (*self._lost_logs, *self._logs())):
             return  # reported as a missing segment, or being deleted
         first = max(self._log_start, epochs.entries[0].start_offset)
         unless = ", unless the topic has tiered storage" if may_be_tiered else ""
@@ -99,6 +103,7 @@ class SegmentChain:
         )
         yield Finding("log-start-gap", facts[0].path, message, first_offset=first, last_offset=begin - 1)
 
+    @cached_property
     def _lost_logs(self) -> dict[int, Entry]:
         """One index of each segment that lacks its log, by base offset. What a cleaner has put into a file with the suffix `.swap` may
         include the records of later segments, whose files a broker then deletes one by one (Kafka: LogLoader.load)."""
