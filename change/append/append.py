@@ -3,7 +3,8 @@
 1. Decide what PATH is: an existing partition, a new one, or one of Kafka 0.7. An existing partition is opened as a broker
    opens it after a clean shutdown (`reopen`), or refused.
 2. Rehearse: all lines become batches (`json_input`, `batching`); each is encoded and appended to a partition in memory, whose
-   segments roll, but nothing is written. An invalid line ends the run here.
+   segments roll, but nothing is written. An invalid line ends the run here. Without lines, the marker that ends a
+   producer's open transaction is the only batch (`--marker`).
 3. With `apply`, do the same again from the same input (`append_input`), this time writing the files. The end is a clean
    shutdown: side files, leader epochs, a snapshot at the log end; then the checkpoints of the log dir.
 
@@ -175,6 +176,8 @@ def _job(
     if options.kafka07 or (is_there and list_partition(target.path).kafka07_files):
         from kseg.change.append.append07 import Appending07
 
+        if options.batches.marker is not None:
+            raise UsageError(f"{target.path} is a partition of Kafka 0.7, which has no transactions")
         return Appending07(target, options, is_there, protection)
     return LogAppending(target, options, first, is_there, protection)
 
@@ -229,6 +232,9 @@ class LogAppending(AppendJob[PartitionWriter]):
         if leader_epoch is None:
             leader_epoch = max(0, self._latest_epoch)
         producer = _producer(self._partition, options.batches)
+        self._transaction_start_offset = (
+            None if options.batches.marker is None else _open_transaction(self._partition, target, producer)
+        )
         self._batcher = Batcher(options.batches, self._first_offset, leader_epoch, producer)
 
     @property
@@ -250,6 +256,8 @@ class LogAppending(AppendJob[PartitionWriter]):
             self._check_epoch(made.batch.leader_epoch)
             self._opened().append(made.batch, self._options.batches.now_ms)
         except (UsageError, FormatError) as error:
+            if not made.number:
+                raise
             raise BadLine(made.number, str(error)) from None
         if made.batch.magic >= L.MAGIC_V2:
             self.findings = self._taken.against_v2
@@ -297,6 +305,7 @@ class LogAppending(AppendJob[PartitionWriter]):
             log_end_offset=self.log_end_offset,
             lines_ignored=dict(self._batcher.ignored),
             batches_left_out=self._batcher.left_out,
+            transaction_start_offset=self._transaction_start_offset,
         )
 
 
@@ -312,4 +321,23 @@ def _producer(partition: OpenPartition, rules: BatchRules) -> Producer:
     if sequence is None:
         goes_on = known is not None and known.producer_epoch == epoch and known.last_sequence >= 0
         sequence = L.increment_sequence(known.last_sequence, 1) if goes_on and known is not None else 0
-    return Producer(rules.producer_id, epoch, sequence)
+    return Producer(
+        rules.producer_id, epoch, sequence, 0 if known is None else max(0, known.coordinator_epoch)
+    )
+
+
+def _open_transaction(partition: OpenPartition, target: PartitionTarget, producer: Producer) -> int:
+    """The first offset of the transaction that a marker ends. Raises UsageError for a marker that a broker would not append: a producer
+    without an open transaction, or an epoch below that of its last batch (ProducerAppendInfo)."""
+    known = partition.producers.entry(producer.producer_id)
+    if known is None or known.current_txn_first_offset is None:
+        raise UsageError(
+            f"producer {producer.producer_id} has no open transaction in {_shown_name(target)} "
+            "(kseg transactions lists the open ones)"
+        )
+    if producer.epoch < known.producer_epoch:
+        raise UsageError(
+            f"epoch {producer.epoch} is below {known.producer_epoch}, the latest of producer {producer.producer_id} in "
+            f"{_shown_name(target)}"
+        )
+    return known.current_txn_first_offset

@@ -23,12 +23,13 @@ _STANDARD_INPUT = "-"
 class AppendInput:
     """The input of one append; a context manager.
 
-    path: `-` is standard input. is_read_again: whether `again` will be called. size_bytes: read so far in the current pass.
+    path: `-` is standard input, None for no lines. is_read_again: whether `again` will be called. size_bytes: read so far in the current
+    pass.
     Raises UnreadableInput when it cannot be read, Refused when it cannot be kept or has changed.
     """
 
-    def __init__(self, path: str, *, is_read_again: bool) -> None:
-        self.path = path
+    def __init__(self, path: str | None, *, is_read_again: bool) -> None:
+        self.path = path or ""
         self.size_bytes = 0
         self._is_read_again = is_read_again
         self._bytes_told = 0
@@ -42,6 +43,8 @@ class AppendInput:
         return "standard input" if self.path == _STANDARD_INPUT else self.path
 
     def __enter__(self) -> Self:
+        if not self.path:
+            return self
         self._stream = InputStream(self.path)
         self._found = self._stream.status()
         if self._is_read_again and not stat.S_ISREG(self._found.st_mode):
@@ -60,7 +63,8 @@ class AppendInput:
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes of the first pass, block by block."""
-        assert self._stream is not None
+        if self._stream is None:
+            return
         for block in self._stream.blocks():
             self._crc = crc32c(block, self._crc)
             self.size_bytes += len(block)
@@ -70,7 +74,8 @@ class AppendInput:
 
     def again(self) -> Iterator[bytes]:
         """Read the same bytes again. Raises Refused after the last one if they are not those that were checked."""
-        assert self._stream is not None
+        if self._stream is None:
+            return
         if self._kept is not None:
             stream = InputStream(self._kept.path)
         else:
@@ -91,7 +96,8 @@ class AppendInput:
 
     def check_unchanged(self) -> None:
         """Raises Refused if inode, size or modification time are no longer those of the first pass."""
-        assert self._stream is not None and self._found is not None
+        if self._stream is None or self._found is None:
+            return
         if self._kept is None and _identity(self._stream.status()) != _identity(self._found):
             raise self.changed()
 

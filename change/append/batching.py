@@ -4,7 +4,8 @@
    as long as they name the same position). It is written with the fields of the line.
 2. Records without a header are collected into a new batch. It ends when it has enough records or bytes, when an offset would
    not fit, or at the next header or control record.
-3. A control record without a header is a batch of its own; so is the marker that ends a transaction of this run.
+3. A control record without a header is a batch of its own; so is the marker that ends a transaction, one of this run or, if only
+   the marker is requested, the one that its producer has open in the log.
 4. Offsets are taken from the lines and must be above the log end; a line without an offset, or every line if requested,
    gets the next one. Renumbered batches keep the gaps between their records.
 
@@ -36,7 +37,8 @@ class BatchRules:
     (None: where the lines have offsets), partial_batches: accept headers with fewer records than they count. For batches without
     a header in the input: magic, batch_records (None: no limit), batch_bytes (uncompressed), producer_id, producer_epoch,
     base_sequence (None: continue the log's state), transactional, end_transaction: "commit", "abort" or
-    "open". now_ms: timestamp of records that have none.
+    "open". marker: "commit" or "abort" to write only the marker that ends the producer's open transaction, None for lines.
+    now_ms: timestamp of markers, and of records that have none.
     """
 
     now_ms: int
@@ -52,24 +54,26 @@ class BatchRules:
     base_sequence: int | None = None
     transactional: bool = False
     end_transaction: str = "commit"
+    marker: str | None = None
 
     def __post_init__(self) -> None:
-        if self.transactional and self.producer_id < 0:
+        if (self.transactional or self.marker is not None) and self.producer_id < 0:
             raise UsageError("a transaction needs a producer id")
 
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """The producer of batches without a header in the input: its id, epoch and next sequence."""
+    """The producer of batches without a header in the input: its id, epoch and next sequence. coordinator_epoch: of its markers."""
 
     producer_id: int = L.NO_PRODUCER_ID
     epoch: int = L.NO_PRODUCER_EPOCH
     sequence: int = L.NO_SEQUENCE
+    coordinator_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class MadeBatch:
-    """A batch and the number of its first line."""
+    """A batch and the number of its first line, 0 for a marker without lines."""
 
     number: int
     batch: NewBatch
@@ -93,7 +97,7 @@ class Batcher:
         self._records: list[Record] = []
         self._number = 0  # line number at which the open batch begins
         self._bytes = 0
-        self._in_transaction = False
+        self._in_transaction = rules.marker is not None
 
     def batches(self, rows: Iterable[tuple[int, Row]]) -> Iterator[MadeBatch]:
         """The batches of all lines. Raises BadLine."""
@@ -107,7 +111,7 @@ class Batcher:
             else:
                 self.ignored[str(kind)] += 1
         yield from self._close()
-        yield from self._end_transaction(self.rules.end_transaction)
+        yield from self._end_transaction(self.rules.marker or self.rules.end_transaction)
 
     # --- headers
 
@@ -261,8 +265,8 @@ class Batcher:
     def _end_transaction(self, how: str) -> Iterator[MadeBatch]:
         if not self._in_transaction or how == "open":
             return
-        marker = EndTransactionMarker(how == "abort", 0, self.rules.now_ms)
         producer = self._producer
+        marker = EndTransactionMarker(how == "abort", producer.coordinator_epoch, self.rules.now_ms)
         new = end_transaction_batch(
             marker, self.next_offset, producer.producer_id, producer.epoch, self._leader_epoch
         )

@@ -13,15 +13,16 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendOptions:
-    """source: where the lines are, `-` for standard input. apply: write; else only check and count. run_id: names the
-    journals (`new_run_id`). follow_links: PATH may be a link. kafka07: a new PATH becomes a partition of Kafka 0.7.
+    """source: where the lines are, `-` for standard input, None if only a marker is written (`BatchRules.marker`). apply: write; else only
+    check and count. run_id: names the journals (`new_run_id`). follow_links: PATH may be a link. kafka07: a new PATH becomes a
+    partition of Kafka 0.7.
 
     topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
     its first line does). accept_unreadable: append although bytes of the partition cannot be read. keeping: where journals and
     quarantines are written.
     """
 
-    source: str
+    source: str | None
     run_id: str
     follow_links: bool = False
     apply: bool = False
@@ -35,6 +36,8 @@ class AppendOptions:
     keeping: Keeping = BESIDE
 
     def __post_init__(self) -> None:
+        if (self.source is None) == (self.batches.marker is None):
+            raise UsageError("append takes either lines (--from) or a marker (--marker)")
         if self.topic_id is not None:
             try:
                 encode_partition_metadata(PartitionMetadata(self.topic_id))

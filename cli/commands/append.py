@@ -32,6 +32,7 @@ EXAMPLES = (
     ("Make a partition from the output of dump --json --deep-iteration, from a file or a pipe", "kseg append --apply --from - copy-0"),
     ("Your own records, compressed", "kseg append --apply --from events.jsonl --codec zstd /var/lib/kafka/events-3"),
     ("A transaction of an idempotent producer", "kseg append --apply --from events.jsonl --producer-id 4000 --transactional events-3"),
+    ("The marker of a transaction whose commit was lost with the end of a log", "kseg append --apply --marker commit --producer-id 4000 events-3"),
     ("A partition for a topic that a broker knows", "kseg append --apply --from events.jsonl --topic-id Pm0fXkDvQ0yTn7Qq3uXJ8A events-3"),
     ("A partition of Kafka 0.7", "kseg append --apply --from events.jsonl --format 0.7 --segment-bytes 512MiB old-0"),
 )  # fmt: skip
@@ -55,14 +56,25 @@ def command(
         ),
     ],
     source: Annotated[
-        str,
+        str | None,
         Option(
             "--from",
             metavar="FILE",
             help="The JSON lines; - is standard input. With --apply a pipe is kept in $TMPDIR (or /var/tmp) until all of it is checked.",
             panel=INPUT,
         ),
-    ],
+    ] = None,
+    marker: Annotated[
+        str | None,
+        Option(
+            choices=("commit", "abort"),
+            help=(
+                "Instead of lines: the marker that ends the open transaction of --producer-id, as its transaction coordinator writes it. Default "
+                "of --producer-epoch: that of its last batch; the second transaction protocol (since 4.0) gives a marker the next one."
+            ),
+            panel=INPUT,
+        ),
+    ] = None,
     keep_offsets: Annotated[
         bool | None,
         Option(
@@ -210,6 +222,7 @@ def command(
             base_sequence=base_sequence,
             transactional=transactional,
             end_transaction=end,
+            marker=marker,
         ),
         rolls=RollRules(
             segment_bytes=segment_bytes,
@@ -226,7 +239,12 @@ def command(
     again = apply_command("append", plan, Request(paths))
 
     def words(values: Mapping[str, Any]) -> Iterator[str]:
-        yield from _words(values)
+        ending = (
+            ""
+            if marker is None
+            else f"the {marker.upper()} marker of the transaction of producer {producer_id}"
+        )
+        yield from _words(values, ending)
         if source == "-" and _is_due(values) and not quiet:
             yield f"next, with the same lines on standard input: {again}"
 
@@ -241,7 +259,8 @@ def command(
     )
     tally = RunSummary(1, errors_settle=False)
     events = fanout.run(append, [target], options, 1, tally.finish_target)
-    return show(_checkpointed(events, quiet), style, [] if source == "-" else [source], tally)
+    inputs = [] if source in (None, "-") else [source]
+    return show(_checkpointed(events, quiet), style, inputs, tally)
 
 
 def _is_due(values: Mapping[str, Any]) -> bool:
@@ -249,17 +268,19 @@ def _is_due(values: Mapping[str, Any]) -> bool:
     return not values["applied"] and bool(values["batches"] or values["is_new"])
 
 
-def _words(values: Mapping[str, Any]) -> Iterator[str]:
-    """What was or would be appended, and how to undo it."""
+def _words(values: Mapping[str, Any], marker: str) -> Iterator[str]:
+    """What was or would be appended, and how to undo it. marker: which one, if only a marker is appended."""
     name = shown_path(str(values["partition"]))
     if not values["batches"] and not values["is_new"]:
         yield f"{name}: nothing to append; the log ends at {values['log_end_offset']}"
         return
     what = "to be appended" if _is_due(values) else "appended"
     end = "the log would end" if _is_due(values) else "the log ends"
-    batches = counted(values["batches"], "batch")
+    content = f"{counted(values['records'], 'record')} in {counted(values['batches'], 'batch')}"
+    if marker:
+        content = f"{marker} from offset {values['transaction_start_offset']}"
     yield (
-        f"{name}{' (new)' if values['is_new'] else ''}: {counted(values['records'], 'record')} in {batches} "
+        f"{name}{' (new)' if values['is_new'] else ''}: {content} "
         f"({counted(values['bytes'], 'byte')}) {what} at offset {values['first_offset']}; "
         f"{end} at {values['log_end_offset']}, {counted(values['segments_rolled'], 'segment')} rolled"
     )

@@ -1,10 +1,17 @@
-"""The steps for producers and consumers, which need a running broker: abort hanging transactions, save the records of those whose commit
-was lost, and reset groups whose committed offset is outside the log."""
+"""The steps for producers and consumers: write the lost markers of committed transactions before the start; with a running broker, abort
+hanging transactions, save the records of those that a coordinator aborts although they were committed, and reset groups whose committed
+offset is outside the log."""
 
 from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from kseg.cli.doctor.commit_marker_steps import (
+    Transaction,
+    markers_to_write,
+    transaction_of,
+    write_commit_markers,
+)
 from kseg.cli.doctor.next_step import ANY_SERVER, NextStep, likewise
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
@@ -21,33 +28,49 @@ _LISTED = 5  # transactions and groups with a step of their own
 
 @dataclass(slots=True)
 class Clients:
-    """hanging: transactions that nothing will end. lost_commits: those that were committed and will be aborted. stranded: committed offsets
-    outside their logs. ids_behind: the transactional ids whose newest records are lost, by the partition that has them."""
+    """now_ms: the time of the run. hanging: transactions that nothing will end. lost_commits: committed ones that a coordinator would
+    abort. stranded: committed offsets outside their logs. ids_behind: the transactional ids whose newest records are lost, by the
+    partition that has them."""
 
     request: Request
+    now_ms: int = 0
     hanging: "list[HangingTransaction]" = field(default_factory=list)
     lost_commits: "list[LostCommit]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
     ids_behind: dict[str, dict[str, None]] = field(default_factory=dict)
 
+    @property
+    def markers_to_write(self) -> "dict[Transaction, list[LostCommit]]":
+        """The transactions whose COMMIT marker can be written before the start."""
+        hanging = (each.commit for each in self.hanging if each.commit is not None)
+        return markers_to_write((*hanging, *self.lost_commits))
+
+
+def write_markers(clients: Clients) -> Iterator[NextStep]:
+    yield from write_commit_markers(clients.markers_to_write, clients.now_ms)
+
 
 def end_transactions(clients: Clients, server: str) -> Iterator[NextStep]:
-    shown = shown_of(len(clients.hanging), _LISTED)
-    for each in clients.hanging[:shown]:
+    ended = clients.markers_to_write
+    hanging = [
+        each for each in clients.hanging if each.commit is None or transaction_of(each.commit) not in ended
+    ]
+    shown = shown_of(len(hanging), _LISTED)
+    for each in hanging[:shown]:
         if each.abort_command is not None:
             yield NextStep(
                 f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}.{_before_abort(each)}",
                 each.abort_command.replace(ANY_SERVER, server),
             )
     command = command_line("transactions", {"--verbose": True}, clients.request)
-    yield from likewise(len(clients.hanging) - shown, "transaction", command, "list the command for each")
+    yield from likewise(len(hanging) - shown, "transaction", command, "list the command for each")
     yield from _save_lost_commits(clients, command)
 
 
 def _before_abort(hanging: "HangingTransaction") -> str:
     """What to consider first: the next transaction of the same producer in the partition ends this one with it (observed with 4.3.1)."""
     owner = None if hanging.owner is None else visible(shortened(hanging.owner))
-    if not hanging.is_committed:
+    if hanging.commit is None:
         return (
             ""
             if owner is None
@@ -63,7 +86,8 @@ def _before_abort(hanging: "HangingTransaction") -> str:
 
 
 def _save_lost_commits(clients: Clients, listing: str) -> Iterator[NextStep]:
-    lost = clients.lost_commits
+    ended = clients.markers_to_write
+    lost = [each for each in clients.lost_commits if transaction_of(each) not in ended]
     shown = shown_of(len(lost), _LISTED)
     for each in lost[:shown]:
         partition = f"{each.topic}-{each.partition}"

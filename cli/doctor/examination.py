@@ -64,6 +64,7 @@ class Examination:
         self._finder: MetadataFinder | None = None
         self._options: VerifyOptions | None = None
         self._situation = Situation(request)
+        self._situation.clients.now_ms = now_ms
         self._damaged = DamagedPartitions(self._situation)
 
     def look(

@@ -12,7 +12,7 @@ from kseg.segment.values import dataclass
 
 ANY_SERVER = "HOST:PORT"  # placeholder for a bootstrap server
 _CHANGING = ("mv", "rmdir", "sed", "chown")
-_CHANGING_COMMANDS = ("undo", "recover", "retain")
+_CHANGING_COMMANDS = ("undo", "recover", "retain", "append")
 _APPENDING = " | kseg append --apply "
 
 

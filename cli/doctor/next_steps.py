@@ -13,7 +13,7 @@
 6. Free space on a full file system, because repairs need some.
 7. Find logs that are missing, then repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
 8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts. Make the controller and the
-   coordinators continue after the producer ids and epochs that are in the logs.
+   coordinators continue after the producer ids and epochs that are in the logs, and write lost COMMIT markers.
 9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
 11. Keep what is deleted after the start if it is still wanted: the logs of deleted topics, what retention would delete completely, and
@@ -30,7 +30,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kseg.cli.doctor.client_steps import end_transactions, set_groups
+from kseg.cli.doctor.client_steps import end_transactions, set_groups, write_markers
 from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import (
     copied_log,
@@ -171,6 +171,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
     yield from put_back(replicas, obstacles.in_other_case)
     yield from skip_producer_ids(metadata.reissued_ids)
     yield from forget_ids({path: [*names] for path, names in situation.clients.ids_behind.items()})
+    yield from write_markers(situation.clients)
     yield from confirm_log_starts(repairs)
     yield from snapshot_steps(metadata.damaged_snapshots)
     yield from gap_steps(metadata.gapped)

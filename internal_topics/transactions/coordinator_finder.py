@@ -4,7 +4,7 @@
 2. The topic's number of partitions is taken from the metadata log of a log dir, if there is one.
 3. Partitions that already have their marker are removed from a prepared transaction, as a coordinator does when a broker has acknowledged
    the marker (`kafka-transactions.sh describe`). Unavailable partitions stay.
-4. An ongoing transaction was committed if one of its partitions has the COMMIT marker; the decision was lost with the end of the
+4. A transaction was committed if one of its partitions has the COMMIT marker; the decision may be lost with the end of the
    coordinator's log (`written_markers`). A partition that is further ahead refuses the coordinator's marker.
 5. What the coordinators will know is settled if the log dirs of all registered brokers are available, and none of these brokers is running.
 """
@@ -23,6 +23,7 @@ from kseg.internal_topics.transactions.transaction_log import (
     PREPARED,
     TRANSACTION_STATE,
     CoordinatorView,
+    TopicPartition,
     TransactionalId,
     TransactionLog,
     joined,
@@ -99,7 +100,10 @@ def _beside_the_logs(view: CoordinatorView, directories: BrokerDirectories) -> C
         return {producer_id: tuple(map(left, some)) for producer_id, some in owners.items()}
 
     served = [known for owners in view.by_producer.values() for known in owners]
-    committed_at = ((known.transactional_id, markers.committed_at(known)) for known in served)
+    commit_markers: dict[int, dict[int, TopicPartition]] = {}
+    for known in served:
+        for epoch, where in markers.later_commits(known):
+            commit_markers.setdefault(known.producer_id, {}).setdefault(epoch, where)
     # not while a broker runs: the partitions are read after the coordinators' logs, and may be ahead of them
     judged = served if view.is_settled else ()
     refused = ((known.transactional_id, markers.refused(known, view.epoch_of(known))) for known in judged)
@@ -108,6 +112,6 @@ def _beside_the_logs(view: CoordinatorView, directories: BrokerDirectories) -> C
         ids={name: left(known) for name, known in view.ids.items()},
         by_producer=of_producers(view.by_producer),
         unloaded=of_producers(view.unloaded),
-        committed_at={name: where for name, where in committed_at if where is not None},
+        commit_markers=commit_markers,
         refused={name: each for name, each in refused if each is not None},
     )

@@ -85,6 +85,15 @@ class PartitionReplay:
                 return batch.base_timestamp_ms if batch.base_offset <= first_offset else None
         return None
 
+    def epochs_of(self, found: UnfinishedTransaction) -> set[int]:
+        """The epochs of the producer's data from the first offset of a transaction on; several if markers between them are lost."""
+        return {
+            batch.producer_epoch
+            for segment in self._log.from_floor(found.first_offset)
+            for batch in segment.reaching(found.first_offset)
+            if batch.producer_id == found.producer_id and not batch.is_control
+        }
+
     def _damage(self, path: str, damage: Damage) -> Iterator[Finding]:
         finding = damage_finding(path, damage)
         if finding.severity != ERROR:

@@ -108,11 +108,11 @@ class CoordinatorView:
 
     partitions: of the topic that were read. missing: those that are unavailable, as far as their number is known. is_whole: none is missing
     or damaged. ids: by the newest records. by_producer: the ids as the coordinators have them, by their current producer id. unloaded:
-    those whose newest record no coordinator loads, by the producer id in it. committed: see `TransactionLog`. committed_at: a partition
-    with the COMMIT marker of the transaction that an id in state Ongoing has, by transactional id. refused: a partition that refuses the
-    markers of the transaction that an id has, by transactional id. is_settled: whether the logs of all brokers are here and none of them
-    runs, so that the coordinators will know nothing more. coordinator_epochs: if so, the epoch of each partition's next coordinator, which
-    may be greater.
+    those whose newest record no coordinator loads, by the producer id in it. committed: see `TransactionLog`. commit_markers: partitions
+    with a COMMIT marker whose epoch the coordinator's record has not reached, by producer id and that epoch. refused: a partition that
+    refuses the markers of the transaction that an id has, by transactional id. is_settled: whether the logs of all brokers are here and
+    none of them runs, so that the coordinators will know nothing more. coordinator_epochs: if so, the epoch of each partition's next
+    coordinator, which may be greater.
     """
 
     ids: Mapping[str, TransactionalId] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class CoordinatorView:
     unloaded: Mapping[int, tuple[TransactionalId, ...]] = field(default_factory=dict)
     former: Mapping[int, str] = field(default_factory=dict)
     committed: Mapping[int, Container[int]] = field(default_factory=dict)
-    committed_at: Mapping[str, TopicPartition] = field(default_factory=dict)
+    commit_markers: Mapping[int, Mapping[int, TopicPartition]] = field(default_factory=dict)
     refused: Mapping[str, "RefusedMarker"] = field(default_factory=dict)
     partitions: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()

@@ -52,28 +52,35 @@ class TransactionsOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class HangingTransaction:
-    """The result of a row: this transaction hangs, and the command that aborts it, None when its topic has no name. is_committed:
-    its producer has committed it. owner: the transactional id whose next transaction in the partition ends it too, None for none."""
-
-    topic: str | None
-    partition: int | None
-    abort_command: str | None
-    is_committed: bool
-    owner: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LostCommit:
-    """The result of a row: the producer of this transaction has committed it, and its coordinator, which has lost that, aborts it.
-    path: of the partition directory. last_offset: of its data."""
+    """The producer of this transaction has committed it, but the partition lacks the marker. As the result of a row: its coordinator, which
+    has lost the decision, aborts it.
+
+    path: of the partition directory. marker_epoch: the producer epoch of the marker. last_offset: of its data. log_end_offset: of
+    this replica. is_writable: whether the marker can be appended before the brokers start: all replicas are here, and it would not commit
+    anything else."""
 
     path: str
     topic: str
     partition: int
     producer_id: int
+    marker_epoch: int
     first_offset: int
     last_offset: int
+    log_end_offset: int
+    is_writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """The result of a row: this transaction hangs, and the command that aborts it, None when its topic has no name. commit: if
+    its producer has committed it. owner: the transactional id whose next transaction in the partition ends it too, None for none."""
+
+    topic: str | None
+    partition: int | None
+    abort_command: str | None
+    commit: LostCommit | None = None
+    owner: str | None = None
 
 
 def partition_transactions(target: LogTarget, options: TransactionsOptions) -> Iterator[Event]:
@@ -111,7 +118,8 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
                 )
                 counts["hanging" if verdict.status == HANGING else "open"] += 1
                 values = _open(found, place, verdict, replay.started_ms(found.first_offset))
-                yield _open_row(values, log.directory, verdict.transactional_id if verdict.is_owned else None)
+                commit = _lost_commit(found, log, replay, options) if verdict.is_committed else None
+                yield _open_row(values, commit, verdict.transactional_id if verdict.is_owned else None)
         for found, verdict in (
             *((each, _REPLACED) for each in replay.state.replaced()),
             *((each, _FORGOTTEN) for each in replay.forgotten()),
@@ -255,19 +263,33 @@ def _open(
     }
 
 
-def _open_row(values: Values, path: str, owner: str | None) -> Row:
-    is_committed = values["verdict"] == "unmarked"
-    if values["status"] != HANGING:
-        first, last = values["start_offset"], values["last_offset"]
-        if not is_committed or values["deadline"] is None or last is None or values["topic"] is None:
-            return Row(values)
-        place = values["topic"], values["partition"]
-        return Row(values, LostCommit(path, *place, values["producer_id"], first, last))
-    return Row(
-        values,
-        HangingTransaction(
-            values["topic"], values["partition"], values["abort_command"], is_committed, owner
-        ),
+def _open_row(values: Values, commit: LostCommit | None, owner: str | None) -> Row:
+    if values["status"] == HANGING:
+        return Row(
+            values,
+            HangingTransaction(values["topic"], values["partition"], values["abort_command"], commit, owner),
+        )
+    return Row(values) if commit is None or values["deadline"] is None else Row(values, commit)
+
+
+def _lost_commit(
+    found: UnfinishedTransaction, log: PartitionLog, replay: PartitionReplay, options: TransactionsOptions
+) -> LostCommit | None:
+    """A transaction that its producer has committed (of the second protocol, the only one that leaves this evidence)."""
+    if log.name is None or found.last_offset is None:
+        return None
+    # a marker ends everything that the producer has open, other transactions as well
+    is_alone = replay.epochs_of(found) == {found.producer_epoch}
+    return LostCommit(
+        log.directory,
+        log.name.topic,
+        log.name.partition,
+        found.producer_id,
+        found.producer_epoch + 1,
+        found.first_offset,
+        found.last_offset,
+        replay.end_offset,
+        is_writable=is_alone and options.before_a_start and options.view.is_settled,
     )
 
 

@@ -27,8 +27,8 @@ committed in this way).
 
 In the second protocol (KIP-890, client version 2) no two transactions of a producer have the same epoch, and a record in state
 CompleteCommit has the epoch after that of the transaction that it ended (`CoordinatorView.committed`). Where the decision was lost with the
-end of the coordinator's log, another partition of the transaction may have its COMMIT marker (`CoordinatorView.committed_at`). In the first
-protocol the epochs do not show this.
+end of the coordinator's log, another partition of the transaction may have its COMMIT marker (`CoordinatorView.commit_markers`). In the
+first protocol the epochs do not show this.
 
 An id explains epoch E in a partition if its own epoch is E in state Ongoing, or E or E + 1 in a Prepare state: the marker of the second
 protocol (client version 2), and of a producer that was fenced, has the next epoch.
@@ -54,7 +54,8 @@ _NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
 class TransactionVerdict:
     """status: `open` or `hanging`. verdict: see the module. transactional_id: the one that has the producer id now. former_id: the one that
     had it, according to superseded records. deadline_ms: when the coordinator aborts the transaction. is_owned: whether no marker of its
-    own will end it, but the next transaction of the id that has its producer id may."""
+    own will end it, but the next transaction of the id that has its producer id may. is_committed: whether its producer has committed
+    it."""
 
     status: str
     verdict: str
@@ -63,6 +64,7 @@ class TransactionVerdict:
     former_id: str | None = None
     deadline_ms: int | None = None
     is_owned: bool = False
+    is_committed: bool = False
 
 
 def judge(
@@ -98,6 +100,8 @@ def judge(
         view.former.get(found.producer_id) if owner is None else None,
         None if naming is None or verdict == "refused" else _deadline_ms(naming),
         is_owned=verdict in ("orphaned", "unmarked") and owner is not None,
+        is_committed=verdict == "unmarked"
+        or (verdict == "refused" and _commit_marker(found, view) is not None),
     )
 
 
@@ -117,7 +121,12 @@ def _named(found: UnfinishedTransaction, naming: TransactionalId, view: Coordina
     refused = view.refused.get(naming.transactional_id)
     if refused is not None:
         words = f"{refused.where[0]}-{refused.where[1]} {refused.words}"
-        return "refused", f"{record}, but {words}: its coordinator gives up, and no producer can use the id"
+        place = _commit_marker(found, view)
+        also = "" if place is None else f"; {place} has the COMMIT marker of this transaction"
+        return (
+            "refused",
+            f"{record}, but {words}: its coordinator gives up, and no producer can use the id{also}",
+        )
     is_committed = found.producer_epoch + 1 in view.committed.get(found.producer_id, ())
     current_epoch = naming.producer_epoch - (naming.state in PREPARED)
     if is_committed and found.producer_epoch < current_epoch and naming.state != PREPARE_COMMIT:
@@ -131,10 +140,10 @@ def _named(found: UnfinishedTransaction, naming: TransactionalId, view: Coordina
         return ("ending", record) if is_explained else ("stale", _stale_words(found, record))
     if found.producer_epoch < naming.producer_epoch:
         return "stale", _stale_words(found, record)
-    place = view.committed_at.get(naming.transactional_id)
+    place = _commit_marker(found, view)
     if place is not None:
         words = (
-            f"{place[0]}-{place[1]} has the COMMIT marker of this transaction: its coordinator has lost the decision and aborts it at the "
+            f"{place} has the COMMIT marker of this transaction: its coordinator has lost the decision and aborts it at the "
             "timeout; read_committed consumers never get its records then"
         )
         return "unmarked", f"{record}, but {words}"
@@ -158,6 +167,12 @@ def _unnamed(
         return *_without_owner(found, view), None
     reason = f"{_record(owner)} and does not name the partition{_next_words(owner)}"
     return *_with_doubt("orphaned", reason, owner), owner
+
+
+def _commit_marker(found: UnfinishedTransaction, view: CoordinatorView) -> str | None:
+    """The partition with the COMMIT marker of the transaction, None if none is known."""
+    where = view.commit_markers.get(found.producer_id, {}).get(found.producer_epoch + 1)
+    return None if where is None else f"{where[0]}-{where[1]}"
 
 
 def _with_doubt(verdict: str, reason: str, owner: TransactionalId) -> tuple[str, str]:

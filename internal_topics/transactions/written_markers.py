@@ -3,8 +3,8 @@
 A prepared transaction: a partition has its marker if its producer is not in a transaction there, and the producer's last timestamp, which
 is then a marker's, is not before the decision.
 
-An ongoing transaction of the second protocol, whose decision was lost with the end of the coordinator's log: its markers have the epoch
-after its own, which no other transaction's markers have.
+A transaction of the second protocol, whose decision was lost with the end of the coordinator's log: its markers have the epoch after its
+own, which no other transaction's markers have.
 
 A marker is refused where the producer has a later epoch, and in the second protocol also one of its own epoch that ends a transaction. The
 coordinator then gives up all markers of the transaction, and the id stays in its state: no producer can use it, and no partition of the
@@ -61,11 +61,15 @@ class WrittenMarkers:
         """The partitions of a prepared transaction that lack its marker, or are unavailable."""
         return tuple(where for where in known.partitions if not self._is_marked(known, where))
 
-    def committed_at(self, known: TransactionalId) -> TopicPartition | None:
-        """A partition that has the COMMIT marker of an ongoing transaction, None if none is known."""
-        if known.state != ONGOING or known.client_version != EPOCH_PER_TRANSACTION:
-            return None
-        return next((where for where in known.partitions if self._has_commit(known, where)), None)
+    def later_commits(self, known: TransactionalId) -> Iterator[tuple[int, TopicPartition]]:
+        """(epoch, partition) of the COMMIT markers, in the partitions of the transaction that an id has, which end that transaction or
+        a later one of which the id's record knows nothing."""
+        if known.client_version != EPOCH_PER_TRANSACTION:
+            return
+        for where in known.partitions:
+            epoch = self._later_commit(known, where)
+            if epoch is not None:
+                yield epoch, where
 
     def refused(self, known: TransactionalId, coordinator_epoch: int | None) -> RefusedMarker | None:
         """A partition that refuses the marker of an ongoing or prepared transaction, None if none is known. coordinator_epoch: of the
@@ -93,21 +97,18 @@ class WrittenMarkers:
             _is_of(known, at_ms) for at_ms in _marker_times(state, known.producer_id)
         )
 
-    def _has_commit(self, known: TransactionalId, where: TopicPartition) -> bool:
+    def _later_commit(self, known: TransactionalId, where: TopicPartition) -> int | None:
+        """The epoch of the last marker of the id's producer, if that is a COMMIT marker with a later epoch than the id's record."""
         state, target = self._state(where), self._target(where)
         entry: ProducerSnapshotEntry | None = None if state is None else state.entry(known.producer_id)
-        if state is None or target is None or entry is None:
-            return False
-        if entry.current_txn_first_offset is not None or entry.producer_epoch != known.producer_epoch + 1:
-            return False
+        if state is None or target is None or entry is None or entry.producer_epoch <= known.producer_epoch:
+            return None
         marker: LastMarker | None = state.last_marker(known.producer_id)
         if marker is None:  # it precedes the newest snapshot, which does not store its type
             marker = _last_marker(target, known.producer_id)
-        return (
-            marker is not None
-            and marker.producer_epoch == entry.producer_epoch
-            and _is_commit(target, marker.offset)
-        )
+        if marker is None or marker.producer_epoch <= known.producer_epoch:
+            return None
+        return marker.producer_epoch if _is_commit(target, marker.offset) else None
 
     def _state(self, where: TopicPartition) -> TransactionReplay | None:
         if where not in self._states:

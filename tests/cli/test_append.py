@@ -119,7 +119,7 @@ def test_refusals_and_missing_input(tmp_path: Path, capfd: pytest.CaptureFixture
     ("words", "sentence"),
     [
         ([], "Missing argument 'PATH'"),
-        (["a-0"], "Missing option '--from'"),
+        (["a-0"], "either lines (--from) or a marker (--marker)"),
         (["--from", "x", "a-0", "b-0"], "exactly one PATH"),
         (["--from", "x", "--magic", "3", "a-0"], "--magic takes one of 0, 1, 2, not '3'"),
         (["--from", "x", "--transactional", "a-0"], "a transaction needs a producer id"),

@@ -21,16 +21,17 @@ from kseg.internal_topics.groups.coordinator_partition import partition_for
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.test_doctor import Doctor, doctor, follow
-from tests.kafka.transaction_clients import TransactionClients, tool, words_of
+from tests.kafka.transaction_clients import TransactionClients
 
 pytestmark = pytest.mark.kafka
 
 __all__ = ["doctor"]  # a fixture
 
-FARES, STATE, STATE_PARTITIONS = "fares", "__transaction_state", 4
-BEHIND, LATER, OWNER, IDLE = "till-0", "till-1", "till-2", "till-3"  # each in another partition of STATE
+FARES, STATE, STATE_PARTITIONS = "fares", "__transaction_state", 5
+# each in another partition of STATE
+BEHIND, LATER, OWNER, IDLE, UNDECIDED = "till-0", "till-1", "till-2", "till-3", "till-4"
 # the partitions to which each of them alone writes
-OWN = {BEHIND: (0, 1), LATER: (2,), OWNER: (3,), IDLE: (4,)}
+OWN = {BEHIND: (0, 1), LATER: (2,), OWNER: (3,), IDLE: (4,), UNDECIDED: (5, 6)}
 
 
 def _batches(log: Path) -> Iterator[tuple[int, int, bool]]:
@@ -71,6 +72,8 @@ def _lose_power(data: Path) -> None:
     _lose_markers(data, 2, 0)
     _lose_markers(data, 3, 2)
     _lose_records(data, IDLE, 1 + 3)
+    _lose_records(data, UNDECIDED, 1 + 4 * 2 + 2)
+    _lose_markers(data, 6, 2)
     for path in (data / ".kafka_cleanshutdown", *data.glob("*/*.snapshot")):
         if path.name != ".kafka_cleanshutdown" and path.parent.name.startswith("__cluster"):
             continue
@@ -95,7 +98,7 @@ def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> N
     require_kafka()
     broker = Broker(tmp_path / "broker", transaction_state_log_num_partitions=str(STATE_PARTITIONS))
     with broker:
-        broker.create_topic(FARES, 5)
+        broker.create_topic(FARES, 7)
         with TransactionClients(broker.bootstrap) as clients:
             for _ in range(3):
                 for name, partitions in OWN.items():
@@ -106,20 +109,25 @@ def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> N
     data = broker.data
     _lose_power(data)
     rows = doctor([data])
-    assert _seen(rows) == {1: ("hanging", "refused"), 3: ("hanging", "unmarked")}
+    assert _seen(rows) == {
+        1: ("hanging", "refused"),
+        3: ("hanging", "unmarked"),
+        6: ("open", "unmarked"),
+    }
     ahead = {Path(row["path"]).name for row in rows if row.get("id") == "transactional-id-behind"}
     assert ahead == {f"{FARES}-{number}" for number in (0, 4)}
     typed, _ = follow([data], tmp_path, {}, doctor)
     rows = doctor([data])
     assert "transactional-id-behind" not in {row.get("id") for row in rows}, typed
-    aborts = {row["partition"]: row["abort_command"] for row in rows if row["type"] == "transaction"}
+    assert _seen(rows) == {}, typed
     with broker, TransactionClients(broker.bootstrap) as clients:
         broker.wait_for(
             "the marker of the later transaction",
             lambda: clients.ask("ends", FARES)["ends"][2]["last_stable_offset"] > 2,
         )
         assert _committed(broker, 2) == [0, 1]  # with the marker of a later transaction
-        tool(broker.bootstrap, *words_of(aborts[1].replace(broker.bootstrap, "HOST:PORT")))
+        # with the markers that kseg wrote
+        assert [_committed(broker, number) for number in (1, 3, 6)] == [[0, 1, 3, 4, 6, 7]] * 3
         for name, partitions in OWN.items():
             clients.ask("begin", name)
             for number in partitions:
@@ -132,5 +140,6 @@ def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> N
                 for each in clients.ask("ends", FARES)["ends"]
             ),
         )
-        assert _committed(broker, 1)[:4] == [0, 1, 3, 4] and 6 not in _committed(broker, 1)
-        assert _committed(broker, 3)[4:] == [6, 7, 8]  # with the next transaction of their producer
+        assert _committed(broker, 1) == _committed(broker, 3) == [0, 1, 3, 4, 6, 7, 9]
+        # its coordinator first aborted the transaction that it took for undecided: markers that end nothing, at offset 9
+        assert _committed(broker, 5) == _committed(broker, 6) == [0, 1, 3, 4, 6, 7, 10]
