@@ -45,6 +45,10 @@ class Clients:
         hanging = (each.commit for each in self.hanging if each.commit is not None)
         return markers_to_write((*hanging, *self.lost_commits))
 
+    @property
+    def come_before_start(self) -> bool:
+        return bool(self.ids_behind or self.markers_to_write)
+
 
 def write_markers(clients: Clients) -> Iterator[NextStep]:
     yield from write_commit_markers(clients.markers_to_write, clients.now_ms)

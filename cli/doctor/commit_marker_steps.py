@@ -69,4 +69,8 @@ def _command(commit: "LostCommit", now_ms: int) -> str:
         "--producer-epoch": commit.marker_epoch,
         "--now": now_ms,
     }
-    return command_line("append", options, Request((commit.path,)))
+    request = Request((commit.path,))
+    append = command_line("append", options, request)
+    if not commit.is_crashed:
+        return append
+    return f"{command_line('recover', {'--apply': True}, request)} && {append}"

@@ -131,7 +131,7 @@ def _before_start(situation: Situation, advice: str) -> Iterator[NextStep]:
 
 
 def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
-    """The steps to take before the nodes are examined one by one: those for what shows only when they are examined together."""
+    """Examine the nodes one by one. Before and after that, the steps for what shows only when they are examined together."""
     identities, replicas = situation.identities, situation.replicas
     before_any_starts = [*replace_behind(replicas), *restore_voters(identities.replaced_voters)]
     yield from before_any_starts
@@ -142,6 +142,7 @@ def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
         yield _again(situation)
     else:
         yield from take_apart(identities, situation.obstacles.in_the_way)
+        yield from _transactions_before_start(situation)
 
 
 def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
@@ -170,8 +171,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         yield from give_ids(situation.unserved, replicas.set_aside.values())
     yield from put_back(replicas, obstacles.in_other_case)
     yield from skip_producer_ids(metadata.reissued_ids)
-    yield from forget_ids({path: [*names] for path, names in situation.clients.ids_behind.items()})
-    yield from write_markers(situation.clients)
+    yield from _transactions_before_start(situation)
     yield from confirm_log_starts(repairs)
     yield from snapshot_steps(metadata.damaged_snapshots)
     yield from gap_steps(metadata.gapped)
@@ -188,6 +188,11 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         or obstacles.unformatted
     ):
         yield _again(situation)
+
+
+def _transactions_before_start(situation: Situation) -> Iterator[NextStep]:
+    yield from forget_ids({path: [*names] for path, names in situation.clients.ids_behind.items()})
+    yield from write_markers(situation.clients)
 
 
 def _keep_what_goes(situation: Situation) -> Iterator[NextStep]:

@@ -77,7 +77,7 @@ class Situation:
             or self.disks.not_writable
             or self.obstacles.come_before_start
             or self.metadata.come_before_start
-            or self.clients.ids_behind
+            or self.clients.come_before_start
         )
 
     @property

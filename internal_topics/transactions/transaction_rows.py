@@ -19,6 +19,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.json_line import json_line
 from kseg.segment.kernel import follow_transactions as T
+from kseg.segment.partition.derived_state import was_stopped_cleanly
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import LogTarget, directory_of
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
@@ -58,7 +59,7 @@ class LostCommit:
 
     path: of the partition directory. marker_epoch: the producer epoch of the marker. last_offset: of its data. log_end_offset: of
     this replica. is_writable: whether the marker can be appended before the brokers start: all replicas are here, and it would not commit
-    anything else."""
+    anything else. is_crashed: its broker was not stopped cleanly, so that the partition has to be recovered first."""
 
     path: str
     topic: str
@@ -69,6 +70,7 @@ class LostCommit:
     last_offset: int
     log_end_offset: int
     is_writable: bool
+    is_crashed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,7 @@ def _lost_commit(
         found.last_offset,
         replay.end_offset,
         is_writable=is_alone and options.before_a_start and options.view.is_settled,
+        is_crashed=not was_stopped_cleanly(log),
     )
 
 

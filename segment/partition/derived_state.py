@@ -183,7 +183,7 @@ def loaded_snapshot(log: PartitionLog) -> tuple[int, tuple[ProducerSnapshotEntry
     """(offset, entries) of the snapshot from which a broker continues if it is started on the directory in its current state. None if
     there is none, so that the broker reads the whole log. After a clean shutdown without any snapshot it does not read the log: it
     begins at the log end, without producers (Kafka: UnifiedLog.rebuildProducerState)."""
-    if log.is_directory and log.segments and not _kept_snapshots(log) and _was_stopped_cleanly(log):
+    if log.is_directory and log.segments and not _kept_snapshots(log) and was_stopped_cleanly(log):
         return log.end_offset, ()
     return newest_snapshot(log)
 
@@ -199,7 +199,7 @@ def snapshot_in_memory(
     LogLoader.recoverSegment). If the log start is the log end, only a running broker has them: a load deletes the snapshots up to the log
     start, takes none at it, and has nothing to replay (Kafka: ProducerStateManager.truncateAndReload, takeSnapshot)."""
     loaded = loaded_snapshot(log)
-    if loaded is not None or not log.is_directory or _was_stopped_cleanly(log):
+    if loaded is not None or not log.is_directory or was_stopped_cleanly(log):
         return loaded
     if log.start_offset == log.end_offset and not (is_running and _has_run_since_last_batch(log)):
         return log.end_offset, ()
@@ -254,6 +254,7 @@ def _kept_snapshots(log: PartitionLog) -> list[int]:
     return sorted((log.snapshots.keys() & bases) | last_stray, reverse=True)
 
 
-def _was_stopped_cleanly(log: PartitionLog) -> bool:
+def was_stopped_cleanly(log: PartitionLog) -> bool:
+    """Whether the data directory of a partition has the marker of a clean shutdown."""
     parent = os.path.dirname(places.abspath(log.directory))
     return places.lexists(os.path.join(parent, NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]))

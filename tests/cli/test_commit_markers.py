@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.doctor.client_steps import Clients, end_transactions, write_markers
+from kseg.cli.doctor.next_steps import next_steps
+from kseg.cli.doctor.situation import Situation
 from kseg.cli.main import run
 from kseg.cli.request import Request
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView
@@ -172,11 +174,11 @@ def test_which_markers_can_be_written(
     view = CoordinatorView(partitions=(0,), is_whole=True, is_settled=is_settled, committed={PID: (4,)})
     commit = _judged(place, view).commit
     assert commit == LostCommit(
-        str(place), "orders", 0, PID, 4, 0, len(epochs) - 1, len(epochs) + 1, is_writable
+        str(place), "orders", 0, PID, 4, 0, len(epochs) - 1, len(epochs) + 1, is_writable, is_crashed=True
     )
 
 
-COMMIT = LostCommit("/a/orders-0", "orders", 0, PID, 4, 17, 20, 30, is_writable=True)
+COMMIT = LostCommit("/a/orders-0", "orders", 0, PID, 4, 17, 20, 30, is_writable=True, is_crashed=False)
 
 
 def _steps(*commits: LostCommit) -> tuple[list[str], list[str]]:
@@ -203,6 +205,12 @@ def test_the_longest_replicas_get_the_same_marker() -> None:
     assert after == []
 
 
+def test_a_partition_of_a_broker_that_crashed_is_recovered_first() -> None:
+    """Its indexes are preallocated, and `append` refuses it."""
+    before, _ = _steps(replace(COMMIT, is_crashed=True))
+    assert before == [f"kseg recover --apply /a/orders-0 && {_command('/a/orders-0')}"]
+
+
 def test_where_no_marker_can_be_written_the_transaction_is_aborted() -> None:
     longer = replace(COMMIT, path="/b/orders-0", log_end_offset=31, is_writable=False)
     before, after = _steps(COMMIT, longer)
@@ -217,3 +225,18 @@ def test_many_markers_are_written_by_few_commands() -> None:
     first, *_ = write_markers(clients)
     assert "orders-0 from offset 17, orders-1" in first.why and "15 more" in first.why
     assert first.needs_stopped_broker
+
+
+def test_of_several_nodes_the_markers_are_written_after_each_was_examined() -> None:
+    """No node by itself shows that a marker is lost: another one may have it."""
+    situation = Situation(Request(("/a", "/b")))
+    situation.identities.nodes |= {"node 1": ["/a"], "node 2": ["/b"]}
+    situation.identities.apart["/b"] = False
+    situation.clients.lost_commits += [COMMIT, replace(COMMIT, path="/b/orders-0")]
+    steps = [*next_steps(situation)]
+    assert [step.command.split(" --")[0] for step in steps] == [
+        "kseg doctor /a",
+        "kseg doctor /b",
+        "kseg append",
+    ]
+    assert all(step.is_due for step in steps)
