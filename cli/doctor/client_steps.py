@@ -103,7 +103,7 @@ def _save_lost_commits(clients: Clients, listing: str) -> Iterator[NextStep]:
             "--output": f"{partition}-{each.first_offset}",
         }
         yield NextStep(
-            f"The transaction in {partition} from offset {each.first_offset} was committed, but its coordinator has lost the decision and aborts "
+            f"The transaction in {partition} from offset {each.first_offset} was committed, but its coordinator does not know that, and aborts "
             "it: read_committed consumers never get its records then. Export them, and produce them again.",
             command_line(
                 "export", options, replace(clients.request, paths=(each.path,), topics=(), partition=None)

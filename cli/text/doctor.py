@@ -269,10 +269,11 @@ class DoctorReport(Report):
     def _lost_commits(self) -> Iterator[Line]:
         count = self._counts.get("lost_commit", 0)
         for values in self._rows.get("lost_commit", ())[: shown_of(count, _SHOWN)]:
+            when = "as soon as it runs" if values["deadline"] is None else f"at {moment(values['deadline'])}"
             yield Line(
                 visible(
                     f"{values['topic']}-{values['partition']}: offsets {values['start_offset']} to {values['last_offset']}, producer "
-                    f"{values['producer_id']}; at {moment(values['deadline'])}"
+                    f"{values['producer_id']}; {when}"
                 )
             )
         yield from _more(count)

@@ -54,8 +54,8 @@ class TransactionsOptions:
 
 @dataclass(frozen=True, slots=True)
 class LostCommit:
-    """The producer of this transaction has committed it, but the partition lacks the marker. As the result of a row: its coordinator, which
-    has lost the decision, aborts it.
+    """The producer of this transaction has committed it, but the partition lacks the marker. As the result of a row: its coordinator
+    aborts it, since it has lost the decision, or with the current transaction of the id.
 
     path: of the partition directory. marker_epoch: the producer epoch of the marker. last_offset: of its data. log_end_offset: of
     this replica. is_writable: whether the marker can be appended before the brokers start: all replicas are here, and it would not commit
@@ -121,7 +121,7 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
                 counts["hanging" if verdict.status == HANGING else "open"] += 1
                 values = _open(found, place, verdict, replay.started_ms(found.first_offset))
                 commit = _lost_commit(found, log, replay, options) if verdict.is_committed else None
-                yield _open_row(values, commit, verdict.transactional_id if verdict.is_owned else None)
+                yield _open_row(values, verdict, commit)
         for found, verdict in (
             *((each, _REPLACED) for each in replay.state.replaced()),
             *((each, _FORGOTTEN) for each in replay.forgotten()),
@@ -265,13 +265,12 @@ def _open(
     }
 
 
-def _open_row(values: Values, commit: LostCommit | None, owner: str | None) -> Row:
-    if values["status"] == HANGING:
-        return Row(
-            values,
-            HangingTransaction(values["topic"], values["partition"], values["abort_command"], commit, owner),
-        )
-    return Row(values) if commit is None or values["deadline"] is None else Row(values, commit)
+def _open_row(values: Values, verdict: TransactionVerdict, commit: LostCommit | None) -> Row:
+    if verdict.status == HANGING:
+        owner = verdict.transactional_id if verdict.is_owned else None
+        command = values["abort_command"]
+        return Row(values, HangingTransaction(values["topic"], values["partition"], command, commit, owner))
+    return Row(values, commit if verdict.is_to_be_aborted else None)
 
 
 def _lost_commit(

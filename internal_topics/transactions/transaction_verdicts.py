@@ -36,6 +36,7 @@ protocol (client version 2), and of a producer that was fenced, has the next epo
 
 from kseg.internal_topics.transactions.transaction_log import (
     ONGOING,
+    PREPARE_ABORT,
     PREPARE_COMMIT,
     PREPARED,
     CoordinatorView,
@@ -55,7 +56,7 @@ class TransactionVerdict:
     """status: `open` or `hanging`. verdict: see the module. transactional_id: the one that has the producer id now. former_id: the one that
     had it, according to superseded records. deadline_ms: when the coordinator aborts the transaction. is_owned: whether no marker of its
     own will end it, but the next transaction of the id that has its producer id may. is_committed: whether its producer has committed
-    it."""
+    it; is_to_be_aborted: and its coordinator aborts it."""
 
     status: str
     verdict: str
@@ -65,6 +66,7 @@ class TransactionVerdict:
     deadline_ms: int | None = None
     is_owned: bool = False
     is_committed: bool = False
+    is_to_be_aborted: bool = False
 
 
 def judge(
@@ -92,16 +94,19 @@ def judge(
     is_old = now_ms - found.timestamp_ms > max_timeout_ms
     is_hanging = is_old and view.is_known and naming is None and not is_decided
     is_hanging |= before_a_start and view.is_settled and _never_ends(verdict, naming)
+    deadline_ms = None if naming is None or verdict == "refused" else _deadline_ms(naming)
+    is_aborting = naming is not None and bool(naming.is_loaded) and naming.state == PREPARE_ABORT
     return TransactionVerdict(
         HANGING if is_hanging else OPEN,
         verdict,
         reason,
         None if owner is None else owner.transactional_id,
         view.former.get(found.producer_id) if owner is None else None,
-        None if naming is None or verdict == "refused" else _deadline_ms(naming),
+        deadline_ms,
         is_owned=verdict in ("orphaned", "unmarked") and owner is not None,
         is_committed=verdict == "unmarked"
         or (verdict == "refused" and _commit_marker(found, view) is not None),
+        is_to_be_aborted=verdict == "unmarked" and (deadline_ms is not None or is_aborting),
     )
 
 

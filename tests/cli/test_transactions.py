@@ -272,6 +272,11 @@ def test_the_marker_of_a_later_transaction_ends_a_committed_one(
     )
     (row,) = transaction_rows(capfd, *AS_OF, str(tmp_path))["transaction"]
     assert (row["status"], row["verdict"]) == ("open", verdict)
+    run(["doctor", *AS_OF, str(tmp_path)])
+    text = capfd.readouterr().out
+    when = "as soon as it runs" if state == PREPARE_ABORT else "at 2026-"
+    is_told = f"orders-0: offsets 0 to 0, producer {PID}; {when}" in text
+    assert is_told == (f"kseg export --to json --producer-id {PID}" in text) == (verdict == "unmarked")
 
 
 @pytest.mark.parametrize(
