@@ -27,6 +27,7 @@ from kseg.internal_topics.transactions.transaction_log import (
     TransactionalId,
     TransactionLog,
     joined,
+    partitions_in,
 )
 from kseg.internal_topics.transactions.written_markers import WrittenMarkers
 from kseg.segment.errors import KsegError
@@ -56,6 +57,15 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
         epochs = {number: each.leader_epoch + 1 for number, each in partitions.items()}
         view = replace(view, is_settled=True, coordinator_epochs=epochs)
     return _beside_the_logs(view, directories), tuple(findings)
+
+
+def _places_of(known: TransactionalId, view: CoordinatorView) -> tuple[TopicPartition, ...]:
+    """Where to look for markers of an id: the partitions of its transaction, and if the view is settled those of the last completed one. If
+    the end of the coordinator's log is lost, the id's record may precede its last transaction, which likely has the same partitions."""
+    record = view.prepared.get(known.producer_id) if view.is_settled else None
+    if record is None:
+        return known.partitions
+    return tuple(dict.fromkeys((*known.partitions, *partitions_in(record))))
 
 
 def _images(directories: BrokerDirectories, finder: MetadataFinder) -> Iterator[MetadataImage]:
@@ -102,7 +112,7 @@ def _beside_the_logs(view: CoordinatorView, directories: BrokerDirectories) -> C
     served = [known for owners in view.by_producer.values() for known in owners]
     commit_markers: dict[int, dict[int, TopicPartition]] = {}
     for known in served:
-        for epoch, where in markers.later_commits(known):
+        for epoch, where in markers.later_commits(known, _places_of(known, view)):
             commit_markers.setdefault(known.producer_id, {}).setdefault(epoch, where)
     # not while a broker runs: the partitions are read after the coordinators' logs, and may be ahead of them
     judged = served if view.is_settled else ()

@@ -52,6 +52,7 @@ _EFFECTS = Effects(
 )
 # in a value of version 1: the status CompleteCommit with no partitions; then two timestamps, and the tagged fields at position 34
 _COMPLETE_COMMIT_WITHOUT_PARTITIONS, _STATUS_AND_PARTITIONS, _TAGS = b"\4\1", slice(16, 18), 34
+_STATUS, _PREPARE_COMMIT_OR_ABORT = slice(16, 17), (b"\2", b"\3")  # in a value of any version
 _PREVIOUS_ID_TAG, _CLIENT_VERSION_TAG, _MANY = 0, 2, 0x80  # _MANY: set if a varint continues
 _LAST_EPOCH = 2**15 - 1
 
@@ -80,6 +81,7 @@ class _Load:
         self._offset = -1  # of the last record
         self._former_keys: dict[int, bytes] = {}
         self._committed: dict[int, array[int]] = {}
+        self._prepared: dict[int, CoordinatorRecord] = {}
         self._path = path
         self._found = LoadFindings(path, _EFFECTS)
         self._records = 0
@@ -90,6 +92,8 @@ class _Load:
         if record.key is not None and record.value is not None:
             producer_id = int.from_bytes(record.value[_PRODUCER_ID], "big", signed=True)
             self._former_keys[producer_id] = record.key
+            if record.value[_STATUS] in _PREPARE_COMMIT_OR_ABORT:
+                self._prepared[producer_id] = record
             committed = _committed(record.value, producer_id)
             if committed is not None:
                 self._committed.setdefault(committed[0], array("h")).append(committed[1])
@@ -140,7 +144,7 @@ class _Load:
         ids = dict(self._ids(self._newest))
         loaded = ids if self._at_the_end is None else dict(self._ids(self._at_the_end))
         former = dict(_names_of(self._former_keys))
-        return TransactionLog(ids, loaded, former, self._committed, self._findings())
+        return TransactionLog(ids, loaded, former, self._committed, self._prepared, self._findings())
 
     def _findings(self) -> tuple[Finding, ...]:
         return *self._found.of_damage(self._records), *self._found.of_records()

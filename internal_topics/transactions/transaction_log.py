@@ -84,13 +84,15 @@ class TransactionLog:
     ids: by transactional id, as their newest records have them. loaded: the same as the coordinator has them once it has loaded the
     partition. former: the transactional id that a producer id last had, even if its record is superseded or a tombstone. findings: records
     that cannot be loaded. committed: the epochs of the records by which a producer id has committed a transaction of the second protocol,
-    superseded ones as well; each has the epoch after that of its transaction.
+    superseded ones as well; each has the epoch after that of its transaction. prepared: the last record of a producer id in a Prepare
+    state, even if it is superseded: it has all partitions of that transaction.
     """
 
     ids: Mapping[str, TransactionalId]
     loaded: Mapping[str, TransactionalId]
     former: Mapping[int, str]
     committed: Mapping[int, Container[int]] = field(default_factory=dict)
+    prepared: Mapping[int, CoordinatorRecord] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
@@ -108,11 +110,11 @@ class CoordinatorView:
 
     partitions: of the topic that were read. missing: those that are unavailable, as far as their number is known. is_whole: none is missing
     or damaged. ids: by the newest records. by_producer: the ids as the coordinators have them, by their current producer id. unloaded:
-    those whose newest record no coordinator loads, by the producer id in it. committed: see `TransactionLog`. commit_markers: partitions
-    with a COMMIT marker whose epoch the coordinator's record has not reached, by producer id and that epoch. refused: a partition that
-    refuses the markers of the transaction that an id has, by transactional id. is_settled: whether the logs of all brokers are here and
-    none of them runs, so that the coordinators will know nothing more. coordinator_epochs: if so, the epoch of each partition's next
-    coordinator, which may be greater.
+    those whose newest record no coordinator loads, by the producer id in it. committed, prepared: see `TransactionLog`. commit_markers:
+    partitions with a COMMIT marker whose epoch the coordinator's record has not reached, by producer id and that epoch. refused: a
+    partition that refuses the markers of the transaction that an id has, by transactional id. is_settled: whether the logs of all brokers
+    are here and none of them runs, so that the coordinators will know nothing more. coordinator_epochs: if so, the epoch of each
+    partition's next coordinator, which may be greater.
     """
 
     ids: Mapping[str, TransactionalId] = field(default_factory=dict)
@@ -120,6 +122,7 @@ class CoordinatorView:
     unloaded: Mapping[int, tuple[TransactionalId, ...]] = field(default_factory=dict)
     former: Mapping[int, str] = field(default_factory=dict)
     committed: Mapping[int, Container[int]] = field(default_factory=dict)
+    prepared: Mapping[int, CoordinatorRecord] = field(default_factory=dict)
     commit_markers: Mapping[int, Mapping[int, TopicPartition]] = field(default_factory=dict)
     refused: Mapping[str, "RefusedMarker"] = field(default_factory=dict)
     partitions: tuple[int, ...] = ()
@@ -165,6 +168,15 @@ def loaded_record(
     if decoded.is_newer:
         raise PassedOver(_version_words(record.value))
     return name, _state_of(name, decoded, record.offset)
+
+
+def partitions_in(record: CoordinatorRecord) -> tuple[TopicPartition, ...]:
+    """The partitions of the transaction in a record, none if it cannot be loaded."""
+    try:
+        known = loaded_record(record)[1]
+    except (Unloadable, PassedOver):
+        return ()
+    return () if known is None else known.partitions
 
 
 def _version_words(value: bytes) -> str:
@@ -222,11 +234,13 @@ def joined(
     loaded: dict[str, TransactionalId] = {}
     former: dict[int, str] = {}
     committed: dict[int, Container[int]] = {}
+    prepared: dict[int, CoordinatorRecord] = {}
     for log in logs.values():
         ids |= log.ids
         loaded |= log.loaded
         former |= log.former
         committed |= log.committed
+        prepared |= log.prepared
     hurt = {
         *damaged,
         *(number for number, log in logs.items() if any(each.id != TORN for each in log.findings)),
@@ -239,6 +253,7 @@ def joined(
         by_producer(each for each in ids.values() if each.is_loaded is False),
         former,
         committed,
+        prepared,
         partitions=tuple(sorted({*logs, *hurt})),
         missing=missing,
         is_whole=partition_count is not None and not missing and not hurt,

@@ -160,9 +160,15 @@ def _unnamed(
 ) -> tuple[str, str, TransactionalId | None]:
     """Verdict, reason and the id of the producer if no coordinator has an id that names the partition."""
     owner = next(iter(view.by_producer.get(found.producer_id, ())), None)
-    if found.producer_epoch + 1 in view.committed.get(found.producer_id, ()):
+    place = _commit_marker(found, view)
+    if place is not None or found.producer_epoch + 1 in view.committed.get(found.producer_id, ()):
         known = _without_owner_words(found, view) if owner is None else _record(owner)
-        words = "it committed this transaction, whose marker is missing here; after an abort, read_committed consumers never get its records"
+        evidence = (
+            "it committed this transaction, and the marker"
+            if place is None
+            else f"{place} has the COMMIT marker of this transaction, which"
+        )
+        words = f"{evidence} is missing here; after an abort, read_committed consumers never get its records"
         return "unmarked", f"{known}: {words}{_next_words(owner)}", owner
     for unloaded in view.unloaded.get(found.producer_id, ()):
         if where in unloaded.partitions:

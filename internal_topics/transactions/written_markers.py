@@ -14,7 +14,7 @@ marker came from a coordinator with a later epoch, as after the metadata log was
 (checkCoordinatorEpoch; observed with 4.3.1).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kseg.internal_topics.broker_directories import BrokerDirectories, longest
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
@@ -61,12 +61,14 @@ class WrittenMarkers:
         """The partitions of a prepared transaction that lack its marker, or are unavailable."""
         return tuple(where for where in known.partitions if not self._is_marked(known, where))
 
-    def later_commits(self, known: TransactionalId) -> Iterator[tuple[int, TopicPartition]]:
-        """(epoch, partition) of the COMMIT markers, in the partitions of the transaction that an id has, which end that transaction or
-        a later one of which the id's record knows nothing."""
+    def later_commits(
+        self, known: TransactionalId, places: Iterable[TopicPartition]
+    ) -> Iterator[tuple[int, TopicPartition]]:
+        """(epoch, partition) of the COMMIT markers in some partitions that end the transaction which an id has, or a later one of which the
+        id's record knows nothing."""
         if known.client_version != EPOCH_PER_TRANSACTION:
             return
-        for where in known.partitions:
+        for where in places:
             epoch = self._later_commit(known, where)
             if epoch is not None:
                 yield epoch, where

@@ -27,11 +27,11 @@ pytestmark = pytest.mark.kafka
 
 __all__ = ["doctor"]  # a fixture
 
-FARES, STATE, STATE_PARTITIONS = "fares", "__transaction_state", 5
+FARES, STATE, STATE_PARTITIONS = "fares", "__transaction_state", 6
 # each in another partition of STATE
-BEHIND, LATER, OWNER, IDLE, UNDECIDED = "till-0", "till-1", "till-2", "till-3", "till-4"
+BEHIND, LATER, OWNER, IDLE, UNDECIDED, UNKNOWN = "till-0", "till-1", "till-2", "till-3", "till-4", "till-5"
 # the partitions to which each of them alone writes
-OWN = {BEHIND: (0, 1), LATER: (2,), OWNER: (3,), IDLE: (4,), UNDECIDED: (5, 6)}
+OWN = {BEHIND: (0, 1), LATER: (2,), OWNER: (3,), IDLE: (4,), UNDECIDED: (5, 6), UNKNOWN: (7, 8)}
 
 
 def _batches(log: Path) -> Iterator[tuple[int, int, bool]]:
@@ -74,6 +74,8 @@ def _lose_power(data: Path) -> None:
     _lose_records(data, IDLE, 1 + 3)
     _lose_records(data, UNDECIDED, 1 + 4 * 2 + 2)
     _lose_markers(data, 6, 2)
+    _lose_records(data, UNKNOWN, 1 + 4 * 2)
+    _lose_markers(data, 8, 2)
     for path in (data / ".kafka_cleanshutdown", *data.glob("*/*.snapshot")):
         if path.name != ".kafka_cleanshutdown" and path.parent.name.startswith("__cluster"):
             continue
@@ -98,7 +100,7 @@ def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> N
     require_kafka()
     broker = Broker(tmp_path / "broker", transaction_state_log_num_partitions=str(STATE_PARTITIONS))
     with broker:
-        broker.create_topic(FARES, 7)
+        broker.create_topic(FARES, 9)
         with TransactionClients(broker.bootstrap) as clients:
             for _ in range(3):
                 for name, partitions in OWN.items():
@@ -113,6 +115,7 @@ def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> N
         1: ("hanging", "refused"),
         3: ("hanging", "unmarked"),
         6: ("open", "unmarked"),
+        8: ("hanging", "unmarked"),
     }
     ahead = {Path(row["path"]).name for row in rows if row.get("id") == "transactional-id-behind"}
     assert ahead == {f"{FARES}-{number}" for number in (0, 4)}
@@ -127,7 +130,7 @@ def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> N
         )
         assert _committed(broker, 2) == [0, 1]  # with the marker of a later transaction
         # with the markers that kseg wrote
-        assert [_committed(broker, number) for number in (1, 3, 6)] == [[0, 1, 3, 4, 6, 7]] * 3
+        assert [_committed(broker, number) for number in (1, 3, 6, 8)] == [[0, 1, 3, 4, 6, 7]] * 4
         for name, partitions in OWN.items():
             clients.ask("begin", name)
             for number in partitions:
@@ -140,6 +143,6 @@ def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> N
                 for each in clients.ask("ends", FARES)["ends"]
             ),
         )
-        assert _committed(broker, 1) == _committed(broker, 3) == [0, 1, 3, 4, 6, 7, 9]
+        assert [_committed(broker, number) for number in (1, 3, 8)] == [[0, 1, 3, 4, 6, 7, 9]] * 3
         # its coordinator first aborted the transaction that it took for undecided: markers that end nothing, at offset 9
         assert _committed(broker, 5) == _committed(broker, 6) == [0, 1, 3, 4, 6, 7, 10]
