@@ -1,4 +1,4 @@
-"""Groups of a stopped broker, as they are after days of downtime: the times in their records are moved back."""
+"""Make the groups of a stopped broker look as they do after days of downtime, by moving the times in their records back."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from kseg.segment.crc import crc32c
 from kseg.segment.partition.targets import PartitionTarget
 
 DAY_MS = 24 * 3600 * 1000
-_LENGTH_AT, _CRC_AT, _BODY_AT = 8, 17, 21  # in the header of a batch
+# positions in the batch header
+_LENGTH_AT, _CRC_AT, _BODY_AT = 8, 17, 21
 _OF_GROUP = ("currentStateTimestamp",)
 _OF_COMMIT = ("commitTimestamp", "expireTimestamp")
 
 
 def age(directory: Path, commits: Mapping[str, float], states: Mapping[str, float]) -> None:
-    """Make records of a partition of `__consumer_offsets` older, by days for each group. commits: the times in commits. states: since when
-    a classic group has been empty."""
+    """Move the times in the records of a `__consumer_offsets` partition back, by a number of days for each group. commits: days for commit
+    timestamps. states: days for the time since when a classic group has been empty."""
     records = read_coordinator_log(PartitionTarget(str(directory)))
     aged = [entry for entry in records if isinstance(entry, CoordinatorRecord) and entry.key and entry.value]
     for path in sorted(directory.glob("*.log")):
@@ -47,7 +48,8 @@ def _age(
         return
     values = decode_value(CONSUMER_OFFSETS, type_id, record.value).values
     at = data.find(record.value)
-    while at >= 0:  # the same value may be there twice
+    # the same value may occur more than once
+    while at >= 0:
         for name in names:
             time_ms = values.get(name, -1)
             if time_ms != -1:

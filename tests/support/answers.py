@@ -1,4 +1,4 @@
-"""Rows of several commands about one log, as answers that can be compared."""
+"""Reduce the rows that several commands print about one log to answers that can be compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, An
 
 
 def answers(found: list[dict[str, Any]]) -> set[Answer]:
-    """What the findings about damage say."""
+    """The answers in the findings about damage."""
     return {
         (row["id"], Path(row["path"]).name, *(row[name] for name in LEVELS))
         for row in found
@@ -34,7 +34,7 @@ def answers(found: list[dict[str, Any]]) -> set[Answer]:
 
 
 def altered(found: list[dict[str, Any]]) -> set[Answer]:
-    """What the findings say about header fields outside the checksum."""
+    """The answers in the findings about header fields that the checksum does not cover."""
     return {
         (
             row["id"],
@@ -48,7 +48,7 @@ def altered(found: list[dict[str, Any]]) -> set[Answer]:
 
 
 def common_answers(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[Answer]:
-    """What verify says of the damage in a partition, as everybody else does."""
+    """The answers of verify about the damage in a partition, after checking that dump, lookup and recover give the same ones."""
     found = rows(capfd, "verify", partition)
     verified = answers(found)
     logs = sorted(partition.glob("*.log"))
@@ -83,15 +83,16 @@ def common_answers(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[An
 
 
 def _asked_for(answer: Answer, offsets: Iterable[int | None], logs: list[Path]) -> list[int]:
-    """Offsets whose lookup leads into the log of an answer: those that an altered base offset claims may be in the range of another one."""
+    """The offsets whose lookup searches the log of this answer. A base offset that was altered may claim one in the range of another
+    log."""
     base = int(Path(answer[1]).stem)
     following = min((int(log.stem) for log in logs if int(log.stem) > base), default=INT64_MAX)
     return [offset for offset in offsets if offset is not None and base <= offset < following]
 
 
 def _is_answered_before(answer: Answer, offset: int, altered: set[Answer]) -> bool:
-    """Whether a batch in front of the damage claims the offset or a later one, by a header that the lookup names as altered: a fetch
-    gets it, and nobody reads the damage."""
+    """Whether a batch before the damage claims the offset or a later one, with a header that the lookup reports as altered. A fetch returns
+    that batch and never reads the damage."""
     return any(
         name == answer[1]
         and position < answer[2]
@@ -101,7 +102,7 @@ def _is_answered_before(answer: Answer, offset: int, altered: set[Answer]) -> bo
 
 
 def _holds_more(answer: Answer, planned: list[dict[str, Any]]) -> bool:
-    """Whether salvage found a whole batch inside of that damage, at another offset, which stays, or restored it."""
+    """Whether salvage found a complete batch inside the damage, at another offset, and keeps or restores it."""
     _, name, position, length, *_ = answer
     return any(
         row["type"] == "finding"

@@ -87,7 +87,7 @@ def appender(tmp_path: Path) -> Appended:
 
 
 def changes(before: dict[str, trees.Entry], directory: Path) -> list[str]:
-    """The differences; without the times of directories, where locks and journals come and go."""
+    """The differences, without the modification times of directories: locks and journals are created and deleted in them."""
     now = trees.tree_state(directory)
     for name in before.keys() & now.keys():
         if before[name].kind == now[name].kind == "directory":

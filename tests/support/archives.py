@@ -1,4 +1,4 @@
-"""Tar archives of directories, as written by backup tools."""
+"""Create tar archives of directories as backup tools do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kseg.segment.storage.local_copy import forget_copies
 
 
 def tar_of(directory: Path, archive: Path, form: int = tarfile.PAX_FORMAT) -> Path:
-    """An archive of a directory, compressed as its name says, with the directory's own name as the first level."""
+    """Create an archive of a directory, compressed according to its file name, with the directory's own name as the first level."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=form) as tar:
         tar.add(directory, directory.name)
@@ -25,7 +25,7 @@ def tar_of(directory: Path, archive: Path, form: int = tarfile.PAX_FORMAT) -> Pa
 
 
 def compressed(data: bytes, name: str) -> bytes:
-    """Compressed as the name of the archive says."""
+    """The data, compressed according to the name of the archive."""
     if name.endswith((".gz", ".tgz")):
         return gzip.compress(data, 1, mtime=0)
     return zstandard.compress(data, 1) if name.endswith((".zst", ".tzst")) else data
@@ -33,7 +33,7 @@ def compressed(data: bytes, name: str) -> bytes:
 
 @contextmanager
 def nothing_attached() -> Iterator[None]:
-    """Archives and stores attached inside are forgotten afterwards."""
+    """Detach the archives and stores that were attached in the body."""
     try:
         yield
     finally:

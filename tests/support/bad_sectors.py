@@ -1,7 +1,7 @@
 """A disk with real bad sectors: ext4 on a loop device whose backing file ends before the device does.
 
 Chosen blocks of files are placed beyond that end (debugfs), so reading them gives EIO, and touching them in a map SIGBUS; all others are
-good. Needs root and loop devices: otherwise the tests are skipped, with CI set and root they fail.
+good. Needs root and loop devices. Without them the tests are skipped, but fail if CI is set and they run as root.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEPT_BYTES = 48 << 20
 
 @cache
 def why_not() -> str:
-    """Why such a disk cannot be made here; empty if it can."""
+    """Why such a disk cannot be made here; empty if it can be."""
     missing = [
         tool
         for tool in ("losetup", "mkfs.ext4", "debugfs", "dumpe2fs", "e2fsck", "mount")
@@ -62,13 +62,14 @@ class DyingDisk:
         self._mount()
 
     def spoil(self, blocks: Mapping[str, Sequence[int]]) -> None:
-        """From now on these blocks of the files (paths below `root`) cannot be read."""
+        """Make these blocks of the files (paths below `root`) unreadable."""
         self.unmount()
         bad = KEPT_BYTES // self.block_bytes + 1000
         orders = []
         for path, numbers in blocks.items():
             orders.append(f'extent_open "{path}"')
-            for number in sorted(numbers, reverse=True):  # the extent tree grows beside block 0
+            # from the end, because the extent tree grows beside block 0
+            for number in sorted(numbers, reverse=True):
                 orders += [f"goto_block {number}", f"set_bmap {number} {bad}"]
                 bad += 1
             orders.append("extent_close")
@@ -79,15 +80,15 @@ class DyingDisk:
             text=True,
             check=True,
         )
-        # so that its bitmaps agree with the moved blocks, and it can still allocate
+        # make the bitmaps agree with the moved blocks, so that the file system can still allocate
         subprocess.run(["e2fsck", "-fy", self._device], capture_output=True, check=False)
         self._take_free_blocks_behind_the_end()
         os.truncate(self._image, KEPT_BYTES)
         self._mount()
 
     def _take_free_blocks_behind_the_end(self) -> None:
-        """Allocate these blocks: a file that got one of them would extend the image when it is written, and make the bad blocks
-        readable."""
+        """Allocate the free blocks beyond the end of the image. A file that got one of them would extend the image when it is written and
+        make the bad blocks readable."""
         end = KEPT_BYTES // self.block_bytes
         free = [
             block
@@ -101,7 +102,7 @@ class DyingDisk:
         subprocess.run(["e2fsck", "-fy", "-l", str(taken), self._device], capture_output=True, check=False)
 
     def make_read_only(self) -> None:
-        """As the system does with a file system in which it has found errors."""
+        """Remount read-only, as the kernel does after it finds errors in a file system."""
         _run("mount", "-o", "remount,ro", str(self.root))
 
     def _mount(self) -> None:

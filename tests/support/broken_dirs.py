@@ -1,4 +1,4 @@
-"""A data directory with all damage at once: every kind that the fixtures have, each in partitions of its own."""
+"""A data directory with every kind of damage that the fixtures contain, each in its own partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.recovery.verify.test_verify_side_diseases import SIDE_DISEASES
 from tests.support.broker_dirs import broker_dir
 from tests.support.damaged_dirs import ID, INNER
 
-# cases of the data directory itself: at the end, once
+# damage to the data directory itself, applied once at the end
 _OF_ALL = {
     "checkpoint_beyond_log",
     "log_start_beyond_end",
@@ -34,7 +34,7 @@ _DIRECTORIES: tuple[Callable[[Path], object], ...] = (
 
 
 def broken_dir(directory: Path, topics: int, partitions: int) -> Path:
-    """A killed broker's log dir in which only a few partitions are valid."""
+    """The log dir of a killed broker in which only a few partitions are valid."""
     data = broker_dir(directory, topics, partitions)
     folders = sorted(path for path in data.iterdir() if path.name.startswith("orders."))
     damages = [
@@ -58,7 +58,7 @@ def _of_log(disease: Callable[[Path], object]) -> Callable[[Path], object]:
 
 
 def _of_side(name: str, damage: Callable[[Path], object]) -> Callable[[Path], object]:
-    """The damage of these cases to `metro-0` (or `metro-1`), applied to a partition of another name."""
+    """The damage of these cases to `metro-0` (or `metro-1`), applied to a partition with another name."""
 
     def in_its_place(folder: Path) -> None:
         stage = folder.with_name(f"{folder.name}.{ID}")

@@ -1,6 +1,6 @@
-"""A log dir like that of a running broker, in any size: topics in the metadata log, checkpoints, preallocated indexes.
+"""A log dir of any size as a running broker has it: topics in the metadata log, checkpoints, preallocated indexes.
 
-Every partition contains the same log (`fixtures.healthy.partition`), so that a thousand of them are created in seconds.
+Every partition contains the same log (`fixtures.healthy.partition`), so a thousand of them take seconds to create.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from kseg.segment.sidecar.checkpoint import CheckpointEntry, encode_offset_check
 from tests.internal_topics.metadata_logs import T0, config, topic, write_log, write_meta_properties
 
 INDEX_BYTES = 10 << 20
-LEADER_EPOCH = 5  # not below those in the logs
+# at least the leader epochs in the logs
+LEADER_EPOCH = 5
 MARKER = b'{"version":0,"brokerEpoch":17}'
 
 
@@ -25,9 +26,9 @@ def broker_dir(
 ) -> Path:
     """Create a log dir of `topics` × `partitions` partitions.
 
-    running: as under a running broker (active indexes are preallocated, the recovery point is at the last roll, no clean-shutdown marker),
-    else as after a clean shutdown. linked: the partitions share their files except partition.metadata, which is faster; a test that changes
-    one must first break the link.
+    running: as under a running broker (active indexes are preallocated, the recovery point is at the last roll, no clean-shutdown marker).
+    Otherwise as after a clean shutdown. linked: the partitions share their files except partition.metadata, which is faster; a test that
+    changes one must first break the link.
     """
     write_meta_properties(directory)
     template = partition(directory.parent / f"{directory.name}.template")
@@ -51,7 +52,7 @@ def broker_dir(
                 (folder / f"{ends[-1]:020d}.snapshot").unlink()
     metadata = directory / "__cluster_metadata-0"
     write_log(metadata, *made)
-    # the entry names the last offset of the batch with the greatest timestamp: the first topic and its partitions
+    # the entry names the last offset of the batch with the greatest timestamp, which holds the first topic and its partitions
     for suffix, entry in ((".index", b""), (".timeindex", struct.pack(">qi", T0, partitions))):
         (metadata / f"{0:020d}{suffix}").write_bytes(entry)
         os.truncate(metadata / f"{0:020d}{suffix}", INDEX_BYTES // 24 * 24 if running else len(entry))

@@ -1,4 +1,4 @@
-"""A real browser for reports: Debian's Chromium, headless, driven by Playwright.
+"""A real browser for the tests of HTML reports: Debian's Chromium, headless, driven by Playwright.
 
 An open page records its errors and its network requests; both must be empty.
 """
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-LIMIT_MS = 300_000  # generous: for a busy machine
+# generous, for a busy machine
+LIMIT_MS = 300_000
 Scheme = Literal["light", "dark"]
 
 
 def chromium_path() -> str | None:
-    """The browser of this machine; None without one."""
+    """Path of the Chromium on this machine, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -44,11 +45,12 @@ class Opened:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """One browser for many pages. Fork processes only before it starts or after it ends."""
+    """One browser for many pages. Fork processes only before it starts or after it ends. => One browser for many pages. Do not fork while
+    it runs."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        # /dev/shm is small in containers; its sandbox needs a user that is not root
+        # /dev/shm is small in containers, and Chromium's sandbox does not work for root
         arguments = [
             "--disable-gpu",
             "--disable-dev-shm-usage",
@@ -67,7 +69,7 @@ def browser() -> Iterator[Browser]:
 def opened(
     browser: Browser, path: Path, scheme: Scheme = "light", *, scripts: bool = True
 ) -> Iterator[Opened]:
-    """The page of a file on disk."""
+    """The page of a local file."""
     context = browser.new_context(
         color_scheme=scheme, java_script_enabled=scripts, viewport={"width": 1360, "height": 900}
     )

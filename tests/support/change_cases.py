@@ -1,4 +1,4 @@
-"""Data directories in which recover, compact and retain have something to do, and their runs as function calls."""
+"""Data directories in which recover, compact and retain have something to do, and runs of these commands as function calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from tests.support.compact_helpers import Topic
 from tests.support.retried_changes import GroupWork
 
 FIRST = f"{0:020}.log"
-NOW_MS = 4_000_000_000_000  # after every real clock, from which files get the time of their mark
+# later than the real clock, from which files get the time of their mark
+NOW_MS = 4_000_000_000_000
 NOW = str(NOW_MS)
 OLD_NS = 1_600_000_000_000_000_000
 DAMAGED = ("metro-none-0", "metro-zstd-0")
@@ -37,7 +38,7 @@ _META = "version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n"
 
 
 def damage_logs(capture: Path, made: Path) -> None:
-    """A data directory that was marked clean, with two damaged partitions and a checkpoint beyond its log."""
+    """A data directory marked as cleanly shut down, with two damaged partitions and a checkpoint beyond the end of its log."""
     made.mkdir(parents=True)
     for name in ("fares-0", *DAMAGED):
         shutil.copytree(capture / "data" / name, made / name)
@@ -47,12 +48,13 @@ def damage_logs(capture: Path, made: Path) -> None:
         data[600] ^= 0x55
         (made / name / FIRST).write_bytes(data)
     (made / "recovery-point-offset-checkpoint").write_text("0\n1\nmetro-zstd 0 9000\n")
-    (made / ".lock").touch()  # as every broker writes it
+    # every broker creates it
+    (made / ".lock").touch()
     (made / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":7}')
 
 
 def keyed_logs(_capture: Path, made: Path) -> None:
-    """A data directory with two partitions to compact, and a checkpoint of the cleaner."""
+    """A data directory with two partitions to compact and a checkpoint of the cleaner."""
     for name in ("accounts-0", "stock-3"):
         topic = Topic(made, name=name)
         for number in range(3):
@@ -65,8 +67,8 @@ def keyed_logs(_capture: Path, made: Path) -> None:
 
 
 def old_logs(_capture: Path, made: Path) -> None:
-    """A data directory with two partitions that are too old and one that is too young, and with marks that may be purged, in one of them
-    and in another partition without other changes."""
+    """A data directory with two partitions that are older than the retention time and one that is not. In one of the two, and in another
+    partition without other changes, there are files marked as deleted that may be purged."""
     for name in ("orders-0", "orders-1", "fresh-0"):
         topic = Topic(made, name=name)
         topic.time_ms = NOW_MS if name == "fresh-0" else topic.time_ms

@@ -1,4 +1,4 @@
-"""Command lines as a script runs them: `--json`, and the resulting rows; and with how many processes, where nobody says it."""
+"""Command lines as a script runs them (`--json`, parsed rows), and the default number of processes in tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def json_run(*words: object, capfd: pytest.CaptureFixture[str]) -> tuple[int, Ro
 
 @contextmanager
 def default_jobs(jobs: int) -> Iterator[None]:
-    """A command that is called inside has this default of `--jobs`, and not the number of cores."""
+    """While active, `--jobs` defaults to this number for commands called in this process, not to the number of cores."""
     with pytest.MonkeyPatch.context() as patch:
         for module in ("kseg.cli.options", "kseg.cli.run"):
             patch.setattr(f"{module}.default_jobs", lambda: jobs)
@@ -36,7 +36,7 @@ def default_jobs(jobs: int) -> Iterator[None]:
 
 
 def import_work() -> None:
-    """Import what commands do, for the processes that this one forks. Without the modules that need Arrow, which starts threads."""
+    """Import the modules that commands use, so that forked processes need not. Leaves out those that need Arrow, which starts threads."""
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
             name = ".".join(("kseg", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")

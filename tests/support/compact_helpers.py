@@ -1,4 +1,4 @@
-"""Compacted logs for the tests of `compact`, batch by batch, and their results."""
+"""Write compacted logs for the tests of `compact` batch by batch, and read the results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Topic:
         self._writer.append(NewBatch(records=tuple(records), **fields))
 
     def put(self, new: NewBatch) -> None:
-        """Write a batch unchanged."""
+        """Write an encoded batch as it is."""
         self._writer.append(new)
         last = new.last_offset if new.last_offset is not None else new.records[-1].offset
         self.offset = last + 1
@@ -79,7 +79,7 @@ class Topic:
 
 
 def tombstones(root: Path) -> Topic:
-    """A log in which a key is deleted; its last segment is the active one."""
+    """A log in which a key is deleted. Its last segment is the active one."""
     topic = Topic(root)
     topic.send(("a", 1), ("b", 2))
     topic.send(("a", None), ("c", 3))

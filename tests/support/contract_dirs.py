@@ -1,4 +1,4 @@
-"""Directories for `tests/cli/test_json_contract.py`, with rows that incidents do not have."""
+"""Directories for `tests/cli/test_json_contract.py` that produce the rows that none of the incidents produces."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.metadata_rows import ACL, BROKER, CREDENTIAL, TOKEN, quota
 
 
 def metadata_of_everything(folder: Path) -> None:
-    """A metadata log with all that may be in one."""
+    """A metadata log with every type of record."""
     more = [quota({"user": "alice"}, "producer_byte_rate", 7.0), *topic("gone", topic_id(1))]
     gone = record("RemoveTopicRecord", topicId=topic_id(1))
     write_log(folder / "access" / "__cluster_metadata-0", [BROKER, CREDENTIAL, ACL, TOKEN, *more], [gone])
 
 
 def groups_of_every_type(folder: Path) -> None:
-    """Groups of every type, and a commit before which compaction has left nothing."""
+    """Groups of every type, and a commit in a partition from which compaction may have removed earlier ones."""
     of = CONSUMER_OFFSETS
     member = {"clientId": "c", "clientHost": "/h"}
     records = [
@@ -58,7 +58,7 @@ def groups_of_every_type(folder: Path) -> None:
 
 
 def expired_directory(folder: Path) -> None:
-    """A log of which retention leaves nothing."""
+    """A log of which retention keeps nothing."""
     append(broker_dir(folder / "expired", 1, 1, running=False), config("orders.00", "retention.ms", "1000"))
 
 
@@ -70,7 +70,7 @@ def expiring_directory(folder: Path) -> None:
 
 
 def odd_directory(folder: Path) -> None:
-    """A directory in a partition, and a log that a broker does not load."""
+    """A partition that contains a directory, and a log that a broker does not load."""
     data = broker_dir(folder / "odd", 1, 2)
     (data / "orders.00-0" / "lost+found").mkdir()
     bad_length_small(max((data / "orders.00-1").glob("*.log")), batch=0)

@@ -1,4 +1,4 @@
-"""Two copies of a log that differ in a known way, and what `diff` says of them."""
+"""Two copies of a log that differ in a known way, and what `diff` reports about them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def batches(first: int, stop: int, size: int = 10, **fields: Any) -> list[NewBat
 
 
 def write(folder: Path, *segments: Sequence[NewBatch], base: int | None = None) -> Path:
-    """One segment for each list, named after its first record."""
+    """Write one segment for each list, named after its first record."""
     folder.mkdir(parents=True)
     for segment in segments:
         name = segment[0].records[0].offset if base is None else base
@@ -42,7 +42,7 @@ def write(folder: Path, *segments: Sequence[NewBatch], base: int | None = None) 
 
 
 def compared(a: Path, b: Path, *, log_dirs: bool = False) -> tuple[dict[str, Any], list[str]]:
-    """The row, and the ids of findings."""
+    """The row of `diff`, and the ids of the findings."""
     targets = [PartitionTarget(str(path), str(path.parent) if log_dirs else None) for path in (a, b)]
     events = list(compare_copies(CopyPair(a.name, targets[0], targets[1]), None))
     (row,) = [event for event in events if isinstance(event, Row)]
@@ -60,7 +60,7 @@ def keyed(offset: int, key: bytes | None, value: bytes | None = b"v") -> Record:
 
 
 def packed(records: Sequence[Record], size: int = 4, **fields: Any) -> list[NewBatch]:
-    """Batches of `size` offsets each, as a cleaning leaves them: with the offset ranges that they had."""
+    """Batches of `size` offsets each that keep their original offset ranges, as after a cleaning."""
     by_batch: dict[int, list[Record]] = {}
     for record in records:
         by_batch.setdefault(record.offset // size, []).append(record)

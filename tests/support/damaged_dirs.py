@@ -1,4 +1,4 @@
-"""Damage in a healthy data directory: where it is, and which new findings verify reports."""
+"""Damage in a healthy data directory: where it is, and which findings verify reports in addition."""
 
 from __future__ import annotations
 

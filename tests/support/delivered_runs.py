@@ -1,4 +1,4 @@
-"""Records that tasks have staged, their delivery into a log dir, and what is in it then."""
+"""Records that tasks have staged, their delivery to a log dir, and the contents of the log dir afterwards."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def delivered(log_dir: Path, runs: Sequence[StagedRun], **more: Any) -> Delivere
 
 
 def records_of(partition: Path) -> list[Record]:
-    """Every record, read from the bytes; nothing may be damaged."""
+    """All records, read from the files; fails on damage."""
     found = []
     for path in sorted(partition.glob("*.log")):
         data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""`kseg doctor` as a script runs it, and what its rows say."""
+"""Run `kseg doctor` as a script does, and read its rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def commands(rows: Rows) -> list[str]:
 
 
 def beside(capture_small: Path, root: Path, partition: str, **changes: str) -> list[Path]:
-    """A data directory and a second one of its node, with a copy of fares-0; changes: to the second's meta.properties."""
+    """A data directory, and a second one of the same node with a copy of fares-0. changes: to the second one's meta.properties."""
     data, second = Path(shutil.copytree(capture_small / "data", root / "data")), root / "second"
     shutil.copytree(data / "fares-0", second / partition)
     values = dict(

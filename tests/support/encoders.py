@@ -1,4 +1,4 @@
-"""What a broker of some version writes and kseg only reads, as bytes."""
+"""Encoders for formats that some version of the broker writes and kseg only reads."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def control_batch(
     notes: Sequence[tuple[str, Mapping[str, object]]], *, offset: int, timestamp_ms: int, leader_epoch: int
 ) -> NewBatch:
-    """The batch in which a KRaft leader writes its notes: (kind, fields) as in `control.control_value`, from `offset` on.
+    """A control batch of a KRaft leader, with records (kind, fields) as in `control.control_value`, from `offset` on.
 
-    Control bit only, no producer (fact sheet §2.5). Ends of transactions are `control.end_transaction_batch`.
+    Only the control bit is set, and there is no producer (fact sheet §2.5). Ends of transactions are `control.end_transaction_batch`.
     Raises ControlRecordError for a kind or fields that cannot be written.
     """
     records = tuple(
@@ -41,7 +41,7 @@ def control_batch(
 def encode_set(
     payloads: Iterable[Buffer], codec: int = L.NONE, magic: int = 1, level: int | None = None
 ) -> bytes:
-    """The entries of a message set; with a codec, one entry that holds them compressed."""
+    """Encode the entries of a message set; with a codec, as one wrapper entry that contains them compressed."""
     entries = b"".join(encode_message(payload, magic) for payload in payloads)
     if codec == L.NONE:
         return entries
@@ -51,13 +51,13 @@ def encode_set(
 
 
 def message_set_send(messages: Buffer, error_code: int = NO_ERROR) -> bytes:
-    """The whole answer for one partition."""
+    """The complete fetch response for one partition."""
     data = bytes(messages)
     return message_set_header(len(data), error_code) + data
 
 
 def encode_offset_index(entries: Iterable[OffsetIndexEntry], base_offset: int) -> bytes:
-    """The trimmed file that holds exactly `entries`; raises FormatError for what a broker would not append."""
+    """Encode a trimmed index file with exactly these entries; raises FormatError for an entry that a broker would not append."""
     builder = OffsetIndexBuilder(base_offset, L.INT32_MAX)
     for entry in entries:
         builder.append(entry.offset, entry.position)
@@ -65,8 +65,8 @@ def encode_offset_index(entries: Iterable[OffsetIndexEntry], base_offset: int) -
 
 
 def encode_time_index(entries: Iterable[TimeIndexEntry], base_offset: int) -> bytes:
-    """The trimmed file that holds exactly `entries`; raises FormatError for what a broker would not append, and
-    for an entry that it would silently skip (its timestamp does not increase)."""
+    """Encode a trimmed index file with exactly these entries; raises FormatError for an entry that a broker would not append, and for one
+    that it would silently skip because its timestamp does not increase."""
     builder = TimeIndexBuilder(base_offset, L.INT32_MAX)
     for entry in entries:
         if not builder.maybe_append(entry.timestamp_ms, entry.offset):
@@ -78,7 +78,7 @@ def encode_time_index(entries: Iterable[TimeIndexEntry], base_offset: int) -> by
 
 
 def encode_clean_shutdown(shutdown: CleanShutdown) -> bytes:
-    """As of 3.7 on; empty, as before, without a broker epoch."""
+    """The clean-shutdown file as of Kafka 3.7; empty, as in earlier versions, without a broker epoch."""
     if shutdown.broker_epoch is None:
         return b""
     return json.dumps({"version": 0, "brokerEpoch": shutdown.broker_epoch}, separators=(",", ":")).encode(
@@ -87,7 +87,7 @@ def encode_clean_shutdown(shutdown: CleanShutdown) -> bytes:
 
 
 def encode_quorum_state(state: QuorumState) -> bytes:
-    """The one line, without a line break, in Kafka's order of fields."""
+    """The single line without a line break, fields in Kafka's order."""
     common = {"leaderId": state.leader_id, "leaderEpoch": state.leader_epoch, "votedId": state.voted_id}
     content: dict[str, object]
     if state.data_version == 1:

@@ -1,4 +1,4 @@
-"""The expected content of an export, from `dump`, and its actual content, from other readers than kseg's."""
+"""The expected content of an export, from `dump`, and its actual content, read without kseg."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ExportedRecord = tuple[str, int, int, int, int, bytes | None, bytes | None, Head
 
 
 def odd_partition(parent: Path) -> Path:
-    """A partition of records with null, empty, binary and awkward text values."""
+    """A partition whose records have null, empty and binary values, and text that needs escaping."""
     headers = (("h", None), ("", b""), ("h", b"\xfe"), ('"\\\n\u2028', b"x"))
     reported = varint(len(headers)) + b"".join(field(name.encode()) + field(value) for name, value in headers)
     keys = (None, b"", b"k\xff\x00", b'a "quoted", key\r\nof two lines', b"", b"last")
@@ -54,7 +54,8 @@ def dumped(paths: Iterable[Path], selection: Selection | None = None) -> list[Ex
             continue
         name = own_partition_name(str(Path(target.path).parent))
         assert name is not None
-        damaged = set()  # entries that dump shows nevertheless
+        # positions of batches with a bad checksum, which dump prints nevertheless
+        damaged = set()
         for event in dump(target, options):
             if isinstance(event, Finding) and event.id == "bad-crc":
                 damaged.add(event.position)
@@ -78,16 +79,17 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def _order(reported: ExportedRecord) -> tuple[Any, ...]:
-    return *reported[:3], reported[6] or b""  # messages of a 0.7 set share their offset
+    # the messages of a 0.7 set have the same offset
+    return *reported[:3], reported[6] or b""
 
 
 def files_of(directory: Path) -> list[Path]:
-    """The data files: those that readers see."""
+    """The data files that readers of the format consider."""
     return sorted(path for path in directory.rglob("part-*") if path.is_file())
 
 
 def exported(directory: Path, form: str) -> list[ExportedRecord]:
-    """The records of an export, as a reader of that form sees them."""
+    """The records of an export, read by an independent reader of the format."""
     rows: list[dict[str, Any]] = []
     for path in files_of(directory):
         rows += {"parquet": _parquet, "arrow": _arrow, "json": _json, "csv": _csv}[form](path)
@@ -150,7 +152,8 @@ def _headers(reported: Sequence[dict[str, str]] | None) -> list[dict[str, Any]]:
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:
-    """Exported with --bytes base64. The csv module cannot distinguish null from empty, so nulls are determined before."""
+    """Read CSV that was exported with --bytes base64. The csv module cannot distinguish null from an empty string, so `_marked` marks the
+    nulls first."""
     rows = []
     for row in csv.DictReader(io.StringIO(_marked(text_of(path)), newline="")):
         values: dict[str, Any] = {name: None if value == NULL else value for name, value in row.items()}
@@ -168,7 +171,7 @@ NULL = "\x00null"
 
 
 def _marked(text: str) -> str:
-    """The same with a mark for every field without even a pair of quotes."""
+    """The text with NULL in every field that has no characters, not even quotes."""
     out, inside, at_start = [], False, True
     for char in text:
         if char == '"':

@@ -1,4 +1,4 @@
-"""Disks that die or fail at the n-th operation, and what must hold of a directory afterwards."""
+"""Disks that stop or fail at the n-th operation, and what must hold for a directory afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 
 from kseg.change.apply.disk import Disk
 
-STRIDE = int(os.environ.get("KSEG_KILL_STRIDE", "7"))  # 1: killed at every change
+# 1: a kill at every change
+STRIDE = int(os.environ.get("KSEG_KILL_STRIDE", "7"))
 
 CHANGES = (
     "create",
@@ -34,12 +35,12 @@ LOOKS = ("status", "names", "open_to_read", "open_to_write", "read", "clone", "s
 
 
 def rounds(name: str) -> Iterator[int]:
-    """The changes at which the rounds of a test end, without a limit: every STRIDE-th, with an offset that depends on the name."""
+    """The change numbers at which a test kills its command, without end: every STRIDE-th, from a start that depends on the name."""
     return itertools.count(zlib.crc32(name.encode()) % STRIDE, STRIDE)
 
 
 class QuickDisk(Disk):
-    """Does not sync: a SIGKILL loses nothing that was written."""
+    """A disk that does not sync: SIGKILL of a process loses nothing that it has written."""
 
     def sync(self, descriptor: int) -> None:
         pass
@@ -52,7 +53,7 @@ class QuickDisk(Disk):
 
 
 def die_at(number: int, *further: tuple[type, tuple[str, ...]]) -> None:
-    """From now on the n-th change of the file system is the last of this process. further: methods of other classes that count as one."""
+    """Kill this process at its n-th change of the file system from now on. further: methods of other classes that count as a change."""
     left = itertools.count(number, -1)
 
     def deadly(change: Any) -> Any:
@@ -71,7 +72,7 @@ def die_at(number: int, *further: tuple[type, tuple[str, ...]]) -> None:
 
 
 class CountingDisk(QuickDisk):
-    """Calls `at_step` when the `left`-th operation is due. Copies and writes are two operations: they can be done half."""
+    """Calls `at_step` when the `left`-th operation is due. Copies and writes count as two operations, because they can stop half way."""
 
     watched: tuple[str, ...] = CHANGES
 
@@ -110,11 +111,11 @@ for _name in (*CHANGES, *LOOKS):
 
 
 class Stopped(BaseException):
-    """Simulates a kill where one process for each would take too long."""
+    """Simulates a kill in tests where one process per kill would take too long."""
 
 
 class StoppingDisk(CountingDisk):
-    """From the n-th change on nothing happens any more, as after a SIGKILL: cleanup code has no effect."""
+    """From the n-th change on, no operation has any effect, not even in cleanup code, as after SIGKILL."""
 
     is_stopped = False
 
@@ -151,7 +152,7 @@ class FailingDisk(CountingDisk):
 
 
 def survives(action: Callable[[Disk], object], kill_at: int) -> bool:
-    """Run in a child that is killed at its n-th change; True if it ended by itself, without error."""
+    """Run in a child that is killed at its n-th change; True if the child ended by itself without an error."""
     child = os.fork()
     if not child:
         status = 1
@@ -166,7 +167,7 @@ def survives(action: Callable[[Disk], object], kill_at: int) -> bool:
 
 
 def outlives(action: Callable[[Disk], object], stop_at: int) -> bool:
-    """The same in this process: stopped at the n-th change; True if it ended by itself."""
+    """The same within this process, stopped at the n-th change; True if the call ended by itself."""
     try:
         action(StoppingDisk(stop_at))
     except Stopped:
@@ -184,7 +185,7 @@ class Held:
 
 
 def held(directory: Path) -> dict[str, Held]:
-    """The files of a directory except those of kseg."""
+    """The files of a directory except kseg's own."""
     return {
         path.name: Held(path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode & 0o7777)
         for path in sorted(directory.iterdir())
@@ -193,7 +194,7 @@ def held(directory: Path) -> dict[str, Held]:
 
 
 def assert_no_byte_is_lost(start: dict[str, Held], *places: Path) -> None:
-    """Every original file still exists somewhere, complete or as its beginning and the truncated end."""
+    """Every original file still exists somewhere, either complete or as its beginning and the end that was cut off."""
     files = [path for place in places for path in place.rglob("*") if path.is_file()]
     contents = {path: path.read_bytes() for path in files}
     for name, file in start.items():

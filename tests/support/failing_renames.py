@@ -1,4 +1,4 @@
-"""A disk on which some renames fail, so that a change stops half way."""
+"""A disk on which some renames fail, so that a change stops halfway."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kseg.change.apply.disk import Disk
 def failing_renames(
     monkeypatch: pytest.MonkeyPatch, error: int, fails: Callable[[str, str], bool]
 ) -> Iterator[None]:
-    """While active, a rename fails with `error` if `fails` says so of its old and new path."""
+    """While active, a rename fails with `error` if `fails` is true for its old and new path."""
     rename = Disk.rename
 
     def renamed(disk: Disk, path: str, new_path: str) -> None:

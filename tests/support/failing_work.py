@@ -1,4 +1,4 @@
-"""Work whose first attempt at each target fails in the middle of its change, in different ways; for the executors."""
+"""Work for the tests of executors whose first attempt at each target fails in the middle of its change, in one of several ways."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PATIENCE_SECONDS = 600
 
 
 class End(StrEnum):
-    """What happens: the process is killed; an error ends the task; the executor is killed and the process continues; the process waits
-    until another attempt is running, and continues."""
+    """How the attempt fails: the process is killed; an error ends the task; the executor is killed while the process continues; the process
+    waits until another attempt is running and then continues."""
 
     KILLED = "killed"
     FAILS = "fails"
@@ -31,7 +31,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailsOnce:
-    """notes: a directory in which attempts are counted. at: before which change of the file system it fails."""
+    """notes: a directory in which attempts are counted. at: the change of the file system before which the attempt fails."""
 
     work: GroupWork
     end: End
@@ -66,7 +66,8 @@ class FailsOnce:
 
     def _happen(self, group: TargetGroup) -> None:
         if self.end is End.SLOW and not self._is_first_of_all():
-            return  # the other attempt needs a free core
+            # a second slow attempt would occupy the core that the other attempt needs
+            return
         os.close(os.open(self._note(group, 0), os.O_CREAT))
         match self.end:
             case End.KILLED:

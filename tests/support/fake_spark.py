@@ -1,4 +1,4 @@
-"""A fake Spark context: tasks run in this process, for tests that do not depend on Spark itself."""
+"""A fake Spark context that runs tasks in this process, for tests that do not depend on Spark itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Pretended:
-    """The methods of a context that `kseg.spark.cluster_fanout` uses. tasks: how many each job had."""
+    """The methods of a context that `kseg.spark.cluster_fanout` uses. tasks: the number of tasks of each job."""
 
     master = "local[2]"
     defaultParallelism = 2
@@ -28,7 +28,7 @@ class Pretended:
 
 
 class Parts:
-    """An RDD, computed at once. Inputs and outputs are pickled on the way."""
+    """An RDD that is computed at once. Inputs and outputs are pickled as on a cluster."""
 
     def __init__(self, parts: list[list[Any]]) -> None:
         self._parts = parts

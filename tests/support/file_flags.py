@@ -1,4 +1,4 @@
-"""Files and directories that are immutable or append-only while a test runs (`chattr`)."""
+"""Make files and directories immutable or append-only during a test (`chattr`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 @contextmanager
 def flagged(path: Path, letter: str) -> Iterator[None]:
-    """letter: i or a. Skips the test where the file system has no such flags (tmpfs before Linux 6.6), or chattr is missing."""
+    """letter: i or a. Skips the test if chattr is missing or the file system has no such flags (tmpfs before Linux 6.6)."""
     if os.geteuid() != 0 or shutil.which("chattr") is None:
         pytest.skip("only root sets the flags of files, with chattr")
     made = subprocess.run(["chattr", f"+{letter}", str(path)], check=False, capture_output=True, text=True)

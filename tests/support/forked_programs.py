@@ -1,10 +1,10 @@
-"""kseg in processes that need not import it: a server that has, and that forks a child for each command line.
+"""Run kseg in processes that need not import it: a server imports it once and forks a child for each command line.
 
     python -m tests.support.forked_programs MODULE...     imports kseg and these, and serves requests on stdin until that ends
 
-A program that reads a bucket imports an S3 client for 0.4 s of processor time, which is more than most of its answers take. A child has
-imported it already, and is otherwise a program of its own: its environment, its output, its status, and what it keeps in memory. The
-default of --jobs is 1: a worker of a program that reads a bucket is a new process, and imports that client as well.
+A program that reads a bucket imports an S3 client for 0.4 s of processor time, more than most commands take otherwise. A forked child has
+it already. In every other respect it is a separate program, with its own environment, output, exit status and memory. --jobs defaults to 1,
+because the worker of a program that reads a bucket is a new process that would import the client as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.paths import ROOT
 
 
 class ForkedPrograms:
-    """A running server. Not for questions about what the program imports."""
+    """A running server. Not suited to tests of what the program imports."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -45,7 +45,7 @@ class ForkedPrograms:
 
 @contextmanager
 def forked_programs(*modules: str) -> Iterator[ForkedPrograms]:
-    """A server that has imported these as well."""
+    """A server that has also imported these modules."""
     command = [sys.executable, "-m", __name__, *modules]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -80,7 +80,8 @@ def _become(words: Sequence[str], environment: Mapping[str, str], files: Sequenc
     os.environ.update(environment)
     sys.argv = ["kseg", *words]
     with default_jobs(1):
-        main()  # exits
+        # does not return
+        main()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Damage to thousands of files: which files, which damage, and what must hold in any case.
+"""Damage thousands of files: which file, which damage, and what must hold in every case.
 
-A `Stage` is one data directory on disk. Each act damages one file of it, runs every command on it, and restores it. Acts are drawn from a
-seed, so that a failure is repeated by its number.
+A `Stage` is a data directory on disk. Each act damages one of its files, runs every command on the directory, and restores the file. Acts
+are drawn from a seed, so a failure can be repeated by its number.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ LARGEST_BYTES = 40_000
 
 
 class Act(NamedTuple):
-    """One damaged file. file: its name in the stage. how: the kinds of damage, in order."""
+    """One act of damage. file: its name in the stage. how: the kinds of damage, in order."""
 
     file: str
     how: tuple[str, ...]
 
 
 class Hang(BaseException):
-    """An act took too long (not an Exception: nothing may swallow it)."""
+    """An act took too long. Not an Exception, so that no handler can swallow it."""
 
 
 class Stage:
@@ -76,7 +76,7 @@ class Stage:
 
     def act(self, lots: random.Random) -> Act:
         """Damage one file, run every command, and restore it."""
-        # every kind of file equally often, however many there are of it
+        # choose the kind first, so that each is damaged equally often, however many files of it there are
         kind = lots.choice(sorted({_kind(file) for file in self.files}))
         file = lots.choice(sorted(file for file in self.files if _kind(file) == kind))
         content, how = damage(self.files[file], file.suffix, lots)
@@ -162,7 +162,7 @@ class Stage:
             for as_json in (False, True):
                 asks = TransactionsOptions(now_ms=NOW_MS, as_json=as_json)
                 yield f"transactions {target}", partition_transactions(target, asks)
-        # any file, as if it belonged to the coordinators' topic
+        # any file, as if it were a segment of the coordinators' topic
         yield "load of __transaction_state", check_transaction_log(asked[-1])
 
 
@@ -218,7 +218,7 @@ def _lookup_query(lots: random.Random) -> LookupQuery:
 
 
 def judge(event: Event) -> None:
-    """Check that an event is well formed: types, known ids, plausible figures, JSON that can be written."""
+    """Check that an event is well formed: types, known ids, plausible numbers, JSON-serializable."""
     match event:
         case Text(data):
             assert isinstance(data, bytes)
@@ -251,7 +251,8 @@ def _judge_finding(finding: Finding) -> None:
     json.dumps(finding.as_row())
     file = Path(finding.path)
     if finding.position is not None and file.is_file():
-        size, length = file.stat().st_size, finding.length or 0  # only the position of some batches is known
+        # for some batches only the position is known
+        size, length = file.stat().st_size, finding.length or 0
         assert 0 <= finding.position <= finding.position + length <= size, finding
 
 

@@ -39,8 +39,8 @@ def broker(root: Path, *batches: bytes, fares: int = 10, name: str = "broker") -
 
 
 def went_back(root: Path) -> Path:
-    """A group that was idle for a week: its offsets were deleted, and its consumers started over; one beyond the log end, one that was
-    deleted, one in an open transaction."""
+    """A group that was idle for a week, so that its offsets were deleted and its consumers started over; one whose offset is beyond the log
+    end, one that was deleted, and one with an open transaction."""
     later = T0 + 7 * 86_400_000
     stable = value(
         CONSUMER_OFFSETS,

@@ -1,4 +1,4 @@
-"""Records of a group coordinator in order, and the state that a load finds."""
+"""Build a sequence of group coordinator records and the state that a load of them must produce."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPIC_ID = "AAECAwQFBgcICQoLDA0ODw"
 
 
 class Log:
-    """Records in order; each gets the next offset, and a time one second after the one before."""
+    """A sequence of records, each with the next offset and a timestamp one second after that of the previous one."""
 
     def __init__(self) -> None:
         self.entries: list[CoordinatorRecord | TransactionMarker] = []

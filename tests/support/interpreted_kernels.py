@@ -1,8 +1,8 @@
-"""The kernels as plain Python beside the compiled ones, and buffers that check their indexes.
+"""The kernels as plain Python beside the compiled ones, with buffers that check their indexes.
 
 Compiled kernels take pointers, interpreted ones the buffer itself, so an interpreted run sees every access. Python accepts negative
 indexes; `Checked` does not. `kernels()` returns the interpreted modules next to the compiled ones; `install()` makes a whole process use
-them, and this module run as a program does so and dumps files.
+them. Run as a program, this module installs them and dumps files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIRST = [
     "message_values",
     "message_reader",
     "message_json",
-]  # imported by the others
+]  # the other kernels import these
 NAMES = _FIRST + sorted(
     file.stem for file in HOME.glob("*.py") if file.stem not in _FIRST and file.stem != "__init__"
 )
@@ -49,11 +49,11 @@ IN_C = (
     "int_at",
     "crc_at",
     "short_at",
-)  # functions that the `.pxd` of `buffer_access` takes from C
+)  # functions of `buffer_access` that the compiled kernels take from its `.pxd`
 
 
 class Checked:
-    """A buffer of numbers that raises IndexError for every index outside of it, including negative ones."""
+    """A buffer of numbers that raises IndexError for every index out of range, including negative ones."""
 
     __slots__ = ("view",)
 
@@ -82,7 +82,7 @@ class Checked:
 
 
 def install() -> dict[str, ModuleType]:
-    """Load every kernel from its source, with checked buffers; later imports of a kernel get these."""
+    """Load every kernel from its source, with checked buffers, so that later imports get these."""
     package = importlib.import_module(PACKAGE)
     modules = {}
     for name in NAMES:
@@ -101,7 +101,7 @@ def install() -> dict[str, ModuleType]:
 
 @cache
 def kernels() -> dict[str, ModuleType]:
-    """The interpreted kernel modules by name; all other modules keep theirs."""
+    """The interpreted kernel modules by name. The other modules keep using the installed kernels."""
     package = importlib.import_module(PACKAGE)
     kept = {name: importlib.import_module(f"{PACKAGE}.{name}") for name in NAMES}
     try:
@@ -113,13 +113,13 @@ def kernels() -> dict[str, ModuleType]:
 
 
 def compiled() -> dict[str, ModuleType]:
-    """The kernel modules as they are installed, without those that are not compiled."""
+    """The installed kernel modules, without those that are not compiled."""
     found = {name: importlib.import_module(f"{PACKAGE}.{name}") for name in NAMES}
     return {name: module for name, module in found.items() if not str(module.__file__).endswith(".py")}
 
 
 def dumps(directory: Path) -> list[str]:
-    """The dumps of all files of a directory, with several options."""
+    """The dumps of all files in a directory, with several sets of options."""
     from kseg.inspection.dump.options import DumpOptions
     from kseg.segment.partition.targets import FileTarget
     from tests.support.one_target import dump

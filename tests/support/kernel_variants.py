@@ -1,4 +1,4 @@
-"""Run a kernel twice: interpreted with checked buffers, then compiled; and the bytes to run it on."""
+"""Run a kernel interpreted with checked buffers and then compiled, and generate bytes to run it on."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def numbers(*values: int) -> array[int]:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """The result, or the type of the exception; an IndexError is never allowed."""
+    """The result or the type of the exception. IndexError is never allowed."""
     try:
         return call()
     except (ValueError, OverflowError) as error:
@@ -55,7 +55,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 def walked(
     kernel: dict[str, ModuleType], wrap: Callable[[Any], Any], data: bytes, end: int, capacity: int
 ) -> Any:
-    """All rows of a walk that is resumed until it ends, and the reason."""
+    """All rows of a walk that is resumed until it ends, and the reason why it ended."""
     cells, state = array("q", bytes(8 * C.BATCH_WIDTH * capacity)), numbers(0, 0)
     tables = []
     while True:
@@ -66,7 +66,7 @@ def walked(
 
 
 def table_of(data: bytes, capacity: int = 16) -> tuple[array[int], int]:
-    """The rows of the first walk, by the interpreted kernel."""
+    """The rows of one walk by the interpreted kernel."""
     cells, state = array("q", bytes(8 * C.BATCH_WIDTH * capacity)), numbers(0, 0)
     INTERPRETED["batch_walk"].walk(Checked(data), len(data), Checked(cells), capacity, Checked(state))
     return cells, state[1]
@@ -80,7 +80,7 @@ def read_rows(
     count: int,
     cells: array[int],
 ) -> array[int]:
-    """The records of `count` uncompressed batches, in 64 rows, up to the first problem; the state."""
+    """Read the records of `count` uncompressed batches into a table of 64 rows, up to the first problem; returns the state."""
     records, state = kernel["record_walk"], array("q", bytes(48))
     ended = records.BODY_DONE
     while ended == records.BODY_DONE and state[S.WALK_ROW] < count:
@@ -94,7 +94,7 @@ def read_rows(
 
 
 def both(run: Callable[[dict[str, ModuleType], Callable[[Any], Any]], Any]) -> Any:
-    """Run on the interpreted kernels with checked buffers, then on the compiled ones; the results are equal."""
+    """Run on the interpreted kernels with checked buffers, then on the compiled ones, and check that the results are equal."""
     found = run(INTERPRETED, Checked)
     if set(NAMES) - set(COMPILED) <= set(INLINED):
         assert run({**INTERPRETED, **COMPILED}, memoryview) == found

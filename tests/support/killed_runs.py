@@ -1,4 +1,4 @@
-"""Whole runs of a command that changes a data directory, killed at any point."""
+"""Kill runs of a command that changes a data directory at any of its changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def contents(found: dict[str, dict[str, Held]]) -> dict[str, dict[str, bytes]]:
 
 
 def killed_at(number: int, command: Command, log_dir: Path) -> bool:
-    """Run it in a child that is killed at its n-th change; returns whether it was."""
+    """Run the command in a child that is killed at its n-th change; returns whether it was killed."""
     child = os.fork()
     if not child:
         die_at(number)
@@ -39,14 +39,15 @@ def undo_all(log_dir: Path) -> None:
     journals = [*log_dir.glob("kseg-journal-*.jsonl"), *log_dir.glob("*/.kseg/*/journal.jsonl")]
 
     for journal in sorted(journals, key=lambda path: path.stat().st_mtime_ns, reverse=True):
-        if journal.exists():  # undoing the journal of a data directory undoes those of its run
-            # the newest first, as a user would
+        # undoing the journal of a data directory undoes the other journals of its run
+        if journal.exists():
+            # newest first, as a user would
             assert run(["undo", "--quiet", str(journal)]) == 0
 
 
 def goes_on_and_goes_back(command: Command, original: Path, data: Path) -> int:
-    """Kill the command at its changes (`rounds`): repeated it reaches the planned end, undone the start, and no byte is lost meanwhile.
-    data: where a copy of `original` is made. Returns the number of changes."""
+    """Kill the command at each of `rounds`. Repeating it must produce the planned result, undoing it the original, and no byte may be lost
+    in between. data: where a copy of `original` is made. Returns the number of changes."""
     found = state(original)
     shutil.copytree(original, data)
     assert command(data) == 0

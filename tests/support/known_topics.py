@@ -1,4 +1,4 @@
-"""Log dirs whose metadata log knows their topics, and the findings about them."""
+"""Log dirs whose metadata log contains their topics, and the findings about them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def set_id(partition: Path, value: str) -> None:
 
 
 def append(data: Path, *made: bytes, leader_epoch: int = 2) -> None:
-    """Further records of the metadata log, by the leader of the last epoch, which is 2 in the capture."""
+    """Append records to the metadata log with the last leader epoch, which is 2 in the capture."""
     end = read_metadata_log(str(data / LOG)).end_offset
     records = tuple(Record(end + at, T0, None, value) for at, value in enumerate(made))
     with (data / LOG / f"{0:020}.log").open("ab") as log:

@@ -1,4 +1,4 @@
-"""Generated partitions, and the result of policy kafka for them."""
+"""Generate partitions and load them with policy kafka."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Loaded:
         return self.files[segment_file_name(base_offset, suffix)]
 
     def batches(self) -> list[Batch]:
-        """All batches; there must be no damage."""
+        """All batches of the log; fails on damage."""
         found = []
         for base in self.segments:
             for block in scan(self.file(base, L.LOG_SUFFIX), base):
@@ -90,7 +90,7 @@ def load(
     rebuild: bool = False,
     index_bytes: int = 4000,
 ) -> Loaded:
-    """The result for a directory, which must stay unchanged."""
+    """Load a directory, check that it stays unchanged, and return the result."""
     around = BrokerState(is_clean=clean, recovery_point=recovery_point, log_start_offset=log_start)
     settings = LoadSettings(
         now_ms=now_ms, index_interval_bytes=INTERVAL_BYTES, segment_index_bytes=index_bytes
@@ -101,7 +101,7 @@ def load(
 
 
 def apply(directory: Path, loaded: Loaded) -> None:
-    """Turn the directory into the result."""
+    """Write the result of the load into the directory."""
     for path in directory.iterdir():
         path.unlink()
     for name, data in loaded.files.items():
@@ -193,7 +193,7 @@ def damage(path: Path, position: int) -> None:
 
 
 def remove(directory: Path, *suffixes: str) -> None:
-    """Remove all files of some kinds."""
+    """Remove all files of these kinds."""
     for path in list(directory.iterdir()):
         if path.name.endswith(suffixes):
             path.unlink()

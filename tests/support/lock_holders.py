@@ -1,4 +1,4 @@
-"""Processes that hold a run's lock, or a seat in it, until they are told to exit or are killed."""
+"""Processes that hold the lock of a run, or one of its seats, until they are told to exit or are killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RUN, OTHER = "20260101T000000Z-00000001", "20260101T000000Z-00000002"
 
 
 class Child:
-    """A process that runs until it is told to end; `output` is its result."""
+    """A process that runs until it is told to exit. `output` is its result."""
 
     def __init__(self, action: Callable[[Callable[[str], None]], None]) -> None:
         self._read, write = os.pipe()
@@ -74,7 +74,7 @@ def child(action: Callable[[Callable[[str], None]], None]) -> Iterator[Child]:
 
 
 def running_broker(log_dir: Path) -> Callable[[Callable[[str], None]], None]:
-    """Holds the lock that Java's FileChannel.tryLock takes."""
+    """Holds the lock that FileChannel.tryLock of a Java broker takes."""
 
     def action(say: Callable[[str], None]) -> None:
         with (log_dir / ".lock").open("a") as file:

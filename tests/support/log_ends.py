@@ -1,4 +1,4 @@
-"""Records appended to a log of a broker while that is stopped."""
+"""Append records to a log of a stopped broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.internal_topics.coordinator_logs import batch
 
 
 def append_records(directory: Path, *records: tuple[bytes | None, bytes | None]) -> None:
-    """Append one batch; a broker that was stopped cleanly finds the log end by itself."""
+    """Append one batch. A broker that was stopped cleanly finds the new log end by itself."""
     with PartitionLog(PartitionTarget(str(directory))) as log:
         end, path = log.end_offset, Path(log.segments[-1].path)
     with path.open("ab") as file:

@@ -1,4 +1,4 @@
-"""Kafka 0.7 in tests: the messages of the fact sheet, and a walk that accounts for every byte."""
+"""Helpers for Kafka 0.7: the messages of the fact sheet, and a walk that accounts for every byte."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HELLO_1 = bytes.fromhex("0000000b 01 00 3610a686 68656c6c6f")
 
 
 def walk_all(data: bytes) -> list[A.Entry07 | A.Damage07]:
-    """The walk, with the check that it accounts for every byte."""
+    """Walk a log and check that the walk accounts for every byte."""
     found = list(A.walk(data))
     position = 0
     for item in found:

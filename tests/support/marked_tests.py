@@ -1,8 +1,8 @@
-"""Which tests of the suite carry which ids: the markers `behaviour("F01", …)` and `evidence("lock", …)`.
+"""Find the tests of the suite that carry an id, by the markers `behaviour("F01", …)` and `evidence("lock", …)`.
 
-A run of the whole suite has collected it already (`is_whole_suite`). For any other, `python -m tests.support.marked_tests` collects it and
-prints `{marker: {id: [test, …]}}` as JSON; the fixture `marked_tests` (conftest) runs it in a process of its own, because pytest does not
-collect inside of pytest.
+A run of the whole suite has collected them already (`is_whole_suite`). For any other run, `python -m tests.support.marked_tests` collects
+the suite and prints `{marker: {id: [test, …]}}` as JSON; the fixture `marked_tests` (conftest) runs it in a process of its own, because
+pytest cannot be nested.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TestsById: TypeAlias = dict[str, list[str]]
 
 
 class _Collector:
-    """A pytest plugin that keeps what was collected."""
+    """A pytest plugin that records what was collected."""
 
     def __init__(self) -> None:
         self.items: list[pytest.Item] = []
@@ -51,7 +51,7 @@ def marks_of(items: Iterable[pytest.Item]) -> Mapping[str, TestsById]:
         of_case = getattr(getattr(item, "callspec", None), "marks", ())
         for name, tests in found.items():
             for marker in item.iter_markers(name):
-                # the mark of a single case names that case
+                # the marker of a single parametrized case names that case
                 is_case = any(marker is mark for mark in of_case)
                 test = item.nodeid if is_case else re.sub(r"\[.*", "", item.nodeid)
                 for carried in marker.args:
@@ -63,7 +63,7 @@ def marks_of(items: Iterable[pytest.Item]) -> Mapping[str, TestsById]:
 
 
 def collected() -> Mapping[str, TestsById]:
-    """Marker → id → tests, of the whole suite. Raises RuntimeError when it cannot be collected."""
+    """Marker → id → tests, for the whole suite. Raises RuntimeError if it cannot be collected."""
     collector = _Collector()
     output = io.StringIO()
     with contextlib.redirect_stdout(output):

@@ -21,8 +21,8 @@ def found_in(
     meanwhile: Callable[[], object] = lambda: None,
     log_dirs: Sequence[Path] = (),
 ) -> dict[str, list[Finding]]:
-    """The findings about one log dir, by kind. meanwhile: what happens between the reading of the metadata log and of the log dir.
-    log_dirs: those of server.properties, if it was given."""
+    """The findings about one log dir, by kind. meanwhile: called between the reading of the metadata log and of the log dir. log_dirs: of
+    server.properties, if it is given."""
     finder = MetadataFinder([str(data), *map(str, given)], more=[*map(str, log_dirs)])
     image = finder.image_for(str(data))
     assert image is not None
@@ -45,6 +45,6 @@ def change(data: Path, name: str, partition: int = 0, **values: Any) -> None:
 
 
 def register(data: Path, *directory_ids: str) -> None:
-    """The node of the capture registers these log dirs."""
+    """Register the capture's node with these log dirs."""
     changed: dict[str, Any] = {"brokerId": 1, "brokerEpoch": 103, "logDirs": [*directory_ids]}
     append(data, record("BrokerRegistrationChangeRecord", **changed))

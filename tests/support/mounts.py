@@ -1,4 +1,4 @@
-"""File systems of their own for a test, which root may mount."""
+"""Mount file systems for a test, as root."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def mounted(place: Path, *words: str) -> Iterator[Path]:
-    """A file system mounted at a new directory. words: for `mount`. The test is skipped where that is not possible."""
+    """A file system mounted at a new directory. words: arguments of `mount`. Skips the test if it cannot be mounted."""
     place.mkdir()
     done_or_skipped(["mount", *words, str(place)])
     try:
@@ -22,7 +22,7 @@ def mounted(place: Path, *words: str) -> Iterator[Path]:
 
 
 def done_or_skipped(words: list[str]) -> None:
-    """Run a command that makes or mounts a file system; the test is skipped if it fails."""
+    """Run a command that makes or mounts a file system; skips the test if the command fails."""
     try:
         subprocess.run(words, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:

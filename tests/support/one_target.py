@@ -1,4 +1,4 @@
-"""The work of a command on one target, in this process; the commands themselves run it on groups of targets."""
+"""Run the work of a command on one target in this process. The commands themselves run it on groups of targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands of a user without root's rights. What they import has to be there before: that user may not be able to read it."""
+"""Run commands as a user without root's rights. That user may not be able to read kseg's modules, so they are imported first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOBODY = 65534
 
 
 def import_everything() -> None:
-    """Of kseg, and of the standard library what its commands need."""
+    """Import all of kseg, and the modules of the standard library that its commands need."""
     for module in pkgutil.walk_packages(kseg.__path__, "kseg."):
         if not module.name.startswith(("kseg.spark", "kseg.__main__")):
             importlib.import_module(module.name)
@@ -21,7 +21,7 @@ def import_everything() -> None:
 
 
 def run_as_nobody(words: list[str]) -> int:
-    """The status of a command in a child that has given up root's rights."""
+    """The exit status of a command in a child process that has dropped root's rights."""
     child = os.fork()
     if not child:
         status = 99

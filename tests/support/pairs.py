@@ -1,4 +1,4 @@
-"""Parameters of a test that differ in several respects: in the gate each pair of values, in a long run each combination."""
+"""Parameters of a test that vary along several axes: every pair of values in the gate, every combination in a long run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ ALL = os.environ.get("KSEG_COMBINATIONS") == "all"
 
 
 def combinations(*axes: Sequence[Any], names: Sequence[Sequence[str]]) -> list[Any]:
-    """Rows with one value of each axis, as parameters with the values' names as their id.
+    """Rows with one value from each axis, as parameters whose id is made of the values' names.
 
-    Of three axes, each value of the third meets each one of the other two, though not each pair of them: the third goes round
-    while the other two are combined. With KSEG_COMBINATIONS=all the rows are the product.
+    With three axes, each value of the third occurs with each value of the first and with each value of the second, but not with each pair
+    of them: the third axis cycles while the first two are combined. With KSEG_COMBINATIONS=all the rows are the full product.
     """
     first, second, third = (range(len(axis)) for axis in axes)
     if ALL:

@@ -1,4 +1,4 @@
-"""A repaired directory written from a `Repair` in the simplest way: the result that every executor of its plan must produce."""
+"""Write a repaired directory from a `Repair` in the simplest way. Every executor of its plan must produce the same result."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def make(repair: Repair, found: Path, target: Path) -> Path:
 
 
 def steps(repair: Repair, before: DirectoryImage) -> list[str]:
-    """The names that the plan changes; KeyError when one has no reason."""
+    """The names that the plan changes; KeyError if one has no reason."""
     return [step.name for step in steps_between(before, repair.image, repair.why)]

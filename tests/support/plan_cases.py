@@ -45,8 +45,8 @@ LOG_DIR = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """files: the original ones. steps: of the plan. partition: otherwise it is a data directory. elsewhere: the quarantine is another
-    directory. journal_elsewhere: the journal too. shared: files with a hard link outside."""
+    """files: the original ones. steps: of the plan. is_partition: False for a data directory. elsewhere: the quarantine is in another
+    directory. journal_elsewhere: so is the journal. shared: files with a hard link outside."""
 
     files: Mapping[str, bytes]
     steps: Callable[[Path], tuple[Step, ...]]
@@ -79,7 +79,7 @@ class Case:
 
 
 def by_image(change: Callable[[DirectoryImage], None]) -> Callable[[Path], tuple[Step, ...]]:
-    """The steps to an image that `change` has changed."""
+    """The steps that lead to the image as `change` has changed it."""
 
     def steps(directory: Path) -> tuple[Step, ...]:
         before = DirectoryImage.of(inputs_of(str(directory)))
@@ -150,7 +150,7 @@ _SCRATCH: list[ScratchFile] = []
 
 
 def _made_ahead(directory: Path) -> tuple[Step, ...]:
-    """New files that the planner has already written; it keeps them until it plans again."""
+    """New files whose content the planner has already written to scratch files, which it keeps until the next plan."""
     while _SCRATCH:
         _SCRATCH.pop().close()
     for content in (b"a log that was made ahead", b"another"):
@@ -165,7 +165,7 @@ def _made_ahead(directory: Path) -> tuple[Step, ...]:
 
 
 def _in_a_ring(_directory: Path) -> tuple[Step, ...]:
-    """Names that are exchanged, a file truncated twice, and one written and replaced."""
+    """Two files that exchange names, a file truncated twice, and one that is written and then replaced."""
     return (
         Rename(LOG, "aside", "ring"),
         Truncate("aside", 30, "ring"),
@@ -220,7 +220,7 @@ def place(applied: Applied) -> JournalLocation:
 
 
 def stopped_in_the_middle(case: Case, directory: Path) -> None:
-    """A change that is decided and lacks at least one step."""
+    """Stop a change after its plan is journaled and before all of its steps are done."""
     for number in range(1000):
         try:
             carry_out(case, directory, disk=StoppingDisk(number))

@@ -1,4 +1,4 @@
-"""Random damage to the bytes of a file."""
+"""Damage the bytes of a file at random."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kseg.segment.crc import crc32, crc32c
 
 
 def damage(content: bytes, suffix: str, lots: random.Random) -> tuple[bytes, tuple[str, ...]]:
-    """The content with one to five kinds of damage, and their names; in every second case checksums are corrected again."""
+    """The content with one to five kinds of damage, and their names. In half of the cases the checksums are corrected afterwards."""
     data = bytearray(content)
     names = []
     for _ in range(lots.choice([1, 1, 1, 2, 3, 5])):
@@ -49,7 +49,7 @@ def _number(data: bytearray, lots: random.Random) -> None:
 
 
 def _field(data: bytearray, lots: random.Random) -> None:
-    """A number at one of the positions where batch headers have their fields, counted from an entry's start."""
+    """Overwrite a number at a position that is a field of the batch header, counted from the start of an entry."""
     starts = [0, *_starts(data)]
     at = lots.choice(starts) + lots.choice([0, 8, 12, 16, 17, 21, 23, 27, 35, 43, 51, 53, 57, 61])
     if at + 4 <= len(data):
@@ -123,7 +123,7 @@ WAYS: tuple[Callable[[bytearray, random.Random], None], ...] = (
 
 
 def _starts(data: bytearray) -> list[int]:
-    """The starts of the entries of a `.log`, as far as the lengths lead."""
+    """The starts of the entries of a `.log`, as far as their lengths can be followed."""
     starts, position = [], 0
     while position + 26 <= len(data):
         (size,) = struct.unpack_from(">i", data, position + 8)
@@ -135,7 +135,7 @@ def _starts(data: bytearray) -> list[int]:
 
 
 def _seal(data: bytearray, suffix: str) -> None:
-    """Correct the checksums, so that the code after their check is reached."""
+    """Correct the checksums, so that the damage reaches the code after their check."""
     if suffix in (".log", ".checkpoint"):
         for start in _starts(data):
             (size,) = struct.unpack_from(">i", data, start + 8)

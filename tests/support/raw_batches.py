@@ -1,4 +1,4 @@
-"""Handmade batches for the decoder, valid and damaged: byte by byte, with correct checksums, without kseg's writers.
+"""Handmade batches for the decoder, valid and damaged, with correct checksums, written byte by byte without kseg's writers.
 
 The real Kafka decodes the same cases (`tests/kafka/test_decode.py`), so the expectations are its results.
 """

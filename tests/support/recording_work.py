@@ -1,4 +1,4 @@
-"""Work for the tests of the fan-out: it records its calls, and fails on demand."""
+"""Work for the tests of the fan-out that records its calls and fails on demand."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.spark.standalone import executor_of
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """call_log: a directory in which every attempt leaves a file. wait_s: how long each target takes. loses_executor_at: name of the target
-    whose first attempt kills its executor."""
+    """call_log: a directory in which every attempt creates a file. wait_s: how long each target takes. loses_executor_at: name of the
+    target whose first attempt kills its executor."""
 
     call_log: str
     wait_s: float = 0.0
@@ -27,7 +27,7 @@ class Asked:
 
 
 def shown(events: Iterable[Event]) -> list[Event]:
-    """The visible part of events: text as one piece, no progress."""
+    """The output of events: text as one piece, without progress."""
     seen: list[Event] = []
     visible = (event for event in events if not isinstance(event, Advance))
     for is_text, run in groupby(visible, lambda event: isinstance(event, Text)):
@@ -39,19 +39,19 @@ def shown(events: Iterable[Event]) -> list[Event]:
 
 
 def attempts(call_log: Path, target: str) -> int:
-    """How often a target was worked on."""
+    """The number of attempts at a target."""
     return len(list(call_log.glob(f"{Path(target).name}.*")))
 
 
 def _begin(target: FileTarget, asked: Asked) -> int:
-    """Record the attempt; returns its number, from 1."""
+    """Record the attempt; returns its number, counted from 1."""
     number = attempts(Path(asked.call_log), target.path) + 1
     (Path(asked.call_log) / f"{os.path.basename(target.path)}.{number}").write_text(str(os.getpid()))
     return number
 
 
 def echo(target: FileTarget, asked: Asked) -> Iterator[Event]:
-    """One row and one line for each target."""
+    """Yield one row and one line for each target."""
     number = _begin(target, asked)
     if number == 1 and os.path.basename(target.path) == asked.loses_executor_at:
         os.kill(executor_of(os.getpid()), signal.SIGKILL)
@@ -62,7 +62,7 @@ def echo(target: FileTarget, asked: Asked) -> Iterator[Event]:
 
 
 def moody(target: FileTarget, asked: Asked) -> Iterator[Event]:
-    """Behaves as the name of the target says."""
+    """Behaves as the name of the target tells it to."""
     number = _begin(target, asked)
     name = os.path.basename(target.path)
     yield Text(f"{name} begins\n".encode())
@@ -80,7 +80,7 @@ def moody(target: FileTarget, asked: Asked) -> Iterator[Event]:
 
 
 def wordy(target: FileTarget, asked: Asked) -> Iterator[Event]:
-    """A thousand lines of a thousand random bytes."""
+    """Yield a thousand lines of a thousand random bytes each."""
     number = _begin(target, asked)
     for line in range(1000):
         yield Text(

@@ -1,6 +1,6 @@
 """A slow reference reader of batches, for checking the writers: one struct per field, no code of kseg.
 
-It accepts only what is legal (fact sheet §2.2, §2.3) and raises on anything else.
+It accepts only valid input (fact sheet §2.2, §2.3) and raises on anything else.
 """
 
 import struct
@@ -55,7 +55,7 @@ def records_of(body: bytes, count: int, base_offset: int, base_timestamp_ms: int
 
 
 def batch_of(data: bytes, decompress: Decompress) -> NewBatch:
-    """A magic-2 batch as the value that the writer takes; the test checks its checksum and length."""
+    """A magic 2 batch as the value that the writer takes, after a check of checksum and length."""
     base_offset, _, leader_epoch, magic, _, attributes = struct.unpack_from(">qiibIh", data)
     delta, first_ms, max_ms, producer_id, epoch, sequence, count = struct.unpack_from(">iqqqhii", data, 23)
     codec = attributes & 7
@@ -80,7 +80,7 @@ def batch_of(data: bytes, decompress: Decompress) -> NewBatch:
 
 
 def entries_of(data: bytes) -> list[bytes]:
-    """Whole batches or messages, divided by their size fields."""
+    """Split data into complete batches or messages by their size fields."""
     entries, position = [], 0
     while position < len(data):
         (size,) = struct.unpack_from(">i", data, position + 8)

@@ -1,6 +1,6 @@
-"""A second, slow reader of `.log` bytes for tests: plain `struct`, straight from the fact sheet (§2.2, §2.3).
+"""A second, slow reader of `.log` bytes for tests, written with `struct` directly from the fact sheet (§2.2, §2.3).
 
-It shares nothing with the library but the value types, so it can check the kernels and provide batches for modules without them.
+It shares only the value types with the library, so it can check the kernels and provide batches for modules without them.
 """
 
 import struct
@@ -15,7 +15,7 @@ _V2 = struct.Struct(">qiibIhiqqqhii")
 
 
 def batches(data: bytes, start: int = 0) -> Iterator[Batch]:
-    """Every whole batch from `start` on; stops before a partial one. Checksums are reported, not enforced."""
+    """Every complete batch from `start` on, up to a partial one. Checksums are reported, not enforced."""
     position = start
     while len(data) - position >= 17:
         offset, size = struct.unpack_from(">qi", data, position)
@@ -73,7 +73,7 @@ def _message(position: int, offset: int, entry: bytes) -> Batch:
 
 
 def records(batch: Batch, data: bytes) -> list[Record]:
-    """The records of an uncompressed magic 2 batch, headers left out."""
+    """The records of an uncompressed magic 2 batch, without headers."""
     assert batch.magic == 2 and batch.codec == 0
     found = []
     position = batch.position + 61

@@ -1,7 +1,7 @@
-"""Log dirs with payloads of Confluent's own serializers, and the `_schemas` topic that a registry would have written.
+"""Log dirs with payloads from Confluent's own serializers, and the `_schemas` topic that a registry would have written.
 
-The serializers are those of confluent-kafka over its mock registry: the wire format is theirs. The records of `_schemas` follow Confluent's
-`SchemaRegistrySerializer`.
+The serializers are those of confluent-kafka with its mock registry, so the wire format is theirs. The records of `_schemas` follow
+Confluent's `SchemaRegistrySerializer`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Registry:
         return payload
 
     def protobuf(self, topic: str, message: Any) -> bytes:
-        """The files that the message's file imports become subjects of their own."""
+        """Serialize a message, which registers its schema. The files that its file imports become subjects of their own."""
         serializer = ProtobufSerializer(type(message), self.client)
         payload = serializer(message, SerializationContext(topic, MessageField.VALUE))
         for imported in message.DESCRIPTOR.file.dependencies:
@@ -61,7 +61,7 @@ class Registry:
     def register(
         self, subject: str, text: str, kind: str, references: Sequence[tuple[str, str, int]] = ()
     ) -> int:
-        """Register a schema unchanged; returns its id."""
+        """Register a schema as it is; returns its id."""
         schema_id = self.client.register_schema(subject, Schema(text, kind))
         self._note(subject, references)
         return int(schema_id)

@@ -1,4 +1,4 @@
-"""What tests need of the machine: absent, they are skipped with a visible line; where CI is set, that is a failure."""
+"""What tests need from the machine. If it is missing, they are skipped with a visible line; if CI is set, they fail."""
 
 from __future__ import annotations
 

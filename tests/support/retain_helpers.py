@@ -33,7 +33,7 @@ RULES = RollRules(index_interval_bytes=100, segment_index_bytes=12_000)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One segment: the number of records of each batch, and how long before NOW they were written (None: no timestamp)."""
+    """One segment: the number of records in each batch, and how long before NOW they were written (None: without timestamp)."""
 
     records: int
     age_ms: int | None = DAY_MS
@@ -42,7 +42,7 @@ class Part:
 
 
 def lay(root: Path, parts: Sequence[Part], *, start: int = 0) -> Path:
-    """A data directory as after a clean shutdown; returns the partition directory `orders-0`."""
+    """Create a data directory as after a clean shutdown; returns the partition directory `orders-0`."""
     partition = root / "data" / "orders-0"
     partition.mkdir(parents=True)
     offset = start
@@ -63,7 +63,7 @@ def lay(root: Path, parts: Sequence[Part], *, start: int = 0) -> Path:
 
 
 def checkpoint(partition: Path, role: Role, offset: int) -> None:
-    """Write an offset of `orders-0` to a checkpoint of its data directory, beside one of another partition."""
+    """Write the offset of `orders-0` to a checkpoint of its data directory that also has one of another partition."""
     entries = [CheckpointEntry("other", 1, 5), CheckpointEntry("orders", 0, offset)]
     (partition.parent / NAME_BY_ROLE[role]).write_bytes(encode_offset_checkpoint(entries))
 
@@ -100,7 +100,7 @@ def give_mtime(path: Path, age_ms: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RetainOutcome:
-    """The output of one run. result: of the partition. dirs: of data directories."""
+    """The output of one run. result: the row of the partition. dirs: the rows of data directories."""
 
     result: dict[str, Any]
     segments: list[dict[str, Any]]
@@ -118,7 +118,7 @@ _runs = iter(range(1 << 30))
 
 
 def run(partition: Path, limits: Limits | None = None, **options: Any) -> RetainOutcome:
-    """`retain` on one partition, with its data directory."""
+    """Run `retain` on one partition with its data directory."""
     asked = RetainOptions(limits=limits or Limits(), **{"now_ms": NOW, **options})
     if asked.apply:
         asked = replace(asked, run_id=f"20260101T000000Z-{next(_runs):08x}")

@@ -1,4 +1,4 @@
-"""Attempts at the work of a run, each in its own process, some of them killed: what a cluster does, without one."""
+"""Attempt the work of a run in separate processes, some of which are killed, as a cluster does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GroupWork = Callable[[TargetGroup, Any], Iterator[Event]]
 
 @contextmanager
 def ending(number: int, end: Callable[[], None]) -> Iterator[None]:
-    """`end` is called before the n-th change of the file system; nothing is synced."""
+    """Call `end` before the n-th change of the file system. Nothing is synced."""
     left = itertools.count(number, -1)
 
     def deadly(change: Any) -> Any:
@@ -64,7 +64,7 @@ class Attempt:
             os._exit(0)
 
     def events(self) -> list[Event] | None:
-        """Its events at the end; None when it was killed."""
+        """The events when it has ended; None if it was killed."""
         with os.fdopen(self._read, "rb") as pipe:
             output = pipe.read()
         _, status = os.waitpid(self._pid, 0)
@@ -75,7 +75,7 @@ class Attempt:
 def killed_first(
     work: GroupWork, groups: Sequence[TargetGroup], options: Any, kill_at: int, was_killed: list[bool]
 ) -> Iterator[Event]:
-    """Each group is attempted by a process that is killed at its n-th change, and then by another."""
+    """Attempt each group in a process that is killed at its n-th change, and then in another one."""
     for group in groups:
         events = Attempt(work, group, options, kill_at).events()
         was_killed.append(events is None)
@@ -86,7 +86,7 @@ def killed_first(
 
 
 def both_at_once(work: GroupWork, groups: Sequence[TargetGroup], options: Any) -> Iterator[Event]:
-    """Each group is attempted by two processes at the same time, with the same events."""
+    """Attempt each group in two processes at the same time, which must produce the same events."""
     for group in groups:
         attempts = [Attempt(work, group, options) for _ in range(2)]
         first, second = [attempt.events() for attempt in attempts]

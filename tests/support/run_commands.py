@@ -1,4 +1,4 @@
-"""Run the reading commands in tests: the events of one target, by type."""
+"""Run the reading commands in tests, and sort the events of a target by type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTa
 
 @dataclass
 class Heard:
-    """The events, by kind."""
+    """The events, by type."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -61,7 +61,7 @@ def ask(path: Path, kind: str, *, log_dir: Path | None = None, **fields: Any) ->
 
 
 def answer(path: Path, kind: str, **fields: Any) -> dict[str, Any]:
-    """The only row of a lookup that neither fails nor has findings."""
+    """The only row of a lookup that has neither failures nor findings."""
     result = ask(path, kind, **fields)
     assert (result.findings, result.failures) == ([], [])
     (row,) = result.rows
@@ -77,5 +77,5 @@ def listed(target: PartitionTarget | FileTarget | LogDirTarget, now_ms: int = 4_
 
 
 def as_without_spark(text: str) -> str:
-    """The output of a run on a cluster without the next command, which is for the cluster too."""
+    """The output of a run on a cluster, without the suggested next command, which is for the cluster as well."""
     return re.sub(r"^(next: .*?) --spark(?= )", r"\1", text, flags=re.MULTILINE)

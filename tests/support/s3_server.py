@@ -1,9 +1,9 @@
-"""An S3 server on loopback, in a process of its own, that logs what it sends.
+"""An S3 server on loopback, in its own process, that logs what it sends.
 
     python -m tests.support.s3_server NOTES      prints the port, serves until it is terminated
 
 A line of NOTES is one response: method, path, size of the body. moto implements the protocol over HTTP, ranges, ETags and preconditions
-included. A line of NOTES.faults determines the fate of later requests: a kind of FAULTS, and a part of the path.
+included. A line of NOTES.faults makes later requests fail: a kind from FAULTS, and a part of the path.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from tests.support.forked_programs import ForkedPrograms, forked_programs
 from tests.support.paths import ROOT
 
 BUCKET = "backups"
-LARGE_BYTES = 64 << 20  # more than moto keeps in memory
+# moto spools larger objects to a file
+LARGE_BYTES = 64 << 20
 
-# status, code and message as in S3; of a truncated response half of the body is sent, then the connection is closed
+# status, code and message as S3 sends them; a truncated response ends after half of the body, and the connection is closed
 FAULTS = {
     "denied": ("403 Forbidden", "AccessDenied", "Access Denied"),
     "expired": ("400 Bad Request", "ExpiredToken", "The provided token has expired."),
@@ -41,7 +42,7 @@ FAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class S3Server:
-    """A running server. client: of boto3. environment: for a program that uses it like S3."""
+    """A running server. client: a boto3 client. environment: lets a program use it as S3."""
 
     client: Any
     environment: dict[str, str]
@@ -49,7 +50,7 @@ class S3Server:
     programs: ForkedPrograms
 
     def put_tree(self, directory: Path, prefix: str) -> None:
-        """All files of a directory as objects."""
+        """Upload all files of a directory as objects."""
         for path in sorted(directory.rglob("*")):
             if path.is_file():
                 self.put(f"{prefix}/{path.relative_to(directory)}", path)
@@ -65,7 +66,7 @@ class S3Server:
 
     @contextmanager
     def fault(self, kind: str, part: str) -> Iterator[None]:
-        """While active, GET requests for paths containing `part` fail as FAULTS says."""
+        """While active, GET requests for paths that contain `part` fail in the given way (FAULTS)."""
         assert kind in FAULTS
         faults = Path(f"{self.notes}.faults")
         faults.write_text(f"{kind} {part}")
@@ -75,7 +76,8 @@ class S3Server:
             faults.unlink()
 
     def kseg(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run the program. more: environment variables; with one of Python's it is started, and otherwise forked."""
+        """Run the program. more: environment variables. With a PYTHON… variable a new interpreter is started, otherwise a child is
+        forked."""
         environment = {**self.environment, **more}
         if not any(name.startswith("PYTHON") for name in more):
             return self.programs.kseg(words, environment)
@@ -87,7 +89,7 @@ class S3Server:
 
 @contextmanager
 def s3_server(place: Path) -> Iterator[S3Server]:
-    """A server with one empty bucket. place: an empty directory for its notes and for a home without credentials."""
+    """A server with one empty bucket. place: an empty directory for its log, and as a home directory without credentials."""
     import boto3
 
     notes = place / "answers"
@@ -114,7 +116,7 @@ def s3_server(place: Path) -> Iterator[S3Server]:
             aws_access_key_id="key",
             aws_secret_access_key="secret",
             region_name="us-east-1",
-            # of a GiB checksums take seconds, here and in the server
+            # checksums of a GiB take seconds in the client and in the server
             config=boto3.session.Config(request_checksum_calculation="when_required"),
         )
         client.create_bucket(Bucket=BUCKET)
@@ -126,7 +128,7 @@ def s3_server(place: Path) -> Iterator[S3Server]:
 
 
 def _map_large_objects() -> None:
-    """Of an object that it has in a file, moto would read all for each range of it."""
+    """Map objects that moto keeps in a file. It would read the complete object for each requested range."""
     from moto.s3.models import FakeKey
 
     def value(key: Any) -> bytes | mmap.mmap:

@@ -1,4 +1,4 @@
-"""The seed cases of salvage: functions that damage a copy of a partition.
+"""The basic cases of salvage: functions that damage a copy of a partition.
 
 Each takes the directory of `healthy.partition` (segments 0, 102, 198, 297; log end 330).
 """
@@ -31,7 +31,7 @@ def move(partition: Path, stem: str, base_offset: int, suffixes: tuple[str, ...]
 
 
 def duplicated_tail(partition: Path) -> None:
-    """The last three batches of the log were written once more."""
+    """The last three batches of the log are written twice."""
     file = log(partition, LAST)
     spans = batch_spans(file)
     data = file.read_bytes()
@@ -46,7 +46,7 @@ def overlapping_copies(partition: Path) -> None:
 
 
 def other_leader(epoch: int) -> bytes:
-    """Two batches with the last six offsets of the log once more, by another leader."""
+    """The last six offsets of the log are written again, in two batches of another leader."""
     made = b""
     for first in (324, 327):
         content = tuple(Record(first + at, 1_700_000_324_000, b"other", b"leader %d" % at) for at in range(3))
@@ -55,7 +55,7 @@ def other_leader(epoch: int) -> bytes:
 
 
 def other_leader_wrote(epoch: int, stem: str = LAST) -> Case:
-    """Another leader's batches come after those of the log. Nothing else tells the epochs."""
+    """Batches of another leader follow those of the log, and nothing else tells the epochs."""
 
     def overlapping_leader(partition: Path) -> None:
         file = log(partition, stem)
@@ -66,7 +66,7 @@ def other_leader_wrote(epoch: int, stem: str = LAST) -> Case:
 
 
 def moved_batch(partition: Path) -> None:
-    """A batch of one segment is at the end of the next."""
+    """A batch of one segment was moved to the end of the next."""
     file, following = log(partition), log(partition, NEXT)
     position, size = batch_spans(file)[3]
     data = file.read_bytes()
@@ -92,7 +92,7 @@ def batches_swapped_across(partition: Path) -> None:
 
 
 def doubled_segment(partition: Path) -> None:
-    """A segment exists twice, once under a name beyond the log end."""
+    """A segment exists twice, the second time under a name beyond the log end."""
     (partition / f"{5000:020d}.log").write_bytes(log(partition).read_bytes())
 
 
@@ -124,7 +124,7 @@ def negative_offset(partition: Path) -> None:
 
 
 def overwritten_offset(partition: Path) -> None:
-    """A base offset is all noise; only the gap between adjacent batches tells it."""
+    """A base offset is overwritten with noise, so only the gap between the adjacent batches tells it."""
     put(log(partition), batch_spans(log(partition))[4][0], b"\x00\x00\x13\x37\x42\x42\x42\x42")
 
 
@@ -144,7 +144,7 @@ def damage_everywhere(partition: Path) -> None:
 
 
 def lost_marker(partition: Path) -> None:
-    """The batches that end transactions are damaged in one segment."""
+    """In one segment, the batches with transaction markers are damaged."""
     file = log(partition)
     data = bytearray(file.read_bytes())
     for position, size in batch_spans(file):

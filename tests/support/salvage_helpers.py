@@ -27,13 +27,14 @@ def plan(
     settings: LoadSettings = SETTINGS,
     broker_state: BrokerState | None = None,
 ) -> Repair:
-    """Salvage of a partition directory, which stays unchanged; fails when the result contradicts itself."""
+    """Plan the salvage of a partition directory, which stays unchanged. Fails if the plan contradicts itself."""
     with unchanged(partition):
         inputs = inputs_of(str(partition))
         around = broker_state or BrokerState(is_clean=True)
         repair = salvage(str(partition), inputs, around, settings, rebuild=rebuild, repair_bits=repair_bits)
     found = DirectoryImage.of(inputs)
-    steps_between(found, repair.image, repair.why)  # each change has its reason
+    # fails if a change has no reason
+    steps_between(found, repair.image, repair.why)
     changed = {
         name
         for name in {*found, *repair.image}
@@ -70,7 +71,7 @@ def needs_no_repair(partition: Path, repair: Repair) -> bool:
 
 
 def salvaged(partition: Path, target: Path, **options: object) -> tuple[Repair, Verdict]:
-    """Plan, write below `target`, and check what every salvage guarantees: verify finds no error that a repair could fix, and another
+    """Plan, write below `target`, and check the guarantees of every salvage: verify finds no error that a repair could fix, and a second
     salvage plans nothing."""
     repair = plan(partition, **options)  # type: ignore[arg-type]
     result = write_repaired(repair, partition, target / partition.name)
@@ -86,7 +87,7 @@ def salvaged(partition: Path, target: Path, **options: object) -> tuple[Repair, 
 
 
 def batches(log: Path) -> Iterator[tuple[int, bytes]]:
-    """(position, bytes) of each batch of a valid log, by its size fields; fails when it is not valid."""
+    """(position, bytes) of each batch of a valid log, by its size fields; fails if the log is not valid."""
     data, position = log.read_bytes(), 0
     while position < len(data):
         (size,) = struct.unpack_from(">i", data, position + 8)
@@ -97,7 +98,7 @@ def batches(log: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def is_valid(batch: bytes) -> bool:
-    """Whether the checksum is correct, by the formats' own rule."""
+    """Whether the checksum is correct by the rule of the batch's format."""
     if len(batch) < 26 or struct.unpack_from(">i", batch, 8)[0] + 12 != len(batch):
         return False
     if batch[16] < 2:
@@ -110,11 +111,11 @@ def logs(partition: Path) -> list[Path]:
 
 
 def all_batches(partition: Path) -> list[bytes]:
-    """Of all segments, in order."""
+    """The batches of all segments, in order."""
     return [batch for log in logs(partition) for _, batch in batches(log)]
 
 
 def offsets(batch: bytes) -> tuple[int, int]:
-    """First and last offset of a batch; of a message set of an old format twice the last."""
+    """First and last offset of a batch; for a message set of an old format, the last offset twice."""
     (first,) = struct.unpack_from(">q", batch)
     return first, first + (struct.unpack_from(">i", batch, 23)[0] if batch[16] >= 2 else 0)

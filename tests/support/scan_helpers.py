@@ -1,4 +1,4 @@
-"""Helpers of the scanner tests: files of small batches at known positions, and the totals of a scan."""
+"""Helpers of the scanner tests: files of small batches at known positions, and scans whose totals are checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T0 = 1_700_000_000_000
 
 
 class Scanned(NamedTuple):
-    """A scan whose totals are correct: every byte is in exactly one batch or damage, in order."""
+    """A scan in which every byte belongs to exactly one batch or damage, in order."""
 
     batches: list[Batch]
     damages: list[Damage]
@@ -32,7 +32,7 @@ class Scanned(NamedTuple):
 
 
 def scanned(data: bytes | bytearray, base_offset: int = 0, start: int = 0, end: int | None = None) -> Scanned:
-    """Scan, and check that the pieces account for every byte."""
+    """Scan, and check that the batches and damage account for every byte."""
     result = Scanned([], [])
     position = start
     for piece in scan(data, base_offset, start, end):
@@ -67,7 +67,7 @@ def batch_positions(data: bytes) -> list[int]:
 
 
 def file_of(pieces: Iterable[bytes]) -> tuple[bytes, list[int]]:
-    """The pieces concatenated, and the position of each."""
+    """The concatenated pieces, and the position of each."""
     data, positions = bytearray(), []
     for piece in pieces:
         positions.append(len(data))
@@ -76,26 +76,26 @@ def file_of(pieces: Iterable[bytes]) -> tuple[bytes, list[int]]:
 
 
 def plain_file(batches: int = 6, magic: int = 2) -> tuple[bytes, list[int]]:
-    """Batches of two records each (one message each when legacy), without a gap."""
+    """A file of batches with two records each (legacy: one message each), without gaps."""
     step = 2 if magic == 2 else 1
     pieces = [batch(step * row, step, b"value %d" % row * (row % 3 + 1), magic) for row in range(batches)]
     return file_of(pieces)
 
 
 def with_length(data: bytes, position: int, size_field: int) -> bytes:
-    """The file with another size field at a batch."""
+    """The file with another value in the size field of a batch."""
     out = bytearray(data)
     struct.pack_into(">i", out, position + 8, size_field)
     return bytes(out)
 
 
 def without(positions: Sequence[int], *numbers: int) -> list[int]:
-    """The positions of all batches but these."""
+    """The positions of all batches except these."""
     return [position for number, position in enumerate(positions) if number not in numbers]
 
 
 def header(base_offset: int, size_bytes: int, count: int = 1, crc: int = 0xBADC0DE) -> bytes:
-    """A header of magic 2 that only its checksum contradicts, for an entry of `size_bytes`."""
+    """A magic 2 header for an entry of `size_bytes` in which only the checksum is wrong."""
     return struct.pack(
         ">qiibIhiqqqhii",
         base_offset,

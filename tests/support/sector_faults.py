@@ -1,8 +1,8 @@
-"""A simulated disk with bad sectors in this process: the results of the system calls where some of a file's sectors cannot be read.
+"""Simulate a disk with bad sectors in this process: replace the system calls that read a file, so that some of its sectors cannot be read.
 
 The file layer uses os.pread (through the page cache, a page at least), os.preadv (straight from the disk, a sector at least) and
-MADV_POPULATE_READ; maps are not simulated, as in plain Python (`tests.support.bad_sectors` has real ones). Every request is counted, by
-sector.
+MADV_POPULATE_READ; access to a map cannot be simulated in Python (`tests.support.bad_sectors` has real bad sectors). Every request is
+counted by sector.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ File = tuple[int, int]  # device and inode
 @dataclass
 class BadSectors:
     """sector_bytes: 512 or 4096, the smallest unit of the disk. is_direct: whether the file system supports direct reads. ends_early: a
-    large read returns what precedes the bad page, else it fails as a whole. failures: how often a sector fails before it can be read
+    large read returns what precedes the bad page; otherwise it fails as a whole. failures: how often a sector fails before it can be read
     after all; None forever.
 
-    failed: how many reads of each sector (in units of 512 bytes) failed; failed_alone: those of the smallest size.
+    failed: the number of failed reads of each sector (in units of 512 bytes). failed_alone: of those, the reads of the smallest size.
     """
 
     sector_bytes: int = 512
@@ -47,7 +47,7 @@ class BadSectors:
     failed_reads: int = 0
 
     def spoil(self, path: Path, sectors: Iterable[int]) -> None:
-        """From now on these sectors of 512 bytes cannot be read, with the rest of their larger ones."""
+        """Make these sectors of 512 bytes unreadable, together with the rest of the disk's larger sectors."""
         status = path.stat()
         per = self.sector_bytes // SECTOR_BYTES
         all_of = {sector // per * per + part for sector in sectors for part in range(per)}
@@ -55,11 +55,11 @@ class BadSectors:
 
     @property
     def smallest_bytes(self) -> int:
-        """The smallest amount that can be requested."""
+        """The smallest number of bytes that a read can request."""
         return self.sector_bytes if self.is_direct else PAGE_BYTES
 
     def lost(self, path: Path) -> list[tuple[int, int]]:
-        """(position, length) of the unreadable parts of a file, in order: the simple reference."""
+        """(position, length) of the unreadable parts of a file, in order, computed in the simplest way."""
         status = path.stat()
         per = self.smallest_bytes // SECTOR_BYTES
         found: list[tuple[int, int]] = []
@@ -75,7 +75,7 @@ class BadSectors:
         return found
 
     def content(self, path: Path) -> bytes:
-        """The readable content of a file, and zeros."""
+        """The content of a file, with zeros where it cannot be read."""
         with path.open("rb") as file:
             data = bytearray(file.read())
         for start, length in self.lost(path):
@@ -107,7 +107,7 @@ class BadSectors:
         return OSError(self.error, os.strerror(self.error))
 
     def pages(self, descriptor: int, position: int, count: int) -> int:
-        """How many bytes a read through the cache returns. Raises OSError."""
+        """Read through the page cache; returns the number of bytes. Raises OSError."""
         file = self._file(descriptor)
         if file is None:
             return count
@@ -128,7 +128,7 @@ class BadSectors:
         raise self._fail(file, start, stop, is_smallest=is_smallest)
 
     def sectors(self, descriptor: int, position: int, count: int) -> None:
-        """A read straight from the disk. Raises OSError."""
+        """Read directly from the disk. Raises OSError."""
         file = self._file(descriptor)
         if file is None:
             return
@@ -139,7 +139,7 @@ class BadSectors:
 
 
 def bad_sectors(patch: pytest.MonkeyPatch, disk: BadSectors) -> BadSectors:
-    """Have this process read from such a disk."""
+    """While active, this process reads from such a disk."""
     pread, copy_file_range, populate = os.pread, os.copy_file_range, unreadable.populate
 
     def read(descriptor: int, count: int, position: int) -> bytes:
@@ -150,7 +150,8 @@ def bad_sectors(patch: pytest.MonkeyPatch, disk: BadSectors) -> BadSectors:
         (buffer,) = buffers
         flags = int(fcntl.fcntl(descriptor, fcntl.F_GETFL))
         fcntl.fcntl(descriptor, fcntl.F_SETFL, flags & ~os.O_DIRECT)
-        data = pread(descriptor, len(buffer), position)  # it may support no direct reads
+        # the real file system may not support direct reads
+        data = pread(descriptor, len(buffer), position)
         buffer[: len(data)] = data
         return len(data)
 

@@ -1,7 +1,7 @@
-"""A shuffled compaction next to the local one, and a replacement for Spark that does in this process what a cluster does.
+"""Compare a shuffled compaction with the local one, on a replacement for Spark that works in this process.
 
-`InProcess` has the few methods of a SparkContext that are needed. Everything that would be sent is pickled, and each task begins with
-copies; so hundreds of random logs can be compared without a cluster. What a cluster adds is tested on one.
+`InProcess` has the few methods of a SparkContext that are needed. Whatever a cluster would send is pickled, and each task starts with
+copies, so hundreds of random logs can be compared without a cluster. Separate tests cover what only a cluster does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Rows:
             if found is None:
                 found = [[] for _ in range(count)]
                 pairs = [pair for each in range(self.count) for pair in self.partition(each)]
-                random.Random(count).shuffle(pairs)  # their order is not defined
+                # Spark does not define their order
+                random.Random(count).shuffle(pairs)
                 for pair in pairs:
                     found[place(pair[0]) % count].append(travelled(pair))
             return iter(found[at])
@@ -126,7 +127,7 @@ def _own(given: list[Any], at: int) -> list[Any]:
 
 
 def shuffled(directory: Path, options: CompactOptions, context: Any = None) -> list[Event]:
-    """The events of a shuffled compaction; in this process, or by the context of a session."""
+    """The events of a shuffled compaction, run in this process or by the context of a session."""
     target = PartitionTarget(str(directory))
     return list(compact_by_shuffle(target, options, cast(Any, context or InProcess())))
 
@@ -136,7 +137,7 @@ def local(directory: Path, options: CompactOptions) -> list[Event]:
 
 
 def output(events: list[Event], directory: Path) -> tuple[list[str], Counter[str]]:
-    """Events as text, without the name of the directory; keys of the same weight in no particular order."""
+    """Events as text, without the name of the directory, and separately the rows of keys, whose order is not defined."""
     texts = [repr(event).replace(str(directory), "<directory>") for event in events]
     is_key = [isinstance(event, Row) and event.values["type"] == "key" for event in events]
     keys = Counter(text for text, is_one in zip(texts, is_key, strict=True) if is_one)
@@ -159,9 +160,9 @@ def kinds(events: list[Event]) -> set[str]:
 def assert_same(
     directory: Path, options: CompactOptions, context: Any = None, *, only_applied: bool = False
 ) -> tuple[list[Event], list[Event]]:
-    """Plan and result equal the local ones: events, and each file. Returns the events of the plan.
+    """Check that plan and result equal the local ones, in events and in every file. Returns the events of the plan.
 
-    The directory is unchanged afterwards; both results are written beside it.
+    The directory stays unchanged; both results are written beside it.
     """
     plans: tuple[list[Event], list[Event]] = ([], [])
     if not only_applied:

@@ -1,4 +1,4 @@
-"""Tasks of a read by `kafka-log`, and the pieces of logs in them."""
+"""The tasks of a read by `kafka-log`, and the parts of logs that they read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from kseg.inspection.arrow.log_ranges import LogPiece
 from kseg.spark.source.options import read_options
 from kseg.spark.source.splits import tasks_of
 
-SEGMENTS, BATCHES = 10, 100  # of one record each
+# one record in each batch
+SEGMENTS, BATCHES = 10, 100
 
 
 def tasks(path: Path | str, **given: str) -> list[tuple[LogPiece, ...]]:

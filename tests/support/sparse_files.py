@@ -29,7 +29,7 @@ def batch_bytes(first: int, count: int = RECORDS_PER_BATCH) -> bytes:
 
 
 def build(directory: Path, segments: int) -> Path:
-    """Each segment has islands of batches, 64 MiB apart, that index entries point at; the rest are holes.
+    """Create segments with islands of batches, 64 MiB apart, to which the index entries point. The rest are holes.
 
     The last island ends with the last offset of the segment.
     """

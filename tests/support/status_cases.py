@@ -1,4 +1,4 @@
-"""The commands whose exit status is looked at, and the directories that they are given."""
+"""The commands whose exit status is tested, and the directories that they are given."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "undo --forget": (),
 }
 OF_A_PARTITION = ("read", "append")
-DUE = {"compact": 1, "retain": 1, "append": 1}  # plans
+# these print a plan, and exit with 1 if there is something to do
+DUE = {"compact": 1, "retain": 1, "append": 1}
 NO_GROUPS, NO_JOURNAL = {"groups": 2}, {"undo": 3}
 NOTHING_KEPT = {"undo --list": 0, "undo --forget": 0}
 SOUND = {**dict.fromkeys(COMMANDS, 0), **DUE, **NO_GROUPS, **NO_JOURNAL}

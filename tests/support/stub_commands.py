@@ -1,4 +1,4 @@
-"""Trivial work in place of the library's, to test the common part of the commands by itself."""
+"""Trivial work in place of the library's, to test the part that commands have in common."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kseg.segment.partition.targets import Expansion, Target
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The events for each file, by the file's name."""
+    """The events for each file, by file name."""
 
     events: dict[str, tuple[Event, ...]]
     unreadable: frozenset[str] = frozenset()

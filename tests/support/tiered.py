@@ -1,4 +1,4 @@
-"""The objects that the tiered-storage plugin uploads for the segments of a partition directory, written from its documented layout."""
+"""Create the objects that the tiered-storage plugin uploads for the segments of a partition directory, by its documented layout."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def manifest_chunks(
 
 
 def encode_sizes(sizes: list[int]) -> bytes:
-    """Count, base, width, the differences, and the last one in full."""
+    """Encode count, base, width, the differences, and the last value in full."""
     if len(sizes) < 2:
         return struct.pack(f">{1 + len(sizes)}i", len(sizes), *sizes)
     base = min(sizes[:-1])

@@ -17,7 +17,7 @@ NOW_MS = 1_800_000_000_000
 
 @dataclass(frozen=True)
 class Verdict:
-    """findings: of all targets, in order. sums: their `verified` rows added up."""
+    """findings: of all targets, in order. sums: the totals of their `verified` rows."""
 
     root: Path
     findings: tuple[Finding, ...]
@@ -43,7 +43,7 @@ class Verdict:
 
 
 def judge(path: Path, level: str = "default", now_ms: int = NOW_MS) -> Verdict:
-    """The findings and totals of verify for a path; fails when anything there was changed or a byte is unaccounted for."""
+    """The findings and totals of verify for a path. Fails if anything there was changed or a byte is unaccounted for."""
     findings: list[Finding] = []
     sums: dict[str, int] = {}
     with unchanged(path):
