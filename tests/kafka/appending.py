@@ -1,4 +1,4 @@
-"""Batches appended by the real UnifiedLog."""
+"""Append batches with the real UnifiedLog."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.kafka.oracle import Oracle
 
 
 def kafka_appends(oracle: Oracle, directory: Path, batches: Sequence[bytes], rules: RollRules) -> None:
-    """One life of the real log: load after a clean stop, append, close."""
+    """Load a partition after a clean stop, append the batches, and close it."""
     config: dict[str, Any] = {
         "internal.segment.bytes": rules.segment_bytes,
         "segment.index.bytes": rules.segment_index_bytes,
@@ -35,5 +35,5 @@ def kafka_appends(oracle: Oracle, directory: Path, batches: Sequence[bytes], rul
 
 
 def differing(theirs: dict[str, bytes], ours: dict[str, bytes]) -> list[str]:
-    """Names of the files that are not the same on both sides."""
+    """The names of the files that differ between the two sides."""
     return [name for name in sorted(theirs | ours) if theirs.get(name) != ours.get(name)]

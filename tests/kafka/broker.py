@@ -1,9 +1,9 @@
-"""A real broker: one KRaft node on free loopback ports, over a data directory of the tests.
+"""A real broker: one KRaft node on free loopback ports with a data directory made for a test.
 
-Plan of a start: 1. pick two free ports, 2. write the properties, 3. format the data directory unless it is formatted, 4. start the
-process, 5. wait for the line that says it serves. A stop is SIGTERM (clean: indexes are trimmed, the marker file is written), a crash is
-SIGKILL. Nodes share a Java process (`shared_java.py`), except those that a test kills or freezes. Only the process started here is ever
-ended, by its own id.
+Plan of a start: 1. pick two free ports, 2. write the properties, 3. format the data directory unless it is formatted, 4. start the process,
+5. wait for the log line that says that it is ready. A stop is SIGTERM (clean: indexes are trimmed, the marker file is written), a crash is
+SIGKILL. Nodes share a Java process (`shared_java.py`), except those that a test kills or freezes. Only processes started here are ended, by
+their own id.
 """
 
 from __future__ import annotations
@@ -30,28 +30,30 @@ from tests.kafka import jars, shared_java
 from tests.kafka.formatting import format_log_dirs
 from tests.kafka.shared_java import SharedNode, start_node
 
-# ends of patience, met by nothing but a failure: a busy machine takes many times as long as an idle one
+# limits that only a failure reaches: a busy machine takes many times as long as an idle one
 START_LIMIT_S = 300.0
 STOP_LIMIT_S = 300.0
 CLIENT_LIMIT_S = 300.0
-CONSUMERS = 3  # one after the other: rarely one that asks a broker at its start waits for its metadata for five minutes
+# tried one after the other, because a consumer that asks a starting broker occasionally waits five minutes for its metadata
+CONSUMERS = 3
 READ_LIMIT_S = 900.0
 _COORDINATOR_SOON = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
-# right after a start the broker has not heard of all its partitions
+# right after its start the broker does not know all of its partitions yet
 _LEADER_SOON = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
 )
-_SERVER_PORTS = 10_000, 32_768  # Linux gives outgoing connections those from 32768 on
+# Linux uses the ports from 32768 on for outgoing connections
+_SERVER_PORTS = 10_000, 32_768
 
-# What makes a broker small and quick: one partition for the internal topics, small preallocated indexes, housekeeping
-# within a second, and open transactions that may stay open.
+# Keep the broker small and fast: one partition for the internal topics, small preallocated indexes, housekeeping every second, and a long
+# limit for open transactions.
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -78,12 +80,12 @@ PROPERTIES = {
 
 
 class BrokerFailed(Exception):
-    """The broker did not start, or ended by itself; the message ends with the last lines of its log."""
+    """The broker did not start or exited by itself; the message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """A record as a real consumer saw it. `timestamp_type`: 1 CreateTime, 2 LogAppendTime."""
+    """A record as a real consumer received it. `timestamp_type`: 1 CreateTime, 2 LogAppendTime."""
 
     offset: int
     timestamp_type: int
@@ -94,7 +96,7 @@ class Consumed:
 
 
 def consumer_by_hand(broker: Broker, group: str) -> Consumer:
-    """A client that commits offsets of a group without a subscription."""
+    """A client that commits offsets for a group without a subscription."""
     return Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -106,13 +108,13 @@ def consumer_by_hand(broker: Broker, group: str) -> Consumer:
 
 
 def commit_offsets(consumer: Consumer, offsets: Sequence[TopicPartition] | None = None) -> None:
-    """Commit, and ask again while the broker is still choosing or loading the group's coordinator. offsets: None for those consumed."""
+    """Commit, retrying while the broker elects or loads the group's coordinator. offsets: None for those consumed."""
     what = {} if offsets is None else {"offsets": [*offsets]}
     _until_ready(lambda: consumer.commit(asynchronous=False, **what), _COORDINATOR_SOON)
 
 
 def watermarks(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
-    """Log start offset and high watermark, as soon as the broker leads the partition."""
+    """Log start offset and high watermark, once the broker leads the partition."""
     place = TopicPartition(topic, partition)
 
     def ask() -> tuple[int, int]:
@@ -128,7 +130,7 @@ def watermarks(bootstrap: str, topic: str, partition: int) -> tuple[int, int]:
 
 
 def delete_records(bootstrap: str, topic: str, partition: int, before_offset: int) -> None:
-    """Move the log start offset to `before_offset`, as soon as the broker leads the partition."""
+    """Move the log start offset to `before_offset`, once the broker leads the partition."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def delete() -> None:
@@ -139,7 +141,7 @@ def delete_records(bootstrap: str, topic: str, partition: int, before_offset: in
 
 
 def _until_ready(ask: Callable[[], Any], not_yet: Sequence[int]) -> Any:
-    """The answer, asked for again while it is one of these errors."""
+    """Call until the result is none of these errors."""
     deadline = time.monotonic() + CLIENT_LIMIT_S
     while True:
         try:
@@ -151,7 +153,8 @@ def _until_ready(ask: Callable[[], Any], not_yet: Sequence[int]) -> Any:
 
 
 class Broker:
-    """A broker over `root`/data (or over `data`, for one that exists already). Use as a context manager, or start and stop."""
+    """A broker with the data directory `root`/data, or with `data` if one exists already. Use as a context manager, or start and stop
+    it."""
 
     def __init__(self, root: Path, data: Path | None = None, **properties: str) -> None:
         self.root = root
@@ -172,14 +175,14 @@ class Broker:
             self.stop()
 
     def apart(self) -> Self:
-        """The same in a process of its own, which `crash` can kill."""
+        """Run in a separate process, which `crash` can kill."""
         self.is_apart = True
         return self
 
     # --- life ----------------------------------------------------------------------------------------------
 
     def start(self, attempts: int = 3) -> None:
-        """Returns when the broker serves. If a port was taken in between, another one is tried."""
+        """Start the broker; returns when it is ready. If a port was taken meanwhile, other ports are tried."""
         self.root.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, attempts + 1):
             self._configure()
@@ -193,28 +196,28 @@ class Broker:
                 return
 
     def stop(self) -> None:
-        """A clean stop."""
+        """Stop cleanly."""
         process = self._taken()
         process.terminate()
         self._await_end(process)
 
     def crash(self) -> None:
-        """An unclean stop of a broker that is apart: the process is gone, its writes are not."""
+        """Kill a broker that runs apart. The process ends, but what it wrote to files stays."""
         assert self.is_apart, "only a process of its own can be killed"
         self.abandon()
 
     def abandon(self) -> None:
-        """End it at once and log nothing more. What it leaves is that of a crash only if it is apart."""
+        """End the node at once, without further log output. Its files are in the state of a crash only if it runs apart."""
         process = self._taken()
         process.kill()
         self._await_end(process)
 
     def is_running(self) -> bool:
-        """Whether the process started here has not ended by itself."""
+        """Whether the node was started and has not exited by itself."""
         return self._process is not None and self._process.poll() is None
 
     def log_text(self) -> str:
-        """What the broker logged since it was started last."""
+        """What the broker has logged since its last start."""
         return (self.root / "broker.log").read_text(errors="replace")
 
     def _configure(self) -> None:
@@ -276,8 +279,8 @@ class Broker:
     # --- use -----------------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
-        """`config`: topic properties, underscores for dots; an empty one is not set. Small segments and no retention unless said
-        otherwise."""
+        """`config`: topic properties, with underscores for dots; an empty value leaves a property unset. By default segments are small and
+        there is no retention."""
         small = {"internal.segment.bytes": "6000", "retention.ms": "-1", "index.interval.bytes": "1024"}
         wanted = {**small, **{key.replace("_", "."): value for key, value in config.items()}}
         wanted = {name: value for name, value in wanted.items() if value}
@@ -286,15 +289,15 @@ class Broker:
             future.result(CLIENT_LIMIT_S)
 
     def producer(self, **config: Any) -> Producer:
-        """A producer whose batches end at flush(); `config`: underscores for dots."""
+        """A producer that completes its batches only at flush(). `config`: with underscores for dots."""
         base = {"bootstrap.servers": self.bootstrap, "linger.ms": 500, "log_level": 0}
         return Producer({**base, **{key.replace("_", "."): value for key, value in config.items()}})
 
     def consume(
         self, topic: str, partition: int = 0, *, committed: bool = False, limit_s: float = CLIENT_LIMIT_S
     ) -> list[Consumed]:
-        """Everything a consumer is given from the start to the end; `committed`: isolation level read_committed.
-        BrokerFailed when that takes longer than `limit_s`."""
+        """Everything that a consumer receives from the start to the end. `committed`: with isolation level read_committed. Raises
+        BrokerFailed if that takes longer than `limit_s`."""
         for _ in range(CONSUMERS):
             consumer = Consumer(
                 {
@@ -317,7 +320,7 @@ class Broker:
         raise BrokerFailed(f"{CONSUMERS} consumers did not reach the end in time")
 
     def consume_patiently(self, partitions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What the real Java consumer is given of damaged partitions (kseg.oracle.Consume, which has the fields)."""
+        """What the real Java consumer receives from damaged partitions (kseg.oracle.Consume, which has the fields)."""
         asked = {"bootstrap": self.bootstrap, "partitions": partitions}
         done = subprocess.run(
             jars.brief_java_command("kseg.oracle.Consume"),
@@ -333,7 +336,7 @@ class Broker:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def wait_for(self, what: str, happened: Callable[[], bool], limit_s: float = CLIENT_LIMIT_S) -> None:
-        """Poll until `happened`; BrokerFailed names `what` when it does not come about in time."""
+        """Poll until `happened` returns true. Raises BrokerFailed with `what` if it does not in time."""
         deadline = time.monotonic() + limit_s
         while not happened():
             if time.monotonic() > deadline:
@@ -341,19 +344,20 @@ class Broker:
             time.sleep(0.1)
 
     def cleaned_up_to(self, topic: str, partition: int = 0) -> int:
-        """The first dirty offset the cleaner has noted for a partition, 0 without a note."""
+        """The first dirty offset in the cleaner's checkpoint for a partition, 0 without an entry."""
         checkpoint = self.data / "cleaner-offset-checkpoint"
         text = checkpoint.read_text() if checkpoint.exists() else ""
         noted = re.search(rf"^{re.escape(topic)} {partition} (\d+)$", text, re.MULTILINE)
         return int(noted[1]) if noted else 0
 
     def copy_data(self, target: Path) -> Path:
-        """A copy of the data directory as it is now, with its times, even while the broker runs (files may disappear meanwhile)."""
+        """Copy the data directory in its current state, with modification times, even while the broker runs (files may disappear
+        meanwhile)."""
         return copy_tree_in_use(self.data, target)
 
 
 def copy_tree_in_use(tree: Path, target: Path) -> Path:
-    """A copy of a directory as it is now, with its times; files may disappear meanwhile."""
+    """Copy a directory in its current state, with modification times; files may disappear meanwhile."""
     for source in [tree, *sorted(tree.rglob("*"))]:
         place = target / source.relative_to(tree)
         try:
@@ -367,7 +371,7 @@ def copy_tree_in_use(tree: Path, target: Path) -> Path:
 
 
 def _until_end(consumer: Consumer, limit_s: float) -> list[Consumed] | None:
-    """None if that takes longer than `limit_s`."""
+    """None if reading to the end takes longer than `limit_s`."""
     records: list[Consumed] = []
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
@@ -403,7 +407,7 @@ def _headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def free_ports(count: int) -> Sequence[int]:
-    """Ports that are free on loopback at this moment, and that no outgoing connection is given until a server has them."""
+    """Ports that are free on loopback at this moment and that the kernel does not use for outgoing connections."""
     ports: list[int] = []
     while len(ports) < count:
         port = random.randrange(*_SERVER_PORTS)

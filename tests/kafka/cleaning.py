@@ -1,7 +1,7 @@
-"""Random logs, compacted by kseg and by the real cleaner, round after round with an advancing clock, and compared.
+"""Compact random logs with kseg and with the real cleaner, in rounds with an advancing clock, and compare the results.
 
-A case is repeated by its seed. Both sides begin with the same directory. Between rounds both logs, which are then equal, get the same new
-batches. If the real cleaner throws, only the result of kseg is checked.
+A case is repeated by its seed. Both sides start from the same directory. Between rounds both logs, which are equal by then, get the same
+new batches. If the real cleaner throws, only kseg's result is checked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KEYS = 10
 
 
 class KeyedLog(RandomLog):
-    """A log of a compacted topic: keys come again and again, nonsense is rare enough to be none."""
+    """A log of a compacted topic: keys recur, and nonsense is too rare to occur."""
 
     def __init__(self, rng: random.Random, start_offset: int) -> None:
         super().__init__(rng, start_offset)
@@ -52,7 +52,8 @@ class KeyedLog(RandomLog):
 
 @dataclass
 class Case:
-    """directory: what both begin with. log: writes more of the same. log_start_offset: in the checkpoint of the data directory."""
+    """directory: the initial state of both sides. log: writes further batches. log_start_offset: in the checkpoint of the data
+    directory."""
 
     seed: int
     directory: Path
@@ -65,7 +66,7 @@ class Case:
 
 
 def random_case(seed: int, parent: Path, kind: type[RandomLog] = KeyedLog) -> Case:
-    """Make the case of a number below `parent`. kind: of log."""
+    """Make the case with this seed below `parent`. kind: the class of the log."""
     rng = random.Random(f"clean {seed}")
     directory = parent / "keyed-0"
     start = rng.choice((0, 0, 0, 5, 100))
@@ -81,7 +82,8 @@ def random_case(seed: int, parent: Path, kind: type[RandomLog] = KeyedLog) -> Ca
         for _ in range(rng.choice((3, 12, 25, 40, 80))):
             if leaps and rng.random() < 0.12:
                 log.leap()
-            with suppress(KsegError):  # an odd batch that no broker would have taken
+            # an odd batch that a broker would not accept
+            with suppress(KsegError):
                 writer.append(log.batch())
             if rng.random() < 0.06:
                 log.next_offset += rng.choice((0, 0, 3))
@@ -105,7 +107,8 @@ def random_case(seed: int, parent: Path, kind: type[RandomLog] = KeyedLog) -> Ca
 
 
 def largest_index_bytes(directory: Path) -> int:
-    """What an index needs to hold the entries of the largest segment, and one more; of the active one all of it."""
+    """A size that suffices for the indexes of the largest segment and some more. The index of the active segment is preallocated to this
+    size."""
     sizes = [path.stat().st_size for path in directory.iterdir() if path.name.endswith("index")]
     return max(sizes, default=0) + 500
 
@@ -123,7 +126,7 @@ def config_of(settings: CleanSettings) -> dict[str, str]:
 
 @dataclass
 class Theirs:
-    """What the real cleaner left. threw: its exception, when it did."""
+    """The result of the real cleaner. threw: its exception, if any."""
 
     directory: Path
     next_dirty_offset: int = -1
@@ -140,7 +143,7 @@ def real_clean(
     first_dirty: int | None,
     log_start_offset: int = 0,
 ) -> Theirs:
-    """Rounds of the real cleaner on a copy, until the range is clean."""
+    """Run the real cleaner on a copy until the range is clean."""
     copy = oracle.copy(directory)
     theirs = Theirs(copy)
     while True:
@@ -173,7 +176,7 @@ def real_clean(
 
 @dataclass
 class Ours:
-    """What kseg left. refused: why, when it did nothing."""
+    """The result of kseg. refused: why it did nothing, if it did nothing."""
 
     result: dict[str, Any]
     findings: list[Finding]
@@ -181,7 +184,7 @@ class Ours:
 
 
 def our_clean(directory: Path, settings: CleanSettings, first_dirty: int | None, **options: Any) -> Ours:
-    """`compact` in place."""
+    """Run `compact` in place."""
     chosen = CompactOptions(
         settings=settings,
         first_dirty_offset=first_dirty,
@@ -198,7 +201,7 @@ def our_clean(directory: Path, settings: CleanSettings, first_dirty: int | None,
 
 
 def files_of(directory: Path, *, without: int | None = None) -> dict[str, bytes]:
-    """The segment files in use, without those of the active segment, which a load touches."""
+    """The segment files in use, without those of the active segment, which a load modifies."""
     bases = sorted(int(path.name[:20]) for path in directory.glob("*.log"))
     active = bases[-1]
     return {
@@ -209,7 +212,7 @@ def files_of(directory: Path, *, without: int | None = None) -> dict[str, bytes]
 
 
 def records_of(data: bytes) -> list[tuple[Any, ...]]:
-    """Batches and records of a log; compressed bytes and what follows from them left out."""
+    """Batches and records of a log, without compressed bytes and what depends on them."""
     found: list[tuple[Any, ...]] = []
     decoder = Decoder(data)
     for block in Scanner(data).blocks():
@@ -247,9 +250,10 @@ def all_records(files: dict[str, bytes]) -> list[tuple[Any, ...]]:
 
 
 def assert_same(theirs: Path, ours: Path) -> None:
-    """Equal byte for byte, or, where a compressor had a choice, in everything but the bytes."""
+    """Check that the files are equal byte for byte, or equal in content where a compressor had a choice."""
     real, made = files_of(theirs), files_of(ours)
-    if sorted(real) != sorted(made):  # other sizes after a first round make other groups in the second
+    # other compressed sizes after the first round lead to other groups of segments in the second
+    if sorted(real) != sorted(made):
         assert any(has_packed(data) for name, data in real.items() if name.endswith(L.LOG_SUFFIX))
         assert all_records(real) == all_records(made)
         return
@@ -269,7 +273,7 @@ def marked(directory: Path) -> list[str]:
 
 
 def rounds(case: Case, oracle: Oracle) -> Iterator[tuple[Theirs, Ours]]:
-    """Compare round after round; yields what both said."""
+    """Compare round after round; yields both results."""
     rng, settings = case.rng, case.settings
     first_dirty: int | None = None
     for number in range(rng.choice((1, 2, 3, 4))):
@@ -291,7 +295,7 @@ def rounds(case: Case, oracle: Oracle) -> Iterator[tuple[Theirs, Ours]]:
 
 
 def more_batches(case: Case) -> None:
-    """New batches after the log, as a broker would append after a clean shutdown, mostly in closed segments."""
+    """Append batches as a broker would after a clean shutdown, mostly in closed segments."""
     rng, directory = case.rng, case.directory
     rules = RollRules(
         segment_bytes=rng.choice((600, 1500, 4000)), index_interval_bytes=case.settings.index_interval_bytes

@@ -1,4 +1,4 @@
-"""The real Admin client on a broker of the tests: makes changes, and describes the cluster as rows of `kseg metadata --json`."""
+"""Use the real Admin client on a broker of the tests: make changes, and describe the cluster as rows of `kseg metadata --json`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.kafka import jars
 
 
 class ClusterAdmin:
-    """The real Admin client: one Java process for all requests. settings: of the client, besides its bootstrap servers."""
+    """The real Admin client: one Java process for all requests. settings: of the client, in addition to its bootstrap servers."""
 
     def __init__(self, bootstrap: str, **settings: str) -> None:
         self._process = subprocess.Popen(

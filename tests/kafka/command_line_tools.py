@@ -1,5 +1,5 @@
-"""Kafka's command line tools for steps that are typed in as they are printed: scripts of their names that run the real classes, and a
-server.properties."""
+"""Provide Kafka's command line tools to tests that run printed steps literally: scripts with the tools' names that run the real classes,
+and a server.properties."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ exit 1"""
 
 
 def write_tools(root: Path, data: Path, log_dirs: Sequence[Path]) -> str:
-    """The scripts in root/bin, and root/server.properties of a node with these data directories; where its clients connect to."""
+    """Write the scripts to root/bin, and root/server.properties for a node with these data directories; returns where clients connect."""
     (root / "bin").mkdir()
     java = shlex.join(jars.brief_java_command("-Dkseg.log.level=INFO"))
     for name, main in _CLASSES.items():
@@ -51,7 +51,7 @@ def write_tools(root: Path, data: Path, log_dirs: Sequence[Path]) -> str:
 
 
 def environment_for(root: Path) -> dict[str, str]:
-    """With kseg and the scripts in PATH."""
+    """An environment with kseg and the scripts in PATH."""
     places = (str(root / "bin"), str(Path(sys.executable).parent), os.environ["PATH"])
     return {**jars.java_environment(), "PATH": os.pathsep.join(places)}
 

@@ -1,6 +1,6 @@
-"""The names of the configurations that Kafka knows, from its own definitions: `internal_topics/schemas/config-names-4.3.1.json`.
+"""The names of Kafka's configurations, from its own definitions: `internal_topics/schemas/config-names-4.3.1.json`.
 
-python -m tests.kafka.config_names     writes that file again
+python -m tests.kafka.config_names writes this file
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TARGET = ROOT / "internal_topics" / "schemas" / "config-names-4.3.1.json"
 
 
 def as_text() -> str:
-    """The content of the file: one name a line, so that a change of one is one line of a diff."""
+    """The content of the file, one name a line, so that a changed name is a changed line in a diff."""
     done = subprocess.run(
         jars.brief_java_command("kseg.oracle.ConfigNames"),
         env=jars.java_environment(),

@@ -1,4 +1,4 @@
-"""The real Kafka for the tests of this room, or one visible line that says why it is missing."""
+"""The real Kafka for the tests of this directory, or one visible line that says why it is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def require_kafka() -> None:
-    """Skip without Java or Maven; a failure where CI is set: there the real Kafka must be available."""
+    """Skip the test without Java or Maven, or fail it if CI is set, where the real Kafka must be available."""
     try:
         jars.check_tools()
     except jars.MissingTool as missing:
@@ -27,7 +27,7 @@ def require_kafka() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before any fixture starts a Java of its own."""
+    """Check for Kafka before any fixture starts Java."""
     if item.get_closest_marker("kafka") is not None:
         require_kafka()
 
@@ -42,7 +42,7 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A broker's data directory with something of everything, and what consumers read of it. Copy before writing."""
+    """A broker's data directory with everything that `write_everything` produces, and what consumers read from it. Copy before writing."""
     require_kafka()
     if importlib.util.find_spec("confluent_kafka") is None:
         absent("no broker is started: confluent-kafka is not installed")
@@ -69,7 +69,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each reason why the real Kafka was not used, also without -rs."""
+    """Print one line for each reason why the real Kafka was not used, even without -rs."""
     reports = terminalreporter.stats.get("skipped", [])
     reasons = {
         str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports if "kafka" in report.keywords

@@ -1,6 +1,6 @@
-"""Partition directories after what file systems and operators do: aligned blocks of another file or of zeros, logs that end at a block and
-are filled with zeros, segments of another place in the log or of another partition, files that were exchanged, copied twice or restored
-from an older copy."""
+"""Partition directories after the damage that file systems and operators do: aligned blocks of another file or of zeros, logs that end at a
+block boundary and are filled up with zeros, segments from another place in the log or from another partition, and files that were
+exchanged, copied twice or restored from an older copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLOCKS = (64, 128, 512, 1024, 4096)
 
 
 def disk_case(seed: int, parent: Path) -> Case:
-    """Make the case of a number below `parent`."""
+    """Make the case with this seed below `parent`."""
     rng = random.Random(f"disk {seed}")
     directory, other = parent / "metro-0", parent / "metro-1"
     for path in (directory, other):
@@ -73,7 +73,7 @@ def _blocks_of_zeros(ground: Ground, _: Ground, __: Path) -> None:
 
 
 def _filled_with_zeros(ground: Ground, _: Ground, __: Path) -> None:
-    """The size was written before the last blocks, or the file was preallocated."""
+    """The file size was written before the last blocks, or the file was preallocated."""
     rng, log = ground.rng, ground.a_log()
     if log is None:
         return
@@ -84,7 +84,7 @@ def _filled_with_zeros(ground: Ground, _: Ground, __: Path) -> None:
 
 
 def _older_copy(ground: Ground, _: Ground, before: Path) -> None:
-    """Some files are those of an earlier time, cut where they ended then."""
+    """Some files are replaced by older versions of themselves, truncated."""
     rng = ground.rng
     for path in ground.files(L.LOG_SUFFIX, *SIDE_SUFFIXES, EPOCHS):
         if rng.random() < 0.3 and (before / path.name).exists():
@@ -103,7 +103,7 @@ def _exchange(ground: Ground, _: Ground, __: Path) -> None:
 
 
 def _of_another_partition(ground: Ground, elsewhere: Ground, _: Path) -> None:
-    """A whole segment or some of its files, with the number that it has there, or in the place of one here."""
+    """All or some of the files of a segment of another partition, under their own base offset or in place of a segment here."""
     rng, logs = ground.rng, elsewhere.logs()
     if not logs:
         return
@@ -116,7 +116,7 @@ def _of_another_partition(ground: Ground, elsewhere: Ground, _: Path) -> None:
 
 
 def _overlapping(ground: Ground, _: Ground, __: Path) -> None:
-    """A second segment that begins within another one, with a part of its batches."""
+    """A second segment that begins within another one and contains some of its batches."""
     rng, log = ground.rng, ground.a_log()
     if log is None:
         return
@@ -128,7 +128,7 @@ def _overlapping(ground: Ground, _: Ground, __: Path) -> None:
 
 
 def _longer_indexes(ground: Ground, _: Ground, __: Path) -> None:
-    """An index that is longer than it may be, by zeros or by its own last entries again."""
+    """An index is longer than it should be: zeros or its own entries are appended."""
     rng = ground.rng
     path = ground.a_side_file(L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX)
     if path is not None:
@@ -138,14 +138,14 @@ def _longer_indexes(ground: Ground, _: Ground, __: Path) -> None:
 
 
 def _emptied(ground: Ground, _: Ground, __: Path) -> None:
-    """Files of 0 bytes, as after a crash before their blocks were written."""
+    """Files of 0 bytes, as a crash leaves them before their blocks are written."""
     for path in ground.files(L.LOG_SUFFIX, *SIDE_SUFFIXES, EPOCHS):
         if ground.rng.random() < 0.2:
             path.write_bytes(b"")
 
 
 def _rests(ground: Ground, elsewhere: Ground, _: Path) -> None:
-    """Files with the suffixes of changes under way, with any content."""
+    """Files with the suffixes of unfinished changes and arbitrary content."""
     rng, files = ground.rng, [*_files(ground), *_files(elsewhere)]
     for path in rng.sample(files, min(len(files), rng.choice((1, 2, 4)))):
         suffix = rng.choice((".deleted", ".swap", ".swap", ".cleaned", ".tmp"))
@@ -156,7 +156,7 @@ def _rests(ground: Ground, elsewhere: Ground, _: Path) -> None:
 
 
 def _clock(ground: Ground, _: Ground, __: Path) -> None:
-    """Times of all batches of a log shifted by years, under right checksums; the index has the old ones."""
+    """The timestamps of all batches in a log are shifted by years, with valid checksums. The time index keeps the old ones."""
     rng, log = ground.rng, ground.a_log()
     if log is None:
         return

@@ -1,4 +1,4 @@
-"""Flags of the dump tool with kseg's options, and randomly damaged files: the cases of `test_dump.py`."""
+"""The cases of `test_dump.py`: flags of the dump tool with kseg's options, and randomly damaged files."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ INDEX_FLAGS: tuple[tuple[tuple[str, ...], DumpOptions], ...] = (
 
 
 def flags_for(path: Path) -> Sequence[tuple[tuple[str, ...], DumpOptions]]:
-    """The flag combinations that mean something for a file of this kind."""
+    """The combinations of flags that apply to a file of this kind."""
     if path.suffix in (".log", ".checkpoint"):
         return LOG_FLAGS
     return INDEX_FLAGS if path.suffix in (".index", ".timeindex") else INDEX_FLAGS[:1]
 
 
 def our_text(path: Path, options: DumpOptions) -> bytes:
-    """What `kseg dump` writes to stdout for one file."""
+    """What `kseg dump` writes to stdout for a file."""
     return b"".join(event.data for event in dump(FileTarget(str(path)), options) if isinstance(event, Text))
 
 
@@ -56,7 +56,7 @@ def dumpable(directory: Path) -> list[Path]:
 
 
 def compare(oracle: Oracle, path: Path) -> int:
-    """Every flag combination of one file; returns how many comparisons were made."""
+    """Compare the output for a file with every combination of flags; returns the number of comparisons."""
     compared = 0
     for flags, options in flags_for(path):
         answer = oracle.dump([*flags, "--files", path])
@@ -70,7 +70,7 @@ def compare(oracle: Oracle, path: Path) -> int:
 
 
 def batch_starts(data: bytes) -> list[int]:
-    """Positions of the entries of a sound log, by its length fields."""
+    """Positions of the entries of a valid log, by its length fields."""
     starts, position = [], 0
     while position + 17 < len(data):
         starts.append(position)
@@ -79,18 +79,21 @@ def batch_starts(data: bytes) -> list[int]:
 
 
 def damage(data: bytes, chance: random.Random) -> bytes:
-    """A damaged copy: fields, records, tails, holes and foreign bytes, some with the checksum made right again."""
+    """A damaged copy: changed fields and records, torn tails, holes and foreign bytes, some with a corrected checksum."""
     bad = bytearray(data)
     for _ in range(chance.randint(1, 3)):
         starts = [start for start in batch_starts(data) if start + 12 <= len(bad)]
         start = chance.choice(starts)
         match chance.randrange(9):
-            case 0:  # one bit anywhere
+            # a bit anywhere
+            case 0:
                 bad[chance.randrange(len(bad))] ^= 1 << chance.randrange(8)
-            case 1:  # one bit of a header
+            # a bit of a header
+            case 1:
                 at = min(len(bad) - 1, start + chance.randrange(61))
                 bad[at] ^= 1 << chance.randrange(8)
-            case 2:  # a body byte with a right checksum: records that cannot be decoded
+            # a byte of the body, with a corrected checksum: records that cannot be decoded
+            case 2:
                 _edit_and_sum(bad, start, chance)
             case 3:
                 del bad[chance.randrange(len(bad)) :]
@@ -130,7 +133,7 @@ def _edit_and_sum(bad: bytearray, start: int, chance: random.Random) -> None:
 
 
 def damaged_copies(files: Sequence[Path], place: Path, seed: int, count: int) -> Iterator[tuple[int, Path]]:
-    """`count` damaged copies of `files`, each named like a segment in a directory of its own; with its case number."""
+    """`count` damaged copies of `files`, each with the name of a segment in a directory of its own, with its case number."""
     for case in range(count):
         chance = random.Random(seed * 1_000_003 + case)
         source = chance.choice(files)

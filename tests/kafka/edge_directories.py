@@ -1,5 +1,5 @@
-"""Partition directories whose offsets lie at the edges of 64 bits: segments that begin just below 2^63, and batches at 2^63 - 1, -1 and
--2^63, where a broker's arithmetic overflows."""
+"""Partition directories with offsets at the limits of 64 bits, where a broker's arithmetic overflows: segments that begin just below 2^63,
+and batches at 2^63 - 1, -1 and -2^63."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OFFSETS = (0, -1, -5, -(2**63), -(2**63) + 1, 2**63 - 1, 2**63 - 2, 2**63 - 4)
 
 
 def edge_case(seed: int, parent: Path) -> Case:
-    """Make the case of a number below `parent`."""
+    """Make the case with this seed below `parent`."""
     rng = random.Random(f"edge {seed}")
     directory = parent / "metro-0"
     directory.mkdir()
@@ -46,7 +46,8 @@ def edge_case(seed: int, parent: Path) -> Case:
     if rng.random() < 0.3:
         damage = rng.choices(*zip(*ODD_DAMAGES, strict=True))[0]
         ground.done.append(damage.__name__.strip("_"))
-        with suppress(FormatError):  # it draws offsets that no file holds
+        # it draws offsets that a file cannot contain
+        with suppress(FormatError):
             damage(ground)
     known = [0, 0, 0, *bases, *bases, *(max(0, end) for end in ends), L.INT64_MAX, L.INT64_MAX - 1]
     state = BrokerState(
@@ -58,7 +59,7 @@ def edge_case(seed: int, parent: Path) -> Case:
 
 
 def _write_segment(ground: Ground, base: int, jumps: float) -> int:
-    """The offset behind its last batch, as Java counts."""
+    """Write a segment; returns the offset after its last batch, with Java's overflow."""
     rng, data, offset = ground.rng, bytearray(), base
     log = RandomLog(rng, 0)
     for _ in range(rng.choice((0, 1, 2, 3, 6, 12))):
@@ -78,7 +79,8 @@ def _write_side_files(ground: Ground, offsets: list[int]) -> None:
         for suffix in (L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX):
             if rng.random() < 0.6:
                 log.with_suffix(suffix).write_bytes(b"")
-        if rng.random() < 0.3:  # relative offsets that overflow, at the positions of batches
+        # relative offsets that overflow, at positions where batches begin
+        if rng.random() < 0.3:
             positions = rng.choices(ground.bounds(log), k=3)
             relative = [rng.choice((0, 1, 5, 40, L.INT32_MAX)) for _ in positions]
             slots = zip(sorted(relative), sorted(positions), strict=True)

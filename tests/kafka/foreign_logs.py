@@ -1,5 +1,5 @@
-"""Logs that clients with other libraries wrote: headers, batches of many records, keys and values of any bytes, compressed blocks in every
-shape that a library can give them, and header fields that a broker takes as they come."""
+"""Logs written by clients that use other libraries: headers, batches with many records, keys and values of arbitrary bytes, compressed
+blocks in every form that a library can produce, and header fields that a broker accepts unchecked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES = (b"", b"trace", b"\xff\xfe", b"content-type", "\u00e4\u20ac".encode())
 
 
 class ForeignLog(OddLog):
-    """Half of its batches are of such clients, the others as `OddLog` draws them."""
+    """Half of the batches are from such clients, the others as `OddLog` draws them."""
 
     def batch(self) -> bytes:
         if self.rng.random() < 0.5:
@@ -42,7 +42,7 @@ class ForeignLog(OddLog):
         return tuple(records)
 
     def _foreign_batch(self) -> bytes:
-        """Compressed anew, as its producer did it. What a broker would refuse at once is left out."""
+        """A batch compressed again as such a producer would do it. Leaves out what a broker would reject at once."""
         rng = self.rng
         producer = rng.choice(self._producers)
         has_producer = rng.random() < 0.4
@@ -91,7 +91,7 @@ class ForeignLog(OddLog):
 
 
 def _readable_stream(rng: random.Random, codec: int, magic: int, content: bytes) -> bytes:
-    """One that a broker can read, now and then one that it cannot."""
+    """A block that a broker can read, and occasionally one that it cannot."""
     while True:
         stream = foreign_stream(rng, codec, content)
         try:

@@ -1,5 +1,5 @@
-"""Compressed blocks as libraries other than Kafka's write them: every option of a frame, several frames in one block, and parts that no
-library writes and the formats allow. What a broker stores is what a producer sent, if the codec of the topic is `producer`.
+"""Compressed blocks as libraries other than Kafka's write them: every frame option, several frames in one block, and elements that the
+formats allow but no library writes. A broker stores what the producer sent if the topic's compression.type is `producer`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ XERIAL = b"\x82SNAPPY\x00"
 
 
 def foreign_stream(rng: random.Random, codec: int, content: bytes) -> bytes:
-    """The content in a block of some other writer; some of them a broker cannot read."""
+    """The content in a block as another library would write it. A broker cannot read some of them."""
     return _WRITERS[codec](rng, content)
 
 
@@ -95,7 +95,8 @@ def _raw_snappy(rng: random.Random, content: bytes) -> bytes:
         if not part:
             continue
         run = len(part) - len(part.lstrip(part[:1]))
-        if run > 5:  # a copy that overlaps itself, in each of its forms
+        # a copy that overlaps itself, in each of its encodings
+        if run > 5:
             elements += _literal(rng, part[:1])
             left = run - 1
             while left:
@@ -114,7 +115,7 @@ def _raw_snappy(rng: random.Random, content: bytes) -> bytes:
 
 
 def _literal(rng: random.Random, data: bytes) -> bytes:
-    """With its length in as many bytes as fit it, or more."""
+    """A literal, its length encoded in as many bytes as it needs or in more."""
     least = 0 if len(data) <= 60 else ((len(data) - 1).bit_length() + 7) // 8
     count = rng.randint(least, 4)
     if not count:

@@ -1,7 +1,7 @@
 """Data directories as `kafka-storage.sh format` makes them.
 
-The tool takes half a second of processor time. A test process runs it for the first node of each kind; the directories of later ones get
-the same files, with identities of their own, as the tool gives them.
+The tool takes half a second of processor time. A test process runs it for the first node of each kind, and later nodes get the same files
+with their own ids, generated as the tool does it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.kafka import jars
 
-# of server.properties: what the tool's files depend on
+# the settings in server.properties that the tool's files depend on
 _DECIDING = ("node.id", "process.roles", "controller.quorum.", "metadata.", "unstable.", "feature.")
 _NAMES = ("meta.properties", "bootstrap.checkpoint")
 _PLACES = re.compile(r"controller\.quorum\.voters=(\d+)@.*")
@@ -22,11 +22,11 @@ _files: dict[str, dict[str, bytes]] = {}
 
 
 class FormatFailed(Exception):
-    """The tool ended badly; the message carries what it said."""
+    """The tool failed; the message contains its output."""
 
 
 def format_log_dirs(server_properties: Path) -> None:
-    """Format all of `log.dirs`, none of which may be formatted, as a cluster of its own."""
+    """Format all of `log.dirs` as a cluster of its own. None of them may be formatted."""
     lines = server_properties.read_text().splitlines()
     (log_dirs,) = (line.partition("=")[2].split(",") for line in lines if line.startswith("log.dirs="))
     kind = "\n".join(_PLACES.sub(r"\1", line) for line in sorted(lines) if line.startswith(_DECIDING))
@@ -43,7 +43,7 @@ def format_log_dirs(server_properties: Path) -> None:
 
 
 def _identity() -> str:
-    """The leading letter keeps it from looking like an option."""
+    """Starts with a letter, so that it does not look like an option."""
     return "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 

@@ -1,5 +1,5 @@
-"""Groups of a running broker: Admin's answers, and clients that confluent-kafka does not have (kseg.oracle.Groups, which has the
-requests)."""
+"""Groups of a running broker: Admin's answers, and clients for protocols that confluent-kafka lacks (for the requests see
+kseg.oracle.Groups)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GroupClients:
         self._process.wait(STOP_LIMIT_S)
 
     def ask(self, what: str, **values: Any) -> dict[str, Any]:
-        """One request; its answer. Raises RuntimeError when the process ended instead."""
+        """Send a request and return the answer. Raises RuntimeError if the process ended instead."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"do": what, **values}) + "\n")

@@ -1,8 +1,8 @@
-"""Whole data directories after what operators and file systems do in an incident: parts restored from an older copy, rsync over a directory
-in use, a partition copied over another one, a disk that was full in the midst of a roll, blocks of zeros after a journal was replayed,
-files of editors and of rsync, names in another case, logs that were moved to another disk.
+"""Whole data directories after operator and file system mishaps: parts restored from an older copy, rsync from a directory in use, a
+partition copied over another one, a disk that filled up during a roll, blocks of zeros after a journal replay, files left by editors and
+rsync, names in a different case, logs moved to another disk.
 
-`Incident` has the node, and an older copy of its data directory. A case is repeated by its seed; `done` lists what happened.
+`Incident` holds the node and an older copy of its data directory. A case is repeated by its seed; `done` lists what happened.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCK = 4096
 
 
 class Incident(Node):
-    """before: an older copy of the data directory, None for none."""
+    """before: an older copy of the data directory, or None."""
 
     def __init__(self, rng: random.Random, log_dirs: Sequence[Path], before: Path | None) -> None:
         super().__init__(rng, log_dirs)
@@ -42,14 +42,15 @@ Happening = Callable[[Incident], None]
 
 
 def strike(incident: Incident) -> None:
-    """What happens in one incident."""
+    """Apply the changes of one incident."""
     rng = incident.rng
     if rng.random() < 0.5:
         incident.stop_uncleanly()
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
         happening = rng.choice(HAPPENINGS)
         incident.done.append(happening.__name__)
-        with suppress(OSError):  # a link, perhaps one that leads nowhere
+        # a link, which may be dangling
+        with suppress(OSError):
             happening(incident)
 
 
@@ -57,7 +58,7 @@ def strike(incident: Incident) -> None:
 
 
 def restore_some_partitions(incident: Incident) -> None:
-    """Of a backup; the checkpoints are those of now."""
+    """Restore some partitions from a backup. The checkpoints stay the current ones."""
     for path in incident.some_partitions():
         older = incident.older(path)
         if older is not None:
@@ -66,7 +67,7 @@ def restore_some_partitions(incident: Incident) -> None:
 
 
 def restore_over_what_is_there(incident: Incident) -> None:
-    """tar x: files of the backup replace those of their names, and the others stay."""
+    """Extract a backup over the directory (tar x): its files replace those of the same name, and the others stay."""
     for path in incident.some_partitions():
         older = incident.older(path)
         if older is not None:
@@ -74,7 +75,7 @@ def restore_over_what_is_there(incident: Incident) -> None:
 
 
 def restore_the_checkpoints(incident: Incident) -> None:
-    """Of the backup, or the partitions of the backup below the checkpoints of now."""
+    """Restore only the checkpoints, or only the partitions below the current checkpoints."""
     if incident.before is None:
         return
     for name in CHECKPOINTS:
@@ -102,7 +103,7 @@ def restore_all_but_some_partitions(incident: Incident) -> None:
 
 
 def append_as_rsync_does(incident: Incident) -> None:
-    """rsync --append from the directory in use onto the older copy: files that are not longer stay as they are."""
+    """rsync --append from the directory in use to the older copy: files that are not longer stay as they are."""
     for path in incident.some_partitions(0.6):
         older = incident.older(path)
         if older is None:
@@ -118,7 +119,7 @@ def append_as_rsync_does(incident: Incident) -> None:
 
 
 def copy_files_at_different_times(incident: Incident) -> None:
-    """A copy of a directory in use: some files are of an earlier moment, and some were gone when their turn came."""
+    """Copy a directory in use: some files are from an earlier moment, and some had been deleted by the time they were to be copied."""
     rng = incident.rng
     for path in incident.some_partitions(0.6):
         older = incident.older(path)
@@ -147,7 +148,7 @@ def copy_a_partition_over_another(incident: Incident) -> None:
 
 
 def rename_a_topic(incident: Incident) -> None:
-    """By hand, all its partitions or one; or two topics exchange their names."""
+    """Rename one or all partitions of a topic by hand, or exchange the names of two topics."""
     found = incident.partitions()
     if not found:
         return
@@ -171,7 +172,7 @@ def rename_a_topic(incident: Incident) -> None:
 
 
 def pack_old_segments(incident: Incident) -> None:
-    """gzip of what was old, to make room."""
+    """Compress old files with gzip to free space."""
     for path in incident.some_partitions():
         for log in sorted(path.glob("*.log"))[:-1][:1]:
             log.with_name(log.name + ".gz").write_bytes(gzip.compress(log.read_bytes()))
@@ -179,7 +180,7 @@ def pack_old_segments(incident: Incident) -> None:
 
 
 def empty_files(incident: Incident) -> None:
-    """`: > FILE` of old segments to make room."""
+    """Truncate the files of old segments (`: > FILE`) to free space."""
     for path in incident.some_partitions():
         for log in sorted(path.glob("*.log"))[:-1]:
             if incident.rng.random() < 0.5:
@@ -187,7 +188,7 @@ def empty_files(incident: Incident) -> None:
 
 
 def delete_old_segments(incident: Incident) -> None:
-    """rm of old .log files, with or without what lies beside them."""
+    """Delete old .log files, with or without their side files."""
     rng = incident.rng
     for path in incident.some_partitions():
         logs = sorted(path.glob("*.log"))
@@ -198,7 +199,7 @@ def delete_old_segments(incident: Incident) -> None:
 
 
 def repeat_a_segment(incident: Incident) -> None:
-    """A segment copied to another base offset, within its partition."""
+    """Copy a segment to another base offset in the same partition."""
     rng = incident.rng
     for path in incident.some_partitions():
         logs = sorted(path.glob("[0-9]*.log"))
@@ -215,7 +216,7 @@ def repeat_a_segment(incident: Incident) -> None:
 
 
 def roll_on_a_full_disk(incident: Incident) -> None:
-    """The files of the next segment are there and have no space, nor had what was written at that time."""
+    """The files of the next segment were created but have no content, and what was written at that time is lost."""
     rng = incident.rng
     for path in incident.some_partitions():
         snapshots = sorted(path.glob("*.snapshot"))
@@ -239,7 +240,7 @@ def roll_on_a_full_disk(incident: Incident) -> None:
 
 
 def replay_of_a_journal(incident: Incident) -> None:
-    """Files that were written shortly before have their size and zeros: whole small ones, and blocks of larger ones."""
+    """Recently written files have their size but contain zeros: small ones entirely, larger ones in blocks."""
     rng = incident.rng
     for path in incident.some_partitions(0.7):
         for file in sorted(path.iterdir()):
@@ -261,7 +262,7 @@ def replay_of_a_journal(incident: Incident) -> None:
 
 
 def small_files_of_zeros(incident: Incident) -> None:
-    """XFS after a power cut: one kind of small file in all partitions."""
+    """After a power failure on XFS, small files of one kind contain zeros in all partitions."""
     name = incident.rng.choice(
         ("leader-epoch-checkpoint", "*.snapshot", "*.index", "*.timeindex", "*.txnindex")
     )
@@ -272,7 +273,7 @@ def small_files_of_zeros(incident: Incident) -> None:
 
 
 def preallocated_indexes(incident: Incident) -> None:
-    """Of active segments, as after a kill."""
+    """The indexes of active segments are preallocated, as after a kill."""
     for path in incident.some_partitions(0.7):
         for log in sorted(path.glob("[0-9]*.log"))[-1:]:
             for suffix, size in ((".index", 262144), (".timeindex", 262140)):
@@ -312,7 +313,7 @@ def change_the_case_of_names(incident: Incident) -> None:
 
 
 def link_things(incident: Incident) -> None:
-    """A partition or a log on another disk, with a link in its place; or a link that leads nowhere."""
+    """A partition or a log was moved to another disk and replaced by a link, or a link is dangling."""
     rng = incident.rng
     elsewhere = incident.log_dirs[0].parent / "elsewhere"
     elsewhere.mkdir(exist_ok=True)
@@ -350,7 +351,7 @@ def edit_with_a_windows_editor(incident: Incident) -> None:
 
 
 def move_to_another_disk(incident: Incident) -> None:
-    """Partitions by hand, or the metadata log, or a file of the data directory."""
+    """Move partitions, the metadata log, or a file of the data directory to another disk by hand."""
     if len(incident.log_dirs) < 2:
         return
     rng = incident.rng
@@ -361,7 +362,7 @@ def move_to_another_disk(incident: Incident) -> None:
 
 
 def copy_to_another_disk(incident: Incident) -> None:
-    """And forget to remove it here."""
+    """Copy to another disk and forget to remove the original."""
     if len(incident.log_dirs) < 2:
         return
     source, target = incident.rng.sample([*incident.log_dirs], 2)

@@ -1,11 +1,11 @@
-"""The jars of the real Kafka and the few classes around them: fetched and compiled once, when first needed.
+"""Fetch the jars of the real Kafka, and compile the few classes around them, once, when first needed.
 
 `java/target/libs` gets the jars (Maven), `java/target/kseg.jar` the classes (plain javac), `java/target/stamp` records their sources;
 a change of the pom or of a source rebuilds them. A file lock lets parallel test workers wait for the one that builds.
 
-A Java process of the tests lives for seconds and spends most of them on loading and compiling classes. So it compiles once, quickly, and
-maps the classes as another process left them: `java/target/broker.jsa`, an archive that the first process of nodes makes when it ends
-(`shared_java.py`). A broker that starts costs a third of the processor time that way.
+A Java process of the tests lives for seconds and spends most of them on loading and compiling classes. So it uses only the fast compiler,
+and maps the loaded classes of an earlier process: `java/target/broker.jsa`, an archive that the first process of nodes writes when it exits
+(`shared_java.py`). That reduces the processor time of a broker's start to a third.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ JAVA_PROJECT = Path(__file__).resolve().parent / "java"
 TARGET = JAVA_PROJECT / "target"
 ARCHIVE = TARGET / "broker.jsa"
 LEAST_JAVA = 17
-# Of a download by Maven, which waits for half an hour by itself: before the time that a test has is over.
+# of a download by Maven, whose own limit is half an hour: fails before the time limit of the test
 FETCH_LIMIT_S = 480
 MAVEN_LIMITS = (
     "-Daether.connector.connectTimeout=20000",
     "-Daether.connector.requestTimeout=60000",
     "-Dmaven.wagon.rto=60000",
 )
-_failures: list[BuildFailed] = []  # of a download: the tests of a process do not wait for it one by one
+# failed downloads: the other tests of the process do not wait for another attempt
+_failures: list[BuildFailed] = []
 _JAR = TARGET / "kseg.jar"
 _BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable")
 
 
 class MissingTool(Exception):
-    """Java or Maven is not there; the message names which, in one line."""
+    """Java or Maven is missing; the message names it in one line."""
 
 
 class BuildFailed(Exception):
-    """Maven or javac ended badly; the message carries what it said."""
+    """Maven or javac failed; the message contains its output."""
 
 
 def tool(name: str) -> str:
@@ -58,7 +59,7 @@ def tool(name: str) -> str:
 
 
 def check_tools() -> None:
-    """Raise MissingTool unless Java >= 17, its compiler and Maven are there."""
+    """Raise MissingTool unless Java >= 17, its compiler and Maven are available."""
     if _version(tool("java")) < LEAST_JAVA:
         raise MissingTool(f"the real Kafka is not asked: java is older than {LEAST_JAVA}")
     tool("javac")
@@ -67,14 +68,14 @@ def check_tools() -> None:
 
 @cache
 def _version(java: str) -> int:
-    """0 when it says none."""
+    """0 if the output contains no version."""
     output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', output)
     return int(version[1]) if version else 0
 
 
 def class_path() -> str:
-    """The class path of the oracle, the broker and the corpus maker; builds what is missing or stale."""
+    """The class path of the oracle, the broker and the corpus maker. Builds what is missing or stale."""
     check_tools()
     if _failures:
         raise _failures[0]
@@ -91,12 +92,12 @@ def class_path() -> str:
 
 
 def java_command(*arguments: str, heap: str = "512m") -> list[str]:
-    """A command line that runs a class of the class path; the class path itself goes into the environment."""
+    """A command line that runs a class of the class path, which itself is passed in the environment."""
     return [tool("java"), f"-Xmx{heap}", "-Dfile.encoding=UTF-8", *arguments]
 
 
 def brief_java_command(*arguments: str) -> list[str]:
-    """The same for a process that lives for seconds. No measure of speed: the bench takes `java_command`."""
+    """The same for a process that lives for seconds. Not for measuring speed: benchmarks use `java_command`."""
     shared = [f"-XX:SharedArchiveFile={ARCHIVE}"] if ARCHIVE.exists() else []
     return java_command(*_BRIEF, *shared, *arguments)
 
@@ -151,7 +152,7 @@ def _fetch_jars() -> None:
 
 
 def _keep_classes(jar: Path) -> None:
-    """Kafka's jar of tests has a configuration of logging that would go before ours."""
+    """Keep only the classes. Kafka's test jar contains a logging configuration that would take precedence over ours."""
     whole = jar.rename(jar.with_suffix(".whole"))
     with zipfile.ZipFile(whole) as source, zipfile.ZipFile(jar, "w") as target:
         for entry in source.infolist():
@@ -167,8 +168,10 @@ def _compile() -> None:
     flags = ["--release", str(LEAST_JAVA), "-encoding", "UTF-8", "-proc:none", "-Xlint:all,-classfile,-path"]
     paths = ["-cp", f"{TARGET}/libs/*", "-d", str(classes)]
     run_build([tool("javac"), *flags, *paths, *map(str, _sources())], JAVA_PROJECT)
-    ARCHIVE.unlink(missing_ok=True)  # it holds for one jar only
-    with zipfile.ZipFile(_JAR, "w") as jar:  # Java archives no classes that are in directories
+    # the archive is valid for one jar only
+    ARCHIVE.unlink(missing_ok=True)
+    # Java does not archive classes from directories
+    with zipfile.ZipFile(_JAR, "w") as jar:
         for top, paths_below in (
             (classes, classes.rglob("*.class")),
             (JAVA_PROJECT / "src/main/resources", _resources()),
@@ -178,7 +181,7 @@ def _compile() -> None:
 
 
 def run_build(command: list[str], directory: Path) -> None:
-    """Run Maven or javac. Raises BuildFailed with what it said, also when it has not ended within FETCH_LIMIT_S."""
+    """Run Maven or javac. Raises BuildFailed with the output on failure, or if it takes longer than FETCH_LIMIT_S."""
     name = Path(command[0]).name
     try:
         done = subprocess.run(

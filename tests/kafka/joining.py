@@ -11,7 +11,7 @@ from tests.kafka.broker import Broker
 
 
 class JoiningBroker(Broker):
-    """Node 2 of the cluster of `first`, which runs whenever this one starts."""
+    """Node 2 of the cluster of `first`, which must be running whenever this one starts."""
 
     def __init__(self, first: Broker, root: Path) -> None:
         super().__init__(root)
@@ -19,7 +19,7 @@ class JoiningBroker(Broker):
         self._first = first
 
     def freeze(self) -> None:
-        """It answers nothing until it thaws. It leads its partitions as long as its session lasts (broker.session.timeout.ms of the
+        """Stop answering until `thaw`. The node keeps leading its partitions until its session expires (broker.session.timeout.ms of the
         first)."""
         self._signal(signal.SIGSTOP)
 
@@ -48,7 +48,7 @@ class JoiningBroker(Broker):
         properties.write_text(f"{own}process.roles=broker\nnode.id=2\nlisteners={place}\n{voters}\n")
 
     def _format(self) -> None:
-        """As `kafka-storage.sh format` does it for a broker without a controller."""
+        """Format as `kafka-storage.sh format` does for a broker without a controller."""
         self.data.mkdir(parents=True, exist_ok=True)
         (cluster,) = re.findall(
             r"^cluster\.id=(.*)$", (self._first.data / "meta.properties").read_text(), re.MULTILINE

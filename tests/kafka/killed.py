@@ -1,9 +1,8 @@
-"""A broker killed with SIGKILL while it takes transactions in every codec, and what its producers were told.
+"""A broker that is killed with SIGKILL while it receives transactions in every codec, and what it acknowledged.
 
-Plan: 1. a topic and a transactional producer for each codec; 2. rounds of transactions, every third one aborted; 3. each
-producer begins one more transaction and produces without waiting; 4. the broker is killed while those batches arrive.
-The open transactions outlive any test (their timeout is two hours), so that a broker that is started on a copy adds no
-marker of its own.
+Plan: 1. a topic and a transactional producer for each codec; 2. rounds of transactions, every third one aborted; 3. each producer begins
+one more transaction and produces without waiting; 4. the broker is killed while those batches arrive. The open transactions have a timeout
+of two hours, longer than any test, so a broker that starts on a copy adds no markers.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from tests.kafka.scenario import CODECS, FIRST_MS
 ROUNDS = 9
 RECORDS_A_ROUND = 8
 OPEN_RECORDS = 400
-# The settings of the topics that recovery depends on, as options of `kseg recover`.
+# The topic settings that recovery depends on, as options of `kseg recover`.
 SETTINGS = ("--index-interval-bytes", "4096", "--segment-index-bytes", "262144")
 TOPICS = tuple(f"tx-{codec}" for codec in CODECS)
 
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """data: the directory as the broker left it; copy before writing. acknowledged: by topic, offset → value of every
-    record the producers were told to be written. committed: by topic, the values of the committed transactions."""
+    """data: the directory as the broker left it; copy before writing. acknowledged: by topic, offset → value of every acknowledged record.
+    committed: by topic, the values of the committed transactions."""
 
     data: Path
     acknowledged: Mapping[str, Mapping[int, bytes]]
@@ -43,7 +42,7 @@ class _Notes:
 
 
 def produce_and_kill(broker: Broker) -> Killed:
-    """Fills the running `broker` and kills it."""
+    """Fill the running `broker` and kill it."""
     notes = {topic: _Notes() for topic in TOPICS}
     producers = {topic: _begun(broker, topic) for topic in TOPICS}
     for number in range(ROUNDS):
@@ -106,5 +105,5 @@ def _produce(producer: Producer, topic: str, value: bytes, time_ms: int, note: _
 
 
 def _filling(n: int) -> bytes:
-    """A few hundred bytes that compress somewhat."""
+    """A few hundred compressible bytes."""
     return (b"%d " % (n * 2654435761 % 2**32)) * (10 + n % 20)

@@ -1,4 +1,4 @@
-"""Groups of every protocol that lived on a real broker, and what its Admin client said of them at each moment."""
+"""Groups of every protocol on a real broker, and what its Admin client said about them at each moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ODD_GROUP = 'by hand, "today"'
 
 @dataclass
 class Moment:
-    """A copy of the disk, when it was made, and what Admin said then."""
+    """A copy of the disk, the time of the copy, and what Admin said at that time."""
 
     copy: Path
     at_ms: int
@@ -33,7 +33,7 @@ class Moment:
 
 @dataclass
 class Lived:
-    """What a broker went through. moments: in order; loaded: what Admin said after a restart on the last of them."""
+    """The history of a broker. moments: in order. loaded: what Admin said after a restart from the last of them."""
 
     moments: list[Moment] = field(default_factory=list)
     loaded: dict[str, Any] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def live(broker: Broker, root: Path) -> Lived:
 
 
 def _member(broker: Broker, group: str, protocol: str) -> Consumer:
-    """A member that has read everything of its partitions, and committed."""
+    """A member that has read all of its partitions and committed."""
     static = {"group.instance.id": f"instance of {group}"} if protocol == "consumer" else {}
     consumer = Consumer(
         {
@@ -185,7 +185,7 @@ def _later_commits(
 
 
 def _moment(lived: Lived, broker: Broker, clients: GroupClients, root: Path) -> None:
-    """Nobody commits meanwhile, so the copy and Admin agree."""
+    """Copy while nobody commits, so that the copy and Admin agree."""
     time.sleep(0.1)
     truth = clients.ask("describe")
     place = root / f"copy-{len(lived.moments)}"
@@ -198,7 +198,7 @@ def _moment(lived: Lived, broker: Broker, clients: GroupClients, root: Path) -> 
 
 
 def _reset(lived: Lived, clients: GroupClients, first: Moment, root: Path) -> None:
-    """The group as of the first moment, through Kafka's own tool."""
+    """Reset the group to the offsets of the first moment with Kafka's own tool."""
     newest = lived.moments[-1].copy
     one, several = root / "one.csv", root / "several.csv"
     at = str(first.at_ms)
@@ -216,8 +216,8 @@ def _reset(lived: Lived, clients: GroupClients, first: Moment, root: Path) -> No
 
 
 def _compact(broker: Broker, clients: GroupClients) -> None:
-    """Small segments, commits that fill them, and a cleaner that has been there. Commits go on until then: the first ones may come before
-    the broker has heard of the small segments."""
+    """Fill small segments with commits until the cleaner has compacted. Keep committing until then, because the first commits may arrive
+    before the broker knows the small segment size."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     settings = {"internal.segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.01"}
     resource = ConfigResource(

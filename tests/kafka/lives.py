@@ -1,7 +1,7 @@
-"""Random lives of a broker: topics of every kind, several clients, transactions, deletions of records and topics, changed settings, clean
-stops and kills. Its own housekeeping (retention, cleaning, deletion of files) goes on all the time.
+"""Random histories of a broker ("lives"): topics of every kind, several clients, transactions, deletions of records and topics, changed
+settings, clean stops and kills. The broker's housekeeping (retention, cleaning, deletion of files) runs all the time.
 
-A life is drawn from its seed. When the broker does its own work is not, so that a life that is led again differs in details.
+A life is drawn from its seed. The timing of the housekeeping is not, so a repeated life differs in details.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, delete_re
 from tests.kafka.scenario import CODECS
 
 INTERVAL = "1024"
-BATCH_BYTES = 1500  # less than a segment
+# less than a segment
+BATCH_BYTES = 1500
 _SETTINGS: dict[str, tuple[str, ...]] = {
     "cleanup.policy": ("delete", "delete", "compact", "compact,delete"),
     "compression.type": ("producer", "producer", "producer", "gzip", "zstd", "lz4", "snappy", "uncompressed"),
@@ -42,7 +43,8 @@ _ALTERABLE = ("cleanup.policy", "compression.type", "retention.bytes", "retentio
 
 
 class Life:
-    """A broker over one or two data directories below `root`. done: what was asked of it. partitions: how many each topic has."""
+    """A broker with one or two data directories below `root`. done: the operations so far. partitions: the number of partitions of each
+    topic."""
 
     def __init__(self, seed: int, root: Path) -> None:
         self.rng = rng = random.Random(f"life {seed}")
@@ -62,7 +64,7 @@ class Life:
         self._open: list[Producer] = []
 
     def live(self) -> None:
-        """Start, do a few things, and end, by a stop or a kill."""
+        """Start, do a few operations, and end with a stop or a kill."""
         rng, first = self.rng, not self.done
         self.broker.start()
         for _ in range(rng.randint(2, 3) if first else 0):
@@ -102,7 +104,7 @@ class Life:
     # --- clients
 
     def _produce(self) -> None:
-        """With the settings of some client; batches may be lost on neither side."""
+        """Produce with random client settings, and wait until everything is acknowledged."""
         rng = self.rng
         producer = self.broker.producer(
             compression_type=rng.choice(CODECS),
@@ -128,7 +130,7 @@ class Life:
                 producer.commit_transaction(CLIENT_LIMIT_S)
 
     def _open_transaction(self) -> None:
-        """Undecided when the broker ends, and aborted when its producer comes back."""
+        """A transaction that is undecided when the broker ends. The broker aborts it when its producer comes back."""
         producer = self._begun()
         producer.begin_transaction()
         self._send(producer, 5)
@@ -136,7 +138,7 @@ class Life:
         self._open.append(producer)
 
     def _produce_on(self) -> None:
-        """Batches that arrive while the broker is killed."""
+        """Produce batches that may still be arriving when the broker is killed."""
         producer = self.broker.producer(linger_ms=1, batch_num_messages=5, compression_type="lz4")
         self._send(producer, self.rng.choice((0, 300)))
         producer.poll(self.rng.choice((0, 0.01, 0.05)))
@@ -180,10 +182,11 @@ class Life:
             future.result(CLIENT_LIMIT_S)
 
     def _delete_records(self) -> None:
-        """Before an offset that is there: consumers cannot have seen others."""
+        """Delete records before an existing offset: consumers cannot have seen any other."""
         topic, partition = self._a_partition()
         low, high = watermarks(self.broker.bootstrap, topic, partition)
-        with suppress(KafkaException):  # of a compacted topic
+        # fails for a compacted topic
+        with suppress(KafkaException):
             delete_records(
                 self.broker.bootstrap,
                 topic,

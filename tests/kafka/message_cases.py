@@ -1,4 +1,4 @@
-"""Random messages of every schema, as records of Kafka's own topics: for the tests that compare kseg's decoders with the real ones."""
+"""Random messages of every schema as records of Kafka's own topics, for tests that compare kseg's decoders with the real ones."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _WORDS = (
     "x" * 40,
 )
 _RANGES = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-# digits of a double differ between Java 17 and the shortest ones; these do not
+# Java 17 does not always print the shortest digits of a double; for these it does
 _DOUBLES = (0.0, 1048576.0, 9999000.0, 1.0e7, 123456789.125, 0.001, 1.0e-4, -2.5, 4.9e-324, 12345.678)
 
 Pair = tuple[bytes | None, bytes | None]
 
 
 def random_values(rng: random.Random, fields: Sequence[Field], version: int) -> dict[str, Any]:
-    """JSON that the converters read: all fields of the version, of the tagged ones some."""
+    """JSON that the converters read: all fields of the version and some of the tagged ones."""
     found = {}
     for field in fields:
         is_tagged = version in field.tagged
@@ -88,7 +88,7 @@ def _one(rng: random.Random, field: Field, version: int) -> Any:
 
 
 def of_topic(topic: str) -> tuple[dict[int, Message], dict[int, Message]]:
-    """(keys, values) by type; no keys in framed topics."""
+    """(keys, values) by type; framed topics have no keys."""
     own = [each for each in messages() if each.topic == topic]
     keys = {each.type: each for each in own if each.kind == "key" and each.type is not None}
     values = {each.type: each for each in own if each.kind != "key" and each.type is not None}
@@ -137,7 +137,7 @@ def random_records(oracle: Oracle, rng: random.Random, topic: str, each: int) ->
 def _put_protocols(
     oracle: Oracle, rng: random.Random, kinds: list[tuple[int, int, Message]], bodies: list[dict[str, Any]]
 ) -> None:
-    """Real subscriptions and assignments into the members of classic groups, of all versions and of some beyond."""
+    """Put real subscriptions and assignments into the members of classic groups, in all versions and some unknown ones."""
     protocols = [each for each in messages() if each.topic == "consumer-protocol"]
     asked = []
     for message in protocols:
@@ -161,8 +161,8 @@ def _put_protocols(
 
 
 def printed(fields: Sequence[Field], version: int, data: Any) -> Any:
-    """The data of a row of ours as the converters print it: without names beside numbers and ids, and without tagged fields that have their
-    default."""
+    """The data of a row of ours as the converters print it: without the names added to numbers and ids, and without tagged fields that have
+    their default."""
     if data is None:
         return None
     found = {}
@@ -180,7 +180,7 @@ def printed(fields: Sequence[Field], version: int, data: Any) -> Any:
 
 
 def truncated(records: Sequence[Pair]) -> Iterator[Pair]:
-    """Every record cut at every byte of its key (the value whole) and of its value."""
+    """Every record truncated at every byte of its key (with the complete value) and of its value."""
     for key, value in records:
         for at in range(len(key or b"")):
             yield (key or b"")[:at], value
@@ -189,7 +189,7 @@ def truncated(records: Sequence[Pair]) -> Iterator[Pair]:
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
-    """Some bytes changed, added or removed."""
+    """Some bytes are changed, added or removed."""
     found = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         at = rng.randrange(len(found) + 1)

@@ -2,10 +2,10 @@
 
     python -m tests.kafka.message_definitions     writes that file again
 
-The jars carry the definitions as JSON with comments (Kafka: the generator module reads the same files). What a reader of
-bytes needs is kept: names, types, versions, nullability, tags and defaults; what only a writer or the generator needs
-(ignorable, mapKey, entityType, about) goes. Three habits of the definitions are resolved on the way: a field without
-`versions` has its `taggedVersions`, a JSON null as default is no default, and common structs are put where they are used.
+The jars contain the definitions as JSON with comments (Kafka's generator module reads the same files). What a reader needs is kept: names,
+types, versions, nullability, tags and defaults. What only a writer or the generator needs (ignorable, mapKey, entityType, about) is
+dropped. Three conventions of the definitions are resolved: a field without `versions` gets its `taggedVersions`, a JSON null as default
+means no default, and common structs are inlined where they are used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ TOPIC_BY_JAR = {
     "kafka-metadata": "__cluster_metadata",
 }
 _STORAGE_TOPIC = "__remote_log_metadata"
-_OTHERS = {  # messages that are in no topic's records
+# messages that are not records of a topic
+_OTHERS = {
     "LeaderChangeMessage": "kraft-control",
     "SnapshotHeaderRecord": "kraft-control",
     "SnapshotFooterRecord": "kraft-control",
@@ -50,7 +51,7 @@ def messages() -> list[dict[str, Any]]:
 
 
 def as_text() -> str:
-    """The content of the file: one message a line, so that a change of one is one line of a diff."""
+    """The content of the file, one message a line, so that a changed message is a changed line in a diff."""
     lines = ",\n".join(json.dumps(each, separators=(",", ":")) for each in messages())
     return f'{{"kafka":"4.3.1","messages":[\n{lines}\n]}}\n'
 

@@ -1,4 +1,4 @@
-"""Rows of `kseg metadata --json`, compared with the image that the real classes build from the same files (kseg.oracle.Images)."""
+"""Compare rows of `kseg metadata --json` with the image that the real classes build from the same files (kseg.oracle.Images)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 def rows_of(capfd: pytest.CaptureFixture[str], *words: object, status: int | None = 0) -> list[Row]:
-    """status: the expected exit status, None for either: an earlier state may place replicas that are gone today."""
+    """status: the expected exit status. None allows either, because an earlier state may assign replicas that no longer exist."""
     capfd.readouterr()
     done = run(["metadata", "--json", *map(str, words)])
     assert done == status or (status is None and done in (0, 1))
@@ -24,7 +24,7 @@ def rows_of(capfd: pytest.CaptureFixture[str], *words: object, status: int | Non
 
 
 def of_kind(rows: Sequence[Row], kind: str, fields: Sequence[str]) -> list[str]:
-    """Rows of a kind, with these fields only, in an order of their own."""
+    """Rows of a kind, reduced to these fields and sorted."""
     found = []
     for row in rows:
         if row["type"] == kind:
@@ -52,7 +52,7 @@ def real_images(
 
 
 def assert_same(rows: Sequence[Row], truth: Sequence[Row]) -> None:
-    """Every field that the real image has."""
+    """Compare every field that the real image has."""
     kinds = {row["type"]: [name for name in row if name != "type"] for row in truth}
     compared = ("feature", "broker", "topic", "partition", "config", "acl", "scram", "quota")
     assert set(kinds) <= set(compared)

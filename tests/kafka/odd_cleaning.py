@@ -1,5 +1,5 @@
-"""Odd logs for the cleaner: as `cleaning`, with batches that no current writer makes and every cleaner reads, and a log start of its
-own."""
+"""Odd logs for the cleaner: as in `cleaning`, with batches that no current client writes and every cleaner reads, and with a log start
+offset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.kafka.odd_logs import OddLog
 
 
 class OddKeyedLog(OddLog):
-    """No record is damaged, since a cleaner ends at it."""
+    """Without damaged records, at which a cleaner fails."""
 
     def __init__(self, rng: random.Random, start_offset: int) -> None:
         super().__init__(rng, start_offset)
@@ -39,7 +39,7 @@ class OddKeyedLog(OddLog):
 
 
 class ForeignKeyedLog(ForeignLog):
-    """Of clients with other libraries, otherwise as brokers write it."""
+    """Batches of clients with other libraries, otherwise as brokers write them."""
 
     def __init__(self, rng: random.Random, start_offset: int) -> None:
         super().__init__(rng, start_offset)
@@ -51,7 +51,7 @@ class ForeignKeyedLog(ForeignLog):
 
 
 def odd_clean_case(seed: int, parent: Path) -> Case:
-    """Make the case of a number below `parent`."""
+    """Make the case with this seed below `parent`."""
     case = random_case(seed, parent, OddKeyedLog)
     rng = case.rng
     if rng.random() < 0.3:

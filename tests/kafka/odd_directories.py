@@ -1,4 +1,4 @@
-"""Odd partition directories: as `random_directories`, from logs and side files that are further from what brokers write."""
+"""Odd partition directories: like `random_directories`, but with logs and side files that differ more from what brokers write."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ ODD_DAMAGES: list[tuple[Callable[[Ground], None], int]] = [
 
 
 def odd_case(seed: int, parent: Path) -> Case:
-    """Make the case of a number below `parent`."""
+    """Make the case with this seed below `parent`."""
     return _case(random.Random(f"odd {seed}"), parent, OddLog)
 
 
 def foreign_case(seed: int, parent: Path) -> Case:
-    """The same of logs that clients with other libraries wrote."""
+    """The same with logs that clients with other libraries wrote."""
     return _case(random.Random(f"foreign {seed}"), parent, ForeignLog)
 
 
@@ -78,7 +78,8 @@ def _write_files(ground: Ground, kind: type[OddLog]) -> None:
                 KsegError,
                 ValueError,
                 OverflowError,
-            ):  # nonsense, which lands in the last log nevertheless
+                # nonsense, written to the last log all the same
+            ):
                 rest.append(batch)
                 rest += [another for _ in range(rng.choice((0, 1, 6))) if (another := _next(log))]
                 break
@@ -98,7 +99,7 @@ def _write_files(ground: Ground, kind: type[OddLog]) -> None:
 
 
 def _next(log: OddLog) -> bytes | None:
-    """None at the end of all offsets."""
+    """The next offset; None if there is none."""
     try:
         return log.batch()
     except KsegError:

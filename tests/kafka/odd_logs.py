@@ -1,7 +1,7 @@
-"""Logs with batches that are well-formed and unusual, and some that are neither, all with good checksums.
+"""Logs with batches that are well-formed but unusual, and some that are invalid, all with valid checksums.
 
-`RandomLog` draws what brokers write and a little nonsense; this draws every field of a header and every part of a message of an old
-format from far outside of that, records that are damaged under a good checksum, and compressed sets damaged inside.
+`RandomLog` draws what brokers write and a little nonsense. This draws header fields and parts of old-format messages far outside of that,
+records that are damaged under a valid checksum, and compressed sets with damage inside.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INFLATABLE = (L.GZIP, L.SNAPPY, L.LZ4)
 
 
 class OddLog(RandomLog):
-    """Writes an odd batch now and then. Its kinds are drawn once for a log, so that it dies of one thing at a time."""
+    """Writes an odd batch now and then. Its kinds are drawn once for a log, so that a load fails for one reason at a time."""
 
     def __init__(self, rng: random.Random, start_offset: int) -> None:
         super().__init__(rng, start_offset)
@@ -63,7 +63,7 @@ class OddLog(RandomLog):
     # --- batches of magic 2
 
     def _odd_header(self) -> bytes:
-        """One field of the header far out. Some of them are not under the checksum."""
+        """A header field with an extreme value. The checksum does not cover all of these fields."""
         rng = self.rng
         position, new = rng.choice(
             (
@@ -79,7 +79,7 @@ class OddLog(RandomLog):
         return resealed(self._base(), {position: new})
 
     def _odd_attributes(self) -> bytes:
-        """Reserved bits, and combinations that no writer chooses."""
+        """Reserved bits, and combinations of attributes that no client writes."""
         rng = self.rng
         batch = self._base()
         attributes = int.from_bytes(batch[21:23], "big")
@@ -94,7 +94,7 @@ class OddLog(RandomLog):
         return resealed(self._base(), {position: struct.pack(">q", time)})
 
     def _odd_control(self) -> bytes:
-        """Control batches with several records, a codec, other versions, no transaction or no producer."""
+        """Control batches with several records, a codec, other versions, or without a transaction or a producer."""
         rng = self.rng
         producer = rng.choice(self._producers)
         keys = (control_key("COMMIT"), control_key("ABORT"), b"\0\1\0\1more", b"\0\0\0\3", b"\0\5\0\0", b"")
@@ -128,7 +128,7 @@ class OddLog(RandomLog):
         return resealed(data, changes)
 
     def _odd_records(self) -> bytes:
-        """Bytes of the records changed under a good checksum; of compressed ones, of the block."""
+        """Bytes of the records (or of the compressed block) are changed, with a valid checksum."""
         rng = self.rng
         data = bytearray(rng.choice((self._base, self._base, self._marker))())
         for _ in range(rng.choice((1, 1, 3))):
@@ -140,7 +140,7 @@ class OddLog(RandomLog):
         return resealed(bytes(data), {})
 
     def _odd_packed(self) -> bytes:
-        """A compressed batch whose records are damaged before they were compressed."""
+        """A compressed batch whose records were damaged before compression."""
         rng = self.rng
         offset = self.next_offset
         data = bytearray(encode_batch(NewBatch(records=self._records(), leader_epoch=self.leader_epoch)))
@@ -153,7 +153,7 @@ class OddLog(RandomLog):
         return resealed(bytes(data), {21: codec.to_bytes(2, "big")})
 
     def _odd_sequence(self) -> bytes:
-        """Sequences and epochs that do not follow, and wrap."""
+        """Sequence numbers and epochs that have gaps or wrap around."""
         rng = self.rng
         producer = rng.choice(self._producers)
         producer.sequence = rng.choice((0, 7, 2**31 - 1, 2**31 - 2, producer.sequence))
@@ -186,7 +186,7 @@ class OddLog(RandomLog):
         return bytes(bad)
 
     def _odd_message(self) -> bytes:
-        """One message with attributes, times or lengths that are not right, the checksum good."""
+        """One message with wrong attributes, times or lengths and a valid checksum."""
         rng = self.rng
         magic = rng.choice((L.MAGIC_V0, L.MAGIC_V1))
         attributes = rng.choice((0, 0, 8, 16, 0x40, -128, 1, 4, 5, 7))
@@ -203,7 +203,7 @@ class OddLog(RandomLog):
         return data
 
     def _odd_set(self) -> bytes:
-        """A compressed set: foreign inner messages, offsets by other rules, damage inside."""
+        """A compressed set with foreign inner messages, offsets by other rules, or damage inside."""
         rng = self.rng
         magic = rng.choice((L.MAGIC_V0, L.MAGIC_V1))
         codec = rng.choice(_INFLATABLE)
@@ -237,5 +237,5 @@ class OddLog(RandomLog):
 
 
 def resummed(start: bytes, rest: bytes) -> bytes:
-    """A message of magic 0 or 1 whose bytes after the checksum are `rest`."""
+    """A message of magic 0 or 1 with `rest` after the checksum, which is computed anew."""
     return start + crc32(rest).to_bytes(4, "big") + rest

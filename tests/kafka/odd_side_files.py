@@ -1,4 +1,4 @@
-"""Side files that are well-formed and say odd things, and replacements of segments interrupted at each of their steps."""
+"""Side files that are well-formed but have odd content, and segment replacements that were interrupted at each of their steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARTS = (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.TXN_INDEX_
 
 
 def mislead_a_time_index(ground: Ground) -> None:
-    """Entries whose times or offsets go anywhere."""
+    """Entries with arbitrary times or offsets."""
     rng = ground.rng
     if path := ground.a_side_file(L.TIME_INDEX_SUFFIX):
         rows = []
@@ -32,7 +32,7 @@ def mislead_a_time_index(ground: Ground) -> None:
 
 
 def odd_index_entries(ground: Ground) -> None:
-    """Entries of an offset index that decrease, repeat, are negative or point after the log."""
+    """Entries of an offset index that decrease, repeat, are negative, or point beyond the end of the log."""
     rng = ground.rng
     if path := ground.a_side_file(L.OFFSET_INDEX_SUFFIX):
         row = struct.Struct(">ii")
@@ -45,7 +45,7 @@ def odd_index_entries(ground: Ground) -> None:
 
 
 def large_indexes(ground: Ground) -> None:
-    """An index beyond segment.index.bytes, of entries or of zeros."""
+    """An index larger than segment.index.bytes, filled with entries or zeros."""
     rng = ground.rng
     if path := ground.a_side_file(L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX):
         size = ground.settings.segment_index_bytes + rng.choice((1, 8, 12, 24, 500))
@@ -54,7 +54,7 @@ def large_indexes(ground: Ground) -> None:
 
 
 def aborted_transactions(ground: Ground) -> None:
-    """A transaction index with several entries, in and out of order, and a torn one."""
+    """A transaction index with several entries, in or out of order, the last one torn."""
     rng = ground.rng
     if path := ground.a_log():
         base = int(path.name.split(".")[0])
@@ -69,7 +69,7 @@ def aborted_transactions(ground: Ground) -> None:
 
 
 def epochs_in_odd_text(ground: Ground) -> None:
-    """Java's view of numbers, lines and white space."""
+    """Numbers, lines and white space that only Java accepts."""
     rng = ground.rng
     end = min(ground.log_end, 10**6)
     epochs = sorted(rng.sample(range(12), rng.randint(1, 4)))
@@ -124,7 +124,7 @@ def odd_partition_metadata(ground: Ground) -> None:
 
 
 def crafted_snapshot(ground: Ground) -> None:
-    """A snapshot with a good checksum: other versions, counts that do not fit, fields far out."""
+    """A snapshot with a valid checksum but another version, counts that do not match, or extreme fields."""
     rng = ground.rng
     end = min(ground.log_end, 10**6)
     entries = []
@@ -171,7 +171,7 @@ def preallocated(ground: Ground) -> None:
 
 
 def replace_in_steps(ground: Ground) -> None:
-    """Kafka's replacement of segments (LocalLog.replaceSegments), up to some change of the file system.
+    """Kafka's replacement of segments (LocalLog.replaceSegments), up to one of its changes of the file system.
 
     The new files are complete with the suffix .cleaned; from the last new segment to the first each gets .swap; the old
     segments get .deleted, and the new ones their names.
@@ -188,11 +188,13 @@ def replace_in_steps(ground: Ground) -> None:
         bounds += [bounds[-1] + at for at in ground.bounds(path)[1:]]
     base = int(old[0].name.split(".")[0])
     new: list[tuple[int, bytes]] = []
-    if len(bounds) > 2 and rng.random() < 0.4:  # a split: one segment becomes several
+    # a split: one segment becomes several
+    if len(bounds) > 2 and rng.random() < 0.4:
         at = rng.choice(bounds[1:-1])
         second = int.from_bytes(content[at : at + 8], "big") % 2**63 if at + 8 <= len(content) else base + 1
         new = [(base, content[:at]), (second, content[at:])]
-    else:  # a cleaning
+    # a cleaning
+    else:
         kept = [content[a:b] for a, b in pairwise(bounds) if rng.random() < 0.7]
         new = [(base, b"".join(kept))]
     place = ground.directory
@@ -217,7 +219,7 @@ def replace_in_steps(ground: Ground) -> None:
 
 
 def odd_suffixes(ground: Ground) -> None:
-    """A file with a suffix on top of another, or none that belongs to a number."""
+    """A file with a second suffix after another one, or with a suffix that no numbered file has."""
     rng = ground.rng
     if path := ground.a_side_file(*SIDE_SUFFIXES, L.LOG_SUFFIX):
         ending = rng.choice(
@@ -242,7 +244,7 @@ def odd_suffixes(ground: Ground) -> None:
 
 
 def odd_numbers(ground: Ground) -> None:
-    """Names whose number is written as only Java would read it, or beyond its range."""
+    """Names whose number only Java would accept, or is out of range."""
     rng = ground.rng
     suffix = rng.choice((*SIDE_SUFFIXES, L.LOG_SUFFIX))
     stem = rng.choice(
@@ -269,11 +271,13 @@ def odd_numbers(ground: Ground) -> None:
 
 
 def two_of_a_number(ground: Ground) -> None:
-    """A segment whose number is written twice, with and without zeros."""
+    """A base offset that two files spell differently, with and without leading zeros."""
     rng = ground.rng
     if path := ground.a_side_file(
-        *SIDE_SUFFIXES[:3], L.LOG_SUFFIX
-    ):  # of two snapshots, the last that Java lists
+        *SIDE_SUFFIXES[:3],
+        L.LOG_SUFFIX,
+        # of two snapshots, Kafka uses the last one that Java lists
+    ):
         number = int(path.name.split(".")[0])
         other = path.with_name(f"{number:0{rng.choice((1, 19, 21))}d}{path.suffix}")
         if not other.exists():

@@ -1,11 +1,11 @@
-"""The real Kafka as the reference: one Java process answers hundreds of questions.
+"""The real Kafka as the reference: one Java process answers hundreds of requests.
 
 `Oracle` starts the class kseg.oracle.Oracle and talks to it over its stdin and stdout: a request is a JSON object on one line, an answer a
 length (4 bytes, big-endian), a JSON object of that length, and the byte strings whose lengths are in its "parts".
 
-Kafka's classes write in unexpected places: dumping an index trims the file to whole entries, dumping a `.timeindex` creates a missing
-`.index`. So questions about files use a private copy (below `Oracle.cwd`), and in the answer the names of the copy are replaced by the
-original ones.
+Kafka's classes write where one does not expect it: dumping an index trims the file to whole entries, and dumping a `.timeindex` creates a
+missing `.index`. So requests about files work on a private copy (below `Oracle.cwd`), and in the answer the names of the copy are replaced
+by the original ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ END_LIMIT_S = 120.0
 
 
 class DumpAnswer(NamedTuple):
-    """What the dump tool did. `exception` is "class: message" of what main threw (then `status` is 1), else None."""
+    """The result of the dump tool. `exception` is "class: message" of what main threw (then `status` is 1), else None."""
 
     stdout: bytes
     stderr: bytes
@@ -38,7 +38,7 @@ class DumpAnswer(NamedTuple):
 
 
 class PartitionAnswer(NamedTuple):
-    """A partition as loaded, what each step said, the state before closing, and the directory as it is after that."""
+    """A partition as loaded, the result of each step, the state before closing, and the directory after closing."""
 
     loaded: dict[str, Any]
     found: list[dict[str, Any]]
@@ -47,7 +47,7 @@ class PartitionAnswer(NamedTuple):
 
 
 class Answer07(NamedTuple):
-    """A 0.7 partition: number of segments, offset after the last message, what each step said, the directory afterwards."""
+    """A 0.7 partition: the number of segments, the offset after the last message, the result of each step, and the directory afterwards."""
 
     segments: int
     end_offset: int
@@ -65,7 +65,7 @@ class KafkaRaised(Exception):
 
 
 class Oracle:
-    """A running judge; use as a context manager. `cwd` must be a directory of its own."""
+    """A running oracle; use as a context manager. `cwd` must be a directory of its own."""
 
     def __init__(self, cwd: Path) -> None:
         self.cwd = cwd.resolve()
@@ -105,7 +105,7 @@ class Oracle:
     def dump(self, args: Sequence[str | os.PathLike[str]], cwd: Path | None = None) -> DumpAnswer:
         """Run DumpLogSegments with `args` on copies of the files named by --files; the answer carries the given names.
 
-        Relative names start from `cwd` (default: `self.cwd`). The files of the same base offset are copied along.
+        Relative names start from `cwd` (default: `self.cwd`). The other files with the same base offset are copied as well.
         """
         base = self.cwd if cwd is None else cwd.absolute()
         texts = [os.fspath(arg) for arg in args]
@@ -159,11 +159,11 @@ class Oracle:
     # --- small questions -------------------------------------------------------------------------------------
 
     def utf8(self, data: bytes) -> bytes:
-        """`data` read as UTF-8 by Java and written again: malformed input comes back as U+FFFD, by Java's rule."""
+        """`data` decoded as UTF-8 by Java and encoded again. Malformed input becomes U+FFFD by Java's rule."""
         return self.ask("utf8", bytes=data)[1][0]
 
     def partitions_for_keys(self, keys: Sequence[bytes], count: int) -> list[int]:
-        """Where Kafka's producer puts records with these keys in a topic of `count` partitions."""
+        """The partitions that Kafka's producer chooses for these keys in a topic with `count` partitions."""
         texts = [base64.b64encode(key).decode() for key in keys]
         found: list[int] = self.ask("partitions_for_keys", keys=texts, count=count)[0]["partitions"]
         return found
@@ -177,18 +177,18 @@ class Oracle:
         return self.ask("decompress", bytes=data, codec=codec, magic=magic)[1][0]
 
     def make(self, *batches: dict[str, Any]) -> bytes:
-        """Batches built by MemoryRecordsBuilder, one after the other.
+        """Concatenated batches built by MemoryRecordsBuilder.
 
         A batch: base_offset, magic, codec, level, timestamp_type ("CreateTime", "LogAppendTime"), log_append_time, producer_id,
-        producer_epoch, base_sequence, transactional, control, leader_epoch, delete_horizon_ms, last_offset (override), records;
-        with "empty" true the bare header the cleaner leaves (no records; last_offset, timestamp).
-        A record: offset (default: the next), timestamp, key, value (bytes or None), headers [(name, bytes or None)];
-        in a control batch also marker ("COMMIT", "ABORT") with coordinator_epoch. All have the defaults of a plain client.
+        producer_epoch, base_sequence, transactional, control, leader_epoch, delete_horizon_ms, last_offset (override), records; with
+        "empty" true, the bare header that a cleaner leaves (no records; last_offset, timestamp). A record: offset (default: the next),
+        timestamp, key, value (bytes or None), headers [(name, bytes or None)]; in a control batch also marker ("COMMIT", "ABORT") with
+        coordinator_epoch. All have the defaults of a plain client.
         """
         return self.ask("make", batches=batches)[1][0]
 
     def messages(self, asked: Sequence[tuple[str, int, Any]]) -> list[tuple[bytes, str]]:
-        """(class, version, JSON) each: the bytes of the message and the JSON that its converter prints."""
+        """For each (class, version, JSON): the bytes of the message and the JSON that its converter prints."""
         lines = [{"class": name, "version": version, "json": values} for name, version, values in asked]
         found = self.ask("messages", messages=lines)[0]["messages"]
         return [(base64.b64decode(data), text) for data, text in found]
@@ -196,14 +196,14 @@ class Oracle:
     def formatted(
         self, name: str, records: Sequence[tuple[bytes | None, bytes | None]]
     ) -> list[list[str | None]]:
-        """What the console consumer's formatter of this class prints of each record ("" for nothing), and the message of its exception."""
+        """What the console consumer's formatter of this class prints for each record ("" for nothing), and the message of its exception."""
         found: list[list[str | None]] = self.ask("format", **{"class": name}, records=records)[0]["found"]
         return found
 
     # --- segments and indexes --------------------------------------------------------------------------------
 
     def records(self, file: Path, deep: bool = True) -> list[dict[str, Any]]:
-        """Each batch and record of a segment (lines of "type" batch, record; error, where an iterator threw).
+        """Each batch and record of a segment, as lines of "type" batch, record, or error where an iterator threw.
 
         Names are those of kseg's JSON; keys, values and header values are bytes or None.
         """
@@ -217,15 +217,15 @@ class Oracle:
         return lines
 
     def offset_index(self, file: Path, targets: Sequence[int] = ()) -> dict[str, Any]:
-        """`entries` and, for each target offset, `found`, as [offset, position]; `insane`: what sanityCheck says or None."""
+        """`entries` and, for each target offset, `found`, as [offset, position]; `insane`: the message of sanityCheck or None."""
         return self.ask("offset_index", file=str(self.copy(file)), targets=list(targets))[0]
 
     def time_index(self, file: Path, targets: Sequence[int] = ()) -> dict[str, Any]:
-        """`entries` and, for each target time, `found`, as [timestamp, offset]; `insane`: what sanityCheck says or None."""
+        """`entries` and, for each target time, `found`, as [timestamp, offset]; `insane`: the message of sanityCheck or None."""
         return self.ask("time_index", file=str(self.copy(file)), targets=list(targets))[0]
 
     def epochs(self, file: Path, targets: Sequence[int], log_end_offset: int) -> dict[str, Any]:
-        """`entries` [epoch, start offset] of a checkpoint file; for each target epoch `found` [epoch, end offset]."""
+        """`entries` [epoch, start offset] of a checkpoint file; for each target epoch, `found` as [epoch, end offset]."""
         fields = {"targets": list(targets), "log_end_offset": log_end_offset}
         return self.ask("epochs", file=str(self.copy(file)), **fields)[0]
 
@@ -253,13 +253,13 @@ class Oracle:
         """UnifiedLog.create on a copy (or in place), the steps in order, then close.
 
         Options: config (topic properties), log_start_offset, recovery_point, clean (False: recover), now, tiered (remote storage is on),
-        producer_id_expiration_ms, max_transaction_timeout_ms, high_watermark (default: log end), close ("close" or "handlers": as
-        a crash leaves it), delayed (True: also run what a broker puts off, as deleting files).
-        Steps, by what: offset_by_timestamp (timestamp; -1 latest, -2 earliest, -3 max), epoch_end (epoch), read (offset,
-        max_bytes, isolation LOG_END|HIGH_WATERMARK|TXN_COMMITTED, min_one), aborted (from, to), append (batches, leader_epoch,
-        follower, origin), roll (offset), flush, now (ms), high_watermark (offset), log_start_offset (offset), truncate (offset),
-        retain, expire_producers, clean (first_dirty_offset, map_bytes, only_offsets), state.
-        Raises KafkaRaised when loading throws; a step that throws has exception and message in its line.
+        producer_id_expiration_ms, max_transaction_timeout_ms, high_watermark (default: log end), close ("close" or "handlers": as a crash
+        leaves it), delayed (True: also run what a broker schedules for later, such as deleting files). Steps, by what: offset_by_timestamp
+        (timestamp; -1 latest, -2 earliest, -3 max), epoch_end (epoch), read (offset, max_bytes, isolation
+        LOG_END|HIGH_WATERMARK|TXN_COMMITTED, min_one), aborted (from, to), append (batches, leader_epoch, follower, origin), roll (offset),
+        flush, now (ms), high_watermark (offset), log_start_offset (offset), truncate (offset), retain, expire_producers, clean
+        (first_dirty_offset, map_bytes, only_offsets), state. Raises KafkaRaised when loading throws; a step that throws has exception and
+        message in its line.
         """
         target = directory if in_place else self.copy(directory)
         head, parts = self.ask("partition", dir=str(target), steps=list(steps), **options)
@@ -292,7 +292,7 @@ class Oracle:
     # --- the wire ----------------------------------------------------------------------------------------------
 
     def ask(self, request: str, **fields: Any) -> tuple[dict[str, Any], list[bytes]]:
-        """Send one request, wait for its answer. Raises KafkaRaised when the real classes threw."""
+        """Send one request and wait for the answer. Raises KafkaRaised if the real classes threw."""
         process = self._running()
         assert process.stdin is not None
         deadline = time.monotonic() + ANSWER_LIMIT_S
@@ -325,7 +325,7 @@ class Oracle:
 
 
 def _renamed(answer: DumpAnswer, given: str, absolute: str, copy: str) -> DumpAnswer:
-    """Names of the copy become the given ones: stdout and "unknown file" have them as given, other messages absolute."""
+    """Replace the names of the copy: by the given ones in stdout and in "unknown file", by absolute ones in other messages."""
     ignored = b"Ignoring unknown file "
     stderr = answer.stderr.replace(ignored + copy.encode(), ignored + given.encode())
     return DumpAnswer(
@@ -347,5 +347,5 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def _with_data(line: dict[str, Any], parts: list[bytes]) -> dict[str, Any]:
-    """The line with the bytes it points to in place of their number."""
+    """The line, with the bytes it refers to in place of their number."""
     return {**line, "data": parts[line.pop("part")]} if "part" in line else line

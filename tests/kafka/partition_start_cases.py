@@ -1,5 +1,5 @@
-"""Data directories on which a broker starts in a special way because of one of their partitions, or of what is not
-a regular file; `start_cases` has the others."""
+"""Data directories on which a broker starts differently because of one of their partitions, or because something is not a regular file.
+`start_cases` has the others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def file_in_place_of_a_partition(data: Path) -> None:
 
 @partition_case
 def set_aside_and_marked(data: Path) -> None:
-    """One partition each: deleted, stray, moving, without an id, of a deleted topic."""
+    """Partitions that are deleted, stray, moving, without an id, or of a deleted topic, one each."""
     for name, state in (("metro-gzip-0", "delete"), ("metro-lz4-0", "stray"), ("metro-zstd-0", "future")):
         (data / name).rename(data / f"{name}.{SUFFIX}-{state}")
     (data / "fares-0" / "partition.metadata").unlink()
@@ -111,7 +111,7 @@ def log_is_a_directory(data: Path) -> None:
 
 @partition_case
 def all_logs_are_directories(data: Path) -> None:
-    """The first one is in the way of the log that a broker makes again."""
+    """The first one is in the way of the log that a broker creates."""
     for log in (data / "metro-none-0").glob("*.log"):
         _a_directory(log)
 
@@ -123,14 +123,15 @@ def last_index_is_a_directory(data: Path) -> None:
 
 @partition_case
 def last_index_of_another_log(data: Path) -> None:
-    """As after logs were exchanged: its entry points where no batch begins, and the log ends where the segment begins."""
+    """As after logs were exchanged: the index entry points to a position where no batch begins, and the log end equals the segment's base
+    offset."""
     log = max((data / "metro-none-0").glob("*.log"))
     log.with_suffix(".index").write_bytes(struct.pack(">ii", 15, 7))
 
 
 @partition_case
 def old_index_is_a_directory_unclean(data: Path) -> None:
-    """After a clean stop it is mapped on first use."""
+    """After a clean stop, this index would be mapped only on first use."""
     _a_directory(min((data / "metro-none-0").glob("*.index")))
     unclean_from_the_start(data)
 
@@ -157,7 +158,7 @@ def snapshot_at_the_end_is_a_directory(data: Path) -> None:
 
 @partition_case
 def snapshot_at_the_end_is_a_directory_unclean(data: Path) -> None:
-    """A broker that recovers the segment before it cannot write the snapshot, and empties the segment."""
+    """A broker that recovers the segment before it cannot write the snapshot and truncates the segment to 0 bytes."""
     snapshot_at_the_end_is_a_directory(data)
     (data / MARKER).unlink()
 
@@ -169,7 +170,7 @@ def recovery_points_are_a_directory(data: Path) -> None:
 
 @partition_case
 def second_is_empty(data: Path) -> Path:
-    """A new disk that nobody has formatted."""
+    """A new disk that was not formatted."""
     made = data.parent / "second"
     made.mkdir()
     return made
@@ -190,7 +191,7 @@ def metadata_snapshot_cut(data: Path) -> None:
 
 @partition_case
 def partitions_swapped(data: Path) -> None:
-    """Directories that were restored under each other's name."""
+    """Two directories that were restored under each other's name."""
     (data / "fares-0").rename(data / "kept")
     (data / "metro-none-0").rename(data / "fares-0")
     (data / "kept").rename(data / "metro-none-0")

@@ -1,4 +1,4 @@
-"""Kinds of damage whose cost is measured: each takes a log and the number of a batch in it, and changes the partition."""
+"""Kinds of damage whose cost is measured. Each takes a log and the number of a batch in it, and changes the partition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ InflictedDamage = Callable[[Path, int], object]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """takes_away: batches disappear without a trace. They are no cost of a policy."""
+    """takes_away: batches disappear without a trace, and do not count as a cost of a policy."""
 
     name: str
     damage: InflictedDamage
@@ -27,7 +27,7 @@ class Kind:
 def _field(
     position: int, form: str, change: Callable[[int], int], *, sealed: bool = False
 ) -> InflictedDamage:
-    """A field of the header, with a valid checksum nevertheless when `sealed`."""
+    """Change a field of the header. `sealed`: correct the checksum afterwards."""
 
     def damage(log: Path, batch: int) -> None:
         start, _ = batch_spans(log)[batch]
@@ -48,7 +48,7 @@ def _cut(share: float) -> InflictedDamage:
 
 
 def _zeros_across(log: Path, batch: int) -> None:
-    """From the middle of a batch on, as many zeros as it is long."""
+    """Zeros from the middle of a batch on, as many bytes as the batch is long."""
     position, size = batch_spans(log)[batch]
     start = position + size // 2
     put(log, start, bytes(min(size, log.stat().st_size - start)))
@@ -100,7 +100,7 @@ def _lower_index_offset(log: Path, batch: int) -> None:
 
 
 def _time_index_later(log: Path, batch: int) -> None:
-    """The last entry of a time index names an offset after the end of the log."""
+    """The last entry of a time index refers to an offset after the end of the log."""
     index = log.with_suffix(".timeindex")
     data = bytearray(index.read_bytes())
     if data:
@@ -115,7 +115,7 @@ def _missing_segment(log: Path, batch: int) -> None:
 
 
 def _copied_segment(log: Path, batch: int) -> None:
-    """Under the name of an offset inside it; without its time index, which would tell of a later end."""
+    """Copy a segment to the name of an offset inside it, without its time index, which would reveal a later end."""
     name = f"{int(log.stem) + 1:020d}"
     for suffix in (".log", ".index"):
         if log.with_suffix(suffix).exists():
@@ -123,7 +123,7 @@ def _copied_segment(log: Path, batch: int) -> None:
 
 
 def _next_to_last(disease: Callable[[Path, int], object]) -> InflictedDamage:
-    """Of what needs a batch after the damaged one; a log of one batch gets a wrong checksum."""
+    """Damage that needs a batch after the damaged one. A log of one batch gets a wrong checksum instead."""
 
     def damage(log: Path, batch: int) -> None:
         last = len(batch_spans(log)) - 1
@@ -136,7 +136,7 @@ def _next_to_last(disease: Callable[[Path, int], object]) -> InflictedDamage:
 
 
 def _both_lower(log: Path, batch: int) -> None:
-    """Record count and last offset delta one lower, under a right checksum: nothing but the bytes left over tells."""
+    """Lower record count and last offset delta by one, with a valid checksum. Only the bytes that remain reveal it."""
     start, _ = batch_spans(log)[batch]
     data = log.read_bytes()
     for position in (23, 57):
@@ -153,7 +153,7 @@ def _sealed_bit(bit: int) -> InflictedDamage:
     return _field(21, ">h", lambda attributes: attributes ^ bit, sealed=True)
 
 
-# What a header says wrongly under a right checksum: every policy leaves it, and consumers stop there or pass over records.
+# Wrong header fields under a valid checksum: every policy keeps such batches, and consumers stop there or skip records.
 SEALED_KINDS = (
     Kind("count-lower", _sealed_count(lambda count: count - 1)),
     Kind("count-half", _sealed_count(lambda count: count // 2)),
@@ -172,7 +172,7 @@ SEALED_KINDS = (
     Kind("delete-horizon", _sealed_bit(0x40)),
 )
 
-# Damage that only decompressing shows is not among them (garbage in a compressed batch under a right checksum).
+# Without damage that only shows on decompression (garbage in a compressed batch under a valid checksum).
 KINDS = (
     *SEALED_KINDS,
     Kind("records", diseases.bad_crc),

@@ -1,7 +1,7 @@
-"""Random partition directories in every state in which a broker may find one, and what it knows of them.
+"""Random partition directories in every state in which a broker may find one, and what the broker knows about them.
 
-A directory is a random log in several segments, with side files as after a clean shutdown or with none, damaged in up to five
-ways. A case is repeated by its seed; `done` lists the damage.
+A directory is a random log in several segments, with side files as after a clean shutdown or without any, with up to five kinds of damage.
+A case is repeated by its seed; `done` lists the damage.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Case:
 
 
 def random_case(seed: int, parent: Path) -> Case:
-    """Make the case of a number below `parent`."""
+    """Make the case with this seed below `parent`."""
     rng = random.Random(seed)
     name = rng.choice(("metro-0",) * 20 + (f"metro-0.{'0a' * 16}-delete", f"metro-0.{'0b' * 16}-future"))
     directory = parent / name
@@ -97,7 +97,8 @@ def write_files(ground: Ground) -> None:
             try:
                 writer.append(batch)
             except KsegError:
-                refused = batch  # nonsense, which lands in the last log nevertheless
+                # nonsense, written to the last log all the same
+                refused = batch
                 break
             if rng.random() < 0.06:
                 log.next_offset += rng.choice((0, 0, 3))

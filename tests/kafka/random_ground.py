@@ -1,4 +1,4 @@
-"""A partition directory to be damaged, and what the damage functions need to know about it."""
+"""A partition directory to damage, and what the damage functions need to know about it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIERED = TopicSettings({REMOTE_STORAGE: Setting("true", Source.TOPIC)})
 
 
 class Ground:
-    """A directory. rng: where chance comes from. log_end: of the log as it was written. done: what happened to it."""
+    """A directory. rng: the source of randomness. log_end: of the log as written. done: the damage so far."""
 
     def __init__(self, rng: random.Random, directory: Path) -> None:
         self.rng = rng
@@ -29,12 +29,12 @@ class Ground:
             index_interval_bytes=rng.choice((0, 100, 400, 4096)),
             segment_index_bytes=rng.choice((60, 120, 1000, 1000, 1000, 4003)),
             producer_id_expiration_ms=rng.choice((DAY_MS, DAY_MS, 1000)),
-            # drawn apart, so that a seed makes the directory that it always made
+            # drawn from a separate generator, so that a seed still produces the directory that it always has
             topic=TIERED if random.Random(str(rng.getstate()[1][:3])).random() < 0.2 else TopicSettings(),
         )
 
     def files(self, *endings: str) -> list[Path]:
-        """Those with a number (and the leader epochs), by name."""
+        """Files with a base offset, and the leader epochs, by name."""
         found = [path for path in self.directory.iterdir() if path.name.endswith(endings)]
         return sorted(path for path in found if path.name == EPOCHS or path.name.split(".")[0].isdigit())
 
@@ -46,7 +46,7 @@ class Ground:
         return self.rng.choice(logs) if logs else None
 
     def bounds(self, path: Path) -> list[int]:
-        """Positions at which batches begin, by length fields; the end too."""
+        """Positions at which batches begin, by length fields, and the end of the file."""
         data, position, found = path.read_bytes(), 0, [0]
         while position + 17 < len(data):
             position += 12 + max(0, int.from_bytes(data[position + 8 : position + 12], "big", signed=True))

@@ -1,5 +1,6 @@
-"""Random histories of groups, as records of `__consumer_offsets`: of all four protocols, with commits in transactions, tombstones in every
-order, old and new versions of values. Now and then one that no coordinator writes, which fails the load of its partition."""
+"""Random histories of groups as records of `__consumer_offsets`: groups of all protocols, commits in transactions, tombstones in every
+order, old and new versions of values. Occasionally there is a record that no coordinator writes and that fails the load of its
+partition."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any, NamedTuple
 from tests.internal_topics.coordinator_logs import batch, key, marker, value
 
 OFFSETS = "__consumer_offsets"
-STRANGE = 0.02  # of the steps of a history: any record of its protocol
+# share of the steps of a history that are an arbitrary record of its protocol
+STRANGE = 0.02
 _PRODUCERS = range(900, 904)
 _CLIENT = {"clientId": "client", "clientHost": "/127.0.0.1"}
 _TASKS = ("activeTasks", "standbyTasks", "warmupTasks")
@@ -19,8 +21,8 @@ Pair = tuple[bytes, bytes | None]
 
 
 class Step(NamedTuple):
-    """What a coordinator writes at once. producer_id: of a transaction, None for a batch of no producer. ends: the marker of that
-    producer instead of records; True commits."""
+    """What a coordinator writes at once. producer_id: of a transaction, or None. ends: the step is a marker of that producer and has no
+    records; True commits."""
 
     at_ms: int
     records: Sequence[Pair]
@@ -29,8 +31,8 @@ class Step(NamedTuple):
 
 
 class Histories:
-    """Makes the steps of one partition. topics: ids of real topics by name, each with `partitions` partitions. gone: the id of one that was
-    deleted, which members still have."""
+    """Makes the steps of one partition. topics: ids of real topics by name, each with `partitions` partitions. gone: the id of a deleted
+    topic that members still refer to."""
 
     def __init__(self, rng: random.Random, topics: Mapping[str, str], partitions: int, gone: str) -> None:
         self._rng = rng
@@ -39,7 +41,7 @@ class Histories:
         self._partitions = partitions
 
     def steps(self, groups: Sequence[str], count: int, from_ms: int) -> Iterator[Step]:
-        """So many, of all groups in turns; the clock stands still now and then."""
+        """Yield `count` steps over all groups in random order. The clock sometimes stands still."""
         rng, at_ms = self._rng, from_ms
         kinds = {
             group: rng.choice([_Simple, _Classic, _Consumer, _Share, _Streams])(rng, self) for group in groups
@@ -96,7 +98,7 @@ class Histories:
 
 
 class _Kind:
-    """One group; what it consists of is followed as far as the order of its tombstones needs."""
+    """One group. Its state is tracked as far as the order of its tombstones requires."""
 
     def __init__(self, rng: random.Random, histories: Histories) -> None:
         self.rng, self.histories = rng, histories
@@ -109,7 +111,7 @@ class _Kind:
 
 
 class _Simple(_Kind):
-    """Only commits, and now and then the tombstone of a group."""
+    """Only commits, and occasionally the tombstone of a group."""
 
     def next(self, group: str, at_ms: int) -> list[Pair]:
         return [(key(OFFSETS, 2, group=group), None)] if self.rng.random() < 0.3 else []
@@ -158,7 +160,7 @@ class _Classic(_Kind):
 
 
 class _Modern(_Kind):
-    """types: of the records of epoch, member, assignment epoch, target, and current assignment."""
+    """types: of the records for epoch, member, assignment epoch, target, and current assignment."""
 
     types: tuple[int, int, int, int, int]
     others: tuple[int, ...] = ()
@@ -192,7 +194,7 @@ class _Modern(_Kind):
         return [self._current(group, member)]
 
     def _first(self, group: str, at_ms: int) -> list[Pair]:
-        """What else a group has from its beginning on."""
+        """Further records with which a group begins."""
         return []
 
     def key(self, at: int, group: str, member: str | None = None) -> bytes:
@@ -264,7 +266,7 @@ class _Consumer(_Modern):
 
     def _current(self, group: str, member: str) -> Pair:
         rng = self.rng
-        # each has partitions of its own, most of the time: one that two own fails the load
+        # most of the time each member has its own partitions: a partition that two members own fails the load
         own = {"a": 0, "b": 1}.get(member, 2) if rng.random() < 0.97 else 0
         topics = self.histories.ids
         assigned = [
@@ -375,7 +377,8 @@ class _Streams(_Modern):
 
 
 def batches_of(steps: Sequence[Step], from_offset: int) -> bytes:
-    """A batch for each record, as all of a step are of one time, after an offset; with a producer's sequence numbers in order."""
+    """One batch for each record, because all records of a batch have the same timestamp. Offsets start at `from_offset`; a producer's
+    sequence numbers are in order."""
     data, offset, sequences = b"", from_offset, dict.fromkeys(_PRODUCERS, 0)
     for step in steps:
         producer_id, more = step.producer_id, dict[str, Any]()

@@ -64,7 +64,7 @@ def move_bytes(ground: Ground) -> None:
 
 
 def alter_a_header(ground: Ground) -> None:
-    """A field outside the checksum: first offset, length, leader epoch, magic."""
+    """Change a field that the checksum does not cover: base offset, length, leader epoch, magic."""
     path = ground.a_log()
     if path is None:
         return
@@ -89,7 +89,7 @@ def alter_a_header(ground: Ground) -> None:
 
 
 def lower_an_offset(ground: Ground) -> None:
-    """A batch has the first offset of one before it."""
+    """Give a batch the base offset of an earlier one."""
     if path := ground.a_log():
         data, bounds = bytearray(path.read_bytes()), ground.bounds(path)[:-1]
         earlier, later = sorted(ground.rng.choices(bounds, k=2))
@@ -115,7 +115,7 @@ def empty_a_log(ground: Ground) -> None:
 
 
 def join_segments(ground: Ground) -> None:
-    """The log of one segment is at the end of the one before: overlap, or an overflow."""
+    """Append the log of a segment to that of the previous one: offsets overlap or overflow."""
     logs = ground.logs()
     if len(logs) < 2:
         return
@@ -129,7 +129,7 @@ def join_segments(ground: Ground) -> None:
 
 
 def rename_a_segment(ground: Ground) -> None:
-    """A segment in the wrong place."""
+    """Give a segment a wrong base offset."""
     if path := ground.a_log():
         base = int(path.name.split(".")[0])
         new = max(0, base + ground.rng.choice((-(2**31), -5, -1, 1, 3, 1000)))

@@ -1,6 +1,6 @@
 """Random logs: what producers of all versions may have written to a partition, batch by batch, and occasional nonsense.
 
-Everything is drawn from one `random.Random`, so that a seed repeats a log to the byte.
+Everything is drawn from one `random.Random`, so a seed repeats a log byte for byte.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Producer:
 
 
 class RandomLog:
-    """Writes one batch after the other. rng: where chance comes from."""
+    """Writes one batch after the other. rng: the source of randomness."""
 
     def __init__(self, rng: random.Random, start_offset: int) -> None:
         self.rng = rng
@@ -38,7 +38,8 @@ class RandomLog:
         self.leader_epoch = rng.choice((0, 0, 1, 7))
         self.time_ms = T0
         ids = rng.sample((1, 2, 17, 33, 1000, 4000, 4001, 2**40 + 5), rng.randint(1, 5))
-        if rng.random() < 0.1:  # enough for the hash map to grow
+        # enough for the hash map to grow
+        if rng.random() < 0.1:
             ids += rng.sample(range(50, 200), rng.randint(8, 25))
         self._producers = [_Producer(producer_id) for producer_id in ids]
         kinds: list[tuple[Callable[[], bytes], int]] = [
@@ -66,7 +67,7 @@ class RandomLog:
         return rng.choices(self._kinds, self._weights)[0]()
 
     def leap(self) -> None:
-        """Continue at offsets so far away that one index cannot hold both."""
+        """Continue at an offset so far away that one index cannot contain both."""
         self.next_offset += self.rng.choice((2**31 - 20, 2**31, 2**31 + 7, 2**32))
 
     def _records(self) -> tuple[Record, ...]:
@@ -209,13 +210,15 @@ class RandomLog:
         return encode_batch(new)
 
     def nonsense(self) -> bytes:
-        """What no broker writes, with a good checksum: loads die of some of it, and cut the log after other."""
+        """A batch that no broker writes, with a valid checksum. Some make a load fail, others make it truncate the log."""
         rng = self.rng
         producer = rng.choice(self._producers)
         match rng.randrange(7):
-            case 0:  # outside an open transaction, or after one that never began
+            # a marker without an open transaction, or of a transaction that never began
+            case 0:
                 return self._of_producer(producer, not producer.is_open)
-            case 1:  # a marker whose version, key or value is not one
+            # a marker with an invalid version, key or value
+            case 1:
                 key, value = rng.choice(
                     (
                         (b"\xff\xff\0\0", b"\0\0\0\0\0\1"),
@@ -230,13 +233,16 @@ class RandomLog:
                 return self._crafted_marker(producer, key, value)
             case 2:  # an unknown codec
                 return resealed(self._of_producer(producer, producer.is_open), {21: b"\0\7"})
-            case 3:  # a record count that cannot be
+            # an impossible record count
+            case 3:
                 return resealed(self._marker(), {57: rng.choice((b"\xff\xff\xff\xff", b"\0\0\0\5"))})
             case 4:  # an unknown magic
                 return resealed(self._plain(), {16: bytes([rng.choice((3, 99))])})
-            case 5:  # a last offset below the first
+            # a last offset below the base offset
+            case 5:
                 return resealed(self._plain(), {23: struct.pack(">i", rng.choice((-1, -3, -500)))})
-            case _:  # the same first offset as a batch before
+            # the base offset of an earlier batch
+            case _:
                 batch = self._of_producer(producer, producer.is_open)
                 return resealed(batch, {0: struct.pack(">q", max(0, self.next_offset - rng.randint(2, 9)))})
 
@@ -256,7 +262,7 @@ class RandomLog:
 
 
 def resealed(batch: bytes, changes: dict[int, bytes]) -> bytes:
-    """A batch of magic 2 with other bytes at some positions and the checksum that belongs to them."""
+    """A magic 2 batch with other bytes at some positions and the corresponding checksum."""
     data = bytearray(batch)
     for position, replacement in changes.items():
         data[position : position + len(replacement)] = replacement

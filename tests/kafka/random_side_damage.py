@@ -1,4 +1,4 @@
-"""Random damage to the side files of a partition directory, and leftovers of interrupted work."""
+"""Random damage to the side files of a partition directory, and leftovers of interrupted operations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def damage_a_side_file(ground: Ground) -> None:
 
 
 def pad_side_files(ground: Ground) -> None:
-    """Indexes as a crash leaves them: at full size, or not quite."""
+    """Indexes as a crash leaves them: at full size, or almost."""
     full = ground.settings.segment_index_bytes
     for suffix, slot in ((L.OFFSET_INDEX_SUFFIX, 8), (L.TIME_INDEX_SUFFIX, 12)):
         for path in ground.files(suffix)[-ground.rng.choice((1, 1, 2)) :]:
@@ -54,7 +54,7 @@ def pad_side_files(ground: Ground) -> None:
 
 
 def mislead_an_index(ground: Ground) -> None:
-    """Entries that increase and point anywhere."""
+    """Entries that increase and point to arbitrary positions."""
     path, log = ground.a_side_file(L.OFFSET_INDEX_SUFFIX), ground.a_log()
     if path is None or log is None:
         return
@@ -78,7 +78,7 @@ def stray_snapshots(ground: Ground) -> None:
 
 
 def false_snapshot(ground: Ground) -> None:
-    """A snapshot in good form that tells something else than the log."""
+    """A well-formed snapshot that contradicts the log."""
     rng = ground.rng
     entries = []
     for producer_id in rng.sample((1, 2, 17, 33, 49, 4000, 9), rng.randint(1, 4)):
@@ -143,7 +143,7 @@ def leave_cleaned(ground: Ground) -> None:
 
 
 def leave_swap(ground: Ground) -> None:
-    """A cleaning of neighbours or a split, interrupted somewhere."""
+    """A cleaning of adjacent segments, or a split, interrupted at some step."""
     rng = ground.rng
     logs = ground.logs()
     if not logs:

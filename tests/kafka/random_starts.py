@@ -1,6 +1,6 @@
 """Random data directories as a broker may find them: damage in partitions, in the metadata log, and in the files of the directory itself.
 
-A case is repeated by its seed; `done` lists what happened to it.
+A case is repeated by its seed; `done` lists the changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHECKPOINTS = tuple(
     for name in ("recovery-point-offset", "log-start-offset", "replication-offset", "cleaner-offset")
 )
 WeightedDamages = list[tuple[Callable[[Ground], None], int]]
-# records that are there twice or that nobody wrote end a replay in other ways than a load, and this log is never cleaned
+# duplicate records and records that nobody wrote end a replay in other ways than a load, and this log is never cleaned
 METADATA_DAMAGES: WeightedDamages = [
     (inflict, weight)
     for inflict, weight in DAMAGES
@@ -31,7 +31,7 @@ FOREIGN_ID = "Zm9yZWlnbi10b3BpYy1pZA"
 
 
 class Node:
-    """The data directories of one node. rng: where chance comes from. done: what happened to them."""
+    """The data directories of one node. rng: the source of randomness. done: the changes so far."""
 
     def __init__(self, rng: random.Random, log_dirs: Sequence[Path]) -> None:
         self.rng = rng
@@ -42,7 +42,7 @@ class Node:
         return self.rng.choice(self.log_dirs)
 
     def partitions(self) -> list[Path]:
-        """Those of topics, by path."""
+        """The directories of topic partitions, by path."""
         found = [
             path
             for log_dir in self.log_dirs
@@ -62,7 +62,7 @@ class Node:
 
 
 def damage(node: Node) -> None:
-    """Stop it, and change it in a few ways."""
+    """Stop the node and make a few changes."""
     rng = node.rng
     if rng.random() < 0.6:
         node.stop_uncleanly()
@@ -86,7 +86,7 @@ def damage_several_partitions(node: Node) -> None:
 
 
 def damage_a_partition_oddly(node: Node) -> None:
-    """By what is further from what brokers write, and by several damages at once."""
+    """Damage that differs more from what brokers write, and several kinds at once."""
     if path := node.a_partition():
         for _ in range(node.rng.choice((1, 2, 2, 3))):
             _damaged(node, path, ODD_DAMAGES)
@@ -122,7 +122,7 @@ def remove_a_partition(node: Node) -> None:
 
 
 def repeat_a_partition(node: Node) -> None:
-    """In another data directory, or with the name of a partition that nobody knows."""
+    """Copy a partition to another data directory, or to the name of an unknown partition."""
     path = node.a_partition()
     if path is None:
         return
@@ -133,8 +133,8 @@ def repeat_a_partition(node: Node) -> None:
 
 
 def leave_a_move(node: Node) -> None:
-    """As a broker that is killed while it moves a replica, and somebody who tidies up after it: future replicas beside live ones and
-    instead of them, where the metadata log assigns them and elsewhere."""
+    """The state after a broker was killed while it moved a replica, and somebody cleaned up: future replicas beside live ones and in place
+    of them, in the directory that the metadata log assigns and in others."""
     path = node.a_partition()
     if path is None or "." in path.name:
         return
@@ -156,7 +156,7 @@ def leave_a_move(node: Node) -> None:
 
 
 def rename_oddly(node: Node) -> None:
-    """A number that Java reads as the same one, a link in the place of a directory."""
+    """A number that Java parses to the same value, or a link in place of a directory."""
     path = node.a_partition()
     if path is None or "." in path.name:
         return
@@ -171,7 +171,7 @@ def rename_oddly(node: Node) -> None:
             if not target.exists():
                 shutil.copytree(path, target)
         case _:
-            # beside the data directories, not in another one
+            # beside the data directories, not in one of them
             target = path.parent.parent / "elsewhere" / path.name
             if not target.exists():
                 target.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""`kseg recover` as a command on the data directory of a killed broker, and the recovery messages in a broker's log."""
+"""Run `kseg recover` as a command on the data directory of a killed broker, and find the recovery messages in a broker's log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from tests.kafka.broker import Broker
 from tests.kafka.killed import SETTINGS, TOPICS
 
-# Lines of a broker's log that say it had to look at a log again.
+# Lines in a broker's log that say that it had to check a log again.
 RECOVERED = (
     "Recovering unflushed segment",
     "Corruption found",
@@ -22,7 +22,7 @@ RECOVERED = (
 
 
 def recover(*arguments: str | Path, status: int = 0) -> list[dict[str, Any]]:
-    """`kseg recover --json …`, its lines; it must end with `status`."""
+    """Run `kseg recover --json …`, which must end with `status`; returns its rows."""
     command = [sys.executable, "-m", "kseg", "recover", "--json", *SETTINGS, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout[-2000:] + done.stderr
@@ -30,7 +30,7 @@ def recover(*arguments: str | Path, status: int = 0) -> list[dict[str, Any]]:
 
 
 def recovered_lines(broker: Broker) -> list[str]:
-    """What the broker's log says about recovery; its metadata log it always reads from the start."""
+    """The lines about recovery in the broker's log. The metadata log is always read from the start."""
     lines = broker.log_text().splitlines()
     return [line for line in lines if any(w in line for w in RECOVERED) and "__cluster_metadata" not in line]
 
@@ -39,7 +39,7 @@ def recovered_lines(broker: Broker) -> list[str]:
 
 
 def damage(data: Path) -> None:
-    """Something else for the end of each codec's log; the uncompressed one stays as it was killed."""
+    """Damage the end of each codec's log in a different way, except the uncompressed one."""
     cut, zeros, flip, garbage = (max((data / f"{topic}-0").glob("*.log")) for topic in TOPICS[1:])
     cut.write_bytes(cut.read_bytes()[:-3])
     zeros.write_bytes(zeros.read_bytes() + bytes(4096))

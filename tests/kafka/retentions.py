@@ -1,7 +1,7 @@
-"""Random data directories at rest, and rounds of retention over them, each with its clock and limits.
+"""Random data directories of a stopped broker, and rounds of retention on them, each with its own clock and limits.
 
-A partition is written by kseg, loaded and cleanly closed by the real UnifiedLog, and then given the modification times
-and checkpoints of the case. A case is repeated by its seed.
+A partition is written by kseg, loaded and cleanly closed by the real UnifiedLog, and then given the modification times and checkpoints of
+the case. A case is repeated by its seed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INDEX_CONFIG = {"segment.index.bytes": 1200, "index.interval.bytes": 100}
 
 
 class _CalmLog(RandomLog):
-    """No nonsense: every load succeeds. Times leap, and some records have none."""
+    """Without nonsense, so that every load succeeds. Timestamps jump, and some records have none."""
 
     def nonsense(self) -> bytes:
         return self._plain()
@@ -46,7 +46,7 @@ class _CalmLog(RandomLog):
 
 
 def timeless(log: RandomLog) -> bytes:
-    """A batch of one record without a time."""
+    """A batch of one record without a timestamp."""
     log.next_offset += 1
     record = Record(log.next_offset - 1, L.NO_TIMESTAMP, b"k", log.rng.randbytes(30))
     return encode_batch(NewBatch(records=(record,), leader_epoch=log.leader_epoch))
@@ -54,9 +54,8 @@ def timeless(log: RandomLog) -> bytes:
 
 @dataclass
 class Retention:
-    """log_dir: the data directory, with one partition. rounds: the options of each round, with a later clock each.
-    has_lies: an index says what no broker wrote, so that a load makes it again in places. recovery_point: of an unclean
-    stop, None after a clean one."""
+    """log_dir: the data directory, with one partition. rounds: the options of each round, each with a later clock. has_lies: an index
+    contains something that no broker wrote, so a load may rebuild it. recovery_point: of an unclean stop; None after a clean one."""
 
     log_dir: Path
     log_start_offset: int
@@ -75,7 +74,7 @@ class Retention:
         return self.rounds[0].limits
 
     def config(self) -> dict[str, object]:
-        """The limits as Kafka takes them."""
+        """The limits as a Kafka topic configuration."""
         limits = self.limits
         local = "local." if limits.is_copied else ""
         return {
@@ -89,7 +88,7 @@ class Retention:
 
 
 class OddCalmLog(_CalmLog, OddLog):
-    """Times far out, batches that span many offsets, and what else loads and has a time."""
+    """Extreme timestamps, batches that span many offsets, and other oddities that load and have a timestamp."""
 
     def __init__(self, rng: random.Random, start_offset: int) -> None:
         super().__init__(rng, start_offset)
@@ -99,18 +98,20 @@ class OddCalmLog(_CalmLog, OddLog):
 def random_retention(
     seed: int, parent: Path, oracle: Oracle, kind: type[RandomLog] | None = None
 ) -> Retention:
-    """Make the case of a number below `parent`. kind: of log."""
+    """Make the case with this seed below `parent`. kind: the class of the log."""
     rng = random.Random(seed)
     log_dir = parent / "data"
     partition = log_dir / NAME
     partition.mkdir(parents=True)
     end = _write(rng, partition, kind or _CalmLog)
     start = rng.choice((0, 0, 0, 0, rng.randint(0, end), rng.choice(_bases(partition))))
-    tiers = random.Random(f"tiers {seed}")  # so that the other half of a case stays what it was without them
+    # drawn from a separate generator, so that the rest of a case stays the same as without remote storage
+    tiers = random.Random(f"tiers {seed}")
     is_tiered = tiers.random() < 0.3
     config = {**INDEX_CONFIG, "remote.storage.enable": str(is_tiered).lower()}
     again = None
-    for is_clean in (False, True):  # a second load has its own way with snapshots
+    # the second load treats snapshots differently
+    for is_clean in (False, True):
         again = oracle.partition(
             partition,
             in_place=True,
@@ -141,9 +142,10 @@ def random_retention(
 
 
 def _give_tiers(rng: random.Random, case: Retention) -> None:
-    """Segments have been copied to remote storage up to some offset, or are not copied any more."""
+    """Segments have been copied to remote storage up to some offset, or are no longer copied."""
     end = rng.choice((0, case.log_end_offset, rng.randint(0, case.log_end_offset), *_bases(case.partition)))
-    policies = case.limits.policies - {RetentionPolicy.COMPACT}  # with it there are no tiers
+    # compacted topics cannot be tiered
+    policies = case.limits.policies - {RetentionPolicy.COMPACT}
     limits = replace(case.limits, policies=policies, is_tiered=True, is_copied=rng.random() < 0.8)
     case.rounds = [replace(each, limits=limits, remote_end_offset=end) for each in case.rounds]
 
@@ -157,12 +159,14 @@ def _write(rng: random.Random, partition: Path, kind: type[RandomLog]) -> int:
     with PartitionWriter(partition, start_offset=start, rules=rules) as writer:
         for _ in range(rng.choice((0, 1, 4, 12, 25, 40))):
             batch = timeless(log) if rng.random() < 0.1 else log.batch()
-            with suppress(KsegError):  # an odd batch that no broker would have taken
+            # an odd batch that a broker would not accept
+            with suppress(KsegError):
                 writer.append(batch)
             if rng.random() < 0.12:
                 log.next_offset += rng.choice((0, 0, 3))
                 writer.roll(log.next_offset)
-                while rng.random() < 0.4:  # a segment of nothing but records without a time
+                # a segment in which no record has a timestamp
+                while rng.random() < 0.4:
                     writer.append(timeless(log))
         if rng.random() < 0.2:
             writer.roll(log.next_offset)
@@ -184,7 +188,7 @@ def _give_times(rng: random.Random, partition: Path) -> None:
 
 
 def _lie(rng: random.Random, partition: Path) -> None:
-    """A time index that no broker would leave behind: after a clean shutdown it is trusted nevertheless."""
+    """A time index that no broker would leave. After a clean shutdown it is trusted all the same."""
     indexes = sorted(partition.glob("*.timeindex"))
     path = rng.choice(indexes)
     data = path.read_bytes()
@@ -255,7 +259,7 @@ def _rounds(rng: random.Random, case: Retention) -> list[RetainOptions]:
 
 
 def kafka_steps(case: Retention) -> list[dict[str, Any]]:
-    """The rounds as the judge takes them; the state follows each."""
+    """The rounds as steps of the oracle, each followed by its state."""
     steps: list[dict[str, Any]] = []
     if case.limits.is_tiered:
         steps.append({"what": "remote_end_offset", "offset": case.rounds[0].remote_end_offset})

@@ -1,4 +1,4 @@
-"""Something of everything that a broker writes, and what real consumers read of it.
+"""Data of every kind that a broker writes, and what real consumers read from it.
 
 `write_everything` fills a running broker, reads it back, copies the data directory while the broker runs, stops it cleanly and copies it
 again. Any reader of logs can then be compared with the consumers, on a directory with preallocated indexes (live) and on a trimmed one
@@ -24,7 +24,7 @@ SINGLE_TOPICS = (*(f"codec-{codec}" for codec in CODECS), "append-time", "transa
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the consumers were given per (topic, partition), and the two copies of the data directory."""
+    """What the consumers received, by (topic, partition), and the two copies of the data directory."""
 
     uncommitted: Mapping[tuple[str, int], list[Consumed]]
     committed: Mapping[tuple[str, int], list[Consumed]]
@@ -33,7 +33,7 @@ class Written:
 
 
 def write_everything(broker: Broker, copies: Path) -> Written:
-    """Fills the running `broker`, copies into `copies`/live and `copies`/stopped; leaves the broker stopped."""
+    """Fill the running `broker` and copy its data directory to `copies`/live and `copies`/stopped; leaves the broker stopped."""
     for codec in CODECS:
         _plain(broker, f"codec-{codec}", codec)
     _append_time(broker)
@@ -44,12 +44,13 @@ def write_everything(broker: Broker, copies: Path) -> Written:
     committed = {(topic, 0): broker.consume(topic, committed=True) for topic in SINGLE_TOPICS}
     live = broker.copy_data(copies / "live")
     broker.stop()
-    del open_producer  # it had to live until here: its transaction must still be open in both copies
+    # kept until here, because its transaction must still be open in both copies
+    del open_producer
     return Written(uncommitted, committed, live, broker.copy_data(copies / "stopped"))
 
 
 def _plain(broker: Broker, topic: str, codec: str) -> None:
-    """Two hundred records, several segments: null and empty keys and values, headers with null values and repeated names."""
+    """Two hundred records in several segments: null and empty keys and values, headers with null values and repeated names."""
     broker.create_topic(topic)
     producer = broker.producer(compression_type=codec)
     for n in range(200):
@@ -65,14 +66,14 @@ def _plain(broker: Broker, topic: str, codec: str) -> None:
 
 
 def _text(seed: int, lines: int) -> bytes:
-    """Something that compresses, but not to nothing; 65 bytes a line."""
+    """Text that compresses, but not to nothing; 65 bytes a line."""
     return b"".join(
         hashlib.sha256(b"%d.%d" % (seed, line)).hexdigest().encode() + b"\n" for line in range(lines)
     )
 
 
 def _append_time(broker: Broker) -> None:
-    """The broker sets the times and compresses again; the producer is idempotent."""
+    """The broker sets the timestamps and therefore compresses again; the producer is idempotent."""
     broker.create_topic("append-time", message_timestamp_type="LogAppendTime", compression_type="lz4")
     producer = broker.producer(enable_idempotence=True)
     for n in range(60):
@@ -83,7 +84,7 @@ def _append_time(broker: Broker) -> None:
 
 
 def _transactions(broker: Broker) -> Producer:
-    """Two producers interleaved, committing and aborting; a third leaves its transaction open and is returned."""
+    """Two interleaved producers that commit and abort. A third one leaves its transaction open and is returned."""
     broker.create_topic("transactions", segment_ms="9223372036854775807")
     producers = [
         broker.producer(transactional_id=f"tx-{n}", linger_ms=5, transaction_timeout_ms=7_000_000)
@@ -113,7 +114,7 @@ def _transactions(broker: Broker) -> Producer:
 
 
 def _compacted(broker: Broker) -> None:
-    """Few keys many times, some as tombstones; returns when the cleaner has been there."""
+    """Few keys, each many times, some as tombstones. Returns when the cleaner has compacted them."""
     broker.create_topic(
         "compacted",
         cleanup_policy="compact",
@@ -136,7 +137,7 @@ def _compacted(broker: Broker) -> None:
 
 
 def _commit_offsets(broker: Broker) -> None:
-    """A group with committed offsets, so that __consumer_offsets is there."""
+    """A group with committed offsets, so that __consumer_offsets exists."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers", "log_level": 0})
     commit_offsets(consumer, [TopicPartition("codec-none", 0, 42)])
     consumer.close()

@@ -1,9 +1,10 @@
-"""Nodes that share one Java process (kseg.oracle.Nodes), in which the classes of Kafka are loaded and compiled once.
+"""Run nodes in one shared Java process (kseg.oracle.Nodes), in which Kafka's classes are loaded and compiled once.
 
-A broker of a process of its own takes 1.5 s of processor time to start, and one in a process that has started another 0.2 s. Such a node
+A broker in a process of its own takes 1.5 s of processor time to start, one in a process that has started another takes 0.2 s. Such a node
 can be stopped, and it may end by itself with an exit or a halt, but it cannot be killed or frozen: that takes a process of its own
-(`Broker.apart`). So does a test of the lock on a data directory: a process loses its lock on a file (fcntl) as soon as it closes any
-descriptor of it, and a node that could not start closes its own some time later. KSEG_NODE_PROCESSES=1 gives one to each node.
+(`Broker.apart`). So does a test of the lock on a data directory, because a process loses its lock on a file (fcntl) as soon as it closes
+any descriptor of it, and a node that failed to start closes its descriptor some time later. KSEG_NODE_PROCESSES=1 gives each node its own
+process.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from pathlib import Path
 from tests.kafka import jars
 
 ALWAYS_APART = bool(os.environ.get("KSEG_NODE_PROCESSES"))
-# what those that ended by themselves left in memory goes with the process
+# nodes that exited by themselves leak memory, which ends with the process
 NODES_PER_PROCESS = 60
 END_LIMIT_S = 120.0
 _JVM = (
     "-Xmx1g",
     "-Dkseg.log.level=INFO",
-    "-Dlog4j2.isThreadContextMapInheritable=true",  # by it a thread knows its node
+    # tells a thread which node it belongs to
+    "-Dlog4j2.isThreadContextMapInheritable=true",
 )
 _current: list[_Java] = []
 
 
 class SharedNode:
-    """One node, with those methods of Popen that `Broker` calls."""
+    """One node, with the methods of Popen that `Broker` calls."""
 
     def __init__(self, java: _Java, name: str) -> None:
         self._java = java
@@ -38,12 +40,12 @@ class SharedNode:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """The status with which it has ended, if it has."""
+        """The exit status, or None while the node runs."""
         self._java.read_events(0.0)
         return self.returncode
 
     def wait(self, limit_s: float | None = None) -> int:
-        """Its status, once it has ended. Raises TimeoutExpired."""
+        """The exit status, once the node has ended. Raises TimeoutExpired."""
         deadline = None if limit_s is None else time.monotonic() + limit_s
         while self.poll() is None:
             left_s = None if deadline is None else deadline - time.monotonic()
@@ -54,11 +56,11 @@ class SharedNode:
         return self.returncode
 
     def terminate(self) -> None:
-        """A clean stop."""
+        """Stop the node cleanly."""
         self._java.command("stop", self.name)
 
     def kill(self) -> None:
-        """Log nothing more. It closes its files, and writes as a stop does."""
+        """Suppress further log output. The node closes its files and writes as in a stop."""
         self._java.command("abandon", self.name)
 
 
@@ -83,7 +85,7 @@ class _Java:
 
     @property
     def is_spent(self) -> bool:
-        """Whether a next node is to have another process."""
+        """Whether the next node should get another process."""
         limit = 1 if self._makes_archive else NODES_PER_PROCESS
         return len(self._nodes) >= limit and all(node.poll() is not None for node in self._nodes)
 
@@ -98,7 +100,7 @@ class _Java:
         self._process.stdin.write("\t".join(words).encode() + b"\n")
 
     def read_events(self, limit_s: float | None) -> None:
-        """What has ended, waiting for a first event up to a limit."""
+        """Record which nodes have ended, waiting for the first event up to a limit."""
         stdout = self._process.stdout
         assert stdout is not None
         while select.select([stdout], [], [], limit_s)[0]:
@@ -112,7 +114,8 @@ class _Java:
 
     def end(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
-        self.command("leave")  # a process that was forked meanwhile may have its stdin too
+        # closing stdin does not suffice: a process that was forked meanwhile may have it open as well
+        self.command("leave")
         try:
             self._process.wait(END_LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -121,12 +124,13 @@ class _Java:
         self._process.stdin.close()
         self._process.stdout.close()
         self._errors.unlink()
-        if self._archive.exists():  # made on its way out
+        # written when the process exits
+        if self._archive.exists():
             self._archive.replace(jars.ARCHIVE)
 
 
 def start_node(properties: Path, log: Path) -> SharedNode:
-    """Start one in the process of this test process."""
+    """Start a node in the Java process of this test process."""
     if _current and _current[0].is_spent:
         end_nodes()
     if not _current:
@@ -136,6 +140,6 @@ def start_node(properties: Path, log: Path) -> SharedNode:
 
 @atexit.register
 def end_nodes() -> None:
-    """End the process, if there is one of this test process."""
+    """End the Java process of this test process, if there is one."""
     while _current and _current[-1].owner == os.getpid():
         _current.pop().end()

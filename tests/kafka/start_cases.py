@@ -1,7 +1,7 @@
-"""Data directories on which a broker starts in a special way, or not at all: the changes to a valid one, one function per case.
+"""Data directories on which a broker starts differently or not at all: changes to a valid one, one function per case.
 
-Each gets a copy of a small broker's data directory (after a clean shutdown, one replica of each topic) and may return a second one for
-log.dirs.
+Each function gets a copy of a small broker's data directory (after a clean shutdown, one replica of each topic) and may return a second one
+for log.dirs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _with_content(name: str, content: bytes, word: str) -> None:
 
 @case
 def clean(data: Path) -> None:
-    """Nothing."""
+    """No change."""
 
 
 @case
@@ -58,7 +58,7 @@ case(metadata_log_unclosed)
 
 @case
 def logs_behind_links_unclean(data: Path) -> None:
-    """Moved to another disk by hand, to make room."""
+    """Logs that were moved to another disk by hand to free space."""
     (data / MARKER).unlink()
     for log in sorted((data / "metro-none-0").glob("*.log"))[:2]:
         elsewhere = data.parent / f"moved-{log.name}"
@@ -68,7 +68,7 @@ def logs_behind_links_unclean(data: Path) -> None:
 
 @case
 def epochs_and_high_watermarks_of_zeros(data: Path) -> None:
-    """The load takes the data directory offline before the high watermarks are read."""
+    """The load takes the data directory offline before it reads the high watermarks."""
     for path in (data / "metro-none-0" / "leader-epoch-checkpoint", data / "replication-offset-checkpoint"):
         path.write_bytes(bytes(path.stat().st_size))
 
@@ -96,7 +96,7 @@ for _name in ("recovery-point", "log-start", "replication", "cleaner"):
 
 @case
 def migrated_from_zookeeper(data: Path) -> None:
-    """A migration to KRaft leaves the file as the broker with ZooKeeper wrote it (observed with 3.9.1; 4.3.1 leaves it as well)."""
+    """A migration to KRaft keeps the file that the broker with ZooKeeper wrote (observed with 3.9.1; 4.3.1 keeps it as well)."""
     file = data / "meta.properties"
     file.write_text(file.read_text().replace("version=1", "version=0").replace("node.id=", "broker.id="))
 
@@ -179,7 +179,7 @@ def second_without_meta_properties(data: Path) -> Path:
 
 @case
 def disk_replaced(data: Path) -> None:
-    """By one that was formatted anew, to which all partitions but one were copied back."""
+    """The disk was replaced by a newly formatted one, to which all partitions but one were copied back."""
     properties = data / "meta.properties"
     properties.write_text(properties.read_text().replace("UsCu_Qd6HlJL_AROE7wUxg", "Xl2QS2nOGAEJKAio_iZM7A"))
     shutil.rmtree(data / "fares-0")
@@ -222,7 +222,7 @@ def second_with_a_partition_and_foreign_cleaner_offsets(data: Path) -> Path:
 
 @case
 def second_with_foreign_high_watermarks(data: Path) -> Path:
-    """They are read when a partition is served from there, and there is none."""
+    """The high watermarks are read only when a partition is served from there, and there is none."""
     made = second(data)
     (made / "replication-offset-checkpoint").write_text("garbage")
     return made
@@ -267,20 +267,20 @@ def metadata_torn(data: Path) -> None:
 
 @case
 def metadata_zeros_near_the_start(data: Path) -> None:
-    """The cut is below the newest snapshot, from whose end the node continues."""
+    """The log is truncated below the end of the newest snapshot, from which the node continues."""
     put(_metadata_log(data), 300, bytes(300))
 
 
 @case
 def metadata_snapshot_of_a_newer_epoch(data: Path) -> None:
-    """It ends below the log, which the node empties all the same. What the log has above that is lost."""
+    """The snapshot ends below the log, which the node empties all the same, losing the records after the snapshot."""
     (snapshot,) = (data / METADATA).glob("*.checkpoint")
     snapshot.rename(snapshot.with_name(f"{snapshot.name[:20]}-{99:010d}.checkpoint"))
 
 
 @case
 def metadata_cut_without_snapshot(data: Path) -> None:
-    """Everything after the cut is lost: the topics that were created there."""
+    """Everything after the truncation is lost, including the topics that were created there."""
     for snapshot in (data / METADATA).glob("*.checkpoint"):
         snapshot.unlink()
     bad_crc(_metadata_log(data), 14)
@@ -294,7 +294,7 @@ def metadata_snapshot_foreign(data: Path) -> None:
 
 @case
 def metadata_snapshot_and_quorum_state_foreign(data: Path) -> None:
-    """A node meets the snapshot first."""
+    """The node reads the snapshot first."""
     metadata_snapshot_foreign(data)
     (data / METADATA / "quorum-state").write_bytes(b"")
 
@@ -318,7 +318,7 @@ def bootstrap_record_altered(data: Path) -> None:
 
 @case
 def metadata_snapshot_torn_at_the_log_end(data: Path) -> None:
-    """No record of the log refers to what is lost: the node starts, and knows no topic."""
+    """No record in the log refers to what is lost, so the node starts and knows no topic."""
     (snapshot,), log = (data / METADATA).glob("*.checkpoint"), _metadata_log(data)
     content, position = log.read_bytes(), 0
     while int.from_bytes(content[position : position + 8], "big") < int(snapshot.name[:20]):
@@ -330,7 +330,7 @@ def metadata_snapshot_torn_at_the_log_end(data: Path) -> None:
 
 @case
 def moving_within(data: Path) -> None:
-    """A move that somebody finished by hand with a copy."""
+    """A move that somebody completed by hand with a copy."""
     shutil.copytree(data / "fares-0", data / f"fares-0.{SUFFIX}-future")
 
 
@@ -341,7 +341,7 @@ def number_with_a_zero(data: Path) -> None:
 
 @case
 def metadata_magic_of_tomorrow(data: Path) -> None:
-    """Its checksum is valid, so that the log is loaded, and nobody can read it."""
+    """The checksum is valid, so the log is loaded, but no reader knows the format."""
     log = min((data / METADATA).glob("*.log"))
     content, position = bytearray(log.read_bytes()), 0
     while int.from_bytes(content[position : position + 8], "big") < 100:
@@ -352,8 +352,8 @@ def metadata_magic_of_tomorrow(data: Path) -> None:
 
 @case
 def offset_lowered_unclean(data: Path) -> None:
-    """An index entry every 1,024 bytes, as the topic has it, meets an offset that is not above the last one; every 4,096 bytes there would
-    be none."""
+    """With an index entry every 1,024 bytes, as this topic has it, an entry is due at an offset that is not above the previous one. With
+    4,096 bytes no entry would be due."""
     log = min((data / "metro-none-0").glob("*.log"))
     content, position = bytearray(log.read_bytes()), 0
     while position < len(content):
@@ -366,7 +366,7 @@ def offset_lowered_unclean(data: Path) -> None:
 
 @case
 def topic_config_of_old(data: Path) -> None:
-    """Allowed before 4.0: the metadata log has it from the version that ran here then."""
+    """The value was allowed before 4.0, and an earlier version wrote it to the metadata log."""
     append_to_metadata(data, config("fares", "segment.bytes", "40000"))
 
 
@@ -384,13 +384,13 @@ def append_to_metadata(data: Path, value: bytes) -> None:
 
 @case
 def metadata_version_of_old(data: Path) -> None:
-    """3.3-IV2, which 4.0 and later do not read."""
+    """Version 3.3-IV2, which Kafka 4.0 and later do not read."""
     append_to_metadata(data, record("FeatureLevelRecord", name="metadata.version", featureLevel=6))
 
 
 @case
 def metadata_version_once_of_old(data: Path) -> None:
-    """Raised since then, but no snapshot was written after that."""
+    """The version was raised later, but no snapshot has been written since."""
     metadata_version_of_old(data)
     append_to_metadata(data, record("FeatureLevelRecord", name="metadata.version", featureLevel=21))
 

@@ -1,4 +1,4 @@
-"""Parts of the cases in `start_cases` and `partition_start_cases`."""
+"""Common parts of the cases in `start_cases` and `partition_start_cases`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKER = ".kafka_cleanshutdown"
 
 
 def registered(cases: dict[str, Case]) -> Callable[[Case], Case]:
-    """A decorator that adds a function to the cases, by its name."""
+    """A decorator that adds a function to the cases by its name."""
 
     def add(make: Case) -> Case:
         cases[make.__name__] = make
@@ -47,7 +47,7 @@ def unclean_from_the_start(data: Path) -> None:
 
 
 def metadata_log_unclosed(data: Path) -> None:
-    """The metadata log as a clean stop of Kafka 4.4.0 leaves it: everything is written, but the indexes are as long as they were made."""
+    """The metadata log as a clean stop of Kafka 4.4.0 leaves it: everything is written, but the indexes keep their preallocated size."""
     log = max((data / METADATA).glob("*.log"))
     for suffix, size_bytes in ((".index", 10_485_760), (".timeindex", 10_485_756)):
         with log.with_suffix(suffix).open("r+b") as file:

@@ -1,4 +1,4 @@
-"""The forecast of `kseg verify` for a broker's start on data directories, and what a real one did there, in the same terms."""
+"""Compare the forecast of `kseg verify` for a broker's start on data directories with the start of a real broker, in the same terms."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from typing import Any
 
 from tests.kafka.broker import Broker, BrokerFailed
 
-# the cleaner and the first checkpoints come after the line that says that it has started
+# the cleaner starts and the first checkpoints are written after the line that says that the broker has started
 SETTLE_S = 2.0
-SETTLE_PER_START = 0.7  # on a busy machine: so much of the time that the start took
+# on a busy machine, settle for this fraction of the time that the start took
+SETTLE_PER_START = 0.7
 
 Segment = tuple[str, str, int]
 
@@ -42,7 +43,7 @@ _MADE = re.compile(r"Created log for partition (.+?) in ")
 
 
 class PlainBroker(Broker):
-    """A broker that takes its data directories as they are stored there."""
+    """A broker that does not format its data directories."""
 
     def _format(self) -> None:
         return
@@ -50,7 +51,7 @@ class PlainBroker(Broker):
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """node: the row `broker-start`. partitions: what each partition directory's row says, by directory."""
+    """node: the row `broker-start`. partitions: the row of each partition directory, by path."""
 
     node: Mapping[str, Any]
     partitions: Mapping[Path, Mapping[str, Any]]
@@ -85,12 +86,12 @@ def foretold(log_dirs: Sequence[Path], *options: str) -> Foretold:
 
 
 def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, **properties: str) -> Observed:
-    """Start a broker on the directories, let it settle, and end it. Changes them."""
+    """Start a broker on the directories, let it settle, and end it. The directories change."""
     return _observed(_node(root, log_dirs, **properties), log_dirs, settle_s)
 
 
 def observed_apart(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S) -> Observed:
-    """The same in a process of its own that is killed: the directories are as after a crash, and nobody has a file of theirs open."""
+    """The same with a separate process that is killed, so the directories are as after a crash and none of their files stays open."""
     return _observed(_node(root, log_dirs).apart(), log_dirs, settle_s)
 
 
@@ -103,12 +104,12 @@ def _observed(broker: PlainBroker, log_dirs: Sequence[Path], settle_s: float) ->
         path.with_suffix("") if path.suffix == ".swap" else path: _written_bytes(path)
         for log_dir in log_dirs
         if log_dir.is_dir()
-        # a log that is swapped in replaces the one there
+        # a .swap log replaces the log of the same name
         for path in sorted(log_dir.glob("*/[0-9]*.log*"))
         if _LOG_NAME.fullmatch(path.name) and path.is_file() and not _is_dropped(path)
     }
     torn = {_segment(path): whole for path, size in sizes.items() if (whole := _whole_bytes(path)) < size}
-    # one that is swapped in gets an index by that
+    # a .swap log gets its index from the swap as well
     no_index = [
         path
         for path in sizes
@@ -137,7 +138,7 @@ def _read(
     lives: bool,
     torn: Mapping[Segment, int],
 ) -> Observed:
-    """torn: the length of the whole batches of segments that end within one, of whose truncation nothing is logged."""
+    """torn: the length up to the last complete batch of segments that end within a batch, whose truncation is not logged."""
     offline = {one or other for one, other in _OFFLINE.findall(log)}
     outcome = "starts-with-offline-log-dirs" if offline else "starts"
     seen = Observed(outcome if lives else "does-not-start", log, offline=offline)
@@ -149,7 +150,7 @@ def _read(
     seen.promoted = {Path(place).name for place in _PROMOTED.findall(log)}
     seen.unserved = set(_NOT_SERVED.findall(log))
     seen.made = set(_MADE.findall(log))
-    # when it is found missing, before all others; where the segment is recovered anyway, nothing is logged
+    # the broker logs a missing index before anything else, but not if it recovers the segment anyway
     reported_missing = {Path(path) for path in _NO_INDEX.findall(log)}
     loaded = {str(path.parent) for path in seen.ends}
     scanned = [
@@ -162,18 +163,19 @@ def _read(
     for path, size in sizes.items():
         size_of.setdefault(_segment(path), []).append(size)
     for place, name, base in scanned:
-        # a live log and one that moves have the same name there
+        # the live log and a moving one have the same name in the broker's log
         known = size_of.get((place, name, base), [0])
         seen.bytes_scanned[f"{place}/{name}"] += known.pop() if len(known) > 1 else known[0]
         if (place, name, base) in cut and known:
-            known[0] = min(known[0], cut[place, name, base])  # of one that is scanned again
+            # in case the segment is scanned again
+            known[0] = min(known[0], cut[place, name, base])
     ends = _METADATA_END.findall(log)
     seen.metadata_end = int(ends[-1]) if ends else None
     return seen
 
 
 def _is_dropped(log: Path) -> bool:
-    """Whether it is to be swapped in, but a cleaning that was not done began below it: both are deleted."""
+    """Whether a .swap log is deleted because an unfinished cleaning (.cleaned) began at or below it."""
     cleaned = [int(path.name.split(".")[0]) for path in log.parent.glob("[0-9]*.cleaned")]
     return log.suffix == ".swap" and min(cleaned, default=int(log.name.split(".")[0]) + 1) <= int(
         log.name.split(".")[0]
@@ -181,7 +183,7 @@ def _is_dropped(log: Path) -> bool:
 
 
 def _written_bytes(log: Path) -> int:
-    """Without the zeros of a preallocated segment, at the first of which a recovery ends."""
+    """The size without the zeros of a preallocated segment, at the first of which a recovery ends."""
     size_bytes, end = log.stat().st_size, 0
     if size_bytes % (1 << 20) and size_bytes % 1000 and size_bytes & (size_bytes - 1):
         return size_bytes
@@ -192,7 +194,7 @@ def _written_bytes(log: Path) -> int:
 
 
 def _whole_bytes(log: Path) -> int:
-    """The bytes up to a batch that is not complete; all of a log that cannot be read."""
+    """The size up to an incomplete batch; the whole size of a log that cannot be read."""
     path = log if log.exists() else log.with_name(f"{log.name}.swap")
     try:
         data, end = path.read_bytes(), 0
@@ -207,32 +209,33 @@ def _whole_bytes(log: Path) -> int:
 
 
 def _segment(log: Path) -> Segment:
-    """Log dir, partition as the broker calls it whatever the directory's suffix, and base offset."""
+    """Log dir, the broker's name of the partition regardless of the directory's suffix, and base offset."""
     topic, _, number = log.parent.name.partition(".")[0].rpartition("-")
     name = f"{topic}-{int(number)}" if number.lstrip("+").isdigit() else log.parent.name
     return str(log.parent.parent), name, int(log.stem)
 
 
 def assert_as_foretold(forecast: Foretold, seen: Observed) -> None:
-    """Exception or success, what is offline, stray, missing, and the offsets of every log."""
+    """Compare the outcome, what is offline, stray or missing, and the offsets of every log."""
     node = forecast.node
     assert seen.outcome == node["outcome"], (node, seen.log[-4000:])
     if node["outcome"] == "does-not-start":
         assert node["exception"] in seen.log, (node, seen.log[-4000:])
     if seen.outcome == "does-not-start" and not seen.ends:
         truncated = {row["partition"] for row in node["partitions_truncated"]} - {"__cluster_metadata-0"}
-        # an odd name ends it while the directories are listed one after the other
+        # an invalid name ends the start while the directories are still being listed
         assert not truncated or node["partitions_failed"] or "not in the form" in node["message"], node
         return
     for place in node["log_dirs_offline"]:
-        # with something that ends the start, the first of both is met
+        # if something else ends the start, the broker meets only the first of the two
         assert node["outcome"] == "does-not-start" or place["exception"] in seen.log, (
             place,
             seen.log[-4000:],
         )
     for path, ends in seen.ends.items():
         row = forecast.partitions.get(path) or forecast.partitions.get(path.resolve())
-        if row is None:  # marked for deletion, or a data directory within, which is no partition to kseg
+        # a partition marked for deletion, or a nested data directory, which kseg does not take for a partition
+        if row is None:
             assert path.name in (*node["partitions_stray"], *node["partitions_removed"])
         else:
             assert ends == (row["log_start_offset"], row["log_end_offset"]), (path, row)
@@ -256,14 +259,14 @@ def assert_as_foretold(forecast: Foretold, seen: Observed) -> None:
     if node["metadata"] != "unknown":
         assert seen.strays == set(node["partitions_stray"])
         assert seen.promoted == set(node["partitions_promoted"])
-        # a log may be created just before the thread that handles failures takes its directory offline
+        # a log may be created just before the failure handler takes its directory offline
         at_once_offline = set(node["partitions_offline"]) if seen.offline else set()
         assert seen.made <= {*node["partitions_missing"], *node["partitions_stray"], *at_once_offline}
-    # a directory without a segment that has a partition.metadata is loaded, and the log begins anew
+    # a directory that has a partition.metadata but no segment is loaded with a new, empty log
     begun = {path.name for path, (start, end) in seen.ends.items() if start == end}
     assert set(node["partitions_missing"]) <= seen.made | begun
     if seen.unserved:
-        # whether a broker names one without a directory depends on the order of two threads
+        # whether the broker logs a partition without a directory depends on the order of two threads
         unserved = set(node["partitions_offline"])
         assert seen.unserved <= unserved
         assert unserved - seen.unserved <= unserved - {path.name for path in forecast.partitions}
@@ -276,7 +279,8 @@ def assert_as_foretold(forecast: Foretold, seen: Observed) -> None:
     for path, row in forecast.partitions.items():
         if row["bytes_to_scan"] and path.parent in given - unloadable:
             to_scan[f"{path.parent}/{row['partition']}"] += row["bytes_to_scan"]
-    for path in failed:  # a load that fails while it scans a segment; the directory is offline then
+    # the load failed while it scanned a segment, and the directory is offline
+    for path in failed:
         if path.parent in given and forecast.partitions.get(path):
             seen.bytes_scanned.pop(f"{path.parent}/{forecast.partitions[path]['partition']}", None)
     different = {

@@ -1,4 +1,4 @@
-"""Names that file systems, editors, rsync, NFS and desktops leave in a data directory or in a partition."""
+"""Names that file systems, editors, rsync, NFS and desktops leave in data directories and partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Appending to an existing log: what UnifiedLog leaves after each shutdown, and what kseg leaves."""
+"""Appending to an existing log: kseg leaves the same files as UnifiedLog after each shutdown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WEEK_MS = 604_800_000
 
 
 def kseg_appends(directory: Path, batches: Sequence[bytes], rules: RollRules) -> None:
-    """The same by kseg."""
+    """Append the batches with kseg."""
     with PartitionLog(PartitionTarget(str(directory))) as log:
         partition = reopen_partition(log, rules, healthy.T0)
     existing = [path.name for path in directory.iterdir()]
@@ -47,7 +47,7 @@ def kseg_appends(directory: Path, batches: Sequence[bytes], rules: RollRules) ->
 def in_several_lives(
     oracle: Oracle, place: Path, lives: Sequence[Sequence[bytes]], rules: RollRules
 ) -> list[list[str]]:
-    """The names of the files that differ after each life."""
+    """The names of the files that differ after each load, append and close."""
     theirs, ours = place / "theirs" / "metro-0", place / "ours" / "metro-0"
     theirs.mkdir(parents=True)
     ours.mkdir(parents=True)
@@ -56,7 +56,7 @@ def in_several_lives(
         kafka_appends(oracle, theirs, batches, rules)
         kseg_appends(ours, batches, rules)
         left, right = content_of(theirs), content_of(ours)
-        # a load drops the snapshots of former log ends, which kseg leaves to the next broker
+        # a load deletes snapshots of former log ends; kseg leaves that to the next broker
         right = {name: data for name, data in right.items() if name in left or ".snapshot" not in name}
         differ.append(differing(left, right))
     return differ
@@ -133,7 +133,7 @@ def test_size_time_index_and_offset_overflow_roll_the_same_after_a_stop(
 
 
 def lines_of(directory: Path, file: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Path:
-    """What `dump --json --deep-iteration` says of a partition, in a file."""
+    """Write the rows of `dump --json --deep-iteration` for a partition to a file."""
     assert run(["dump", "--json", "--deep-iteration", str(directory)]) == 0
     file.write_bytes(capfdbinary.readouterr().out)
     return file
@@ -141,7 +141,7 @@ def lines_of(directory: Path, file: Path, capfdbinary: pytest.CaptureFixture[byt
 
 @pytest.fixture
 def stopped_broker(tmp_path: Path) -> Any:
-    """A broker with two empty topics and one with records, stopped cleanly."""
+    """A cleanly stopped broker with two empty topics and one with records."""
     require_kafka()
     if importlib.util.find_spec("confluent_kafka") is None:
         pytest.skip("no broker is started: confluent-kafka is not installed")
@@ -189,7 +189,7 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
 
     with stopped_broker:
         output = stopped_broker.log_text().splitlines()
-        # the log of the controllers is always recovered
+        # the metadata log is always recovered
         assert not [line for line in output if "ecovering" in line and "__cluster_metadata" not in line]
         assert [line for line in output if "Skipping recovery of" in line]
         assert stopped_broker.consume("copied") == everything.uncommitted["transactions", 0]
@@ -200,7 +200,8 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
         ]
         new = stopped_broker.consume("new")
         assert [(record.key, record.value, record.timestamp) for record in new] == expected
-        with unchanged(data / "new-0"):  # a broker that has been read from writes no epochs any more
+        # after a consumer has read, the broker writes no more leader epochs, so only append could change the directory
+        with unchanged(data / "new-0"):
             assert run(["append", "--apply", "--from", str(own), str(data / "new-0")]) == 4
         assert new[3].headers == (("n", b"3"), ("none", None))
         everywhere = stopped_broker.consume("grown")
@@ -216,7 +217,7 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
 def test_a_broker_recovers_what_a_killed_append_left(
     stopped_broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the clean-shutdown marker the broker reads every byte and truncates a torn batch."""
+    """Without the clean-shutdown marker, the broker scans the whole log and truncates a torn batch."""
     data = stopped_broker.data
     lines = tmp_path / "lines.jsonl"
     lines.write_text("".join(json.dumps({"value": f"value {n}" * 9}) + "\n" for n in range(300)))
@@ -226,7 +227,7 @@ def test_a_broker_recovers_what_a_killed_append_left(
         ways_to_close = iter((PartitionWriter.close, lambda _: os.kill(os.getpid(), signal.SIGKILL)))
         monkeypatch.setattr(
             PartitionWriter, "close", lambda writer: next(ways_to_close)(writer)
-        )  # rehearsal, append
+        )  # the rehearsal closes, the append is killed
         os._exit(run([*words, str(data / "grown-0")]))
     assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
     assert not (data / ".kafka_cleanshutdown").exists()
@@ -240,7 +241,7 @@ def test_a_broker_recovers_what_a_killed_append_left(
 
 
 def test_jafka_reads_what_was_written_for_0_7(oracle: Oracle, tmp_path: Path) -> None:
-    """Jafka also rolls where kseg rolls: both append the same sets."""
+    """Jafka reads all messages, and rolls where kseg rolls when both append the same sets."""
     payloads = [b"reading %d of the meter " % n * (1 + n % 9) for n in range(60)]
     ours, theirs = tmp_path / "ours" / "taps-0", tmp_path / "theirs" / "taps-0"
     ours.parent.mkdir()
@@ -261,7 +262,8 @@ def test_jafka_reads_what_was_written_for_0_7(oracle: Oracle, tmp_path: Path) ->
     read = oracle.ancient(ours, [{"what": "read", "offset": 0, "max_bytes": 1 << 20}], roll_bytes=1500)
     assert read.end_offset == found[-1][0]
     plain = [path.name for path in sorted(answer.directory.glob("*.kafka"))][:3]
-    for name in plain:  # until the first compressed set, which two compressors write differently
+    # up to the first compressed set, which the two compressors write differently
+    for name in plain:
         if (answer.directory / name).read_bytes() != (ours / name).read_bytes():
             assert name != plain[0]
             break

@@ -1,8 +1,8 @@
 """A real broker on a data directory with bad sectors: what ends its start, what takes the data directory offline, and what its consumers
 receive, compared with the forecast of `verify` and the cost from `recover` for such a partition.
 
-ext4 on a loop device (`tests.support.bad_sectors`): needs root. Each case starts a broker of its own, seconds of processor time, so the
-gate starts half of them.
+Needs root, for ext4 on a loop device (`tests.support.bad_sectors`). Each case starts a broker, which takes seconds of processor time, so
+the gate runs half of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
@@ -35,8 +36,8 @@ FAULT = "java.lang.InternalError: a fault occurred in a recent unsafe memory acc
 
 
 class Case(NamedTuple):
-    """spoiled: blocks of 4 KiB by the name of a file. is_clean: the stop before. outcome: of the start. logged: what the broker logs
-    on the way."""
+    """spoiled: unreadable blocks of 4 KiB by file name. is_clean: whether the broker was stopped cleanly before. outcome: of the start.
+    logged: what the broker logs during the start."""
 
     spoiled: Mapping[str, Sequence[int]]
     is_clean: bool
@@ -62,7 +63,7 @@ CASES = {
 }
 
 
-# one for each way that a start goes, and each kind of file
+# one for each outcome of a start and each kind of file
 IN_THE_GATE = (
     "the last log after a clean stop",
     "a log that is recovered",
@@ -75,7 +76,7 @@ IN_THE_GATE = (
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two topics of a partition each, in two segments, after a clean stop."""
+    """Two topics with one partition of two segments each, after a clean stop."""
     require_kafka()
     require()
     with Broker(tmp_path_factory.mktemp("sound")) as broker:
@@ -120,7 +121,7 @@ def test_a_start_on_bad_sectors(disk: DyingDisk, tmp_path: Path, name: str) -> N
 
 
 def kseg(*words: object) -> subprocess.CompletedProcess[str]:
-    """In a process of its own: what one has found unreadable it remembers by inode."""
+    """Run kseg in a separate process, because a process remembers by inode what it found unreadable."""
     command = [sys.executable, "-P", "-m", "kseg", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -130,14 +131,15 @@ def kseg(*words: object) -> subprocess.CompletedProcess[str]:
 def test_consumers_wait_at_a_bad_sector_and_read_on_after_a_repair(
     disk: DyingDisk, tmp_path: Path, segment: str
 ) -> None:
-    """The broker neither goes offline nor answers: the fetch is aborted. Other partitions are served. `recover` refuses; with --accept-
-    unreadable all records are there except those around the bad sector."""
+    """The log dir does not go offline, but the fetch fails, while other partitions are served. `recover` refuses at first. With
+    --accept-unreadable it keeps all records except those around the bad sector."""
     data = damage(disk, Case({f"aaa-0/{segment}.log": [3]}, True, "starts"))
     broker = PlainBroker(tmp_path / "before", data).apart()
     with broker:
         began = time.monotonic()
         assert len(broker.consume("bbb")) == RECORDS
-        patience_s = 5 + 5 * (time.monotonic() - began)  # of a topic of the same size
+        # from the time that it takes to consume a topic of the same size
+        patience_s = 5 + 5 * (time.monotonic() - began)
         with pytest.raises(BrokerFailed, match="did not reach the end"):
             broker.consume("aaa", limit_s=patience_s)
         assert broker.is_running()

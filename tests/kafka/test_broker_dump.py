@@ -1,5 +1,5 @@
-"""kseg reads from disk what a real consumer received from the broker: from a live copy (active indexes preallocated) and after a clean
-shutdown, for both isolation levels. The real dump tool agrees on every file."""
+"""kseg reads from disk what a real consumer received from the broker, in both isolation levels: from a live copy (active indexes
+preallocated) and after a clean shutdown. The real dump tool agrees on every file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kafka
 
 
 def kseg_records(directory: Path, *flags: str) -> list[dict[str, Any]]:
-    """The record lines of `kseg dump --json` over the segments of one partition, in offset order."""
+    """The record lines of `kseg dump --json` for the segments of a partition, in offset order."""
     logs = sorted(str(path) for path in directory.glob("*.log"))
     command = [sys.executable, "-m", "kseg", "dump", "--json", "--print-data-log", *flags, *logs]
     done = subprocess.run(command, capture_output=True, check=False)

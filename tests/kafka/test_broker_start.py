@@ -1,6 +1,6 @@
-"""The forecast of `verify` equals what a real 4.3.1 broker does: whether it starts and what ends it; which partitions it truncates and
-where, renames as stray, does not serve, or creates again. Each case is a directory of its own, and damage of all kinds is spread over
-many partitions of a few directories."""
+"""The forecast of `verify` equals what a real 4.3.1 broker does: whether it starts and what prevents it; which partitions it truncates and
+where, renames as stray, does not serve, or creates again. Each case has its own directory, and damage of all kinds is distributed over many
+partitions of a few directories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from fixtures import side_diseases as side
@@ -59,7 +60,8 @@ def test_a_start_is_foretold(name: str, capture_small: Path, tmp_path: Path) -> 
 
 
 def _copied(capture_small: Path, root: Path) -> Path:
-    """A level deeper than `root`: a metadata log of the same node beside another test's directories would count."""
+    """Copy one level deeper than `root`, because verify would take the metadata log of the same node in another test's directory into
+    account."""
     return copy_tree(capture_small / "data", root / "node" / "data")
 
 
@@ -74,7 +76,7 @@ def _compare(log_dirs: list[Path], root: Path, settle_s: float = 2.0) -> Foretol
 
 @pytest.fixture(scope="session")
 def disks(tmp_path_factory: pytest.TempPathFactory, capture_small: Path) -> Path:
-    """Two data directories of a stopped broker (`0`, `1`), with a topic whose partitions all hold the same two segments."""
+    """Two data directories of a stopped broker (`0`, `1`) and a topic whose partitions all contain the same two segments."""
     require_kafka()
     root = tmp_path_factory.mktemp("disks")
     places = [root / "0", root / "1"]
@@ -90,7 +92,7 @@ def disks(tmp_path_factory: pytest.TempPathFactory, capture_small: Path) -> Path
 
 
 def _are_assigned(root: Path) -> bool:
-    """Whether the controller knows in which directory each replica lies; else a broker may create it again in the other one."""
+    """Whether the controller knows in which directory each replica is. Otherwise a broker may create it again in the other one."""
     (metadata_log,) = root.glob("?/__cluster_metadata-0")
     image = read_metadata_log(str(metadata_log))
     partitions = [each for topic in image.topics.values() for each in topic.partitions.values()]
@@ -159,7 +161,7 @@ STOPS = ("unclean-from-0", "unclean", "clean")
 
 
 def _damaged(disks: Path, target: Path, stop: str, names: list[str]) -> list[Path]:
-    """A copy with the damage of these names, each in a partition of its own."""
+    """A copy with these kinds of damage, each in a partition of its own."""
     copy_tree(disks, target)
     places = [target / "0", target / "1"]
     directories = sorted(target.glob("?/many-*"))
@@ -175,12 +177,12 @@ def _damaged(disks: Path, target: Path, stop: str, names: list[str]) -> list[Pat
 
 
 def _ends_a_start(reported: Foretold) -> set[str]:
-    """The partitions whose load ends the process, or takes a data directory along."""
+    """The partitions whose load ends the process or takes their data directory offline."""
     return {row["partition"] for row in reported.node["partitions_failed"]}
 
 
 def _fatal(disks: Path, tmp_path: Path, stop: str) -> list[str]:
-    """The names of the damages with which no broker starts, as foretold."""
+    """The kinds of damage with which, according to the forecast, no broker starts."""
     places = _damaged(disks, tmp_path / "all", stop, list(DAMAGES))
     directories = [partition.name for partition in sorted((tmp_path / "all").glob("?/many-*"))]
     fatal = _ends_a_start(foretold(places))
@@ -225,7 +227,7 @@ def test_a_lock_that_is_held_is_foretold(capture_small: Path, tmp_path: Path) ->
 
 @contextmanager
 def _mounted(kind: str, root: Path) -> Iterator[Path]:
-    """A small file system of its own below `root`; skips where nobody may mount one."""
+    """Mount a small file system below `root`; skips the test if that is not permitted."""
     place = root / "mounted"
     place.mkdir()
     arguments = ["-t", "tmpfs", "-o", "size=8m", "none"]
@@ -251,12 +253,13 @@ def _mounted(kind: str, root: Path) -> Iterator[Path]:
 @pytest.mark.skipif(not ALL, reason="a full disk: KSEG_BROKER_STARTS=all")
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
 def test_a_full_disk_is_foretold(kind: str, capture_small: Path, tmp_path: Path) -> None:
-    """How such a broker ends depends on which file needs the next block: an index, a checkpoint or the metadata log."""
+    """How the start fails depends on which file needs the next block: an index, a checkpoint or the metadata log."""
     require_kafka()
     with _mounted(kind, tmp_path) as place:
         data = copy_tree(capture_small / "data", place / "data")
         for file in data.rglob("*.deleted"):
-            file.unlink()  # else a broker makes room with them
+            # the broker would free space by deleting them
+            file.unlink()
         with (place / "rest").open("wb", buffering=0) as rest:
             for piece in (1 << 16, 1 << 10):
                 try:
@@ -279,7 +282,7 @@ def test_a_full_disk_is_foretold(kind: str, capture_small: Path, tmp_path: Path)
 def test_a_read_only_second_directory_is_foretold(
     missing: tuple[str, ...], capture_small: Path, tmp_path: Path
 ) -> None:
-    """It goes offline, but a checkpoint that a broker would create there ends the process."""
+    """The directory goes offline, but if the broker has to create a checkpoint in it, the process ends."""
     require_kafka()
     with _mounted("tmpfs", tmp_path) as place:
         data = copy_tree(capture_small / "data", tmp_path / "node" / "data")

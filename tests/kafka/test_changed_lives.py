@@ -1,8 +1,8 @@
 """Random lives of a real broker (`lives`) whose data directories kseg changes each time the broker is down.
 
-After each change `verify` has no warning, and the records are those that the change promises; `undo` restores every byte and every time.
-The next start of the broker serves what kseg said of the files, and the broker goes on writing, cleaning and deleting. `KSEG_CHANGED_LIVES`
-says how many (default 1), `KSEG_CHANGED_LIVES_SEED` from which seed on.
+After each change `verify` has no warnings, the records are those that the change promises, and `undo` restores every byte and every
+modification time. When it starts again, the broker serves what kseg reported for the files, and goes on writing, cleaning and deleting.
+`KSEG_CHANGED_LIVES` is the number of lives (default 1), `KSEG_CHANGED_LIVES_SEED` the first seed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 import kseg
@@ -32,8 +33,9 @@ pytestmark = pytest.mark.kafka
 LIVES = int(os.environ.get("KSEG_CHANGED_LIVES", "1"))
 SEED = int(os.environ.get("KSEG_CHANGED_LIVES_SEED", "9"))
 STARTS = int(os.environ.get("KSEG_CHANGED_LIFE_STARTS", "2"))
-KEYS = 12  # of `lives`
-# what an interrupted cleaning leaves, and what a kill cuts short
+# as in `lives`
+KEYS = 12
+# findings that are caused by an interrupted cleaning or a kill
 LEFT_BY_THE_BROKER = {
     "leftover-cleaned",
     "leftover-tmp",
@@ -57,7 +59,7 @@ class Seen(NamedTuple):
 
 
 class Log(NamedTuple):
-    """end: the log end offset. committed: the records below the last stable offset that no transaction has aborted."""
+    """end: the log end offset. committed: the records below the last stable offset that do not belong to an aborted transaction."""
 
     start: int
     end: int
@@ -70,7 +72,7 @@ Trees = list[dict[str, Entry]]
 
 
 class ChangedLife:
-    """log_dirs hold `logs`. undoable: the states before the changes that an undo can revert, the latest last. ask: runs a command."""
+    """log_dirs contain `logs`. undoable: the states before the changes that undo can revert, the latest last. ask: runs a command."""
 
     def __init__(self, seed: int, root: Path, ask: Callable[..., tuple[int, Rows]]) -> None:
         self.life, self._ask = Life(seed, root / "life"), ask
@@ -82,7 +84,7 @@ class ChangedLife:
         self._has_losses = False
 
     def change(self) -> None:
-        """Some changes of the data directories, each judged."""
+        """Make some changes to the data directories and check each."""
         self.undoable.clear()
         self.logs = logs_in(self.log_dirs)
         self._assert_sound()
@@ -115,7 +117,7 @@ class ChangedLife:
         assert self.logs == {name: _starting_at(before[name], log.start) for name, log in self.logs.items()}
 
     def _append(self) -> None:
-        """Behind a repair, without which append refuses what a kill has left."""
+        """Append after a repair, because append refuses a partition in the state after a kill."""
         self._repair()
         topic, number = name = self.lots.choice(sorted(self.logs))
         partition = f"{topic}-{number}"
@@ -130,9 +132,10 @@ class ChangedLife:
         assert [record.key for record in new.records[len(old.records) :]] == [key.encode() for key in keys]
 
     def _repair_damage(self) -> None:
-        """No record of an undamaged batch is lost."""
+        """Damage some logs and repair them. No record of an undamaged batch is lost."""
         for path in sorted(path for log_dir in self.log_dirs for path in log_dir.glob("topic-*/*.log")):
-            size_bytes = len(path.read_bytes().rstrip(b"\0"))  # without what is preallocated
+            # without preallocated zeros
+            size_bytes = len(path.read_bytes().rstrip(b"\0"))
             if size_bytes and self.lots.random() < 0.1:
                 _flip_a_bit(path, self.lots.randrange(size_bytes), self.lots)
         self.undoable.clear()
@@ -155,7 +158,7 @@ class ChangedLife:
         return self._change(self.log_dirs, command, "--server-properties", properties, *words)
 
     def _change(self, paths: Sequence[Path], command: str, *words: str) -> Logs:
-        """Apply it. Returns the logs as they were before."""
+        """Apply a change; returns the logs as they were before."""
         trees, before = self._trees(), self.logs
         self.life.done.append(" ".join((command, *words)))
         self._run(command, "--apply", *words, *paths)
@@ -165,7 +168,7 @@ class ChangedLife:
         return before
 
     def _trees(self) -> Trees:
-        """Without what is kseg's own."""
+        """The log dirs without kseg's own files."""
         return [
             {
                 name: entry
@@ -176,7 +179,7 @@ class ChangedLife:
         ]
 
     def _run(self, *words: object) -> Rows:
-        """A command that ends with the status for findings at most."""
+        """Run a command that must not exit with a status above that for findings."""
         status, rows = self._ask(*words)
         assert status in (0, 1), (words, rows[-1])
         return rows
@@ -188,15 +191,17 @@ class ChangedLife:
         assert [row for row in found if row["id"] not in accepted] == []
 
     def assert_served(self) -> None:
-        """The running broker has what was in the files; what it deletes and cleans meanwhile can be missing."""
+        """The running broker serves what the files contain, except for what it deletes and cleans meanwhile."""
         broker = self.life.broker
         for (topic, number), log in self.logs.items():
-            if number >= self.life.partitions.get(topic, 0):  # deleted, which the kill came before
+            # the topic was deleted, but the broker was killed before its files were
+            if number >= self.life.partitions.get(topic, 0):
                 continue
             served = [_consumed(record) for record in broker.consume(topic, number, committed=False)]
             assert {record for record in served if record.offset < log.end} <= set(log.records), topic
             latest = {record.key: record for record in broker.consume(topic, number, committed=True)}
-            start, _ = watermarks(broker.bootstrap, topic, number)  # retention may have gone on until here
+            # retention may have advanced the log start until now
+            start, _ = watermarks(broker.bootstrap, topic, number)
             for key, value in last_values(_starting_at(log, start).committed).items():
                 assert latest[key].offset > value.offset or _consumed(latest[key]) == value, (topic, key)
 
@@ -224,7 +229,7 @@ def test_a_broker_goes_on_after_changes(
 
 
 def logs_in(log_dirs: Sequence[Path]) -> Logs:
-    """Those of the topics of `lives`."""
+    """The logs of the topics of `lives`."""
     found = {}
     for log_dir in log_dirs:
         with kseg.open(log_dir) as logs:
@@ -254,7 +259,7 @@ def _starting_at(log: Log, start: int) -> Log:
 
 
 def last_values(records: Sequence[Seen]) -> dict[bytes | None, Seen]:
-    """What a consumer that keeps a table ends with."""
+    """The table that a consumer has built at the end of the log."""
     table = {record.key: record for record in records}
     return {key: record for key, record in table.items() if key is not None and record.value is not None}
 

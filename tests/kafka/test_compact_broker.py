@@ -1,4 +1,4 @@
-"""A real broker opens a compacted log: consumers end with the same last value of each key, producers continue."""
+"""A real broker opens a compacted log: consumers get the same last value for each key as before, and producers continue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.kafka
 
 
 def compact(data: Path, *words: str) -> list[dict[str, Any]]:
-    """`kseg compact --apply` of a data directory; the results of its partitions."""
+    """Run `kseg compact --apply` on a data directory; returns the results of its partitions."""
     command = [
         sys.executable,
         "-m",
@@ -47,7 +48,7 @@ def compact(data: Path, *words: str) -> list[dict[str, Any]]:
 
 
 def last_values(given: list[Consumed]) -> dict[bytes, tuple[int, bytes]]:
-    """What a consumer that keeps a table ends with."""
+    """The table that a consumer has built at the end of the log."""
     table: dict[bytes, tuple[int, bytes]] = {}
     for record in given:
         if record.key is None:
@@ -78,7 +79,7 @@ def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
 
 
 def test_transactions_of_many_producers(tmp_path: Path) -> None:
-    """Random transactions over few keys, compacted three times with an advancing clock; the broker writes in between."""
+    """Random transactions on a few keys, compacted three times with an advancing clock. The broker writes in between."""
     rng = random.Random(20)
     with Broker(tmp_path / "broker") as broker:
         broker.create_topic("table", internal_segment_bytes="3000")

@@ -1,8 +1,8 @@
 """A compaction killed between any two of its steps, and the broker that opens the result.
 
-The steps of a plan are applied one by one to a copy; after each the real loader opens the directory, as after a crash. It must find the old
-log or the new one; in between, where it completes a swap, it may keep old segments beyond the end of the new one. So the last value of each
-key, as a consumer sees it, is the same in every state, and so is the log end.
+The steps of a plan are applied one by one to a copy. After each step the real loader opens the directory, as after a crash. It must find
+the old log or the new one. When it completes a swap in between, it may keep old segments beyond the end of the new one. So the last value
+of each key, as a consumer sees it, and the log end are the same in every state.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def planned(directory: Path, options: CompactOptions) -> Prepared[CompactResult]
 
 
 def take(step: Step, directory: Path, found: Path) -> None:
-    """One step, on plain files. found: the directory as it was, still there."""
+    """Do one step with plain file operations. found: the original directory, which still exists."""
     match step:
         case Write():
             data = b""
@@ -88,7 +88,7 @@ def logs(directory: Path) -> list[bytes]:
 
 
 def table(directory: Path) -> dict[bytes, tuple[int, bytes]]:
-    """What a consumer of committed data ends with: offset and value by key."""
+    """The table that a consumer of committed data has at the end: offset and value by key."""
     found: dict[bytes, tuple[int, bytes]] = {}
     last = -1
     aborted = [

@@ -1,6 +1,6 @@
-"""`compact` against the real Cleaner on random logs: whole files, the next dirty offset, the marked files.
+"""`compact` against the real Cleaner on random logs: the complete files, the next dirty offset, and the files marked as deleted.
 
-KSEG_CLEAN_CASES makes it thorough, KSEG_CLEAN_SEED begins elsewhere; a failure names the seed that repeats it.
+KSEG_CLEAN_CASES sets the number of cases, KSEG_CLEAN_SEED the first seed. A failure names the seed that repeats it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ pytestmark = pytest.mark.kafka
 
 CASES = int(os.environ.get("KSEG_CLEAN_CASES", "80"))
 FIRST = int(os.environ.get("KSEG_CLEAN_SEED", "0"))
-# what a batch that a cleaner rewrites must not have, and no broker has let in (MemoryRecordsBuilder); kseg rewrites it nevertheless
+# exceptions for batches that a broker has never accepted and that a cleaner cannot rewrite (MemoryRecordsBuilder); kseg rewrites them
 UNWRITABLE = (
     "Empty batches are only supported for magic v2",
     "Invalid negative",
     "Cannot write transactional messages",
     "Illegal offset",
 )
-# what a cleaner does not look at, or does not have to read because the record has no key
+# what a cleaner does not check, or does not have to read because the record has no key
 NOT_LOOKED_AT = {"altered-leader-epoch", "altered-base-offset", "offset-not-monotonic", "undecodable-batch"}
 
 
@@ -61,13 +61,14 @@ def test_the_real_cleaner_leaves_the_same(seed: int, tmp_path: Path, oracle: Ora
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + CASES // 2))
 def test_odd_logs(seed: int, tmp_path: Path, oracle: Oracle) -> None:
-    """Where the cleaner fails, kseg refuses the log or rewrites what a broker cannot. It may refuse more, but never less."""
+    """Where the cleaner fails, kseg refuses the log, or rewrites what a broker cannot. It may refuse more logs than the cleaner, never
+    fewer."""
     _assert_alike_or_refused(odd_clean_case(seed, tmp_path), oracle)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + CASES // 4))
 def test_logs_of_other_libraries(seed: int, tmp_path: Path, oracle: Oracle) -> None:
-    """A header name that is not UTF-8 is another one after a cleaning, since it was Java's text in between."""
+    """A cleaning changes a header name that is not UTF-8, because Java decodes and encodes it."""
     _assert_alike_or_refused(random_case(seed, tmp_path, ForeignKeyedLog), oracle)
 
 
@@ -82,12 +83,14 @@ def _assert_alike_or_refused(case: Case, oracle: Oracle) -> None:
                 return
             _compare(case, theirs, ours)
     except KafkaRaised:
-        return  # it cannot even be loaded
+        # it cannot even be loaded
+        return
 
 
 def test_headers_are_written_anew(tmp_path: Path, oracle: Oracle) -> None:
-    """Their lengths in the shortest form, and their names as UTF-8."""
-    one = b"\x82\x80\x80\x80\x70"  # of bits above the 32nd, which Java drops
+    """A cleaning writes the lengths of headers in the shortest form, and header names as UTF-8."""
+    # a varint with bits above the 32nd, which Java drops
+    one = b"\x82\x80\x80\x80\x70"
     headers = varint(3) + one + b"n" + b"\x82\x00v" + field(random.Random(1).randbytes(5000)) + field(None)
     headers += field("\u00e4".encode("latin-1")) + b"\x80\x00"
     directory = tmp_path / "keyed-0"
@@ -106,7 +109,7 @@ def test_headers_are_written_anew(tmp_path: Path, oracle: Oracle) -> None:
 def test_tombstones_that_are_retained_for_ever(
     tmp_path: Path, oracle: Oracle, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With the largest `delete.retention.ms` the sum with the clock overflows: neither a tombstone nor a marker gets a delete horizon."""
+    """With the largest `delete.retention.ms`, its sum with the clock overflows, and neither tombstones nor markers get a delete horizon."""
     directory = tmp_path / "keyed-0"
     marker = EndTransactionMarker(True, 0, T0)
     with PartitionWriter(directory) as writer:
@@ -127,7 +130,7 @@ def test_tombstones_that_are_retained_for_ever(
 
 @pytest.mark.parametrize("seed", [2607])
 def test_odd_logs_that_were_cleaned_differently(seed: int, tmp_path: Path, oracle: Oracle) -> None:
-    """A null value of an old message whose length is not −1, in a batch that is rewritten."""
+    """Seed 2607 has an old message whose null value has a length other than −1, in a batch that is rewritten."""
     test_odd_logs(seed, tmp_path, oracle)
 
 

@@ -1,5 +1,5 @@
-"""A real Connect worker's three topics: shown as JSON, with decoded keys and without secrets; and the newest record of each key is what the
-worker's REST interface told before it was stopped."""
+"""The three topics of a real Connect worker are shown as JSON, with decoded keys and without secrets, and the newest record of each key is
+what the worker's REST interface returned before it was stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -44,7 +45,8 @@ SINK, PAUSED, STOPPED, GONE, FAILED = "sänk ü", "paused one", "stopped-7", "go
 
 @dataclass
 class Lived:
-    """log_dir: of the broker. running: a copy from before the worker was stopped. reported: by the REST interface then, by connector."""
+    """log_dir: of the broker. running: a copy from before the worker was stopped. reported: what the REST interface returned then, by
+    connector."""
 
     log_dir: Path
     running: Path
@@ -81,7 +83,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
 
 
 def _more_connectors(broker: Broker, url: str, source: dict[str, str]) -> None:
-    """In every state that an administrator can bring one to, with offsets that were altered or reset."""
+    """Connectors in every state to which an administrator can bring them, with offsets that were altered or reset."""
     Path(source["file"]).write_text("x\n\u2028Ä\n")
     sink = {
         "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
@@ -116,7 +118,7 @@ def _state(place: str) -> str:
 
 
 def _settled_statuses(broker: Broker, url: str) -> dict[str, dict[str, Any]]:
-    """The answers, as soon as they are the same for two seconds."""
+    """The answers, once they have been the same for two seconds."""
     reported: list[dict[str, dict[str, Any]]] = []
 
     def is_settled() -> bool:
@@ -172,7 +174,7 @@ def _asked(url: str, body: object = None, method: str | None = None) -> Any:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
-            # a worker refuses every change while its group rebalances
+            # a worker refuses every change while its group is rebalancing
             if error.code == HTTPStatus.CONFLICT and time.monotonic() < deadline:
                 time.sleep(0.5)
                 continue
@@ -235,7 +237,7 @@ def test_status(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def newest(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The value that the newest record of each key leaves, by key; none for a key that was deleted."""
+    """The value of the newest record of each key, without keys that were deleted."""
     found = {json.dumps(row["key"]): row["value"] for row in rows}
     return {key: value for key, value in found.items() if value is not None}
 
@@ -261,7 +263,7 @@ def test_what_rest_tells_of_each_connector(lived: Lived, capfd: pytest.CaptureFi
             expected_statuses[json.dumps(f"status-task-{name}-{task.pop('id')}")] = task
         for each in reported["offsets"] if reported["info"]["type"] == "source" else ():
             expected_offsets[json.dumps([name, each["partition"]])] = each["offset"]
-    # tasks of a connector that was stopped or deleted stay in the topic, unused
+    # task configurations of a stopped or deleted connector stay in the topic, unused
     shown = {key: value["properties"] for key, value in configs.items() if "properties" in value}
     unused = tuple(json.dumps(f"task-{name}-")[:-1] for name in (STOPPED, GONE))
     assert {key: value for key, value in shown.items() if not key.startswith(unused)} == expected_configs

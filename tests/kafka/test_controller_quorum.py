@@ -1,7 +1,7 @@
-"""Controllers of a dynamic quorum that were restored from a backup or formatted anew. `verify` and `doctor` say what becomes of the
-quorum where they are given the data directories of its nodes, and after the steps of `doctor` the cluster has every topic and record.
+"""Controllers of a dynamic quorum that were restored from a backup or formatted anew. Given the data directories of the nodes, `verify` and
+`doctor` report what happens to the quorum. After the steps of `doctor`, the cluster has every topic and record.
 
-Three controllers and a broker, five starts: half a minute.
+Three controllers and a broker are started five times, which takes half a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.conftest import require_kafka
@@ -26,7 +27,8 @@ from tests.kafka.three_controllers import BROKER, CONTROLLERS, ThreeControllers
 
 pytestmark = pytest.mark.kafka
 
-OLD, LATE = "old", "late"  # LATE was created after the backup
+# LATE is created after the backup
+OLD, LATE = "old", "late"
 RECORDS = {OLD: 20, LATE: 30}
 ABOUT_THE_QUORUM = ("replica-behind", "quorum-lost", "voter-replaced", "metadata-log-outdated")
 LOG = "__cluster_metadata-0"
@@ -34,7 +36,7 @@ LOG = "__cluster_metadata-0"
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeControllers]:
-    """The cluster, and beside it `backup-ID` of each controller, copied before LATE was created."""
+    """The stopped cluster, with `backup-ID` of each controller beside it, copied before LATE was created."""
     require_kafka()
     root = tmp_path_factory.mktemp("stopped")
     cluster = ThreeControllers(root / "cluster")
@@ -82,7 +84,7 @@ class Story:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def found(self, *node_ids: int) -> set[tuple[str, str]]:
-        """What `verify` says about the quorum: (node, finding)."""
+        """The findings of `verify` about the quorum, as (node, finding)."""
         return {
             (Path(row["path"]).parent.parent.name, row["id"])
             for row in self.asked("verify", *node_ids)
@@ -93,7 +95,7 @@ class Story:
         return [row["command"] for row in self.asked("doctor") if row["type"] == "step"]
 
     def follow(self) -> None:
-        """The steps before a node starts, typed in as they are printed."""
+        """Run the steps before a node starts, exactly as they are printed."""
         for step in self.steps():
             if not step.startswith(("kseg ", "kafka-")):
                 subprocess.run(step, shell=True, check=True, cwd=self.root)
@@ -104,10 +106,12 @@ def test_two_of_three_controllers_are_restored(stopped: ThreeControllers, tmp_pa
     story = Story(stopped, tmp_path)
     assert story.found() == set()
     story.restore(102)
-    assert story.found() == set()  # the other two are a majority, which has every record
+    # the other two are a majority that has every record
+    assert story.found() == set()
     story.restore(103)
     assert story.found() == {("node-102", "replica-behind"), ("node-103", "replica-behind")}
-    assert story.found(101, 102, BROKER) == set()  # node 103 may have them
+    # node 103, which is not given, may have them
+    assert story.found(101, 102, BROKER) == set()
     cluster, broker = story.cluster, story.cluster.nodes[BROKER]
     try:
         cluster.begin(102, 103, BROKER)
@@ -124,7 +128,7 @@ def test_two_of_three_controllers_are_formatted_anew(stopped: ThreeControllers, 
     for node_id in (102, 103):
         cluster.format_without_voters(node_id)
     assert story.found() >= lost
-    # a copy of the metadata log alone does not help
+    # copying the metadata log alone does not help
     for node_id in (102, 103):
         shutil.copytree(cluster.nodes[101].data / LOG, cluster.nodes[node_id].data / LOG)
     assert story.found() == lost
@@ -140,12 +144,12 @@ def test_two_of_three_controllers_are_formatted_anew(stopped: ThreeControllers, 
 
 
 def _refusals(log: str) -> set[str]:
-    """The nodes that were asked for their vote by the id of another directory."""
+    """The nodes that refused a vote because it was requested under another directory id."""
     return {*re.findall(r"didn't match the receiver's replica key: \S+ \(id: (\d+) ", log)}
 
 
 def test_all_controllers_are_lost(stopped: ThreeControllers, tmp_path: Path) -> None:
-    """The broker has the only metadata log that is left; after the steps the cluster has every record."""
+    """Only the broker still has a metadata log. After the steps the cluster has every record."""
     story = Story(stopped, tmp_path)
     story.format_alone(101)
     story.cluster.format_without_voters(102)
@@ -167,7 +171,7 @@ def test_all_controllers_are_lost(stopped: ThreeControllers, tmp_path: Path) -> 
 def test_one_controller_is_formatted_as_a_quorum_of_its_own(
     stopped: ThreeControllers, tmp_path: Path
 ) -> None:
-    """The steps move its metadata log out, and once the controllers run, exchange the voter."""
+    """The steps move the controller's metadata log out of the way, and exchange the voter once the controllers run."""
     story = Story(stopped, tmp_path)
     story.format_alone(102)
     assert story.found() == {("node-102", "voter-replaced")}

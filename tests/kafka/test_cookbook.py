@@ -1,4 +1,4 @@
-"""The broker's log lines of the cookbook are those that a real broker writes when it is started on a directory with that incident."""
+"""The broker log lines in the cookbook are those that a real broker writes when it starts on a directory with that incident."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_broker_says_so(name: str, tmp_path: Path) -> None:
 
 
 def test_a_coordinator_says_so(capture_small: Path, tmp_path: Path) -> None:
-    """About offsets that expired long ago: a coordinator deletes them within seconds of its start."""
+    """A coordinator deletes offsets that expired long ago within seconds of its start."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     directory = data / "__consumer_offsets-0"
     end = max(int(path.stem) for path in directory.glob("*.snapshot"))

@@ -1,4 +1,4 @@
-"""A copy of one partition, given to a broker with the checkpoint entries that came with it: the same log start, end and records."""
+"""A broker that gets a copy of one partition, together with the copied checkpoint entries, has the same log start, log end and records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -43,7 +44,7 @@ def test_a_broker_has_of_the_copy_what_it_had(capture_small: Path, tmp_path: Pat
     output = tmp_path / "out"
     assert run(["recover", "--json", "--output", str(output), str(data / PARTITION)]) == 0
 
-    # the disk is replaced: its partition and the lines of its checkpoints come from the copy
+    # the disk is replaced: the partition and its checkpoint lines come from the copy
     shutil.rmtree(data / PARTITION)
     for name in CHECKPOINTS:
         found = decode_offset_checkpoint((data / name).read_bytes())
@@ -59,4 +60,5 @@ def test_a_broker_has_of_the_copy_what_it_had(capture_small: Path, tmp_path: Pat
         assert watermarks(broker.bootstrap, "metro-none", 0) == ends
         assert broker.consume("metro-none") == records
     with Broker(tmp_path / "third", bare) as broker:
-        assert watermarks(broker.bootstrap, "metro-none", 0)[0] == 0  # what the lines are for
+        # without the checkpoint lines it would be different
+        assert watermarks(broker.bootstrap, "metro-none", 0)[0] == 0

@@ -1,4 +1,4 @@
-"""The benchmark corpora in miniature: they have the properties that the benchmarks rely on."""
+"""Small versions of the benchmark corpora have the properties that the benchmarks rely on."""
 
 from __future__ import annotations
 

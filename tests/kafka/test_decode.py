@@ -1,4 +1,4 @@
-"""Handmade batches, valid and damaged, decoded by the real iterators: the same records, and errors for the same ones."""
+"""Handmade batches, valid and damaged, decoded by the real iterators: kseg returns the same records, and errors for the same batches."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ shared_oracle = settings(
 
 
 def asked(oracle: Oracle, data: bytes, place: Path) -> tuple[list[tuple[Any, ...]], bool]:
-    """The records that the real iterators give before they end, and whether they end with an exception."""
+    """The records that the real iterators return before they end, and whether they end with an exception."""
     place.write_bytes(data)
     lines = oracle.records(place)
     records = [
@@ -57,12 +57,13 @@ def test_the_verdict_is_kafkas(case: Case, oracle: Oracle, tmp_path: Path) -> No
     expected = [(*rest, list(headers)) for *rest, headers in case.records]
     if case.data[16] == 2:
         assert agree(expected, theirs, failed)
-    else:  # Kafka opens a wrapper whole before it gives the first message
+    # Kafka decompresses a wrapper completely before it returns the first message
+    else:
         assert theirs == ([] if failed else expected)
 
 
 def agree(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], failed: bool) -> bool:
-    """Kafka holds the last record back when bytes are left behind it; we give it, and say so."""
+    """Kafka does not return the last record if bytes remain after it; kseg returns it and reports the bytes."""
     return ours == theirs or (failed and ours[:-1] == theirs)
 
 

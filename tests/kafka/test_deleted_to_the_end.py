@@ -1,5 +1,5 @@
-"""A broker that is killed directly behind DeleteRecords up to the log end: what it leaves, and what its load makes of that. It takes more
-than ten seconds because the broker has a process of its own and starts twice."""
+"""A broker that is killed right after DeleteRecords up to the log end: the state it leaves, and what its next load makes of it. The test
+takes more than ten seconds because the broker has its own process and starts twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from tests.kafka.broker import Broker, delete_records, watermarks
 
 RECORDS = 50
-# the deleted records come back because the broker is killed before it wrote the log start: it must not write it in the meantime
+# the deleted records come back only if the broker is killed before it writes the log start to the checkpoint
 NO_CHECKPOINTS_MS = "600000"
 
 

@@ -1,5 +1,5 @@
-"""`kseg metadata` and `kseg list` about disks, voters and delegation tokens, compared with a real broker of a dynamic quorum with two log
-dirs: the answers of Admin's describeLogDirs, describeMetadataQuorum and describeDelegationToken at the same moment."""
+"""`kseg metadata` and `kseg list` on log dirs, voters and delegation tokens, compared with a real broker that has a dynamic quorum and two
+log dirs: the answers of Admin's describeLogDirs, describeMetadataQuorum and describeDelegationToken at the same moment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -35,14 +36,14 @@ TOKEN = (
 
 @dataclass
 class Moment:
-    """A copy of both log dirs of a running broker, and Admin's answer then."""
+    """A copy of both log dirs of a running broker, and Admin's answer at that time."""
 
     copy: Path
     reported: dict[str, Any]
 
 
 class AuthenticatedBroker(DynamicBroker):
-    """With a listener whose clients are somebody: only these may have delegation tokens."""
+    """A broker whose listener authenticates its clients: only such clients may have delegation tokens."""
 
     def _configure(self) -> None:
         super()._configure()
@@ -94,13 +95,15 @@ def _live(broker: Broker, admin: ClusterAdmin, root: Path) -> Iterator[Moment]:
     yield _moment(broker, admin, root / "first", {"bob", "carol"}, root / "data" / "b")
     admin.do("end-token", 0)
     admin.do("token", "User:dora", 7_200_000)
-    broker.create_topic("late", 4)  # where it is not cordoned
+    # created in the log dir that is not cordoned
+    broker.create_topic("late", 4)
     admin.do("config", "BROKER", "1", {"cordoned.log.dirs": str(root / "data" / "a")})
     yield _moment(broker, admin, root / "second", {"carol", "dora"}, root / "data" / "a")
 
 
 def _moment(broker: Broker, admin: ClusterAdmin, copy: Path, renewers: set[str], cordoned: Path) -> Moment:
-    """When the broker knows its tokens and has told the controller what is cordoned, and nothing changed while the copy was made."""
+    """A copy made when the broker knows its tokens and has told the controller which log dirs are cordoned, and during which nothing
+    changed."""
     reported: dict[str, Any] = {}
 
     def is_settled() -> bool:
@@ -112,7 +115,8 @@ def _moment(broker: Broker, admin: ClusterAdmin, copy: Path, renewers: set[str],
         is_known = {name for row in reported["tokens"] for name in row["renewers"]} == {
             f"User:{name}" for name in renewers
         }
-        is_noted = b"\2" + uuid_bytes(_identity(cordoned)) in metadata  # a list of one
+        # a list with one element
+        is_noted = b"\2" + uuid_bytes(_identity(cordoned)) in metadata
         return reported == before and is_known and is_noted and reported["cordoned"] == [str(cordoned)]
 
     broker.wait_for("a settled copy", is_settled)
@@ -125,7 +129,7 @@ def _identity(log_dir: Path) -> str:
 
 
 def _assert_reported(moment: Moment, rows: Sequence[Row]) -> None:
-    """What the metadata log knows of tokens, cordoned directories and voters."""
+    """The tokens, cordoned directories and voters in the metadata log are reported."""
     tokens = [{name: row[name] for name in TOKEN} for row in rows if row["type"] == "token"]
     assert sorted(tokens, key=str) == sorted(moment.reported["tokens"], key=str) != []
     (broker,) = [row for row in rows if row["type"] == "broker"]
@@ -154,7 +158,7 @@ def test_the_same_from_a_later_copy(moments: list[Moment], capfd: pytest.Capture
 def test_where_the_logs_are_and_how_large(
     moments: list[Moment], number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """All logs are where the metadata says, so none is missing. describeLogDirs leaves out the metadata log."""
+    """All logs are where the metadata log says, so none is missing. describeLogDirs leaves out the metadata log."""
     moment = moments[number]
     reported = {
         (Path(row["log_dir"]).name, row["topic"], row["partition"]): row["bytes"]

@@ -1,5 +1,5 @@
-"""Follow the steps of `kseg doctor` as they are printed, on directories that no broker starts with (or starts without some of it), and
-start a real broker."""
+"""Follow the steps of `kseg doctor` exactly as printed, on directories with which no broker starts (or starts only in part), and then start
+a real broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from fixtures.diseases import bad_crc, torn_tail
@@ -43,7 +44,7 @@ def flipped_and_torn(data: Path) -> None:
 
 
 def set_aside_by_mistake(data: Path) -> None:
-    """As by a start with another metadata log; one directory was made again, and is empty."""
+    """Renamed as stray, as by a start with another metadata log. One of the directories was created again and is empty."""
     for name in ("fares-0", "metro-gzip-0"):
         (data / name).rename(data / f"{name}.{SUFFIX}-stray")
     (data / "metro-gzip-0").mkdir()
@@ -55,7 +56,7 @@ def renamed_by_hand(data: Path) -> None:
 
 
 def renamed_to_no_name_of_a_partition(data: Path) -> None:
-    """And a copy beside the original."""
+    """Renamed to names that are not those of a partition, one of them with the suffix of a copy."""
     (data / "metro-gzip-0").rename(data / "metro-gzip-0.bak")
     (data / "fares-0").rename(data / "fares-0 (copy)")
     (data / "metro-none-0").rename(data / "_metro-none-0.orig")
@@ -81,7 +82,8 @@ def damaged_in_a_linked_directory(data: Path) -> None:
     (data / "metro-none-0").symlink_to(data.parent / "elsewhere")
 
 
-WITHOUT_METADATA_LOG = ("metadata_log_gone", "metadata_cut_without_snapshot")  # test_new_metadata_log.py
+# see test_new_metadata_log.py
+WITHOUT_METADATA_LOG = ("metadata_log_gone", "metadata_cut_without_snapshot")
 DISEASES: dict[str, Disease] = {
     **{name: case for name, case in CASES.items() if name not in WITHOUT_METADATA_LOG},
     "set-aside-by-mistake": set_aside_by_mistake,
@@ -94,7 +96,8 @@ DISEASES: dict[str, Disease] = {
     "damaged-in-a-linked-directory": damaged_in_a_linked_directory,
 }
 LOOKS = ("kseg list ", "kseg dump ", "kseg verify ")
-EMPTIED = {"metro-gzip-0"}  # a broker renames an empty directory as stray and creates the partition again
+# a broker renames an empty directory as stray and creates the partition again
+EMPTIED = {"metro-gzip-0"}
 IN_THE_GATE = (
     "set-aside-by-mistake",
     "renamed-by-hand",
@@ -116,7 +119,7 @@ IN_THE_GATE = (
 
 @pytest.fixture
 def doctor(capfd: pytest.CaptureFixture[str]) -> Doctor:
-    """The rows of `kseg doctor`, of which a test takes several: called here, and not in a process for each."""
+    """The rows of `kseg doctor`, called in this process because a test needs them several times."""
 
     def examine(log_dirs: list[Path]) -> Rows:
         status, rows = json_run("doctor", *log_dirs, capfd=capfd)
@@ -129,8 +132,8 @@ def doctor(capfd: pytest.CaptureFixture[str]) -> Doctor:
 def follow(
     log_dirs: list[Path], root: Path, values: dict[str, str], doctor: Doctor
 ) -> tuple[list[str], list[Path]]:
-    """Type in what it says, round after round, until nothing is due: what was typed, and the data directories that it asked to look at
-    last. What needs a running broker comes later. values: what the user puts in for a name in capitals."""
+    """Type in the steps, round after round, until nothing is due. Returns what was typed, and the data directories that the steps examined
+    last. Steps that need a running broker are left for later. values: what the user puts in for a word in capitals."""
     typed: list[str] = []
     environment = environment_for(root)
     for _ in range(ROUNDS):
@@ -138,8 +141,10 @@ def follow(
         apart = any(row["type"] == "finding" and row["id"] == "log-dirs-mixed" for row in rows)
         steps = [row["command"] for row in rows if row["type"] == "step" and (row["due"] or apart)]
         steps = [step for step in steps if not step.startswith("kafka-") or "storage" in step]
-        gone = [step for step in steps if step.startswith("find ")]  # there is no copy to put back here
-        if all(step.startswith(LOOKS) for step in steps):  # only people can judge what is left
+        # there is no copy to restore in this test
+        gone = [step for step in steps if step.startswith("find ")]
+        # what remains needs a human decision
+        if all(step.startswith(LOOKS) for step in steps):
             return typed, log_dirs
         if not steps or (gone and len(steps) == len(gone) + 1):
             return typed, log_dirs
@@ -147,7 +152,8 @@ def follow(
             if "--directory-id UUID" in step:
                 own = {"UUID": IDENTITY["directory.id"]} if "/second " in step else {}
                 step = shlex.join((values | own).get(word, word) for word in shlex.split(step))
-            if step.startswith("find / "):  # all of this machine takes many seconds, and has no copy either
+            # searching the whole machine takes many seconds and finds no copy either
+            if step.startswith("find / "):
                 step = step.replace("/", shlex.quote(str(root)), 1)
             done = subprocess.run(
                 step,
@@ -162,7 +168,8 @@ def follow(
             typed.append(step)
             assert done.returncode in (0, 1), (typed, done.stderr, done.stdout)
         words = shlex.split(next((step for step in steps if step.startswith("kseg doctor ")), ""))
-        if words:  # of several nodes the first one
+        # of several nodes, continue with the first
+        if words:
             log_dirs = [Path(word) for word in words[2:]]
     raise AssertionError(f"something is due after {ROUNDS} rounds: {typed}")
 

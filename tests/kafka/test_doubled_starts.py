@@ -1,5 +1,5 @@
-"""One partition in several directories of a node: moves that were broken off, numbers with leading zeros, links. What a real broker does at
-its start is what `verify` foretold, and where it ends the start a finding names the two directories."""
+"""One partition in several directories of a node: interrupted moves, numbers with leading zeros, links. A real broker does at its start
+what `verify` predicted, and where the start fails, a finding names the two directories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -44,7 +45,7 @@ def moving_twice(own: Path, other: Path) -> None:
 
 
 def moved_but_for_the_name(own: Path, other: Path) -> None:
-    """The metadata log assigns it already to where the future replica is."""
+    """The metadata log already assigns the partition to the directory of the future replica."""
     partition = _one(own)
     shutil.copytree(partition, other / partition.name)
     partition.rename(own / f"{partition.name}.{FUTURE}")
@@ -74,7 +75,7 @@ def live_twice_and_one_with_the_id_of_another(own: Path, other: Path) -> None:
 
 
 def moving_without_an_id_and_gone(own: Path, _: Path) -> None:
-    """The replica that moves becomes stray, and the partition is created again."""
+    """The moving replica becomes stray, and the partition is created again."""
     moved_and_gone(own, own)
     next(own.glob(f"*.{FUTURE}/partition.metadata")).unlink()
 
@@ -93,7 +94,7 @@ def linked(own: Path, other: Path) -> None:
     (other / _one(own).name).symlink_to(_one(own))
 
 
-# (what is done, whether a finding says that the broker does not start with both)
+# (the change, whether a finding says that the broker does not start with both directories)
 CASES: tuple[tuple[Double, bool], ...] = (
     (moving_within, True),
     (moving_twice, True),
@@ -143,7 +144,7 @@ def test_a_start_with_a_partition_in_several_directories(
 
 @pytest.mark.evidence("broker-start")
 def test_a_moving_log_beside_one_that_becomes_stray(disks: Path, tmp_path: Path) -> None:
-    """It is promoted, and the partition is not missing."""
+    """The future replica is promoted, and the partition is not missing."""
     require_kafka()
     copy_tree(disks, tmp_path / "node")
     own, other = tmp_path / "node" / "0", tmp_path / "node" / "1"

@@ -1,5 +1,5 @@
-"""`kseg dump` prints what the real DumpLogSegments 4.3.1 prints: on every captured file with every flag, and on damaged files, where the
-real tool's output is all of kseg's or, if the tool fails or ends early, a prefix of it."""
+"""`kseg dump` prints what the real DumpLogSegments 4.3.1 prints, for every captured file with every flag. For damaged files, the real
+tool's output is kseg's, or a prefix of it if the tool fails or stops early."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_damaged_files(
             if answer.exception is None and ours == answer.stdout:
                 survived += 1
             else:
-                # it failed, or ended silently before batches that kseg continues with
+                # the tool failed, or stopped silently before batches with which kseg continues
                 died += 1
                 quiet_end = b"invalid bytes at the end of" in answer.stdout
                 assert answer.exception is not None or quiet_end, (seed, case, flags)
@@ -83,7 +83,7 @@ def test_damaged_files(
 def test_flags_together_on_the_command_line(
     oracle: Oracle, capture_small: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """Any combination, including flags that mean nothing for a file, and several files in one run."""
+    """Any combination of flags, including flags that have no effect on a file, and several files in one run."""
     chance = random.Random(11)
     files = dumpable(capture_small / "data")
     for _ in range(60):
@@ -96,7 +96,7 @@ def test_flags_together_on_the_command_line(
         assert capfdbinary.readouterr().out == answer.stdout, words
 
 
-# prints an empty line for a record, also after a broken message in an old compressed set, where kseg ends the set
+# the tool prints an empty line for each record, even after a broken message in an old compressed set, where kseg ends the set
 BLANK = ("--deep-iteration", "--skip-record-metadata")
 
 
@@ -108,17 +108,18 @@ def assert_same_text(
     *,
     is_exact: bool = False,
 ) -> None:
-    """Some files of a random directory, each with some flags."""
+    """Compare some files of a random directory, each with some flags."""
     chance = random.Random(seed)
     case = (make or (odd_case if seed % 2 else random_case))(seed, place)
     for path in chance.sample(files := dumpable(case.directory), min(4, len(files))):
-        if not path.name.startswith("-"):  # no name of a segment, and Kafka's tool prints its number
+        # not a segment name; Kafka's tool prints the number
+        if not path.name.startswith("-"):
             flags, options = chance.choice(flags_for(path))
             answer = oracle.dump([*flags, "--files", path])
             ours = our_text(path, options)
             if flags == BLANK and not is_exact:
                 continue
-            # what the tool ends with in silence: kseg continues after it
+            # the tool stops here silently; kseg continues
             is_cut = "--max-bytes" in flags or b"invalid bytes at the end of" in answer.stdout
             is_same = ours == answer.stdout if answer.exception is None and not is_cut else True
             assert is_same and ours.startswith(answer.stdout), (seed, case.done, path.name, flags)
@@ -128,7 +129,8 @@ def assert_same_text(
 def test_files_of_random_directories(
     oracle: Oracle, tmp_path: Path, make: Callable[[int, Path], Case] | None
 ) -> None:
-    """KSEG_DUMPED_DIRECTORIES from KSEG_DUMPED_DIRECTORIES_SEED on: logs and side files in all states."""
+    """Logs and side files in all states. KSEG_DUMPED_DIRECTORIES is the number of directories, KSEG_DUMPED_DIRECTORIES_SEED the first
+    seed."""
     first = int(os.environ.get("KSEG_DUMPED_DIRECTORIES_SEED", "1"))
     for seed in range(first, first + int(os.environ.get("KSEG_DUMPED_DIRECTORIES", "60"))):
         (tmp_path / str(seed)).mkdir()
@@ -137,7 +139,8 @@ def test_files_of_random_directories(
 
 @pytest.mark.parametrize("seed", [8350, 12186, 850977])
 def test_directories_that_were_dumped_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
-    """An empty line for a message whose fields exceed it, if nothing of it is printed; messages of a set whose append time is -2."""
+    """Seeds with an empty line for a message whose fields exceed it, if nothing of it is printed, and with messages of a set whose append
+    time is -2."""
     assert_same_text(oracle, seed, tmp_path, is_exact=True)
 
 
@@ -146,7 +149,7 @@ def test_directories_that_were_dumped_differently(oracle: Oracle, tmp_path: Path
 def test_messages_whose_fields_exceed_them(
     oracle: Oracle, tmp_path: Path, key_length: int, value_length: int
 ) -> None:
-    """One line for the message, empty where nothing of it is shown."""
+    """One line for the message, which is empty if nothing of it is printed."""
     key = b"key"[: max(0, key_length)]
     fields = struct.pack(">i", key_length) + key + struct.pack(">i", value_length) + b"value"
     message = struct.pack(">IBB", 0, 0, 0) + fields

@@ -1,4 +1,4 @@
-"""Records of Kafka's own topics: kseg prints what DumpLogSegments prints, for complete, truncated and damaged ones."""
+"""Records of Kafka's own topics: kseg prints what DumpLogSegments prints for complete, truncated and damaged ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.kafka
 LOG = "00000000000000000000.log"
 SEED = int(os.environ.get("KSEG_DECODED_SEED", "1"))
 MUTANTS = int(os.environ.get("KSEG_DECODED_MUTANTS", "20000"))
-# the whole process may grow by less than the text of one of its batches of mutants
+# the process may grow by less than the text of one batch of mutants
 MAX_GROWTH_KIB = 64 * 1024
 
 
@@ -48,9 +48,9 @@ def assert_equal_text(oracle: Oracle, directory: Path, decoder: str, records: li
     ours = our_text(log, options).splitlines()
     theirs = reported.stdout.splitlines()
     for our_line, their_line in zip(ours, theirs, strict=True):
-        # the digits of a double depend on the version of Java: 17 prints more than tell it from others
+        # the digits of a double depend on the version of Java: 17 prints more than necessary
         assert our_line == their_line or _doubles(our_line) == _doubles(their_line)
-    # the way of records that are asked for one by one
+    # the code path for records that are requested one by one
     skipping = DumpOptions(print_data_log=True, skip_record_metadata=True, decoder=TopicText(TOPICS[decoder]))
     kernel = [line for line in our_text(log, skipping).split(b"\n")[2:] if not line.startswith(b"baseOffset")]
     one_by_one = []
@@ -92,7 +92,8 @@ def test_the_json_is_that_of_the_converters(oracle: Oracle, decoder: str) -> Non
             key = type_id.to_bytes(2, "big") + oracle.messages([(class_of(keys[type_id]), 0, blank)])[0][0]
             value = version.to_bytes(2, "big") + data
         if decoder == "remote-log-metadata" or type_id == 2:
-            continue  # printed in another way, and compared with the tool
+            # these are printed in another form, and compared with the tool
+            continue
         payload = TopicText(TOPICS[decoder]).text(0, key, value).payload
         assert payload is not None and payload.decode().endswith(f'"data":{text}}}')
 
@@ -104,7 +105,7 @@ def test_cut_at_every_byte(oracle: Oracle, tmp_path: Path, decoder: str) -> None
 
 
 def test_damaged_records(oracle: Oracle, tmp_path: Path) -> None:
-    """KSEG_DECODED_MUTANTS records; 20,000 take half a minute of Java."""
+    """KSEG_DECODED_MUTANTS records; 20,000 take Java half a minute."""
     rng = random.Random(SEED + 2)
     for round_number, decoder in enumerate(TOPICS):
         records = random_records(oracle, rng, TOPICS[decoder], 4)

@@ -1,4 +1,4 @@
-"""Producers that a broker has expired (producer.id.expiration.ms): what it leaves of them in its snapshots, and what kseg makes of that."""
+"""Producers that a broker has expired (producer.id.expiration.ms): what remains of them in its snapshots, and what kseg does with that."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.kafka
 NOW = 1_700_000_000_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 KEEPING = {"retention.ms": "-1"}
-# A day is the default. One of these is idle for an hour, the others for two days, for eight, and for ever.
+# The default expiration is one day. The producers have been idle for an hour, two days, eight days, and forever.
 LAST_WRITTEN_MS = {5: NOW - HOUR_MS, 6: NOW - 2 * DAY_MS, 7: NOW - 8 * DAY_MS, 8: -1}
 
 
 def sent(oracle: Oracle, producer_id: int, timestamp_ms: int, sequence: int = 0) -> dict[str, Any]:
-    """The step that appends a batch of one record of an idempotent producer."""
+    """The step that appends a batch of one record by an idempotent producer."""
     record = {"timestamp": timestamp_ms, "value": b"fare"}
     batch = {"base_offset": 0, "producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
     return {"what": "append", "batches": oracle.make({**batch, "records": [record]})}
@@ -48,7 +48,7 @@ def test_a_new_segment_of_retain_has_the_producers_that_a_broker_knows(
     theirs = (answer.directory / name).read_bytes()
     assert {entry.producer_id for entry in decode_snapshot(theirs)} == kept
 
-    # the same partition as a crash before that retention leaves it, without a snapshot at its end
+    # the same partition as a crash leaves it before that retention, without a snapshot
     oracle.partition(partition, batches, now=NOW, config=config, in_place=True, close="handlers")
     assert not (partition / name).exists()
     lines = ["cleanup.policy=delete", "retention.bytes=0"]
@@ -63,8 +63,8 @@ def test_a_new_segment_of_retain_has_the_producers_that_a_broker_knows(
 def test_a_short_expiration_is_not_a_mismatch(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The snapshot at the base of the second segment lacks a producer that was idle for ten minutes; with the built-in expiration it
-    would not."""
+    """The snapshot at the base of the second segment lacks a producer that was idle for ten minutes. With the default expiration that would
+    be a mismatch."""
     partition = tmp_path / "data" / "fares-0"
     partition.mkdir(parents=True)
     now, idle_ms = time.time_ns() // 1_000_000, 10 * 60_000
@@ -85,7 +85,7 @@ def test_a_short_expiration_is_not_a_mismatch(
 def test_a_marker_without_data_after_the_expiration_is_not_a_mismatch(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The broker knows the producer from the second marker only, without its last batch."""
+    """The broker knows the producer only from the second marker, without its last batch."""
     partition = tmp_path / "data" / "fares-0"
     partition.mkdir(parents=True)
     start, idle_ms = NOW - DAY_MS, 10 * 60_000
@@ -113,7 +113,7 @@ def test_a_marker_without_data_after_the_expiration_is_not_a_mismatch(
 
 
 def found_by_verify(partition: Path, expiration_ms: int, capfd: pytest.CaptureFixture[str]) -> set[str]:
-    """The errors and warnings, with a server.properties with this expiration."""
+    """The errors and warnings of verify with this expiration in server.properties."""
     known = partition.parent.parent / "server.properties"
     known.write_text(
         f"log.dirs={partition.parent}\nprocess.roles=broker\nnode.id=1\nproducer.id.expiration.ms={expiration_ms}\n"

@@ -1,4 +1,4 @@
-"""What a follower writes: it appends many batches at a time, and its side files may differ from those of the leader."""
+"""A follower appends many batches at a time, so its side files may differ from those of the leader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T0 = 1_700_000_000_000
 
 
 def transactions(rng: random.Random, count: int) -> Iterator[bytes]:
-    """Batches of three producers: each is the next of an open transaction, the marker of one, or begins one."""
+    """Batches of three producers, each of which begins a transaction, continues one, or is the marker that ends one."""
     opened: set[int] = set()
     sequences = dict.fromkeys((7, 8, 9), 0)
     for offset in range(count):
@@ -53,7 +53,7 @@ def transactions(rng: random.Random, count: int) -> Iterator[bytes]:
 def test_transactions_that_begin_in_the_append_that_ends_another(
     tmp_path: Path, oracle: Oracle, seed: int
 ) -> None:
-    """The last stable offset of an entry may be that of a transaction that began after the marker."""
+    """The last stable offset of an index entry may be the start of a transaction that began after the marker."""
     rng = random.Random(seed)
     batches = [*transactions(rng, 300)]
     appends, at = [], 0
@@ -69,8 +69,10 @@ def test_transactions_that_begin_in_the_append_that_ends_another(
     ahead = [n for n, entry in enumerate(entries) if entry.last_stable_offset > entry.last_offset + 1]
     assert ahead
     assert judge(directory, now_ms=T0 + 1000).ids("error", "warning") == set()
-    assert run(["recover", str(directory)]) == 0  # nothing to repair
-    for number in ahead:  # of the offsets behind the marker only that one
+    # status 0: nothing to repair
+    assert run(["recover", str(directory)]) == 0
+    # no other offset after the marker is accepted
+    for number in ahead:
         wrong = entries[number]._replace(last_stable_offset=entries[number].last_stable_offset + 1)
         index.write_bytes(encode_txn_index([*entries[:number], wrong, *entries[number + 1 :]]))
         (found,) = judge(directory, now_ms=T0 + 1000).of("txn-index-wrong-entry")

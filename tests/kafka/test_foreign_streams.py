@@ -1,6 +1,6 @@
-"""Batches whose records other libraries compressed, some of them damaged: each is read as the real Kafka reads it, or refused as there.
+"""Batches whose records other libraries compressed, some of them damaged: kseg reads or rejects each as the real Kafka does.
 
-`KSEG_STREAMS` says how many (default 400), `KSEG_STREAMS_SEED` from which seed on.
+`KSEG_STREAMS` is the number of batches (default 400), `KSEG_STREAMS_SEED` the first seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIRST_SEED = int(os.environ.get("KSEG_STREAMS_SEED", "1"))
 
 
 def compressed_batch(rng: random.Random) -> bytes:
-    """A batch of any magic around a foreign stream; one in two streams is damaged under a good checksum."""
+    """A batch of any magic around a foreign stream. Half of the streams are damaged under a valid checksum."""
     magic = rng.choice((0, 1, 2, 2, 2))
     codec = rng.choice(CODECS)
     count = rng.choice((1, 1, 2, 5, 30))
@@ -72,7 +72,7 @@ def _damaged(rng: random.Random, stream: bytes) -> bytes:
 
 
 def difference(oracle: Oracle, seed: int, place: Path) -> str:
-    """What kseg and Kafka see differently in the batch of a seed, empty if nothing."""
+    """How kseg and Kafka differ on the batch of this seed; empty if they agree."""
     data = compressed_batch(random.Random(f"stream {seed}"))
     theirs, failed = asked(oracle, data, place)
     records, refused = ours(data)
@@ -81,9 +81,11 @@ def difference(oracle: Oracle, seed: int, place: Path) -> str:
         agreed = failed or agree(records, theirs, failed)
         return "" if agreed else f"{what}: {_shown(theirs)} by kafka, {_shown(records)} by ours"
     if failed and oracle.records(place)[-1]["exception"] == "java.lang.OutOfMemoryError":
-        return ""  # garbage was taken for a size: with a larger heap, nothing is read of the message
+        # garbage was taken for a size; with a larger heap, Kafka would read nothing of the message either
+        return ""
     if refused and data.count(XERIAL[:4]) > data.count(XERIAL):
-        return ""  # whether a reader gets behind a header that is not one depends on where its buffers end
+        # whether a reader gets past an invalid header depends on where its buffers end
+        return ""
     return f"{what}: {'refused' if failed else 'read'} by kafka, not by ours"
 
 
@@ -99,6 +101,6 @@ def test_streams_of_other_libraries_are_read_alike(oracle: Oracle, tmp_path: Pat
 
 @pytest.mark.parametrize("seed", [23, 1145, 10850, 16223])
 def test_streams_that_were_read_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
-    """Snappy: a literal of one byte at the end of a block, with its length behind its tag; and a second header of which only the first
-    bytes are one."""
+    """Snappy: a one-byte literal at the end of a block whose length follows its tag, and a second header of which only the first bytes are
+    valid."""
     assert not difference(oracle, seed, tmp_path / "00000000000000000000.log")

@@ -1,5 +1,5 @@
-"""The console consumer's formatters for Kafka's own topics, beside the rows of `kseg dump --json`: type, version and data of each record
-that they print are those of the row, and where they throw, the row says that something is wrong."""
+"""The console consumer's formatters for Kafka's own topics, compared with the rows of `kseg dump --json`: the rows have the type, version
+and data of each record that the formatters print, and where a formatter throws, the row reports an error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MUTANTS = int(os.environ.get("KSEG_FORMATTED_MUTANTS", "6000"))
 SEED = int(os.environ.get("KSEG_FORMATTED_SEED", "1"))
 TOOLS = "org.apache.kafka.tools.consumer"
 OFFSETS, STATE, SHARES = "__consumer_offsets", "__transaction_state", "__share_group_state"
-# the formatters of a topic, and the record types that each prints; an empty range stands for all
+# the formatters of a topic, and the record types that each prints; an empty range means all
 FORMATTERS: Mapping[str, Mapping[str, range]] = {
     OFFSETS: {
         f"{TOOLS}.OffsetsMessageFormatter": range(2),
@@ -41,7 +41,8 @@ FORMATTERS: Mapping[str, Mapping[str, range]] = {
     STATE: {f"{TOOLS}.TransactionLogMessageFormatter": range(0)},
     SHARES: {f"{TOOLS}.group.share.ShareGroupStateMessageFormatter": range(0)},
 }
-_NEGATIVE = b"\x81\x80\x80\x80\x08"  # a varint of 2^31 + 1, which is a negative number in Java
+# a varint of 2^31 + 1, which Java reads as a negative number
+_NEGATIVE = b"\x81\x80\x80\x80\x08"
 ODD: Sequence[Pair] = [
     *((key, value) for key in (None, b"", b"\0", b"\0\1") for value in (None, b"", b"\0", b"\0\1")),
     *((b"\xff\xff", value) for value in (None, b"\0\0")),
@@ -56,7 +57,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def assert_same(oracle: Oracle, topic: str, records: Sequence[Pair], rows: Sequence[dict[str, Any]]) -> int:
-    """Returns how many of the records are printed, tombstones included."""
+    """Returns the number of records that are printed, tombstones included."""
     shown = 0
     for name, types in FORMATTERS[topic].items():
         for record, row, (text, error) in zip(records, rows, oracle.formatted(name, records), strict=True):
@@ -73,7 +74,7 @@ def assert_same(oracle: Oracle, topic: str, records: Sequence[Pair], rows: Seque
 
 
 def _as_formatted(topic: str, row: dict[str, Any], text: dict[str, Any]) -> dict[str, Any]:
-    """A row as the formatter shows it. text: what it printed, for what kseg decodes beyond it."""
+    """A row as the formatter prints it. text: the formatter's output, used where kseg decodes more."""
     key, value = row["key"], row["value"]
     data = printed(message_fields(topic, "key", key["type"]), 0, key["data"])
     shown: dict[str, Any] = {"key": {"type": key["type"], "data": data}, "value": None}
@@ -105,7 +106,7 @@ def _member(kind: str, text: str) -> Any:
 
 @pytest.mark.parametrize("topic", FORMATTERS)
 def test_records_of_all_types_and_states(oracle: Oracle, tmp_path: Path, topic: str) -> None:
-    """Whole, as tombstones, cut at every byte, and KSEG_FORMATTED_MUTANTS mutants from KSEG_FORMATTED_SEED on."""
+    """Complete records, tombstones, records truncated at every byte, and KSEG_FORMATTED_MUTANTS mutants, drawn from KSEG_FORMATTED_SEED."""
     rng = random.Random(f"{SEED} {topic}")
     records = random_records(oracle, rng, topic, 10)
     records += [(key, None) for key, _ in records]

@@ -1,6 +1,6 @@
-"""Groups that change while they are in use: between the classic protocol and the consumer protocol both ways, with static members and
-with a pattern; topics that get more partitions meanwhile; a streams group of several subtopologies. kseg reads a copy of the disk at each
-moment, and each moment again with --at from the last copy, and says what Admin said then.
+"""Groups that change while they are in use: between the classic and the consumer protocol in both directions, with static members and with
+a pattern; topics that get more partitions; a streams group with several subtopologies. kseg reads a copy of the disk at each moment, and
+each moment again with --at from the last copy, and reports what Admin reported at that moment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka import Consumer, TopicPartition
@@ -41,7 +42,7 @@ GROUP = ("group", "group_type", "state")
 MEMBER = ("group", "member_id", "group_instance_id", "client_id", "client_host")
 TASKS = ("active_tasks", "standby_tasks", "warmup_tasks")
 OFFSET = ("group", "topic", "partition", "offset", "leader_epoch", "metadata")
-# nobody is put out of a group
+# so that no member is removed from its group
 _LONG = {
     f"group_{kind}_{setting}": str(HOUR_MS)
     for kind in ("consumer", "streams")
@@ -64,7 +65,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Moment:
-    """A copy of the disk, when it was made, what Admin said before and after, and the table of the tool."""
+    """A copy of the disk and its time, what Admin said before and after the copy, and the table printed by the tool."""
 
     copy: Path
     at_ms: int
@@ -73,7 +74,7 @@ class Moment:
 
 
 class Riders:
-    """Members of groups. Whoever waits for a moment polls all of them meanwhile, so that they take part in each rebalance."""
+    """Members of groups. Whoever waits for a moment polls all of them, so that they take part in each rebalance."""
 
     def __init__(self, broker: Broker, clients: GroupClients, root: Path) -> None:
         self._broker, self._clients, self._root = broker, clients, root
@@ -82,7 +83,7 @@ class Riders:
         self.moments: dict[str, Moment] = {}
 
     def join(self, name: str, group: str, protocol: str, *topics: str, instance: str | None = None) -> None:
-        """A member called `name`. instance: of a static one."""
+        """Add a member called `name` to a group. instance: of a static member."""
         timeout = {"session.timeout.ms": HOUR_MS // 2} if protocol == "classic" else {}
         static = {"group.instance.id": instance} if instance is not None else {}
         config = {
@@ -103,14 +104,14 @@ class Riders:
         del self._group_of[name]
 
     def commit(self, name: str, topic: str, partition: int, offset: int) -> None:
-        """By a member that gets partitions: before it has joined, its commits are those of an unknown member."""
+        """Commit once the member has partitions: commits of a member that has not joined yet are rejected as those of an unknown member."""
         member = self._members[name]
         self._poll_until(f"{name} has partitions", lambda: bool(member.assignment()))
         commit_offsets(member, [TopicPartition(topic, partition, offset)])
 
     def moment(self, name: str, states: Mapping[str, tuple[str, str, int | None]]) -> None:
-        """Note down this moment as soon as each of these groups has its type, state, number of partitions (None for any) and all members
-        that have joined here, and nothing changes."""
+        """Record a moment as soon as each of these groups has its type, its state, its number of partitions (None for any) and all members
+        that have joined here, and nothing changes any more."""
         joined = Counter(self._group_of.values())
 
         def is_there(truth: dict[str, Any]) -> bool:
@@ -152,7 +153,7 @@ class Riders:
             assert time.monotonic() < deadline, f"{what}: {self._clients.ask('describe')}"
 
     def _poll_past(self, at_ms: int) -> None:
-        """What comes has another timestamp."""
+        """Poll until the next record has a later timestamp."""
         self._poll_until("the next millisecond", lambda: time.time_ns() // 1_000_000 > at_ms)
 
     def close(self) -> None:
@@ -180,7 +181,7 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mome
 
 
 def _there_and_back(riders: Riders) -> None:
-    """A group of both protocols, back to the classic one, over to the other; and what an empty group becomes."""
+    """A group migrates to the consumer protocol and back, and then completely; and an empty group changes its protocol both ways."""
     riders.join("old-1", MOVING, "classic", EAST)
     riders.join("old-2", MOVING, "classic", EAST, WEST)
     riders.moment("classic", {MOVING: ("classic", "Stable", 3)})
@@ -206,7 +207,7 @@ def _there_and_back(riders: Riders) -> None:
 
 
 def _with_static_members(riders: Riders) -> None:
-    """The one member is replaced by another of the same instance and the other protocol, and again."""
+    """The only member is replaced by another one of the same instance with the other protocol, twice."""
     riders.join("fixed-1", FIXED, "classic", ALONE, instance="one")
     riders.moment("static", {FIXED: ("classic", "Stable", 2)})
     riders.leave("fixed-1")
@@ -291,7 +292,7 @@ def test_what_admin_said(
 def test_what_a_broker_has_loaded(
     name: str, moments: dict[str, Moment], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker without clients on a copy: a group of both protocols, and tasks of every kind, are as the records have them."""
+    """A broker without clients loads a copy: a group with members of both protocols, and tasks of every kind, are as the records say."""
     data = shutil.copytree(moments[name].copy, tmp_path / "data")
     if name == "several subtopologies":
         append_records(data / f"{OFFSETS}-0", _warming_up(moments[name]))
@@ -307,7 +308,7 @@ def test_what_a_broker_has_loaded(
 
 
 def _warming_up(moment: Moment) -> tuple[bytes, bytes]:
-    """A member with tasks that it warms up: no assignor of 4.3.1 gives such."""
+    """A member with warm-up tasks, which no assignor of 4.3.1 assigns."""
     (reported,) = [
         row for row in moment.truth["members"] if (row["group"], row["member_id"]) == (STREAMS, "s1")
     ]
@@ -333,7 +334,8 @@ def _agree(rows: list[Row], truth: dict[str, Any]) -> None:
     assert _picked(_of(rows, "offset"), OFFSET) == _picked(truth["offsets"], OFFSET)
     groups = {row["group"]: row for row in _of(rows, "group")}
     for reported in truth["groups"]:
-        for name in ("epoch", "assignment_epoch"):  # Admin has none of a classic group
+        # Admin has none for a classic group
+        for name in ("epoch", "assignment_epoch"):
             assert reported.get(name) is None or groups[reported["group"]][name] == reported[name]
     members = {(row["group"], row["member_id"]): row for row in _of(rows, "member")}
     for reported in truth["members"]:
@@ -347,7 +349,7 @@ def _agree(rows: list[Row], truth: dict[str, Any]) -> None:
 def test_the_source_partitions_of_tasks(
     moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """All source topics of a task's subtopology, including those between subtopologies, as far as they have that partition."""
+    """A member is assigned all source topics of its task's subtopology, including repartition topics, if they have that partition."""
     capfd.readouterr()
     assert run(["groups", "--json", "--group", STREAMS, str(moments["several subtopologies"].copy)]) == 0
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]

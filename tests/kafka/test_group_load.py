@@ -1,5 +1,5 @@
 """Which records fail the load of a group coordinator: one of each kind in a partition of its own of a real broker's `__consumer_offsets`,
-while the broker is stopped. When it starts, the partitions that it fails to load are those that `kseg verify` names."""
+written while the broker is stopped. When it starts, it fails to load exactly the partitions that `kseg verify` names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka import Consumer, TopicPartition
@@ -77,7 +78,7 @@ _TARGET = _group(7, "m", topicPartitions=[{"topicId": TOPIC_ID, "partitions": [0
 _COMMIT = commit(4, "g")
 assert _COMMIT[1] is not None
 
-# what is in a partition, by what it is
+# the records of a partition, by the name of the case
 CASES: dict[str, Sequence[Record]] = {
     "no key": [(None, b"\0\0")],
     "key too short": [(b"\0", b"\0\0")],
@@ -117,16 +118,16 @@ CASES: dict[str, Sequence[Record]] = {
 
 
 def _flip(at: int) -> Callable[[bytes], bytes]:
-    """Flips a bit behind the header of the last batch, which has one record."""
+    """Flip a bit after the header of the last batch, which has one record."""
     return lambda data: bytes([*data[:at], data[at] ^ 1, *data[at + 1 :]])
 
 
 def _moved(data: bytes, offsets: int) -> bytes:
-    """A batch at another offset, which its checksum does not cover."""
+    """The batch with another base offset, which its checksum does not cover."""
     return (int.from_bytes(data[:8], "big") + offsets).to_bytes(8, "big") + data[8:]
 
 
-# what happened to the bytes of a batch with one commit, whether the load fails, and what kseg says of a load
+# the damage to a batch with one commit, whether the load fails, and what kseg's finding says about a load
 _HEADER, _CHECKSUMS, _BEFORE = 61, "accepts what these bytes say, or fails", "loads what is before it"
 _FAILS = "; a coordinator fails to load the partition"
 _VALUE_AT = batch(0, _COMMIT).index(_COMMIT[1])
@@ -144,7 +145,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], bool, str]] = {
 
 
 def _add_segment(directory: Path, data: bytes) -> None:
-    """One that a broker opens last, so that it sees no other offsets when it starts."""
+    """Add a segment that the broker opens last, so that it sees no other offsets when it starts."""
     base_offset = int.from_bytes(data[:8], "big")
     for suffix, content in ((".log", data), (".index", b""), (".timeindex", b"")):
         (directory / f"{base_offset:020}{suffix}").write_bytes(content)
@@ -200,7 +201,7 @@ def test_what_a_broker_fails_to_load(tmp_path: Path, capfd: pytest.CaptureFixtur
 
 
 def _named(number: int, count: int, kind: str) -> str:
-    """The name of a group of that partition."""
+    """A group name that is hashed to this partition."""
     return next(
         name for name in map(f"{kind} {{}}".format, range(999)) if partition_for(name, count) == number
     )
@@ -217,7 +218,7 @@ def _tear(broker: Broker, number: int, group: str) -> None:
 
 
 def _said(broker: Broker, capfd: pytest.CaptureFixture[str]) -> tuple[dict[str, str], set[str]]:
-    """The finding about each partition, and the groups."""
+    """The finding about each partition, and the groups that kseg lists."""
     capfd.readouterr()
     run(["groups", "--json", str(broker.data)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -226,7 +227,7 @@ def _said(broker: Broker, capfd: pytest.CaptureFixture[str]) -> tuple[dict[str, 
 
 
 def _served(broker: Broker, *, failed: int = 0) -> set[str]:
-    """The groups of a broker that has loaded its two partitions; failed: how many it could not load."""
+    """The groups of a broker that has loaded its two partitions. failed: the number that it could not load."""
     ended = re.compile(rf"(Failed to load|Finished loading of) metadata from {CONSUMER_OFFSETS}-\d+ ")
     broker.wait_for("loading", lambda: len(ended.findall(broker.log_text())) == 2)
     assert ended.findall(broker.log_text()).count("Failed to load") == failed
@@ -237,8 +238,8 @@ def _served(broker: Broker, *, failed: int = 0) -> set[str]:
 def test_a_start_that_removes_damage_before_the_load_and_one_that_does_not(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """After an unclean shutdown a broker truncates its logs before it loads the groups. After a clean one it appends behind a torn batch,
-    and no group of the partition is there after the next start."""
+    """After an unclean shutdown, a broker truncates its logs before it loads the groups. After a clean one, it appends after a torn batch,
+    and the next start loads no group of the partition."""
     require_kafka()
     names = {kind: _named(kind == "torn", 2, kind) for kind in ("before", "damaged", "behind", "torn")}
     broker = Broker(tmp_path, offsets_topic_num_partitions="2")
@@ -272,5 +273,5 @@ def test_a_start_that_removes_damage_before_the_load_and_one_that_does_not(
 
 
 def flipped_last(data: bytes) -> bytes:
-    """A log with a bit of its last byte inverted, in the last batch."""
+    """The log with a bit of its last byte, in the last batch, flipped."""
     return bytes([*data[:-1], data[-1] ^ 1])

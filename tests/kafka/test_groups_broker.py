@@ -1,7 +1,8 @@
-"""`kseg groups` against a real broker with two log dirs: groups of all four protocols, offsets in transactions, deleted and expired
-ones, a compacted `__consumer_offsets`. kseg reads copies of the disk, Admin and `kafka-consumer-groups.sh` are asked at the same moment.
+"""`kseg groups` compared with a real broker with two log dirs: groups of all four protocols, offsets in transactions, deleted and expired
+offsets, and a compacted `__consumer_offsets`. kseg reads copies of the disk; Admin and `kafka-consumer-groups.sh` are asked at the same
+moment.
 
-About a minute and a half: one broker lives through all of it, is stopped, and loads what it wrote.
+Takes about a minute and a half: one broker goes through all of it, is stopped, and loads what it wrote.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 
@@ -113,7 +115,7 @@ def test_the_first_moment_from_the_second_copy(lived: Lived, capfd: pytest.Captu
 
 @pytest.mark.behaviour("G14")
 def test_what_a_broker_has_after_loading(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None:
-    """The last copy is compared with the broker, which was stopped and started again at that moment."""
+    """The last copy is compared with the broker, which was stopped at that moment and started again."""
     rows = shown(capfd, lived.moments[2].copy)
     names = GROUP[:2]
     assert _picked(rows, "group", *names) == _truth(lived.loaded["groups"], *names)

@@ -1,5 +1,5 @@
-"""Data directories after an incident (`incident_directories`): the forecast of `verify` is what a real 4.3.1 broker does, before and after
-`recover --apply`."""
+"""Data directories after an incident (`incident_directories`): a real 4.3.1 broker does what `verify` predicts, before and after `recover
+--apply`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.conftest import require_kafka
@@ -60,7 +61,7 @@ def test_an_incident(seed: int, disks: Path, capture_small: Path, tmp_path: Path
 
 
 def _repair(log_dirs: list[Path]) -> None:
-    """Policy salvage; a second run has nothing to do."""
+    """Repair with policy salvage; a second run has nothing to do."""
     status, first = _run("recover", "--apply", *map(str, log_dirs))
     _, again = _run("recover", *map(str, log_dirs))
     steps = [row for row in again if row["type"] == "step"]

@@ -1,5 +1,5 @@
-"""The last stable offset where the log start is in or after the batches of a transaction: what `recover` prints and what bounds `compact`,
-beside the log that the real classes load."""
+"""The last stable offset if the log start is within or after the batches of a transaction: `recover` prints, and `compact` is limited by,
+the same offset as in the log that the real classes load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kafka
 
 PID, OTHER = 7, 9
 KEYED = [(b"key", b"value"), (b"key", b"newer")]
-# by the base offset of a segment: an open transaction at 0 and 5, an aborted one at 8 with its marker at 12
+# by base offset of the segment: an open transaction at 0 and 5, an aborted one at 8 with its marker at 12
 SEGMENTS = {
     0: [data_batch(0, PID, 0, count=2), batch(2, *KEYED, KEYED[0])],
     5: [data_batch(5, PID, 0, count=3, sequence=2), data_batch(8, OTHER, 0, count=4)],
@@ -70,7 +70,8 @@ def test_of_a_recovered_log(
         names = ("log_start_offset", "log_end_offset", "last_stable_offset")
         assert [found[name] for name in names] == [loaded[name] for name in names], log_start
         reported.add(found["last_stable_offset"] - log_start)
-        again = _result(capfd, "recover", "--policy", policy, str(data))  # now nothing is to be repaired
+        # after the repair nothing is left to do
+        again = _result(capfd, "recover", "--policy", policy, str(data))
         assert again["last_stable_offset"] == loaded["last_stable_offset"], log_start
         shutil.rmtree(data)
     assert min(reported) < 0
@@ -97,7 +98,7 @@ def test_as_a_bound_of_compaction(
             ).found
             known = ("--high-watermark", str(high_watermark), "--log-start-offset", str(log_start))
             found = _result(capfd, "compact", "--cleanup-policy", "compact", *known, str(partition))
-            # whole segments are cleaned
+            # kseg cleans whole segments
             expected = max(base for base in segments if base <= theirs["first_uncleanable_offset"])
             assert found["first_uncleanable_offset"] == expected, (log_start, high_watermark)
             bounds.add(expected)
@@ -114,7 +115,7 @@ def test_of_one_producer_twice_in_a_snapshot(
     oracle: Oracle,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """`transactions` has the transaction of the earlier entry open, whatever the later one and the log say."""
+    """`transactions` reports the transaction of the earlier entry as open, whatever the later entry and the log say."""
     data = tmp_path / "data"
     end = marker(8, PID, 0) if is_ended else batch(8, *KEYED[:1])
     partition = write_segment(data / "fares-0", batch(0, *KEYED * 4), end).parent

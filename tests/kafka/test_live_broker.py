@@ -1,6 +1,6 @@
-"""Read while a real broker writes. Groups, transactions and the metadata log: no run ends in a bug, none calls an ordinary transaction
-hanging or a partition missing that was there before, and when the broker has stopped the answers are those of a copy that lies still. Logs
-that the broker rolls, cleans and deletes meanwhile: none is damaged."""
+"""Read while a real broker writes. For groups, transactions and the metadata log: no run ends as a bug, none reports an ordinary
+transaction as hanging or an existing partition as missing, and when the broker has stopped, the answers equal those for a copy. For logs
+that the broker rolls, cleans and deletes meanwhile: none is reported as damaged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka import Consumer, TopicPartition
@@ -34,7 +35,7 @@ COMMANDS = (
 
 
 class Writing:
-    """A producer of transactions, a committing group, and topics that come and go, until it is stopped."""
+    """A producer of transactions, a group that commits, and topics that are created and deleted, until stopped."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -103,14 +104,15 @@ def test_reading_while_a_broker_writes(tmp_path: Path, capfd: pytest.CaptureFixt
                     assert status in (0, 1, 5), (command, status)
                     assert not [row for row in rows if row.get("status") == "hanging"]
                     missing = {row["topic"] for row in rows if row.get("status") == "missing"}
-                    # of a topic that is being made the metadata log knows before the disk does
+                    # the metadata log contains a new topic before its directories exist
                     assert all(name.startswith("more-") for name in missing)
                     assert rows[-1]["type"] == "summary"
                 broker.wait_for("another round", lambda: writing.rounds > before or writing.error is not None)  # noqa: B023
         assert writing.error is None
     still = tmp_path / "still"
     shutil.copytree(broker.data, still / "data")
-    shutil.move(broker.data, tmp_path / "data")  # so that both have the same name
+    # so that both have the same name
+    shutil.move(broker.data, tmp_path / "data")
     for command in COMMANDS:
         status, rows = _rows(capfd, command, tmp_path / "data")
         assert status == 0
@@ -135,7 +137,7 @@ CLEANED = {"min_cleanable_dirty_ratio": "0.01", "segment_ms": "1000", "file_dele
 
 
 class Rolling(Writing):
-    """A transactional producer of the logs, and topics that are deleted as soon as they have records."""
+    """A transactional producer that makes logs roll, and topics that are deleted as soon as they have records."""
 
     def _write(self) -> None:
         try:
@@ -177,7 +179,8 @@ def test_what_a_broker_changes_is_not_damage(tmp_path: Path, capfd: pytest.Captu
         broker.create_topic("both", 2, cleanup_policy="compact,delete", **{**DELETED, **CLEANED})
         with Rolling(broker) as rolling:
             for number in range(1, 5):
-                enough = 30 * number  # so that segments are deleted and cleaned
+                # so that segments are deleted and cleaned
+                enough = 30 * number
                 broker.wait_for("records", lambda: rolling.rounds > enough or rolling.error is not None)  # noqa: B023
                 for level in ([], ["--deep"], ["--quick"], ["--jobs", "2"]):
                     status, rows = _rows(capfd, ["verify", *level], broker.data)

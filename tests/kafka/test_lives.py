@@ -1,8 +1,9 @@
-"""What kseg says of the states that random lives of a real broker leave (`lives`), and what the broker's next start makes of them.
+"""The states that random lives of a real broker leave (`lives`), as kseg reports them, compared with what the broker's next start does with
+them.
 
-At every end of the broker, on copies: `verify` finds no fault; its forecast of the start is what happens; and `recover --policy kafka`
-leaves in each partition what the start leaves. Every second life is one of kills, in a process of its own. `KSEG_LIVES` says how many
-(default 1), `KSEG_LIVES_SEED` from which seed on.
+Whenever the broker ends, on copies: `verify` finds no fault; its forecast of the start comes true; and `recover --policy kafka` leaves in
+each partition what the start leaves. In every second life the broker has its own process and is killed. `KSEG_LIVES` is the number of lives
+(default 1), `KSEG_LIVES_SEED` the first seed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
@@ -32,8 +34,8 @@ pytestmark = pytest.mark.kafka
 LIVES = int(os.environ.get("KSEG_LIVES", "1"))
 SEED = int(os.environ.get("KSEG_LIVES_SEED", "2"))
 ENDS = int(os.environ.get("KSEG_LIFE_ENDS", "2"))
-# by a kill: replicas that the broker was told to make, the index of a segment, which is made with its first batch, and a log start offset
-# on its way into the checkpoint
+# what a kill interrupts: the creation of replicas, of a segment's index (which is created with its first batch), and of the checkpoint
+# entry for a log start offset
 CUT_SHORT = {
     "replica-unmade",
     "replica-unfinished",
@@ -41,9 +43,9 @@ CUT_SHORT = {
     "time-index-missing",
     "log-start-doubtful",
 }
-# by a stop or a kill: a cleaning
+# what a stop or a kill interrupts: a cleaning
 INTERRUPTED = {"leftover-cleaned"}
-# a start that leaves everything as it has loaded it
+# a start after which everything stays as it was loaded
 AT_REST = {"log.initial.task.delay.ms": "600000", "log.cleaner.enable": "false"}
 
 
@@ -71,7 +73,8 @@ def _judge(life: Life, place: Path) -> None:
     _assert_sound(theirs, life)
     forecast = foretold(theirs, "--server-properties", str(theirs[0].parent / "server.properties"))
     assert forecast.node["outcome"] == "starts", forecast.node
-    strays = {Path(name).name for name in forecast.node["partitions_stray"]}  # of topics that were deleted
+    # strays of deleted topics
+    strays = {Path(name).name for name in forecast.node["partitions_stray"]}
     of_ours = str(ours[0].parent / "server.properties")
     repair = ("recover", "--policy", "kafka", "--apply", "--server-properties", of_ours)
     _run(*repair, *map(str, ours), allowed=(0, 1) if strays else (0,))
@@ -93,13 +96,14 @@ def _assert_sound(log_dirs: Sequence[Path], life: Life) -> None:
 
 
 def _is_deleted(row: Mapping[str, Any]) -> bool:
-    """Whether it is about a partition of a topic that was deleted right before a kill: the next start sets it aside, where it stays."""
+    """Whether the row is about a partition of a topic that was deleted right before a kill. The next start renames it as stray, and it
+    stays."""
     is_stray = any(part.endswith("-stray") for part in Path(row["path"]).parts)
     return is_stray or (row["id"] == "becomes-stray" and "was deleted" in row["message"])
 
 
 def _is_new(row: Mapping[str, Any]) -> bool:
-    """Whether it is about a partition that was being made, with nothing in it."""
+    """Whether the row is about a partition that was being created and is empty."""
     path = Path(row["path"])
     logs = (path if path.is_dir() else path.parent).glob("*.log")
     return row["id"] == "leftover-tmp" and not any(log.stat().st_size for log in logs)
@@ -113,8 +117,8 @@ def _run(*words: str, allowed: Sequence[int] = (0,)) -> list[Mapping[str, Any]]:
 
 
 def _assert_same_partitions(ours: Path, theirs: Path, strays: Collection[str]) -> None:
-    """File by file. A start adds a leader epoch at the log end, and writes in internal topics; and in others, where a coordinator goes on
-    with a transaction whose end it had noted."""
+    """Compare file by file. A start adds a leader epoch at the log end and writes to internal topics, and to others where a coordinator
+    completes a transaction whose outcome it had logged."""
     for partition in sorted(path for path in ours.iterdir() if path.is_dir() and "." not in path.name):
         if (
             partition.name in strays
@@ -133,7 +137,8 @@ def _assert_same_partitions(ours: Path, theirs: Path, strays: Collection[str]) -
             if name == "leader-epoch-checkpoint":
                 own, other = decode_leader_epochs(data), decode_leader_epochs(left[name])
                 assert other[: len(own)] == own and len(other) - len(own) <= 1, (where, own, other)
-            elif name.endswith(".snapshot"):  # in the order of a hash map
+            # its entries are in the order of a hash map
+            elif name.endswith(".snapshot"):
                 assert sorted(decode_snapshot(data)) == sorted(decode_snapshot(left[name])), where
             else:
                 assert data == left[name], (where, len(data), len(left[name]))

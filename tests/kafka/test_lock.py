@@ -1,4 +1,4 @@
-"""A broker and kseg exclude each other from a data directory, and a broker accepts what kseg leaves there."""
+"""A broker and kseg lock each other out of a data directory, and a broker accepts what kseg leaves there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka.admin import AdminClient
@@ -38,7 +39,7 @@ RECORDS = 30
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Broker:
-    """Stopped cleanly, with one topic of a few records."""
+    """A cleanly stopped broker that has one topic with a few records."""
     require_kafka()
     broker = Broker(tmp_path_factory.mktemp("broker"), log_segment_delete_delay_ms="500").apart()
     with broker:
@@ -55,7 +56,7 @@ def plan(directory: Path, *steps: Step) -> Plan:
 
 
 def changed(broker: Broker) -> tuple[Applied, Applied]:
-    """A change of the partition and one of the data directory, done and lying there."""
+    """A completed change of the partition and one of the data directory, whose journals still exist."""
     partition = broker.data / f"{TOPIC}-0"
     index = (partition / INDEX).read_bytes()
     inside = plan(
@@ -77,11 +78,12 @@ def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.Cap
         broker.start(attempts=1)
     assert "Failed to acquire lock on file .lock" in broker.log_text()
     touched = {line.split()[1].split("/")[0] for line in differences(before, tree_state(broker.data))}
-    # a node of KRaft continues with its own log of metadata before it asks for the lock of the data directory
+    # a KRaft node opens its metadata log before it acquires the lock of the data directory
     assert touched <= {".", "__cluster_metadata-0"}
 
     first, second = changed(broker)
-    with broker:  # which starts with journals and quarantine lying there
+    # it starts although there are journals and a quarantine
+    with broker:
         log = broker.log_text()
         assert values(broker) == [b"train %d" % number for number in range(RECORDS)]
         for journal in (first.journal, second.journal):
@@ -102,7 +104,7 @@ def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.Cap
 
 
 def test_a_broker_stays_out_while_an_attempt_of_a_run_is_at_work(broker: Broker) -> None:
-    """Even if the command's own process has ended and only an attempt on a cluster continues."""
+    """The lock holds even if the command's own process has ended and only an attempt on a cluster continues."""
     with child(run_of(broker.data)) as called:
         assert called.output() == "in"
         with child(attempt(broker.data, name=f"{TOPIC}-0")) as at_work:

@@ -1,7 +1,7 @@
-"""What `verify` says about a start, compared with the real LogManager: random data directories, with everything that is in them.
+"""The forecast of `verify` compared with the real LogManager, on random data directories with every kind of content.
 
-`KSEG_LOG_DIRS` says how many (default 20), `KSEG_LOG_DIRS_SEED` from which seed on. What the cleaner and the replica manager read comes
-later than the LogManager, and is left to the tests that start a broker.
+`KSEG_LOG_DIRS` is the number of cases (default 20), `KSEG_LOG_DIRS_SEED` the first seed. What the cleaner and the replica manager read is
+read after the LogManager, so tests that start a broker cover it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ LATER = ("replication-offset-checkpoint", "cleaner-offset-checkpoint")
 
 
 def foretold(log_dirs: list[Path], capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """The lines of `verify --json`."""
+    """The rows of `verify --json`."""
     capfd.readouterr()
     assert run(["verify", "--json", "--no-progress", *map(str, log_dirs)]) in (0, 1)
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 def differences(oracle: Oracle, log_dirs: list[Path], rows: list[dict[str, Any]]) -> list[str]:
-    """One line for each way in which the forecast is not what happens."""
+    """One line for each way in which the forecast differs from what happens."""
     copies = {str(oracle.copy(log_dir)): log_dir for log_dir in log_dirs}
     happened = oracle.ask("log_dirs", dirs=list(copies), now=1_700_000_000_000, config={})[0]
     for copy in copies:
-        shutil.rmtree(Path(copy).parent, ignore_errors=True)  # the log manager may still create a file
+        # the log manager may still be creating files
+        shutil.rmtree(Path(copy).parent, ignore_errors=True)
     start = next((row for row in rows if row["type"] == "broker-start"), None)
     if "thrown" in happened:
         return _of_a_start_that_fails(happened["thrown"]["exception"], start, rows)
@@ -65,14 +66,14 @@ def differences(oracle: Oracle, log_dirs: list[Path], rows: list[dict[str, Any]]
 def _of_a_start_that_fails(
     exception: str, start: dict[str, Any] | None, rows: list[dict[str, Any]]
 ) -> list[str]:
-    """Of several partitions that cannot be loaded, marked for deletion or not, the order of the threads decides which is named."""
+    """If several partitions cannot be loaded, marked for deletion or not, the order of the threads decides which one is named."""
     name = exception.rpartition(".")[2]
     if start is None:
         return [f"{name} ends the start, nothing is said"]
     failed = {each["exception"] for each in start["partitions_failed"]}
     of_directories = (row.get("start") or {} for row in rows if row["type"] == "verified")
     failed |= {thrown for each in of_directories for thrown, _ in each.get("unloadable", ())}
-    # what another partition in the same directory does to it depends on which of them is loaded first
+    # how another partition in the same directory fails depends on which of them is loaded first
     is_by_turns = name == "KafkaStorageException" and failed & {"IOException", "MalformedInputException"}
     if name in failed or start["exception"] == name or is_by_turns:
         return []
@@ -94,15 +95,15 @@ def test_random_data_directories(
 def test_data_directories_that_were_foretold_wrongly(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
 ) -> None:
-    """An open transaction in an offline directory; a negative number of entries; a partition twice, one of which is not loaded; a directory
-    marked for deletion that cannot be loaded; an empty segment whose name is the offset of a batch."""
+    """Seeds with an open transaction in an offline directory; a negative number of entries; a duplicate partition, one of which is not
+    loaded; a directory marked for deletion that cannot be loaded; and an empty segment named after the offset of a batch."""
     test_random_data_directories(oracle, tmp_path, capfd, seed)
 
 
 def test_a_batch_gets_the_empty_segment_of_its_offset(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Both had the same name, and the plan was to write its indexes twice."""
+    """The new segment for the batch has the name of the empty one, and the plan used to write its indexes twice."""
     log_dirs = random_log_dirs(2694, tmp_path)
     capfd.readouterr()
     assert run(["recover", "--json", "--no-progress", *map(str, log_dirs)]) == 1

@@ -1,4 +1,4 @@
-"""Several data directories of one broker: `verify` reports exactly the combinations on which it does not start."""
+"""Several data directories of one broker: `verify` reports exactly those combinations with which it does not start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -94,7 +95,7 @@ def test_a_link_to_a_partition_of_another_log_dir_is_that_partition_twice(
 
 
 def _failed_start(first: Path, second: Path, place: Path) -> str:
-    """The log of a broker that does not start with copies of two log dirs. Its threads load both at once: where they share a log, the first
+    """The log of a broker that does not start with copies of two log dirs. Its threads load both at once. If they share a log, the first
     may delete a file that the other has listed, and that log dir is offline before the broker sees the partition twice."""
     dirs = [copy_tree(each, place / each.name) for each in (first, second)]
     link = dirs[1] / "fares-0"
@@ -110,7 +111,7 @@ def _failed_start(first: Path, second: Path, place: Path) -> str:
 def test_a_new_broker_without_topics_leaves_sound_directories(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A clean stop writes no high watermarks if there are no replicas: that file stays empty."""
+    """A clean stop writes no high watermarks if there are no replicas, so that file stays empty."""
     places = [tmp_path / "first", tmp_path / "second"]
     with Broker(tmp_path / "broker", places[0], log_dirs=",".join(map(str, places))):
         pass

@@ -1,5 +1,6 @@
-"""One log from three copies, each damaged elsewhere, as docs/usage.md puts it together: `diff` says what each copy lacks, `dump` reads the
-rest, and `append` writes it. A real broker serves the result, and its consumers are given what they were given before the damage."""
+"""One log from three copies, each damaged in another place, combined as docs/usage.md describes it: `diff` says what each copy lacks,
+`dump` reads the rest, and `append` writes it. A real broker serves the result, and its consumers receive what they received before the
+damage."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -51,7 +53,7 @@ def produce(broker: Broker) -> None:
 
 
 def damage(copies: Path, topic: str) -> None:
-    """Each batch is whole in one of the copies at least, one of them in the last copy only."""
+    """Damage the copies. Each batch stays complete in at least one of them, one batch only in the last copy."""
     logs = [sorted((copies / name / f"{topic}-0").glob("*.log")) for name in COPIES]
     assert {len(found) for found in logs} == {len(logs[0])} and len(logs[0]) > 6
     a, b, c = logs
@@ -59,7 +61,8 @@ def damage(copies: Path, topic: str) -> None:
         data = bytearray(log.read_bytes())
         data[position] ^= 16
         log.write_bytes(data)
-    os.truncate(a[-2], a[-2].stat().st_size // 2)  # a follower that was behind
+    # a follower that lagged
+    os.truncate(a[-2], a[-2].stat().st_size // 2)
     a[-1].unlink()
     b[2].unlink()
     for path in (*b[0].parent.glob("*.index"), c[0], c[0].with_suffix(".index")):
@@ -67,7 +70,7 @@ def damage(copies: Path, topic: str) -> None:
 
 
 def lacking(copies: Path, place: str, capfd: pytest.CaptureFixture[str]) -> tuple[dict[str, list[Any]], int]:
-    """The offsets that each copy lacks, as `diff` tells them of each pair, and where the longest copy ends."""
+    """The offsets that each copy lacks, according to `diff` of each pair, and the end of the longest copy."""
     found: dict[str, list[Any]] = {name: [] for name in COPIES}
     ends: dict[str, int] = {}
     for first, second in permutations(COPIES, 2):
@@ -87,7 +90,7 @@ def lacking(copies: Path, place: str, capfd: pytest.CaptureFixture[str]) -> tupl
 
 
 def pieces(found: dict[str, list[Any]], end: int) -> list[tuple[str, int, int]]:
-    """Which copy to take, from where to below where; the first one that has it."""
+    """The pieces to take, as (copy, from offset, below offset), each from the first copy that has it."""
     cuts = {
         0,
         end,

@@ -1,5 +1,5 @@
-"""A real broker and files that it cannot write: those of another user (root without the right to open everybody's files stands for the user
-of the broker), and immutable or append-only ones."""
+"""A real broker with files that it cannot write: files of another user (root without the capability to access everybody's files stands for
+the broker's user), and immutable or append-only files."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ def test_a_start_with_an_immutable_or_append_only_file(
     with flagged(data / path, letter):
         node = foretold([data]).node
         seen = observed(tmp_path, [data])
-    # leader epochs cannot be written once the log is loaded
+    # leader epochs cannot be written after the log is loaded
     assert seen.outcome == node["outcome"], seen.log[-3000:]
     assert seen.outcome == "starts" or node["exception"] in seen.log

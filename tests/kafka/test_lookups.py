@@ -1,4 +1,4 @@
-"""Lookups and reads compared with the real log: the answers of UnifiedLog on the same directory."""
+"""Lookups and reads compared with the answers of the real UnifiedLog on the same directory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LEGACY_STATES = (
     "1.1.1/3-format-1.1",
     "1.1.1/4-compacted",
 )
-# v0 messages with a time index of real times (a 0.10.2 broker wrote it): the broker's answer is wrong, ours is not
+# v0 messages whose time index has real timestamps (written by a 0.10.2 broker): the broker's answer is wrong, ours is not
 LYING_TIME_INDEX = ("0.10.2.2/3-compacted", "swarm.codecs-0")
 
 
@@ -47,7 +47,7 @@ def records_of(oracle: Oracle, directory: Path) -> list[dict[str, Any]]:
 
 
 def questions(records: list[dict[str, Any]], seed: int, start: int = 0) -> list[dict[str, Any]]:
-    """Steps for the oracle: times around those of records, offsets in, between and after them, epochs."""
+    """Steps for the oracle: times around those of the records; offsets of records, between them and after them; epochs."""
     chance = random.Random(seed)
     known = sorted({record["timestamp"] for record in records if (record["timestamp"] or -1) >= 0})
     around = [time + by for time in chance.sample(known, min(10, len(known))) for by in (-1, 0, 1)]
@@ -85,7 +85,7 @@ def ours(directory: Path, step: dict[str, Any], **fields: Any) -> tuple[object, 
 def differences(
     oracle: Oracle, directory: Path, seed: int, start: int = 0, **fields: Any
 ) -> Iterator[tuple[dict[str, Any], tuple[object, ...], tuple[object, ...]]]:
-    """Each question that the log and we answer differently."""
+    """Each question to which the real log and kseg give different answers."""
     with unchanged(directory):
         steps = questions(records_of(oracle, directory), seed, start)
         answer = oracle.partition(directory, steps, clean=True, now=0, log_start_offset=start)
@@ -126,7 +126,7 @@ def test_directories_of_old_brokers_are_answered_like_a_broker(
 
 
 def test_a_lying_time_index_is_overruled(oracle: Oracle, legacy_small: Path) -> None:
-    """A broker trusts the first segment's time index and finds nothing there; the records say otherwise."""
+    """A broker trusts the first segment's time index and finds nothing there, although the records have the time."""
     state, name = LYING_TIME_INDEX
     directory = legacy_small / "data" / state / name
     for _, wanted, found in differences(oracle, directory, 1):
@@ -142,8 +142,9 @@ def test_a_lying_time_index_is_overruled(oracle: Oracle, legacy_small: Path) -> 
 def test_an_empty_time_index_hides_later_segments(
     oracle: Oracle, capture_small: Path, tmp_path: Path
 ) -> None:
-    """As the cleaner of 0.11 leaves it. A broker trusts it after a clean stop: the segment is as young as its file, so that it is taken for
-    every time, and its records are older. So the file deserves its warning although the log is sound."""
+    """The cleaner of 0.11 leaves an empty time index. After a clean stop, a broker trusts it and takes the modification time of the file as
+    the largest timestamp, so it searches this segment for every time, although its records are older. That is why the file gets a warning
+    although the log is valid."""
     directory = copy_tree(capture_small / "data" / "metro-none-0", tmp_path / "metro-none-0")
     (directory / f"{0:020d}.timeindex").write_bytes(b"")
     beyond = [record for record in records_of(oracle, directory) if record["offset"] >= 72]
@@ -162,11 +163,11 @@ def test_an_empty_time_index_hides_later_segments(
 @pytest.mark.parametrize("start", [0, 1, 100, 131, 250])
 @pytest.mark.parametrize("build_log", [healthy.partition, healthy.mixed_partition])
 def test_a_log_with_everything_in_it(build_log: Any, start: int, oracle: Oracle, tmp_path: Path) -> None:
-    """All codecs, formats, epochs, gaps and emptied batches; log starts at the start of segments and inside them."""
+    """All codecs, formats, epochs, gaps and emptied batches, with log starts at segment boundaries and inside segments."""
     directory = build_log(tmp_path / "metro-0")
     found = list(differences(oracle, directory, start, start, log_start_offset=start))
     if start and build_log is healthy.partition:
-        # a broker's maximum can be below its own log start; nobody could read it there
+        # a broker's maximum may be below its own log start, where nobody could read it
         found = [entry for entry in found if entry[0] != {"what": "offset_by_timestamp", "timestamp": -3}]
     assert found == []
 
@@ -175,7 +176,7 @@ def test_a_log_with_everything_in_it(build_log: Any, start: int, oracle: Oracle,
 @pytest.mark.parametrize("name", ["metro-zstd-0", "stations-0", "fares-0", "gates-append-0"])
 @pytest.mark.parametrize("beyond", [1, 700])
 def test_a_log_that_ends_below_its_start(name: str, beyond: int, oracle: Oracle, capture_small: Path) -> None:
-    """A broker deletes all of it, and begins an empty log at the start. Its end and epochs used to be those of the batches."""
+    """A broker deletes the complete log and begins an empty one at the log start. kseg used to report the end and epochs of the batches."""
     directory = capture_small / "data" / name
     start = max(record["offset"] for record in records_of(oracle, directory)) + 1 + beyond
     assert list(differences(oracle, directory, 1, start, log_start_offset=start)) == []
@@ -185,7 +186,7 @@ def test_a_log_that_ends_below_its_start(name: str, beyond: int, oracle: Oracle,
 
 
 def test_where_a_log_in_remote_storage_begins(oracle: Oracle, tmp_path: Path) -> None:
-    """Its epochs are those of the whole log, too."""
+    """Also checks that the epochs are those of the complete log."""
     log_dir(tmp_path)
     steps = [{"what": "epoch_end", "epoch": epoch} for epoch in (0, 1)]
     directory, remote = tmp_path / "orders-0", {str(tmp_path / "orders-0"): (RemoteSpan(10, 119, T0),)}
@@ -236,7 +237,7 @@ def test_random_partitions(seed: int, oracle: Oracle, tmp_path: Path) -> None:
 @pytest.mark.behaviour("L06", "L07", "L08")
 @pytest.mark.parametrize("name", ["metro-zstd-0", "metro-none-0", "stations-0", "fares-0"])
 def test_a_read_is_a_fetch(name: str, oracle: Oracle, capture_small: Path) -> None:
-    """Without growing, the bytes are exactly those of a fetch; otherwise whole batches, at least one."""
+    """Without growing, the bytes are exactly those of a fetch; otherwise they are complete batches, at least one."""
     directory = capture_small / "data" / name
     steps: list[dict[str, Any]] = [
         {"what": "read", "offset": offset, "max_bytes": size, "min_one": min_one}
@@ -259,7 +260,7 @@ def test_a_read_is_a_fetch(name: str, oracle: Oracle, capture_small: Path) -> No
 
 
 def whole_bytes(data: bytes) -> int:
-    """Up to where whole batches go."""
+    """The length up to the end of the last complete batch."""
     end = 0
     while end + L.ENTRY_OVERHEAD <= len(data):
         size = L.ENTRY_OVERHEAD + int.from_bytes(data[end + 8 : end + 12])
@@ -275,7 +276,7 @@ def is_whole(data: bytes) -> bool:
 
 @pytest.mark.behaviour("L09")
 def test_a_search_begins_where_it_is_told(oracle: Oracle, tmp_path: Path) -> None:
-    """FileRecordsTest.testSearch: batches at offsets 0, 1, 2 and 50; each offset searched from each position."""
+    """FileRecordsTest.testSearch: batches at offsets 0, 1, 2 and 50, with a search for each offset from each position."""
     with PartitionWriter(tmp_path / "metro-0") as writer:
         for offset in (0, 1, 2, 50):
             writer.append(NewBatch(records=(Record(offset, healthy.T0, None, b"value %d" % offset),)))
@@ -297,17 +298,19 @@ def test_a_search_begins_where_it_is_told(oracle: Oracle, tmp_path: Path) -> Non
 def _differences_of_a_random_log(
     oracle: Oracle, seed: int, place: Path
 ) -> list[tuple[dict[str, Any], tuple[object, ...], tuple[object, ...]]]:
-    """A log that the real one has loaded and closed, mostly with a log start inside it."""
+    """Compare a log that the real classes have loaded and closed, mostly with a log start inside it."""
     case = random_retention(seed, place, oracle, OddCalmLog if seed % 2 else None)
     if case.has_lies or case.recovery_point is not None:
-        return []  # a load would make its indexes again
+        # a load would rebuild its indexes
+        return []
     start = case.log_start_offset
     found = differences(oracle, case.partition, seed, start, log_start_offset=start)
-    return [entry for entry in found if not start or entry[0].get("timestamp") != -3]  # see above
+    # the maximum below the log start, as above
+    return [entry for entry in found if not start or entry[0].get("timestamp") != -3]
 
 
 def test_random_logs(oracle: Oracle, tmp_path: Path) -> None:
-    """KSEG_LOOKUPS logs from KSEG_LOOKUPS_SEED on."""
+    """The number of logs is KSEG_LOOKUPS, the first seed KSEG_LOOKUPS_SEED."""
     first = int(os.environ.get("KSEG_LOOKUPS_SEED", "1"))
     for seed in range(first, first + int(os.environ.get("KSEG_LOOKUPS", "12"))):
         (tmp_path / str(seed)).mkdir()
@@ -316,6 +319,7 @@ def test_random_logs(oracle: Oracle, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [93, 108, 1842979, 1860166])
 def test_logs_that_were_answered_differently(seed: int, oracle: Oracle, tmp_path: Path) -> None:
-    """In the first segment that reaches the time only records below the log start do: a broker stops there. A cleaner has emptied the first
-    batch with the greatest timestamp, or it is of version 0 and no batch has a timestamp: a broker looks at no other."""
+    """Seeds in which the first segment that reaches the time has such records only below the log start, where a broker stops; and in which
+    the first batch with the greatest timestamp was emptied by a cleaner, or is of version 0 and no batch has a timestamp, and a broker
+    checks no other batch."""
     assert _differences_of_a_random_log(oracle, seed, tmp_path) == []

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.broker import Broker, BrokerFailed
@@ -34,7 +35,7 @@ def _consumed(broker: Broker, killed: Killed, topic: str) -> bool:
 
 @pytest.mark.evidence("clean-marker", "marker-without-epoch")
 def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> None:
-    """Killed, recovered, marked: the broker trusts the marker, and the logs are valid."""
+    """A killed, recovered and marked directory: the broker trusts the marker, and the logs are valid."""
     data = copy_tree(killed.data, tmp_path / "data")
     assert not (data / MARKER).exists()
     rows = recover("--apply", "--mark-clean", data)
@@ -49,7 +50,7 @@ def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> 
         assert f"Skipping recovery of {len(ends)} logs" in text
         assert "since no clean shutdown file was found" not in text
         assert recovered_lines(broker) == []
-        # what the marker does not say: that the controller may take the stop for a clean one (KIP-966)
+        # the marker has no broker epoch, so the controller does not take the stop for a clean one (KIP-966)
         assert "Unable to read the broker epoch" in text
         assert all(_consumed(broker, killed, topic) for topic in TOPICS)
 
@@ -58,7 +59,7 @@ def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> 
 def test_a_log_that_was_rolled_when_the_broker_was_killed_gets_its_indexes(
     killed: Killed, tmp_path: Path, policy: str
 ) -> None:
-    """The files of the new segment are created one after the other: log and snapshot are there, the indexes are not."""
+    """The files of a new segment are created one after the other: log and snapshot exist, the indexes do not."""
     data = copy_tree(killed.data, tmp_path / "data")
     recover("--apply", "--mark-clean", data)
     (data / MARKER).unlink()
@@ -79,8 +80,8 @@ def test_a_log_that_was_rolled_when_the_broker_was_killed_gets_its_indexes(
 
 @pytest.mark.evidence("false-marker")
 def test_a_marker_that_lies_goes(killed: Killed, tmp_path: Path) -> None:
-    """Somebody put the marker into a directory after a crash; with it a broker would read the zeros of the indexes. Bytes are removed from
-    the logs, so only --mark-clean may write a marker."""
+    """Somebody put the marker into a directory after a crash, and a broker would read the zeros in the indexes. The repair removes bytes
+    from the logs, so only --mark-clean may write a marker."""
     data = copy_tree(killed.data, tmp_path / "data")
     damage(data)
     (data / MARKER).write_bytes(b"")
@@ -95,7 +96,7 @@ def test_a_marker_that_lies_goes(killed: Killed, tmp_path: Path) -> None:
 
 
 def test_one_partition_alone_is_not_marked(killed: Killed, tmp_path: Path) -> None:
-    """Refused with the list of the partitions that were not checked; nothing is written."""
+    """The run is refused with a list of the partitions that were not checked, and nothing is written."""
     data = copy_tree(killed.data, tmp_path / "data")
     with unchanged(data):
         recover("--apply", "--mark-clean", "--topic", TOPICS[0], data, status=4)
@@ -106,8 +107,8 @@ def test_planning_writes_nothing(killed: Killed, tmp_path: Path) -> None:
     with unchanged(data):
         rows = recover("--mark-clean", data, status=1)
     steps = [row["file"] for row in rows if row["type"] == "step" and "offset-checkpoint" in row["file"]]
-    # a broker that is killed while it writes a checkpoint leaves a .tmp, too; one that is killed within five seconds has not
-    # written high watermarks yet
+    # a broker that is killed while it writes a checkpoint also leaves a .tmp file; one that is killed within five seconds has not written
+    # high watermarks yet
     empty = {HIGH_WATERMARK} if not (data / HIGH_WATERMARK).stat().st_size else set[str]()
     assert {name for name in steps if not name.endswith(".tmp")} == {RECOVERY} | empty
 
@@ -131,7 +132,7 @@ def test_a_checkpoint_that_cannot_be_read_stops_a_broker_until_it_is_recovered(
 
 @pytest.mark.evidence("recovery-point", "log-start", "checkpoint-orphan")
 def test_checkpoints_are_those_the_broker_writes(killed: Killed, tmp_path: Path) -> None:
-    """Recovery points beyond the end, in the middle, and of a missing partition; a log start inside a segment."""
+    """Recovery points beyond the end, in the middle of the log, and of a missing partition; and a log start inside a segment."""
     data = copy_tree(killed.data, tmp_path / "data")
     damage(data)
     points = {"tx-none": 5, "tx-gzip": 10_000, "tx-snappy": 30, "gone": 7}

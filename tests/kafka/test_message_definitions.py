@@ -1,4 +1,4 @@
-"""The schemas in the tree are those of the published jars."""
+"""The schemas in the repository equal those of the published jars."""
 
 from __future__ import annotations
 

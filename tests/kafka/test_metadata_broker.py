@@ -1,8 +1,8 @@
-"""`kseg metadata` against a real broker with two log dirs: what Admin says at several moments, what the real MetadataDelta makes of
-each record, and what the broker does to the directories at its next start.
+"""`kseg metadata` against a real broker with two log dirs, compared with what Admin reports at several moments, what the real MetadataDelta
+does with each record, and what the broker does to the directories at its next start.
 
-One broker lives through everything (a start costs seconds): first changes of every kind, a copy of its directories, more changes, a second
-copy, a stop; then directories are taken away and renamed, and it is started again.
+One broker goes through all of it, because a start costs seconds: changes of every kind, a copy of its directories, more changes, a second
+copy, a stop; then directories are removed and renamed, and it is started again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.broker import Broker
@@ -69,7 +70,7 @@ THEN: list[list[Any]] = [
     ["quota", {"user": "alice"}, "producer_byte_rate", 5],
     ["feature", "transaction.version", 1, 2],
 ]
-# what Admin knows of each kind
+# the fields that Admin reports for each kind
 REPORTED_FIELDS = {
     "topic": ("topic", "topic_id", "partitions"),
     "partition": ("topic", "topic_id", "partition", "leader", "replicas", "isr", "elr", "last_known_elr"),
@@ -86,7 +87,7 @@ REPORTED_FIELDS = {
 
 
 class Story:
-    """What happened to the broker. moments: the copy and Admin's answer at each."""
+    """The history of the broker. moments: the copies, and Admin's answer at each."""
 
     def __init__(self, root: Path, broker: Broker) -> None:
         self.root, self.broker = root, broker
@@ -95,7 +96,7 @@ class Story:
 
 
 def state(rows: Sequence[Row]) -> list[str]:
-    """All of a state but what it is of, and the directories of today."""
+    """The rows of a state, without those about its source and about the current directories."""
     without = ("metadata", "directory", "summary", "finding", "removed_topic")
     return sorted(json.dumps(row, sort_keys=True) for row in rows if row["type"] not in without)
 
@@ -142,7 +143,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 
 def move(admin: ClusterAdmin, broker: Broker, log_dirs: Sequence[Path], topic: str, *, slowly: bool) -> None:
-    """Partition 0 into the other log dir; slowly: so that it is under way when the broker stops."""
+    """Move partition 0 to the other log dir. slowly: the move is not complete when the broker stops."""
     here = next(each for each in log_dirs if (each / f"{topic}-0").is_dir())
     there = log_dirs[1 - log_dirs.index(here)]
     if slowly:
@@ -158,7 +159,7 @@ def move(admin: ClusterAdmin, broker: Broker, log_dirs: Sequence[Path], topic: s
 
 
 def settled(admin: ClusterAdmin, broker: Broker, root: Path, name: str) -> tuple[Path, dict[str, Any]]:
-    """A copy between two equal answers: nothing changed while it was made, but for the broker's NoOps."""
+    """A copy made between two equal answers, so that nothing changed in the meantime except the broker's NoOp records."""
     while True:
         before = admin.do("describe", RESOURCES)
         copy = snapshot_of(broker, root, name)
@@ -193,7 +194,7 @@ def test_a_later_copy_tells_the_same_of_an_earlier_moment(
 
 @pytest.mark.behaviour("M01")
 def test_each_record_does_what_the_real_delta_does(story: Story, capfd: pytest.CaptureFixture[str]) -> None:
-    """As of every tenth offset and the last ones, and from each snapshot; the log goes back to its start."""
+    """Compare at every tenth offset and at the last ones, and starting from each snapshot. The log is complete from offset 0."""
     log = story.moments[2][0] / "a" / LOG
     segments = sorted(map(str, log.glob("*.log")))
     (end,) = [row["offset"] for row in rows_of(capfd, log) if row["type"] == "metadata"]
@@ -246,7 +247,7 @@ def test_directories_are_what_the_started_broker_makes_of_them(
     assert stray == {str(fares), str(third.with_name("orders-9"))}
     story.broker.start()
     try:
-        # fares-1 is created again under its name, as its topic still has that partition
+        # fares-1 is created again under its name, because its topic still has that partition
         anew = {*missing, str(fares)}
         story.broker.wait_for("the partitions", lambda: all(Path(path).is_dir() for path in anew))
         set_aside = {path.name.partition(".")[0] for path in data.glob("*/*-stray")}
@@ -258,7 +259,7 @@ def test_directories_are_what_the_started_broker_makes_of_them(
 
 
 def test_the_history_has_what_was_done(story: Story, capfd: pytest.CaptureFixture[str]) -> None:
-    """In order, with the ids that Admin returned before and after."""
+    """Events are in order, with the topic ids that Admin returned before and after."""
     rows = rows_of(capfd, "--history", "--topic", "gone", story.moments[2][0])
     first, second = (
         next(row["topic_id"] for row in reported["rows"] if row["type"] == "topic" and row["topic"] == "gone")

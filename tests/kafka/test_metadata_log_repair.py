@@ -1,5 +1,5 @@
-"""`recover --policy kafka` leaves the metadata log as a real node does that starts with it after a clean stop; policy salvage repairs only
-what a real node starts with."""
+"""`recover --policy kafka` leaves the metadata log as a real node does that starts with it after a clean stop. Policy salvage repairs only
+metadata logs with which a real node starts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -35,7 +36,8 @@ def test_it_is_left_as_by_a_node(capture_small: Path, tmp_path: Path) -> None:
     assert observed_apart(tmp_path, [data]).outcome == "starts"
 
     ours, real = repaired / "__cluster_metadata-0", data / "__cluster_metadata-0"
-    assert (real / LOG).read_bytes().startswith((ours / LOG).read_bytes())  # and it has written more
+    # the node has appended to it
+    assert (real / LOG).read_bytes().startswith((ours / LOG).read_bytes())
     for suffix in (".index", ".timeindex"):
         entries = (ours / LOG).with_suffix(suffix).read_bytes()
         assert entries and (real / LOG).with_suffix(suffix).read_bytes().startswith(entries)
@@ -45,7 +47,7 @@ def test_it_is_left_as_by_a_node(capture_small: Path, tmp_path: Path) -> None:
 
 @pytest.mark.evidence("metadata-log")
 def test_a_log_that_is_older_than_its_newest_snapshot(capture_small: Path, tmp_path: Path) -> None:
-    """A node empties it, also when the snapshot ends below its end. Policy kafka used to leave it as it was."""
+    """A node empties such a log, even if the snapshot ends below its end. Policy kafka used to leave it as it was."""
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
     CASES["metadata_snapshot_of_a_newer_epoch"](data)
@@ -64,7 +66,7 @@ def test_a_log_that_is_older_than_its_newest_snapshot(capture_small: Path, tmp_p
 @pytest.mark.evidence("metadata-log")
 @pytest.mark.parametrize("has_snapshot", [True, False])
 def test_a_node_loads_what_is_repaired(has_snapshot: bool, capture_small: Path, tmp_path: Path) -> None:
-    """Without the changes of partitions at a stop, and without the registration of producer ids."""
+    """The repair removes the partition changes at a stop, or the registration of producer ids."""
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
     if not has_snapshot:
@@ -85,13 +87,14 @@ def test_a_node_fails_on_what_is_not_repaired(capture_small: Path, tmp_path: Pat
     forecast = foretold([data])
     seen = observed(tmp_path, [data])
     assert forecast.node["outcome"] == seen.outcome == "does-not-start"
-    # by the broker or the controller in it, whichever reads the record first
+    # the broker or the controller throws, whichever reads the record first
     assert "offset 96 " in seen.log and "offset 96:" in forecast.node["message"]
     assert "Encountered fatal fault" in seen.log and forecast.node["exception"] == "FaultHandlerException"
 
 
-# Records behind the end of the capture's log that contradict its state, and some that do not.
-_TOPIC_ID = "DYdWjM_STOC2Df1v4YUA-A"  # of metro-none
+# Records after the end of the capture's log that contradict its state, and some that do not.
+# metro-none
+_TOPIC_ID = "DYdWjM_STOC2Df1v4YUA-A"
 _RECORDS = {
     "unregister": record("UnregisterBrokerRecord", brokerId=7, brokerEpoch=3),
     "unregister-epoch": record("UnregisterBrokerRecord", brokerId=1, brokerEpoch=3),
@@ -122,7 +125,7 @@ _IN_THE_GATE = ("clear-elr", "producer-ids", "token")
 
 @pytest.mark.parametrize("name", _RECORDS if os.environ.get("KSEG_BROKER_STARTS") == "all" else _IN_THE_GATE)
 def test_a_record_that_contradicts_the_state(name: str, capture_small: Path, tmp_path: Path) -> None:
-    """A node ends with it, and only with those that kseg names."""
+    """A record ends the node if and only if kseg names it."""
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
     image = read_metadata_log(str(data / METADATA))

@@ -1,4 +1,4 @@
-"""A dynamic quorum (KIP-853): kraft.version comes from a control record, in the bootstrap snapshot and wherever it was written since."""
+"""A dynamic quorum (KIP-853): kraft.version comes from a control record, in the bootstrap snapshot and everywhere it is written later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -24,7 +25,7 @@ LOG = "__cluster_metadata-0"
 
 
 class DynamicBroker(Broker):
-    """A node that is the first voter of a dynamic quorum, with a SCRAM credential from its formatting."""
+    """A node that is the first voter of a dynamic quorum, formatted with a SCRAM credential."""
 
     def _configure(self) -> None:
         super()._configure()
@@ -74,7 +75,8 @@ def test_features_of_a_dynamic_quorum(tmp_path: Path, capfd: pytest.CaptureFixtu
     log = broker.data / LOG
     assert {row["name"]: row["level"] for row in reported(broker.data, capfd, "feature")} == features
     snapshots = sorted(log.glob("*.checkpoint"))
-    assert len(snapshots) > 1  # the one of the formatting, and one that the node made
+    # the snapshot from formatting, and one that the node generated
+    assert len(snapshots) > 1
     for snapshot in snapshots:
         assert {"name": "kraft.version", "level": 1} in reported(snapshot, capfd, "feature")
     credential = {"user": "alice", "mechanism": "SCRAM-SHA-256", "iterations": 4096}

@@ -1,4 +1,5 @@
-"""`kseg metadata` of one file of the metadata log against MetadataShell, which shows the image of a snapshot or a segment as a tree."""
+"""`kseg metadata` on one file of the metadata log, compared with MetadataShell, which shows the image of a snapshot or a segment as a
+tree."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.kafka
 def file(
     request: pytest.FixtureRequest, capture_small: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Alone in a directory: the shell wants the lock of the directory above."""
+    """The file alone in a directory, because the shell locks the directory above it."""
     folder = tmp_path_factory.mktemp("shell") / "__cluster_metadata-0"
     folder.mkdir()
     (found,) = (capture_small / "data" / "__cluster_metadata-0").glob(f"*.{request.param}")
@@ -36,9 +37,10 @@ def file(
 
 @pytest.fixture(scope="module")
 def shown(file: Path) -> Mapping[str, Any]:
-    """The shell's tree, directories as mappings; a leaf has its text under the empty name."""
+    """The shell's tree, with directories as mappings. A leaf has its text under the empty name."""
     command = brief_java_command(_SHELL, "-s", str(file), "tree", "/image")
-    for _ in range(5):  # the shell does not wait until what it has read is published
+    # the shell does not wait until what it has read is published
+    for _ in range(5):
         done = subprocess.run(command, env=java_environment(), capture_output=True, text=True, check=True)
         tree: Mapping[str, Any] = _tree(done.stdout.splitlines())
         if not tree["provenance"][""].startswith("offset -1,"):
@@ -47,7 +49,7 @@ def shown(file: Path) -> Mapping[str, Any]:
 
 
 def _tree(lines: Iterable[str]) -> Any:
-    """Two blanks a level; a name ends with a colon, everything else is content."""
+    """Parse the output: two blanks a level; a line that ends with a colon is a name, every other line is content."""
     root: dict[str, Any] = {}
     at = [root]
     for line in lines:
@@ -132,5 +134,6 @@ def test_features_brokers_and_the_end(shown: Mapping[str, Any], rows: list[dict[
     assert {str(row["broker_id"]) for row in _of(rows, "broker")} == set(shown["cluster"]["brokers"])
     (end,) = _of(rows, "metadata")
     assert str(end["next_producer_id"]) == shown["producerIds"]["nextProducerId"][""]
-    if not shown["provenance"][""].startswith("offset 56,"):  # a snapshot alone: the shell counts its records
+    # for a snapshot alone, the shell counts its records
+    if not shown["provenance"][""].startswith("offset 56,"):
         assert shown["provenance"][""].startswith(f"offset {end['offset']}, epoch {end['epoch']}, ")

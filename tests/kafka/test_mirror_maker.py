@@ -1,4 +1,5 @@
-"""Records of MirrorMaker's topics, written by its own classes under the topics' names of its own policy: `dump` shows the fields."""
+"""Records of MirrorMaker's topics, written by its own classes under the topic names of its own replication policy: `dump` shows the
+fields."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Replicas that somebody has moved into another log dir of their broker while it was stopped. A real broker takes one from there, with its
-records, and tells the controller, so `kseg metadata` does not call it missing. Where what is there has the id of
-another topic, or is a `-future` log (which is then cut down to nothing), it makes the replica again, empty: these are missing.
+"""Replicas that somebody moved to another log dir of their broker while it was stopped. A real broker accepts such a replica with its
+records and tells the controller, so `kseg metadata` does not call it missing. If the directory there has the id of another topic, or is a
+`-future` log (which the broker truncates to nothing), the broker creates the replica again, empty: these are missing.
 
-Some fifteen seconds: one broker with one restart.
+Takes some fifteen seconds: one broker with one restart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -44,7 +45,7 @@ class Story:
         return [row for row in found if row.get("topic") in TOPICS]
 
     def statuses(self, *, status: int = 0) -> dict[str, str]:
-        """Of each directory of the topics, by its path below the data."""
+        """The status of each topic directory, by its path below the data directory."""
         return {
             str(Path(row["path"]).relative_to(self.data)): row["status"]
             for row in self.rows(status=status)
@@ -58,7 +59,7 @@ class Story:
         return str(ids[0])
 
     def move(self, topic: str, name: str) -> tuple[Path, Path]:
-        """The directory of its partition into the other log dir. Returns where it was, and where it is."""
+        """Move a partition's directory to the other log dir. Returns the old and the new path."""
         (place,) = self.data.glob(f"*/{topic}-0")
         other = self.data / ("b" if place.parent.name == "a" else "a") / name
         return place, place.rename(other)
@@ -88,7 +89,7 @@ def test_what_a_broker_keeps_in_another_log_dir(tmp_path: Path, capfd: pytest.Ca
     with story.broker as broker:
         broker.wait_for("the controller to hear of it", lambda: story.assigned(MOVED) != before)
         assert [len(broker.consume(topic, 0)) for topic in TOPICS] == [RECORDS, 0, 0]
-    # the move of an empty log that was created again has come to its end meanwhile, or not
+    # the broker may or may not have finished the move of the newly created, empty log
     assert not was.exists() and other_was.is_dir()
     assert story.statuses()[str(moved.relative_to(story.data))] == "known"
     assert story.assigned(MOVED) in (moved.parent / "meta.properties").read_text()

@@ -1,7 +1,7 @@
-"""Log dirs of a broker that were formatted anew, of several: what was in them is created again, empty, and is elected where the broker
-was the last one in sync. `doctor` of all nodes says which replicas these are, also where the broker's own metadata log went with them,
-and after its steps a real cluster has what any node had: also the part of a replica that was being copied to another log dir. The
-directories are those of the capture `moving-small`.
+"""Some of a broker's log dirs were formatted anew. Their replicas are created again, empty, and elected if the broker was the last one in
+sync. `doctor` on all nodes names these replicas, even if the broker's own metadata log was lost as well. After its steps, a real cluster
+has every record that any node had, including those of a replica that was being copied to another log dir. The directories are those of the
+capture `moving-small`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -28,12 +29,13 @@ from tests.support.trees import copy_tree
 pytestmark = pytest.mark.kafka
 
 DATA, MORE = "data", "more"  # the log dirs of a broker
-LAST = 2  # the broker that was the last one in sync
+# the broker that was last in sync
+LAST = 2
 NEW_IDS = {DATA: "KdataKdataKdataKdataKw", MORE: "KmoreKmoreKmoreKmoreKw"}
 
 
 def errors(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The errors of an examination, by partition."""
+    """The error rows of a run, by partition."""
     found = [row for row in rows if row["type"] == "finding" and row["severity"] == "error"]
     return {Path(row["path"]).name: row for row in found}
 
@@ -52,7 +54,7 @@ class Cluster(TwoReplicas):
         return [self.nodes[node_id].root / name for name in names]
 
     def format_anew(self, name: str) -> None:
-        """A log dir of the last broker, as kafka-storage.sh formats an empty disk."""
+        """Replace a log dir of the last broker by an empty disk formatted by kafka-storage.sh."""
         log_dir = self.nodes[LAST].root / name
         meta = re.sub(
             r"(?m)^directory\.id=.*$",
@@ -66,7 +68,7 @@ class Cluster(TwoReplicas):
         (log_dir / "bootstrap.checkpoint").write_bytes(bootstrap)
 
     def told(self, *words: str) -> list[str]:
-        """The output of `doctor` about all nodes."""
+        """The output of `doctor` for all nodes."""
         paths = [str(path) for node_id in self.nodes for path in self.log_dirs(node_id)]
         self._capfd.readouterr()
         assert run(["doctor", *words, *paths]) in (0, 1)
@@ -88,7 +90,7 @@ class Cluster(TwoReplicas):
         return sorted(self.forecast()["partitions_missing"])
 
     def follow(self) -> None:
-        """The steps that are typed in as they are printed."""
+        """Run the steps exactly as they are printed."""
         for row in self.examined():
             if row["type"] == "step" and row["command"].split()[0] in ("cp", "mv"):
                 subprocess.run(row["command"], shell=True, check=True)
@@ -115,8 +117,8 @@ def test_all_log_dirs_are_formatted_anew(cluster: Cluster) -> None:
 
 @pytest.mark.evidence("replica-behind")
 def test_the_disk_of_the_metadata_log_is_formatted_anew(cluster: Cluster) -> None:
-    """A `-future` log in the log dir to which the replica is assigned already is not missing. Observed with 4.3.1 after the steps: all
-    records of `alone`, `moved` and `old-1`, and those 60 of `old-0` that node 1 has."""
+    """A `-future` log in the log dir to which the replica is already assigned is not missing. Observed with 4.3.1 after the steps: all
+    records of `alone`, `moved` and `old-1`, and the 60 records of `old-0` that node 1 has."""
     cluster.format_anew(DATA)
     assert cluster.found() == {"old-0": "replica-behind"}
     assert cluster.created_empty() == ["old-0"]
@@ -126,8 +128,8 @@ def test_the_disk_of_the_metadata_log_is_formatted_anew(cluster: Cluster) -> Non
 
 @pytest.mark.evidence("replica-missing")
 def test_the_disk_is_lost_from_which_a_replica_was_moving(cluster: Cluster) -> None:
-    """All of its records had been copied. Observed with 4.3.1 in such a cluster: as it is, the broker empties that log too; after the step
-    it serves every record."""
+    """All of the replica's records had been copied. Observed with 4.3.1: without the step the broker empties the copy as well; after the
+    step it serves every record."""
     node = cluster.nodes[LAST].root
     (moving,) = (node / DATA).glob("alone-0.*-future")
     for file in (node / MORE / "alone-0").iterdir():
@@ -145,8 +147,8 @@ def test_the_disk_is_lost_from_which_a_replica_was_moving(cluster: Cluster) -> N
 
 @pytest.mark.evidence("replica-missing")
 def test_one_of_the_disks_is_replaced(cluster: Cluster) -> None:
-    """The metadata log of the broker is whole. Observed with 4.3.1: as it is, the broker creates both logs empty, truncates the
-    `-future` log to that and makes it the current one; after the step it has those 60 records of `old-1` that node 1 has."""
+    """The metadata log of the broker is complete. Observed with 4.3.1: without the steps the broker creates both logs empty, truncates the
+    `-future` log accordingly and makes it the current one; after the steps it has the 60 records of `old-1` that node 1 has."""
     copy = cluster.nodes[1].root / DATA / "old-1"
     cluster.format_anew(MORE)
     assert cluster.told()[0] == "DAMAGED: 2 errors in 2 partitions that are missing; a broker starts"
@@ -160,7 +162,8 @@ def test_one_of_the_disks_is_replaced(cluster: Cluster) -> None:
     assert sorted(start["partitions_missing"]) == ["alone-0", "old-1"] and start["partitions_future"] == []
     (step,) = [row for row in rows if row.get("command", "").startswith("find ")]
     assert "alone-0" in step["command"] and "old-1" not in step["command"]
-    assert "stop node" not in step["why"]  # all nodes are here, and none has it
+    # all nodes are given, and none has it
+    assert "stop node" not in step["why"]
     cluster.follow()
     assert cluster.found() == {"alone-0": "replica-missing"}
     assert (cluster.nodes[LAST].root / MORE / "old-1" / f"{0:020d}.log").stat().st_size > 0
@@ -168,8 +171,8 @@ def test_one_of_the_disks_is_replaced(cluster: Cluster) -> None:
 
 @pytest.mark.evidence("replica-missing")
 def test_the_disk_is_lost_to_which_a_replica_was_moved(cluster: Cluster) -> None:
-    """Its former log is marked for deletion. Observed with 4.3.1: as it is, the broker deletes that a minute after its start; after
-    the step it serves all of its records."""
+    """The replica's former log is marked for deletion. Observed with 4.3.1: without the step the broker deletes it a minute after its
+    start; after the step it serves all of its records."""
     node = cluster.nodes[LAST].root
     (moving,) = (node / DATA).glob("alone-0.*-future")
     shutil.rmtree(moving)
@@ -185,7 +188,7 @@ def test_the_disk_is_lost_to_which_a_replica_was_moved(cluster: Cluster) -> None
 
 @pytest.mark.evidence("replica-missing")
 def test_the_node_is_lost_to_which_a_partition_was_reassigned(cluster: Cluster) -> None:
-    """Its former node has marked its log for deletion, which is the last copy, whether or not the metadata log is left."""
+    """The partition's former node has marked its log for deletion. That is the last copy, whether or not the metadata log still exists."""
     there, lost = cluster.nodes[1].root / DATA, cluster.nodes[LAST].root / MORE / "alone-0"
     left = there / f"alone-0.{'0' * 32}-delete"
     shutil.copytree(lost, left)
@@ -200,7 +203,7 @@ def test_the_node_is_lost_to_which_a_partition_was_reassigned(cluster: Cluster) 
 
 
 def test_a_volume_of_another_node(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
-    """Observed with 4.3.1: neither broker starts, each with this exception."""
+    """Observed with 4.3.1: neither broker starts, and each logs this exception."""
     first, last = (cluster.nodes[node_id].root / MORE for node_id in BROKERS)
     first.rename(aside := first.with_name("aside"))
     last.rename(first)
@@ -215,7 +218,7 @@ def test_a_volume_of_another_node(cluster: Cluster, capfd: pytest.CaptureFixture
         assert starts[own]["message"] == message
     steps = [row["why"] for row in rows if row["type"] == "step"]
     assert sum("it is mounted on the wrong machine" in why for why in steps) == 2
-    # collected in one place, where several have a metadata log, they are what they are
+    # if they are collected in one place where several have a metadata log, each is taken for what it is
     paths = [path for node_id in BROKERS for path in cluster.log_dirs(node_id)]
     moved = [path.rename(first.parent.parent / f"disk-{number}") for number, path in enumerate(paths)]
     rows = rows_of(capfd, "doctor", "--json", *moved, status=0)
@@ -229,18 +232,18 @@ STORED = "Stored node id {} doesn't match previous node id {} in "
 @pytest.mark.parametrize(
     ("places", "foreign"),
     [
-        # the metadata log of another node is in place of the second volume (observed with 4.3.1: these exceptions)
+        # the metadata log of another node is in place of the second volume (exceptions as observed with 4.3.1)
         (
             {"n1/d": "1a", "n1/m": "2a", "n2/d": "1b", "n2/m": "2b", "n9/d": "9"},
             {1: (2, "n1/m"), 2: (1, "n2/d")},
         ),
         ({"n1/d": "1a", "n1/m": "2a"}, {1: (2, "n1/m"), 2: (1, "n1/d")}),
-        # each volume is mounted at a directory of its own
+        # each volume is mounted at its own directory
         (
             {"n1/1/k": "1a", "n1/2/k": "2b", "n2/1/k": "2a", "n2/2/k": "1b", "n9/1/k": "9"},
             {1: (2, "n1/2/k"), 2: (1, "n2/2/k")},
         ),
-        # each of them has its own, or all lie in one place, or by disk, or as many as no node has
+        # nothing is swapped: one directory for each node, all volumes in one place, grouped by disk, or one volume for each node
         ({"n1/1/k": "1a", "n1/2/k": "1b", "n2/1/k": "2a", "n2/2/k": "2b", "n9/1/k": "9"}, {}),
         ({"d1": "1a", "d2": "2a", "d3": "1b", "d4": "2b", "d5": "9"}, {}),
         ({"d/1": "1a", "d/2": "2a", "d/9": "9", "m/1": "1b", "m/2": "2b"}, {}),
@@ -254,7 +257,7 @@ def test_which_volumes_lie_beside_each_other(
     places: dict[str, str],
     foreign: dict[int, tuple[int, str]],
 ) -> None:
-    """foreign: by node, the volume of another one among its own. Whether they were only collected there, no file tells."""
+    """foreign: by node, the other node's volume among its own. No file tells whether the volumes were only collected there."""
     for place, which in places.items():
         (tmp_path / "all" / place).parent.mkdir(parents=True, exist_ok=True)
         node_id, name = OWN[which]
@@ -277,7 +280,8 @@ def test_which_volumes_lie_beside_each_other(
 def test_a_volume_of_another_node_in_log_dirs(
     cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """server.properties tells which node the machine is of, and that the volume is in its log.dirs: there is no other possibility."""
+    """server.properties tells which node the machine belongs to and that the volume is in its log.dirs, so there is only one
+    interpretation."""
     own = cluster.nodes[1].root / DATA
     other = (cluster.nodes[2].root / DATA).rename(cluster.nodes[1].root / "other")
     properties = tmp_path / "server.properties"
@@ -289,7 +293,7 @@ def test_a_volume_of_another_node_in_log_dirs(
 
 
 def test_a_volume_of_another_cluster(cluster: Cluster) -> None:
-    """Observed with 4.3.1: the broker does not start, with this exception."""
+    """Observed with 4.3.1: the broker does not start, and logs this exception."""
     file = cluster.nodes[LAST].root / MORE / "meta.properties"
     (own,) = re.findall(r"(?m)^cluster\.id=(.*)$", file.read_text())
     file.write_text(file.read_text().replace(own, "KotherKotherKotherKotA"))

@@ -1,5 +1,5 @@
-"""The steps of `kseg doctor` for a node whose metadata log is lost or has a gap, typed in as they are printed: with a copy of another node,
-and for the only controller, of whose log there is none. Then a real broker starts with all records. About a minute: six starts."""
+"""The steps of `kseg doctor` for a node whose metadata log is lost or has a gap, run exactly as printed: with a copy from another node, and
+for a single controller, of whose log there is no copy. Then a real broker starts with all records. Takes about a minute for six starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka.admin import AdminClient
@@ -33,7 +34,8 @@ pytestmark = pytest.mark.kafka
 __all__ = ["doctor"]  # a fixture
 
 IDEMPOTENT = "gates-append"
-RECORDS = {"metro-none": 160, "metro-zstd": 160, "gates-append": 30}  # in partition 0
+# in partition 0
+RECORDS = {"metro-none": 160, "metro-zstd": 160, "gates-append": 30}
 
 
 def _steps(data: Path, doctor: Doctor) -> list[str]:
@@ -68,7 +70,8 @@ def test_with_a_copy_of_another_node(name: str, capture_small: Path, tmp_path: P
 def test_the_only_controller_makes_a_new_one(
     name: str, capture_small: Path, tmp_path: Path, doctor: Doctor
 ) -> None:
-    """It gives out producer ids from 0 on again, unless the steps prevent that: the broker acknowledged and dropped the last record."""
+    """Unless the steps prevent it, the new controller assigns producer ids from 0 on again: without them, the broker acknowledged and
+    dropped the last record."""
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
     _had_idempotent_producer(data, tmp_path)
@@ -81,17 +84,20 @@ def test_the_only_controller_makes_a_new_one(
             continue
         words = shlex.split(step)
         if words[0] == "kafka-topics.sh":
-            words[2] = server  # in the log it is that of the captured node
+            # in the metadata log it is the address of the captured node
+            words[2] = server
             topics.discard(words[words.index("--topic") + 1])
             step = shlex.join(words)
         if words[0] == "kafka-server-stop.sh":
-            _create(server, topics, data)  # those that are told in one step
+            # the topics that one step names together
+            _create(server, topics, data)
         _typed(tmp_path, step)
     typed, _ = follow([data], tmp_path, {}, doctor)
     broker = PlainBroker(tmp_path / "broker", data)
     broker.start(attempts=1)
     try:
-        time.sleep(SETTLE_S)  # the broker checks retention twice a second
+        # the broker checks retention twice a second
+        time.sleep(SETTLE_S)
         found = {topic: len(broker.consume(topic)) for topic in RECORDS}
         _send_one(broker, IDEMPOTENT)
         values = [record.value for record in broker.consume(IDEMPOTENT)]
@@ -104,7 +110,7 @@ def test_the_only_controller_makes_a_new_one(
 
 
 def _had_idempotent_producer(data: Path, root: Path) -> None:
-    """As if the first producer of the cluster had sent one record to IDEMPOTENT: the new controller gives out its id again."""
+    """Write a record to IDEMPOTENT as the first idempotent producer of the cluster. The new controller assigns its producer id again."""
     lines = root / "first.jsonl"
     lines.write_text('{"value":"of the first producer"}\n')
     words = ["append", "--apply", "--from", lines, "--producer-id", "0", "--producer-epoch", "0"]
@@ -112,7 +118,7 @@ def _had_idempotent_producer(data: Path, root: Path) -> None:
 
 
 def _send_one(broker: Broker, topic: str) -> None:
-    """By a new idempotent producer, as Java producers are by default."""
+    """Send one record with a new idempotent producer; Java producers are idempotent by default."""
     acknowledged: list[bool] = []
     producer = broker.producer(enable_idempotence=True)
     producer.produce(
@@ -123,7 +129,7 @@ def _send_one(broker: Broker, topic: str) -> None:
 
 
 def _create(server: str, topics: set[str], data: Path) -> None:
-    """Without a JVM for each."""
+    """Create the topics without a JVM for each."""
     wanted = []
     for topic in sorted(topics):
         partitions = sum(path.name.rpartition("-")[0] == topic for path in data.iterdir())
@@ -135,7 +141,8 @@ def _create(server: str, topics: set[str], data: Path) -> None:
 
 
 def test_an_empty_directory_of_a_dynamic_quorum(tmp_path: Path, doctor: Doctor) -> None:
-    """Its controllers are in the metadata log, and kafka-storage.sh requires a flag that says that no initial ones are created."""
+    """The controllers of a dynamic quorum are in the metadata log, and kafka-storage.sh requires a flag that says that no initial
+    controllers are to be written."""
     require_kafka()
     first, second = tmp_path / "first", tmp_path / "second"
     write_tools(tmp_path, first, [first, second])

@@ -1,4 +1,4 @@
-"""What `doctor` says of committed offsets that expire soon after a start, against what a real coordinator deletes then."""
+"""What `doctor` says about committed offsets that expire soon after a start, compared with what a real coordinator deletes then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -30,7 +31,7 @@ PARTITIONS = 2
 OFFSETS = "__consumer_offsets-0"
 Places = set[tuple[str, str, int]]
 
-# How many days ago groups committed, and how many days ago they became empty where that differs. KEPT lose none.
+# How many days ago the groups committed, and (EMPTY) became empty where that differs. Those in KEPT lose no offsets.
 COMMITTED = {
     **dict.fromkeys(
         (
@@ -54,9 +55,11 @@ COMMITTED = {
 }
 EMPTY = {**COMMITTED, "classic-renewed": 8, "classic-young": 6}
 KEPT = ("by-hand-young", "classic-young", "classic-there", "consumer-young", "own-expiry-later")
-MIXED = "classic-mixed"  # two members, one for each topic, of which one comes back
-BACK = ("classic-left", "consumer-left")  # whose consumers come back before the coordinator looks
-# sessions that end before a coordinator looks for the first time, as they do by default
+# two members, each with its own topic, of which one comes back
+MIXED = "classic-mixed"
+# their consumers come back before the coordinator checks
+BACK = ("classic-left", "consumer-left")
+# as with the default settings, sessions end before the coordinator checks for the first time
 CHECKED_AFTER_S = 12
 SOON = {
     "offsets_retention_check_interval_ms": str(CHECKED_AFTER_S * 1000),
@@ -76,13 +79,13 @@ LATE = {"offsets_retention_check_interval_ms": "3600000"}
 
 
 def _joining(broker: Broker, group: str, protocol: str = "classic", topic: str = "fares") -> Consumer:
-    """A member of a group that subscribes to a topic and does not wait for its partitions."""
+    """A consumer that joins a group and does not wait for its partitions."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
             "group.id": group,
             "group.protocol": protocol,
-            # the shortest that a broker takes by default: it is over before a coordinator looks
+            # the shortest that a broker accepts by default; it ends before the coordinator checks
             **({"session.timeout.ms": 6000} if group == MIXED else {}),
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -94,7 +97,7 @@ def _joining(broker: Broker, group: str, protocol: str = "classic", topic: str =
 
 
 def _joined(broker: Broker, group: str, protocol: str = "classic") -> Consumer:
-    """The same, once it has its partitions."""
+    """A consumer that has joined and has its partitions."""
     consumer = _joining(broker, group, protocol)
     deadline = time.monotonic() + CLIENT_LIMIT_S
     while len(consumer.assignment()) < PARTITIONS and time.monotonic() < deadline:
@@ -103,14 +106,14 @@ def _joined(broker: Broker, group: str, protocol: str = "classic") -> Consumer:
 
 
 def _committed(broker: Broker, group: str, protocol: str = "classic") -> Consumer:
-    """The same, once it has committed."""
+    """A consumer that has committed."""
     consumer = _joined(broker, group, protocol)
     commit_offsets(consumer, [TopicPartition("fares", number, 3) for number in range(PARTITIONS)])
     return consumer
 
 
 def _mixed(broker: Broker) -> list[Consumer]:
-    """Two members of a group, of which each subscribes to another topic; both join before one has its partitions."""
+    """Two members of a group that subscribe to different topics. Both join before either gets its partitions."""
     members = [_joined(broker, MIXED)]
     commit_offsets(members[0], [TopicPartition("fares", 0, 3)])
     members.append(_joining(broker, MIXED, topic="rides"))
@@ -131,7 +134,7 @@ def _by_hand(broker: Broker, group: str, *topics: str) -> None:
 
 
 def _in_transaction(broker: Broker, group: str) -> Producer:
-    """A transaction that is open, with a commit of a partition that has one already."""
+    """An open transaction with a commit for a partition that has a committed offset already."""
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -150,7 +153,7 @@ def _in_transaction(broker: Broker, group: str) -> Producer:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A log dir of a broker that was stopped while some of its consumers ran, a week ago."""
+    """A log dir of a broker that was stopped a week ago, while some of its consumers were running."""
     require_kafka()
     with Broker(tmp_path_factory.mktemp("before"), None, **LATE) as broker:
         for topic in ("fares", "rides"):
@@ -213,7 +216,8 @@ def deleted_once(broker: Broker) -> bool:
 def test_a_coordinator_deletes_what_doctor_says(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """And what consumers that are back by then do not need, kafka-consumer-groups.sh restores from the saved offsets."""
+    """The coordinator deletes what doctor predicts, and for groups whose consumers are not back by then kafka-consumer-groups.sh restores
+    the saved offsets."""
     data = Path(shutil.copytree(stopped, tmp_path / "data"))
     before = committed(capfd, data)
     forecast = told(rows_of(capfd, "doctor", "--json", data, status=0))
@@ -232,7 +236,8 @@ def test_a_coordinator_deletes_what_doctor_says(
         with GroupClients(broker.bootstrap) as clients:
             broker.wait_for("expiry", lambda: deleted_once(broker))
             broker.wait_for("the tombstones", lambda: live(clients) == before - gone)
-            consumers.pop().close()  # of a group that loses some: the tool resets only those without members
+            # the tool resets only groups without members
+            consumers.pop().close()
             clients.tool(*shlex.split(advice))
             assert live(clients) == before
         del consumers
@@ -242,7 +247,7 @@ def test_a_coordinator_deletes_what_doctor_says(
 def test_with_the_retention_of_the_step_nothing_is_deleted(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Except what has an expiry of its own, as the step says."""
+    """Except for offsets with an expiry of their own, as the step says."""
     data = Path(shutil.copytree(stopped, tmp_path / "data"))
     before = committed(capfd, data)
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,5 @@
-"""The oracle itself: it gives the answers about the captures that Kafka's own tools gave when they were made, and does not change them."""
+"""Tests of the oracle itself: its answers about the captures are those that Kafka's own tools gave when the captures were made, and it does
+not change them."""
 
 from __future__ import annotations
 
@@ -87,7 +88,8 @@ def test_names_in_the_answer_are_the_given_ones(oracle: Oracle, tmp_path: Path) 
     [
         (b"plain \xc3\xa9", b"plain \xc3\xa9"),
         (b"\xff", b"\xef\xbf\xbd"),
-        # A cut three-byte form is one replacement; so are the three bytes of a lone surrogate (Python makes three).
+        # A truncated three-byte sequence becomes one replacement character, and so do the three bytes of a lone surrogate (Python makes
+        # three).
         (b"\xe2\x82z", b"\xef\xbf\xbdz"),
         (b"\xed\xa0\x80", b"\xef\xbf\xbd"),
     ],
@@ -97,7 +99,7 @@ def test_malformed_utf8_is_replaced(oracle: Oracle, data: bytes, read: bytes) ->
 
 
 def test_it_ends_with_its_input(capture_small: Path, tmp_path: Path) -> None:
-    """A log manager whose load fails early leaves a thread behind, and at the end of the gate each worker would wait for it."""
+    """A log manager whose load fails early leaves a thread running, for which each test worker would wait at the end."""
     (tmp_path / "oracle").mkdir()
     with Oracle(tmp_path / "oracle") as judge:
         first, second = (judge.copy(capture_small / "data") for _ in range(2))

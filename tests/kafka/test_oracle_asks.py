@@ -1,4 +1,4 @@
-"""The oracle's other questions, each on data whose answer is known from the captures or by construction."""
+"""The oracle's other requests, each on data for which the answer is known from the captures or by construction."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_steps_change_a_copy(oracle: Oracle, capture_small: Path) -> None:
         )
     assert answer.found[0]["first_offset"] == 160
     assert answer.found[1]["base_offset"] == 161
-    # The last segment with data stays: deleting it would leave less than the limit of one byte.
+    # The last segment with data is kept: without it, less than the limit of one byte would be left.
     assert [s["base_offset"] for s in answer.found[3]["segments"]] == [144, 161]
     assert (answer.directory / "00000000000000000000.log.deleted").exists()
 
@@ -130,7 +130,8 @@ def test_codecs_round_trip(oracle: Oracle, codec: str, magic: int) -> None:
     data = b"ring stop " * 1000
     packed = oracle.compress(data, codec, magic)
     assert oracle.decompress(packed, codec, magic) == data
-    if codec == "lz4":  # v0 sums the wrong bytes for the header checksum, and always did
+    # for v0, Kafka has always computed the header checksum over the wrong bytes
+    if codec == "lz4":
         assert packed[4:7].hex() == ("60401a" if magic == 0 else "604082")
 
 

@@ -1,4 +1,4 @@
-"""The partition writer compared with the real log: the same batches, appended by UnifiedLog and written by kseg."""
+"""The partition writer compared with the real log: UnifiedLog appends and kseg writes the same batches."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ WEEK_MS = 604_800_000
 def written_by_both(
     oracle: Oracle, place: Path, batches: list[NewBatch], rules: RollRules
 ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """(Kafka's files, ours) for the same batches; `partition.metadata` is left out on both sides."""
+    """(Kafka's files, ours) for the same batches, without `partition.metadata`."""
     encoded = [encode_batch(new) for new in batches]
     theirs, ours = place / "theirs" / "metro-0", place / "ours" / "metro-0"
     theirs.mkdir(parents=True)
@@ -83,7 +83,8 @@ def test_any_sequence_of_batches_rolls_and_is_indexed_the_same(
         batches.append(NewBatch(records=(Record(offset, time, b"k", b"v" * size),), leader_epoch=epoch))
         offset += 1
     if segment_ms is not None and -1 in (row[2] for row in rows):
-        segment_ms = None  # then the wall clock counts, which stands still on the other side
+        # then the wall clock counts, which does not advance in the oracle
+        segment_ms = None
     rules = RollRules(
         segment_bytes=segment_bytes,
         segment_index_bytes=index_bytes,

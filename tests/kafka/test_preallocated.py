@@ -1,5 +1,5 @@
-"""A topic with preallocate=true under a real broker that is killed: its active segments end in zeros, which is no damage, and what verify
-says of the next start comes true; also where a marker claims that the stop was clean."""
+"""A topic with preallocate=true on a real broker that is killed: its active segments end in zeros, which are not damage, and verify's
+forecast of the next start comes true, even if a marker claims that the stop was clean."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -28,7 +29,7 @@ RECORDS = 50
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data directory of a broker that was killed: partition 0 has records, partition 1 none."""
+    """The data directory of a killed broker: partition 0 has records, partition 1 has none."""
     require_kafka()
     root = tmp_path_factory.mktemp("preallocated")
     broker = Broker(root / "broker", root / "node" / "data").apart()
@@ -48,7 +49,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(RECORDS):
             producer.produce("ahead", b"value %d" % number, b"key", 0)
         producer.flush(CLIENT_LIMIT_S)
-        # a topic is acknowledged when the controller has it: the broker makes the partitions, and writes their ids, later
+        # a topic is acknowledged when the controller has it; the broker creates the partitions and writes their ids later
         broker.wait_for("the files of both partitions", lambda: all(map(is_made, (0, 1))))
     finally:
         broker.crash()
@@ -82,7 +83,7 @@ def test_what_is_preallocated_is_no_damage(
 
 
 def test_the_zeros_are_not_scanned_in_a_simulated_load(killed: Path, tmp_path: Path) -> None:
-    """A file that is marked as deleted makes kseg carry out the load."""
+    """A file that is marked as deleted makes kseg simulate the load."""
     data = copy_tree(killed, tmp_path / "node" / "data")
     (data / "ahead-0" / f"{LOG}.deleted").write_bytes(b"")
     reported = foretold([data])
@@ -105,7 +106,7 @@ def test_recover_leaves_what_a_broker_leaves(killed: Path, tmp_path: Path) -> No
 
 
 def test_a_marker_makes_the_zeros_an_error(killed: Path, tmp_path: Path) -> None:
-    """A broker that believes the marker reads the zeros as the last batch."""
+    """A broker that trusts the marker reads the zeros as the last batch."""
     data = copy_tree(killed, tmp_path / "node" / "data")
     (data / ".kafka_cleanshutdown").write_bytes(MARKER)
     assert run(["verify", "--quiet", str(data / "ahead-0")]) == 1

@@ -1,8 +1,7 @@
-"""Transactions that a real cluster holds in PrepareCommit and PrepareAbort: the coordinator on broker 1 has decided, and the partition on
-broker 2 does not take the marker, as that broker is frozen. `kseg transactions` names the partitions that `kafka-transactions.sh describe`
-names.
+"""Transactions that a real cluster holds in PrepareCommit and PrepareAbort: the coordinator on broker 1 has decided, but the marker cannot
+be written to the partition on broker 2, which is frozen. `kseg transactions` names the same partitions as `kafka-transactions.sh describe`.
 
-At last broker 2 thaws, and takes the markers. Then the coordinator loads two states that none writes.
+Finally broker 2 is thawed and the markers are written. Then the coordinator loads two states that no coordinator writes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka import Producer
@@ -41,7 +41,7 @@ STATES = {"commit": "PrepareCommit", "abort": "PrepareAbort"}
 
 @dataclass
 class Moment:
-    """Copies of both data directories, and what Admin said of the transactional ids then."""
+    """Copies of both data directories, and what Admin said about the transactional ids at that time."""
 
     copies: tuple[Path, Path]
     ids: dict[str, dict[str, Any]]
@@ -55,7 +55,8 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mome
     second = JoiningBroker(first, root / "two")
     found = {}
     with first:
-        _old_client(first, "dead")  # makes the coordinator's topic, while there is one broker to place it on
+        # creates the coordinator's topic while there is only one broker to place it on
+        _old_client(first, "dead")
         with second, TransactionClients(first.bootstrap) as clients:
             try:
                 _decide(first, second, clients)
@@ -71,7 +72,7 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mome
 
 
 def _append_strange_states(broker: Broker) -> None:
-    """Dead and PrepareEpochFence, which no coordinator writes."""
+    """Append the states Dead and PrepareEpochFence, which no coordinator writes."""
     for number, name in enumerate(("dead", "fencing")):
         states = value(
             STATE, 0, 0, producerId=900 + number, transactionStatus=6 + number, transactionPartitions=[]
@@ -80,14 +81,14 @@ def _append_strange_states(broker: Broker) -> None:
 
 
 def _old_client(broker: Broker, name: str) -> Producer:
-    """librdkafka knows the first protocol only."""
+    """A client of librdkafka, which supports only the first protocol."""
     producer = broker.producer(transactional_id=name, transaction_timeout_ms=7_200_000)
     producer.init_transactions(CLIENT_LIMIT_S)
     return producer
 
 
 def _decide(first: Broker, second: JoiningBroker, clients: TransactionClients) -> None:
-    """One transaction of each client is complete; the next one is decided when the second broker takes no marker any more."""
+    """Complete one transaction of each client, and decide the next one while the second broker accepts no markers."""
     admin = AdminClient({"bootstrap.servers": first.bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(FARES, 2, replica_assignment=[[1], [2]])]).values():
         future.result(CLIENT_LIMIT_S)
@@ -130,7 +131,7 @@ def _prepared(ids: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _settled(first: Broker, second: Broker, clients: TransactionClients, place: Path) -> Moment:
-    """When the coordinator has done what it can do alone: broker 1 has its markers."""
+    """The moment at which the coordinator has done all it can alone: broker 1 has its markers."""
     first.wait_for(
         "the markers on broker 1",
         lambda: [row["partitions"] for row in _prepared(_ids(clients))] == [[THERE]] * len(DECISIONS),
@@ -169,7 +170,8 @@ def test_a_prepared_transaction_names_what_still_lacks_its_marker(
     if name != "decided":
         expected = {each: state.replace("Prepare", "Complete") for each, state in expected.items()}
     assert states == expected
-    for copies in (moment.copies, moment.copies[:1]):  # with both brokers' disks, and with the coordinator's
+    # with the disks of both brokers, and with the coordinator's only
+    for copies in (moment.copies, moment.copies[:1]):
         found = [_described(row) for row in _rows(capfd, "transactional_id", *copies)]
         assert {row["transactional_id"]: row for row in found} == moment.ids
 
@@ -200,7 +202,7 @@ def test_without_the_coordinators_disk_nothing_hangs(
 def test_an_id_that_is_dead_is_not_described(
     moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No coordinator writes these two states; one that reads them lists only the second."""
+    """No coordinator writes these two states. One that loads them lists only the second."""
     assert "dead" in moments["decided"].ids and "dead" not in moments["strange"].ids
     found = {
         row["transactional_id"]: row["state"]

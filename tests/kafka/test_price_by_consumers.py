@@ -1,9 +1,9 @@
-"""The price of policy kafka, end to end: a real broker starts on a damaged data directory, a real consumer that does not give up
-reads all that is left (`kseg.oracle.Consume`), and the records that are missing are those that `recover` has counted before
-(`costs.kafka.records`); after `recover --apply` with policy salvage, those that `costs.salvage.records` has counted.
+"""The cost of policy kafka, end to end: a real broker starts on a damaged data directory, a real consumer that does not give up reads
+everything that is left (`kseg.oracle.Consume`), and the missing records are those that `recover` counted before (`costs.kafka.records`),
+or, after `recover --apply` with policy salvage, those that `costs.salvage.records` counted.
 
-A broker's start, its readers and the partitions of four topics in each of three tests: about a minute of processor time. One start
-serves every kind of damage. The kinds are spread over topics, segments and batches by chance (KSEG_CONSUMER_PRICES_SEED).
+A broker start, its readers and the partitions of four topics in each of three tests take about a minute of processor time. One start serves
+every kind of damage. The kinds are distributed over topics, segments and batches at random (KSEG_CONSUMER_PRICES_SEED).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from fixtures.diseases import batch_spans, put
@@ -32,10 +33,12 @@ from tests.support.trees import copy_tree
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 SEED = os.environ.get("KSEG_CONSUMER_PRICES_SEED", "1")
-PARTITIONS = 16  # of each topic: every kind of damage once, and a few of them twice
+# per topic: every kind of damage once, and some of them twice
+PARTITIONS = 16
 TOPICS = ("plain", "zipped", "transactional", "compacted")
 CODECS = ("zstd", "lz4", "gzip", "snappy")
-TIMED = {"timed": "86400000", "timed_by_default": ""}  # retention.ms
+# retention.ms of the topics
+TIMED = {"timed": "86400000", "timed_by_default": ""}
 LOGS = (*TOPICS, *TIMED)
 
 
@@ -45,7 +48,7 @@ class Record(NamedTuple):
 
 
 class Case(NamedTuple):
-    """is_marker: whether the damaged batch is a control batch. gone: offsets of batches without a remaining byte."""
+    """is_marker: whether the damaged batch is a control batch. gone: offsets of batches of which no byte remains."""
 
     topic: str
     partition: int
@@ -60,7 +63,7 @@ class Case(NamedTuple):
 
 
 class Sound(NamedTuple):
-    """batches: first and last offsets. records: that the consumer is given of it."""
+    """batches: first and last offsets. records: what the consumer receives from the undamaged partition."""
 
     data: Path
     batches: dict[str, list[tuple[int, int]]]
@@ -69,7 +72,7 @@ class Sound(NamedTuple):
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
-    """A data directory after a clean stop; in each topic all partitions are copies of the first."""
+    """A data directory after a clean stop. In each topic, all partitions are copies of the first."""
     require_kafka()
     with Broker(tmp_path_factory.mktemp("sound")) as broker:
         _fill(broker)
@@ -91,7 +94,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Sound:
 
 
 def _fill(broker: Broker) -> None:
-    """The value of each record begins with its number."""
+    """Fill a topic. The value of each record begins with its number."""
     for topic in LOGS:
         config = {"internal_segment_bytes": "3000", "segment_ms": "9000000000"}
         if topic in TIMED:
@@ -145,7 +148,7 @@ def _value(number: int) -> bytes:
 
 
 def _spread(checkpoint: Path) -> None:
-    """The entry of each first partition counts for all of its topic."""
+    """Copy the entry of each topic's first partition to all of its partitions."""
     version, _, *lines = checkpoint.read_text().splitlines()
     entries = [line.split() for line in lines]
     ends = {topic: end for topic, number, end in entries if number == "0" and topic in LOGS}
@@ -158,7 +161,7 @@ def _batches(directory: Path) -> list[tuple[int, int]]:
 
 
 def _headers(log: Path) -> Iterator[tuple[tuple[int, int], bytes]]:
-    """(first, last offset) of the batches of a sound log, and the bytes of their headers that no damage with `takes_away` alters."""
+    """(first, last offset) of the batches of a valid log, and the bytes of their headers that no damage with `takes_away` alters."""
     data = log.read_bytes()
     for position, _ in batch_spans(log):
         first = int.from_bytes(data[position : position + 8], "big")
@@ -172,7 +175,7 @@ def _given(
     places: list[tuple[str, int]],
     sound: Sound | None = None,
 ) -> dict[tuple[str, int], frozenset[Record]]:
-    """What a reader gets that does not give up; sound: whose records it looks for, None where any will do."""
+    """What a reader that does not give up receives. sound: the partition whose records it looks for; None for any records."""
     sought = {
         topic: [(first, last, _values(sound, topic, first, last)) for first, last in offsets]
         for topic, offsets in batches.items()
@@ -228,7 +231,7 @@ def _unclean(data: Path) -> None:
 
 
 def _unclean_from_the_start(data: Path, *, share: int = 1) -> None:
-    """After a crash, with every `share`-th partition to be recovered from its first segment on; the others are believed up to their
+    """As after a crash, with every `share`-th partition to be recovered from its first segment on. The others are recovered from their
     recovery points."""
     _unclean(data)
     points = data / "recovery-point-offset-checkpoint"
@@ -240,15 +243,15 @@ def _unclean_from_the_start(data: Path, *, share: int = 1) -> None:
 
 
 def _wrong(sound: Sound, case: Case, given: frozenset[Record], cost: dict[str, Any]) -> Iterator[object]:
-    """What is wrong with a price. A record that comes with another offset than it had is not lost."""
+    """How a cost is wrong, if it is. A record that is returned with another offset is not lost."""
     values = {record.value for record in given}
     missing = [record.offset for record in sound.records[case.topic] if record.value not in values]
     lost = [offset for offset in missing if offset not in case.gone]
     if cost["records"] is None:
-        # unknown: a damaged header, in a log in which not every offset is a record
+        # unknown: the header is damaged, in a log in which not every offset has a record
         is_right = case.topic != "plain" and cost["offsets"] >= len(lost)
     else:
-        # what is gone after the log end counts where files beside the log know of it
+        # records lost after the log end count only if side files tell of them
         is_right = cost["records"] in (len(lost), len(missing))
     if not is_right:
         yield case.name, case.kind.name, case.place, cost, sorted(lost)
@@ -271,10 +274,11 @@ def test_consumers_miss_what_the_price_says(
         stop(data)
     costs = _costs(capfd, data)
     for case in [case for case in cases if "dies_of" in costs.get(case.name, {}).get("kafka", ())]:
-        cases.remove(case)  # a broker does not start: `test_recover_differential`
+        # a broker does not start on it, see `test_recover_differential`
+        cases.remove(case)
         shutil.rmtree(data / case.name)
         shutil.copytree(sound.data / case.name, data / case.name)
-    # nothing that only a cleaner does
+    # without the changes that only a cleaner makes
     with Broker(tmp_path / "broker", data, log_cleaner_enable="false") as broker:
         given = _given(broker, sound.batches, [(case.topic, case.partition) for case in cases], sound)
     wrong: list[object] = []
@@ -285,8 +289,8 @@ def test_consumers_miss_what_the_price_says(
 
 
 def _is_false_marker(case: Case) -> bool:
-    """A broker's load reads the records of control batches, and no others: what is wrong in one under a right checksum cuts the log or
-    ends the start."""
+    """A broker's load reads the records of control batches only. A mistake in one under a valid checksum truncates the log or prevents the
+    start."""
     return case.kind in SEALED_KINDS and (
         case.is_marker or (case.topic == "transactional" and "control" in case.kind.name)
     )
@@ -298,12 +302,13 @@ def test_consumers_miss_what_salvage_says(
     data = copy_tree(sound.data, tmp_path / "data")
     cases = _damaged_all(sound, data, "salvage")
     for case in [case for case in cases if _is_false_marker(case)]:
-        cases.remove(case)  # a broker cuts it off, and `recover` has said so
+        # a broker truncates it, and `recover` has reported that
+        cases.remove(case)
         shutil.rmtree(data / case.name)
         shutil.copytree(sound.data / case.name, data / case.name)
     _unclean_from_the_start(data)
     costs = _costs(capfd, data)
-    # 1: batches stay that consumers stop at
+    # status 1: batches remain at which consumers stop
     assert run(["recover", "--apply", str(data)]) == 1
     with Broker(tmp_path / "broker", data, log_cleaner_enable="false") as broker:
         given = _given(broker, sound.batches, [(case.topic, case.partition) for case in cases], sound)
@@ -325,7 +330,7 @@ def _is_one_log(directory: Path) -> bool:
 
 
 def _changed_with_journals_elsewhere(data: Path, journals: Path) -> list[Path]:
-    """The pointers to the journal of a repair, in its partition and as one that is not done in the data directory."""
+    """The pointers to the journal of a repair: the one in its partition, and an unfinished one in the data directory."""
     assert run(["recover", "--apply", "--journal", str(journals), str(data / "timed-2")]) == 0
     (pointer,) = (data / "timed-2").glob("kseg-journal-*-at-*.done")
     is_open = data / pointer.with_suffix(".open").name
@@ -337,7 +342,8 @@ def _changed_with_journals_elsewhere(data: Path, journals: Path) -> list[Path]:
 def test_retention_deletes_what_the_price_says(
     sound: Sound, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Zeros in time indexes mean 1970; an index of 0 bytes counts as missing. Without retention.ms of the topic Kafka's default applies."""
+    """Zeros in time indexes mean 1970, and an index of 0 bytes counts as missing. If the topic has no retention.ms, Kafka's default
+    applies."""
     data = copy_tree(sound.data, tmp_path / "data")
     for topic in TIMED:
         _zero_times(data / f"{topic}-0", slice(0, -1))

@@ -1,7 +1,7 @@
-"""`kseg transactions` on producers whose epochs run out: the coordinator gives them a new producer id, in the middle of their transactions
-with the second protocol (KIP-890), at their next start with the first. Admin is asked at the same moments.
+"""`kseg transactions` on producers whose epochs are exhausted: the coordinator assigns a new producer id, with the second protocol
+(KIP-890) while they continue with transactions, with the first when they start again. Admin is asked at the same moments.
 
-A quarter of a minute: a broker that is restarted on records planted in `__transaction_state`.
+Takes a quarter of a minute: a broker is restarted on records planted in `__transaction_state`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -38,7 +39,7 @@ Moments = list[tuple[Path, dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def moments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moments]:
-    """A copy of the disk after each round, and what Admin said then."""
+    """A copy of the disk after each round, and what Admin said at that time."""
     require_kafka()
     root = tmp_path_factory.mktemp("epochs")
     data = root / "data"
@@ -49,7 +50,8 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moments]:
         broker.create_topic(FARES, 2)
         with TransactionClients(
             broker.bootstrap
-        ) as clients:  # so that the topic of the coordinators is there
+            # so that the coordinators' topic exists
+        ) as clients:
             clients.ask("begin", "first")
             clients.ask("send", "first", FARES, 0, 1)
             clients.ask("commit", "first")
@@ -62,7 +64,7 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Moments]:
 
 
 def _plant(broker: Broker, name: str, producer_id: int) -> None:
-    """An id whose producer has used almost all of its epochs."""
+    """Plant a transactional id whose producer has used almost all of its epochs."""
     now = time.time_ns() // 1_000_000
     state = value(
         STATE,
@@ -83,7 +85,8 @@ def _plant(broker: Broker, name: str, producer_id: int) -> None:
 def _round(
     broker: Broker, clients: TransactionClients, copy: Path, number: int
 ) -> tuple[Path, dict[str, Any]]:
-    """A transaction of each protocol, committed and aborted in turns; the one that librdkafka leaves open is ended by its next start."""
+    """One transaction with each protocol, alternately committed and aborted. The one that librdkafka leaves open is aborted when its
+    producer starts again."""
     clients.ask("begin", NEW)
     clients.ask("send", NEW, FARES, 0, 1)
     clients.ask("commit" if number % 2 else "abort", NEW)
@@ -95,7 +98,8 @@ def _round(
     if number % 2:
         producer.commit_transaction(CLIENT_LIMIT_S)
     before = clients.ask("describe")
-    for attempt in range(100):  # until nothing changed meanwhile: markers are still on their way
+    # until nothing changed during the copy, because markers may still be under way
+    for attempt in range(100):
         place = broker.copy_data(copy / str(attempt))
         truth = clients.ask("describe")
         if truth == before:
@@ -142,7 +146,7 @@ def test_ids_and_producers_are_what_admin_says(
 def test_both_protocols_went_on_with_a_new_producer_id(
     moments: Moments, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Otherwise the rounds prove nothing. A transaction that began under the former id ended under it."""
+    """Otherwise the rounds prove nothing. A transaction that began under the former producer id ended under it."""
     found = rows(moments[-1][0], capfd)
     ids = {row["transactional_id"]: row["producer_id"] for row in found if row["type"] == "transactional_id"}
     for name, partition in ((NEW, 0), (OLD, 1)):

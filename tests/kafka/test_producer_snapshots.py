@@ -1,7 +1,7 @@
-"""`kseg transactions` on partitions whose producer snapshots are gone, damaged, too old or out of place: the `producer` lines are what the
-broker describes that is started on the same directory, after a clean stop and after an unclean one.
+"""`kseg transactions` on partitions whose producer snapshots are missing, damaged, too old or misplaced: the `producer` rows equal what a
+broker describes that is started on the same directory, after a clean and after an unclean stop.
 
-About half a minute: one broker writes, two more are started on copies.
+Takes about half a minute: one broker writes, and two more are started on copies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -54,7 +55,7 @@ def _cut(which: slice) -> Callable[[Path], None]:
 
 
 def _moved(distance: int, *, is_alone: bool) -> Callable[[Path], None]:
-    """The newest snapshot under another offset. is_alone: without any other."""
+    """Move the newest snapshot to another offset. is_alone: remove the others."""
 
     def move(partition: Path) -> None:
         *others, newest = _snapshots(partition)
@@ -71,7 +72,7 @@ def _only_one_cut(partition: Path) -> None:
 
 
 def _between_segments(partition: Path) -> None:
-    """The only snapshot is not at the start of a segment, and below the last one."""
+    """The only snapshot is below the last segment and not at the base of any."""
     files = _snapshots(partition)
     for path in (files[0], *files[2:]):
         path.unlink()
@@ -96,7 +97,8 @@ CASES: dict[str, Callable[[Path], None]] = {
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory after a clean stop: in each partition a producer whose transactions are done, early, and one that has one open."""
+    """A directory after a clean stop. Each partition has an early producer whose transactions are complete, and one with an open
+    transaction."""
     require_kafka()
     root = tmp_path_factory.mktemp("snapshots")
     data = root / "data"
@@ -121,7 +123,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(
     request: pytest.FixtureRequest, stopped: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """A copy of the directory, and what Admin says of the broker that was started on another."""
+    """A copy of the directory, and what Admin says about a broker that was started on another copy."""
     root = tmp_path_factory.mktemp("started")
     copies = [Path(shutil.copytree(stopped, root / name)) for name in ("read", "data")]
     if not request.param:

@@ -1,7 +1,7 @@
-"""Random histories of groups in `__consumer_offsets`, written while a real broker is stopped: what it has loaded when it starts is what
-`kseg groups` says of the same log, and of a longer one as of that time. The partitions that it fails to load are those that kseg names.
+"""Random histories of groups in `__consumer_offsets`, written while a real broker is stopped: what it has loaded after its start equals
+what `kseg groups` reports for the same log, and for a longer one as of that time. It fails to load exactly the partitions that kseg names.
 
-Half a minute: one broker with one restart.
+Takes half a minute: one broker with one restart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 import functools
@@ -48,7 +49,7 @@ MEMBER = ("group", "member_id", "group_instance_id", "client_id", "client_host")
 TASKS = ("active_tasks", "standby_tasks", "warmup_tasks")
 Row = dict[str, Any]
 
-# sessions that outlive the test, also of members that will never come
+# session timeouts longer than the test, for members that never connect
 _LONG = {
     f"group_{kind}_{name}": "3600000"
     for kind in ("consumer", "share", "streams")
@@ -161,11 +162,12 @@ def _agree(rows: Sequence[Row], truth: dict[str, Any]) -> None:
     assert _picked(_of(rows, "group"), GROUP) == _picked(truth["groups"], GROUP)
     assert _picked(_of(rows, "member"), MEMBER) == _picked(truth["members"], MEMBER)
     groups = {row["group"]: row for row in _of(rows, "group")}
-    # a group whose own tombstone was written before those of its offsets, as no coordinator does it, is asked for none
+    # nobody asks for a group whose own tombstone precedes those of its offsets, which no coordinator writes
     offsets = [row for row in _of(rows, "offset") if row["group"] in groups]
     assert _picked(offsets, OFFSET) == _picked(truth["offsets"], OFFSET)
     for reported in truth["groups"]:
-        for name in ("epoch", "assignment_epoch"):  # Admin has none of a classic group
+        # Admin has none for a classic group
+        for name in ("epoch", "assignment_epoch"):
             if reported.get(name) is not None:
                 assert groups[reported["group"]][name] == reported[name], reported
     members = {(row["group"], row["member_id"]): row for row in _of(rows, "member")}

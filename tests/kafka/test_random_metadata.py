@@ -1,7 +1,7 @@
-"""Metadata logs of random records, which may follow each other in a cluster's log, against the images of the real classes (MetadataDelta).
+"""Metadata logs of random records in an order that is valid in a cluster, compared with the images of the real classes (MetadataDelta).
 
-The stories of brokers in `test_metadata_broker` have few versions of each record and few of its fields; here each record has any version
-and any of its tagged fields. One Java process for the whole log.
+The brokers in `test_metadata_broker` write few versions of each record and few of its fields. Here each record has any version and any of
+its tagged fields. One Java process reads the complete log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ NAMES = [f"topic-{number}" for number in range(8)]
 
 @dataclass
 class Cluster:
-    """The content of the log so far, as far as the next record depends on it. partitions: how many replicas each has, by topic id."""
+    """The content of the log so far, as far as the next record depends on it. partitions: the number of replicas of each partition, by
+    topic id."""
 
     topics: dict[str, str] = field(default_factory=dict)
     partitions: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -42,15 +43,16 @@ class Cluster:
 
 
 class Story:
-    """Makes records one after the other."""
+    """Makes valid records one after the other."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._now = Cluster()
-        self._before: Cluster | None = None  # at the beginning of the transaction that is open
+        # state at the beginning of the open transaction
+        self._before: Cluster | None = None
 
     def next(self, offset: int) -> Made:
-        """One that is valid now."""
+        """A record that is valid at this point."""
         makers = [
             *(self._topic, self._partition, self._partition, self._change, self._change, self._change),
             *(self._config, self._register, self._broker, self._broker, self._feature, self._quota),
@@ -65,14 +67,14 @@ class Story:
         return uuid_text(b"\1" + self._rng.randbytes(15))
 
     def _log_dirs(self) -> list[str]:
-        """As a broker sends them: in the order of the ids."""
+        """Sorted by id, as a broker sends them."""
         return sorted((self._id() for _ in range(self._rng.randrange(3))), key=uuid_bytes)
 
     def _nodes(self, least: int = 0) -> list[int]:
         return self._rng.sample(NODES, self._rng.randrange(least, 4))
 
     def _maybe(self, version: int, since: int, values: dict[str, Any]) -> dict[str, Any]:
-        """Some of the tagged fields that a version has."""
+        """Some of the tagged fields of this version."""
         if version < since:
             return {}
         return {name: value for name, value in values.items() if self._rng.random() < 0.6}

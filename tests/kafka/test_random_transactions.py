@@ -1,8 +1,8 @@
-"""Random histories of producers, written into partitions while a real broker is stopped: transactions of several producers across each
-other, epochs that rise with a marker or without one, markers without data, several batches a segment, a log start within a transaction. The
-producers and the last stable offsets that the started broker tells are those of `kseg transactions` on the disk as it lay there.
+"""Random histories of producers, written to partitions while a real broker is stopped: interleaved transactions of several producers,
+epochs that increase with or without a marker, markers without data, several batches per segment, a log start within a transaction. The
+producers and last stable offsets that the started broker reports are those that `kseg transactions` reports for the disk before the start.
 
-Some fifteen seconds: one broker with one restart.
+Takes some fifteen seconds: one broker with one restart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -35,7 +36,7 @@ Row = dict[str, Any]
 
 
 class Producer:
-    """One producer of a partition, as it continues by itself. made: the transactions with data, as rows."""
+    """One producer of a partition, independent of the others. made: the transactions with data, as rows."""
 
     def __init__(self, rng: random.Random, producer_id: int) -> None:
         self.made: list[Row] = []
@@ -50,7 +51,7 @@ class Producer:
         return bool(self.made) and self.made[-1]["marker_offset"] is None
 
     def next(self, offset: int, at_ms: int) -> tuple[bytes, int]:
-        """(a batch, the offset after it)."""
+        """Returns a batch and the offset after it."""
         rng = self._rng
         if self._is_transactional and rng.random() < (0.4 if self._is_open else 0.1):
             self._epoch += rng.choice((0, 0, 1))
@@ -97,7 +98,7 @@ class Producer:
 
 
 def _write(directory: Path, rng: random.Random, now: int) -> list[Row]:
-    """Returns the transactions."""
+    """Write the histories; returns the transactions."""
     with PartitionLog(PartitionTarget(str(directory))) as log:
         offset, path = log.end_offset, Path(log.segments[-1].path)
     producers = [Producer(rng, 5000 + number) for number in range(rng.randrange(1, 5))]
@@ -111,7 +112,7 @@ def _write(directory: Path, rng: random.Random, now: int) -> list[Row]:
 
 
 def _move_log_starts(data: Path, rng: random.Random) -> dict[int, int]:
-    """As DeleteRecords does it: some partitions begin anywhere in the log, or at its end."""
+    """Move log starts as DeleteRecords does: some partitions begin at an arbitrary offset, or at the log end."""
     starts: dict[int, int] = {}
     for number in range(0, PARTITIONS, 3):
         with PartitionLog(PartitionTarget(str(data / f"{FARES}-{number}"))) as log:
@@ -170,7 +171,8 @@ def test_what_a_broker_has_loaded(is_clean: bool, tmp_path: Path, capfd: pytest.
         cut = [row for row in made if row not in whole]
         found = [row for row in transactions if row not in whole]
         assert _sorted([row for row in transactions if row in whole]) == _sorted(whole), path
-        for row in found:  # of one across the log start what is after it
+        # of a transaction across the log start, the part after it
+        for row in found:
             assert any(row["last_offset"] == each["last_offset"] for each in cut), row
     assert any(row["transaction_start_offset"] is not None for row in truth)
 
@@ -183,7 +185,7 @@ def _sorted(rows: list[Row]) -> list[str]:
 def test_producers_of_deleted_records_while_a_broker_runs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker that has deleted all records still knows their producers, and forgets them when it is restarted."""
+    """A running broker that has deleted all records still knows their producers, and forgets them when it is restarted."""
     require_kafka()
     broker = Broker(tmp_path / "broker", log_flush_start_offset_checkpoint_interval_ms="500").apart()
     checkpoint = broker.data / "log-start-offset-checkpoint"

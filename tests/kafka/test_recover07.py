@@ -1,4 +1,4 @@
-"""Policy kafka against Jafka's recovery of the same damage, and what Jafka reads of a 0.7 log that salvage repaired."""
+"""Policy kafka compared with Jafka's recovery of the same damage, and salvaged 0.7 logs read by Jafka."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def recovered(directory: Path, policy: Policy) -> Repair:
 
 
 def read(oracle: Oracle, directory: Path) -> list[Message]:
-    """Every message as a consumer is given it; none may end the reading early."""
+    """Every message that a consumer receives; fails if anything ends the reading early."""
     found: list[Message] = []
     for file in sorted(directory.glob("*.kafka")):
         given, ended = oracle.messages07(file)
@@ -38,8 +38,8 @@ def read(oracle: Oracle, directory: Path) -> list[Message]:
 
 
 def damage(rng: random.Random, directory: Path) -> None:
-    """One to four damages anywhere, half of them in the last file; but none of an attributes byte alone: it lies
-    outside the checksum, and a set that became a plain message cannot be told from one."""
+    """One to four kinds of damage anywhere, half of them in the last file. The attributes byte is never damaged alone: the checksum does
+    not cover it, and a set that became a plain message cannot be recognized."""
     sound = {path: path.read_bytes() for path in directory.glob("*.kafka")}
     _damaged(rng, directory)
     for path, before in sound.items():
@@ -76,7 +76,7 @@ def _damaged(rng: random.Random, directory: Path) -> None:
 
 
 def judged(oracle: Oracle, found: Path) -> dict[str, bytes] | str:
-    """The files as Jafka leaves them, or the class of what its load throws."""
+    """The files as Jafka leaves them, or the class of the exception that its load throws."""
     try:
         answer = oracle.ancient(found)
     except KafkaRaised as raised:
@@ -84,7 +84,7 @@ def judged(oracle: Oracle, found: Path) -> dict[str, bytes] | str:
     return {path.name: path.read_bytes() for path in answer.directory.iterdir()}
 
 
-# What 0.7 throws has other names in its Java port.
+# The exceptions of 0.7 have other names in its Java port.
 EXCEPTIONS = {
     "UnknownMagicByteException": "UnknownMagicByteException",
     "IllegalStateException": "IllegalStateException",
@@ -103,7 +103,8 @@ def test_kafka_equals_jafka_and_salvage_is_read_by_it(
     repair = recovered(found, Policy.KAFKA)
     if "UnknownMagic" in verdict and repair.load_failure is None:
         last = max(found.glob("*.kafka")).read_bytes()
-        assert last[repair.removed[0].position + 4] == 0  # 0.7 reads magic 0, its Java port does not
+        # 0.7 reads magic 0, its Java port does not
+        assert last[repair.removed[0].position + 4] == 0
     elif isinstance(verdict, str):
         assert repair.load_failure is not None, verdict
         assert EXCEPTIONS[repair.load_failure.kafka_exception] in verdict
@@ -113,7 +114,7 @@ def test_kafka_equals_jafka_and_salvage_is_read_by_it(
 
 
 def _salvage_is_read(oracle: Oracle, sound: Path, found: Path, place: Path) -> None:
-    """Jafka opens the result, changes nothing, and gives every message that is valid in `found` at its offset."""
+    """Jafka opens the result, changes nothing, and returns every message that is valid in `found` at its offset."""
     repair = recovered(found, Policy.SALVAGE)
     made = make(repair, found, place)
     verdict = judged(oracle, made)
@@ -122,7 +123,7 @@ def _salvage_is_read(oracle: Oracle, sound: Path, found: Path, place: Path) -> N
     original = read(oracle, sound)
     assert all(valid for _, valid, _, _ in given)
     swallowed = sum(removed.batches for removed in repair.removed)
-    # gzip stores what it cannot compress: a message of a damaged set may be there whole, and is then found by itself
+    # gzip stores what it cannot compress, so a damaged set may contain a complete message, which is then found on its own
     payloads = {payload for _, _, _, payload in original}
     invented = [message for message in given if message not in original and message[3] not in payloads]
     zeros = sum("consumers receive zeros" in finding.message for finding in repair.findings)
@@ -132,7 +133,7 @@ def _salvage_is_read(oracle: Oracle, sound: Path, found: Path, place: Path) -> N
 
 
 def _of_whole_entries(oracle: Oracle, sound: Path, found: Path) -> list[Message]:
-    """What Jafka gives for each entry alone, of those that the damaged directory has as the sound one."""
+    """What Jafka returns for each entry on its own, for the entries that are equal in the damaged and the valid directory."""
     messages: list[Message] = []
     for path in sorted(sound.glob("*.kafka")):
         data, now = path.read_bytes(), (found / path.name).read_bytes()

@@ -1,7 +1,7 @@
-"""A broker killed in the middle of transactions: what kseg makes of its data directory, and the broker of a copy.
+"""The data directory of a broker that was killed in the middle of transactions, repaired by kseg, and recovered by the broker from a copy.
 
-Policy kafka equals the broker's own recovery, file by file; after either policy with --mark-clean the broker starts
-without recovery, and consumers are given everything its producers were told to be written.
+Policy kafka equals the broker's own recovery, file by file. After either policy with --mark-clean the broker starts without recovery, and
+consumers receive every acknowledged record.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from fixtures.diseases import batch_spans
@@ -48,13 +49,14 @@ def test_policy_kafka_leaves_what_the_broker_leaves(killed: Killed, tmp_path: Pa
 
 
 def _assert_same(ours: Mapping[str, bytes], theirs: Mapping[str, bytes], name: str) -> None:
-    """File by file; a start adds a leader epoch at the log end, and nothing else."""
+    """Compare file by file. A start adds a leader epoch at the log end and nothing else."""
     assert ours.keys() == theirs.keys(), name
     for file, data in ours.items():
         if file == "leader-epoch-checkpoint":
             own, other = decode_leader_epochs(data), decode_leader_epochs(theirs[file])
             assert other[: len(own)] == own and len(other) - len(own) <= 1, (name, own, other)
-        elif file.endswith(".snapshot"):  # in the order of a hash map
+        # its entries are in the order of a hash map
+        elif file.endswith(".snapshot"):
             assert sorted(decode_snapshot(data)) == sorted(decode_snapshot(theirs[file])), (name, file)
         else:
             assert data == theirs[file], (name, file, len(data), len(theirs[file]))
@@ -66,7 +68,7 @@ def _assert_same(ours: Mapping[str, bytes], theirs: Mapping[str, bytes], name: s
         ("kafka", False),
         ("kafka", True),
         ("salvage", True),
-    ],  # salvage of what was merely killed: test_mark_clean
+    ],  # test_mark_clean has salvage after a kill without damage
     ids=["kafka-killed", "kafka-damaged", "salvage-damaged"],
 )
 def test_the_broker_takes_the_result_without_recovery(
@@ -90,27 +92,28 @@ def test_the_broker_takes_the_result_without_recovery(
 
 
 def _assert_consumed(broker: Broker, killed: Killed, topic: str, end: int, is_damaged: bool) -> None:
-    """Everything acknowledged before the last durable record; all of it where nothing was cut."""
+    """Consumers receive everything acknowledged before the last durable record, and all of it where nothing was truncated."""
     given = {record.offset: record.value for record in broker.consume(topic)}
     acknowledged = killed.acknowledged[topic]
     if not is_damaged or topic == TOPICS[0]:
         assert max(acknowledged) < end
     expected = {offset: value for offset, value in acknowledged.items() if offset < end}
-    assert end >= _last_batch_offset(killed, topic)  # at most the last batch was damaged
+    # at most the last batch was damaged
+    assert end >= _last_batch_offset(killed, topic)
     assert expected.items() <= given.items() and max(given) < end
     committed = [record.value for record in broker.consume(topic, committed=True)]
     assert set(committed) == killed.committed[topic] and len(committed) == len(killed.committed[topic])
 
 
 def _last_batch_offset(killed: Killed, topic: str) -> int:
-    """The base offset of the last batch that the killed broker wrote: the first number of its header."""
+    """The base offset of the last batch that the killed broker wrote, from the first field of its header."""
     log = max(log for log in (killed.data / f"{topic}-0").glob("*.log") if log.stat().st_size)
     position, _ = batch_spans(log)[-1]
     return int.from_bytes(log.read_bytes()[position : position + 8], "big")
 
 
 def _go_on(broker: Broker) -> None:
-    """Producers come back: their open transactions are aborted, new ones are written and read."""
+    """Producers come back: their open transactions are aborted, and new ones are written and read."""
     for topic in TOPICS[:2]:
         producer = broker.producer(transactional_id=topic)
         producer.init_transactions(CLIENT_LIMIT_S)

@@ -1,4 +1,4 @@
-"""Policy kafka compared with the real log loader: captures of brokers of all versions, loaded by both."""
+"""Policy kafka compared with the real log loader, on captures of brokers of all versions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.kafka
 
 
 def partitions(root: Path) -> list[Path]:
-    """The directories that hold segments (not those of 0.7)."""
+    """The directories that contain segments, except those of 0.7."""
     logs = (path for path in root.rglob("*.log") if parse_file_name(path.name).role is Role.LOG)
     return sorted({path.parent for path in logs if path.name[0].isdigit() and "-" in path.parent.name})
 

@@ -1,6 +1,6 @@
-"""Policy kafka compared with the real log loader: random directories, loaded by both, compared file by file.
+"""Policy kafka compared with the real log loader: both load random directories, and the results are compared file by file.
 
-`KSEG_DIRECTORIES` says how many (default 150), half of them odd, `KSEG_DIRECTORIES_SEED` from which seed on.
+`KSEG_DIRECTORIES` is the number of directories (default 150), half of them odd, `KSEG_DIRECTORIES_SEED` the first seed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def planned(directory: Path, repair: Repair) -> dict[str, bytes]:
 
 
 def loaded_by_kafka(oracle: Oracle, case: Case) -> tuple[dict[str, bytes], dict[str, int]] | str:
-    """(files, offsets) after the real load and a clean stop, or the name of what it threw."""
+    """(files, offsets) after the real load and a clean stop, or the name of the exception."""
     around, settings = case.broker_state, case.settings
     try:
         answer = oracle.partition(
@@ -75,7 +75,7 @@ def loaded_by_kafka(oracle: Oracle, case: Case) -> tuple[dict[str, bytes], dict[
 
 
 def differences(oracle: Oracle, case: Case) -> list[str]:
-    """One line for each way in which ours differs from Kafka's."""
+    """One line for each way in which our result differs from Kafka's."""
     theirs = loaded_by_kafka(oracle, case)
     with unchanged(case.directory):
         ours = load_as_broker(
@@ -85,7 +85,8 @@ def differences(oracle: Oracle, case: Case) -> list[str]:
         load_failure = None if ours.load_failure is None else ours.load_failure.kafka_exception
         lost = theirs if isinstance(theirs, str) else None
         if lost == "OutOfMemoryError" and load_failure is not None:
-            return []  # garbage was taken for a size and allocated; with a larger heap the load fails where ours does
+            # Kafka took garbage for a size and allocated it; with a larger heap the load would fail where ours does
+            return []
         return [] if load_failure == lost else [f"kafka died of {lost}, ours of {ours.load_failure}"]
     files, offsets = theirs
     made = planned(case.directory, ours)
@@ -108,7 +109,7 @@ def differences(oracle: Oracle, case: Case) -> list[str]:
 
 
 def carried_out(directory: Path, repair: Repair) -> dict[str, bytes]:
-    """The directory after the steps that a plan would have, one after the other."""
+    """The directory after the steps of a plan were applied one after the other."""
     found = files_in(directory)
     files = dict(found)
     inputs = inputs_of(str(directory))
@@ -177,8 +178,8 @@ def test_random_directories(
 
 
 def test_a_second_start_does_what_a_second_run_does(oracle: Oracle, tmp_path: Path) -> None:
-    """The result of policy kafka is loaded again, as after a clean stop and as after a crash. A second run may still plan something, such
-    as removing a snapshot, if a broker's second start does the same."""
+    """The result of policy kafka is loaded again, as after a clean stop and as after a crash. A second run may plan something, such as
+    removing a snapshot, only if a broker's second start does the same."""
     failures = []
     for seed in range(FIRST_SEED, FIRST_SEED + min(COUNT, 40)):
         place = tmp_path / str(seed)
@@ -208,14 +209,14 @@ def test_a_second_start_does_what_a_second_run_does(oracle: Oracle, tmp_path: Pa
 
 @pytest.mark.parametrize("seed", [90345, 401804, 402373, 413150])
 def test_directories_that_were_loaded_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
-    """A batch with a negative last offset in a snapshot, a broken message that is read before the checksum of its gzip set, a control batch
-    that ends inside its header, and partition.metadata, which a load reads last."""
+    """Seeds with a negative last offset of a batch in a snapshot, a broken message that is read before the checksum of its gzip set, a
+    control batch that ends inside its header, and partition.metadata, which a load reads last."""
     assert differences(oracle, random_case(seed, tmp_path)) == []
 
 
 @pytest.mark.parametrize("seed", [912242, 912688, 1801621, 1908412, 1912616])
 def test_edges_that_were_loaded_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
-    """Batches of a producer that claim offset -1, a split segment one of whose later parts begins at the old base offset, and a last
+    """Seeds with producer batches that claim offset -1, a split segment of which a later part begins at the old base offset, and a last
     offset of -2^63."""
     assert differences(oracle, edge_case(seed, tmp_path)) == []
 
@@ -238,7 +239,7 @@ def _digits_of_another_script(directory: Path) -> None:
 
 
 def _marked_and_replaced(directory: Path) -> None:
-    """Once renamed, it has the name that the index of the deleted segment gets."""
+    """When the .swap suffix is removed, the file has the name to which the index of the deleted segment is renamed."""
     (directory / f"{0:020d}.index.deleted.swap").write_bytes(bytes(8))
 
 
@@ -255,7 +256,7 @@ def _snappy_of_negative_length(directory: Path) -> None:
 
 
 def _gzip_that_ends_behind_a_fault(directory: Path) -> None:
-    """A broker meets the size of the second message before the end of the stream."""
+    """A broker reads the size of the second message before it reaches the end of the stream."""
     log = directory / f"{0:020d}.log"
     deflate = zlib.compressobj(wbits=31)
     inner = encode_message(1, 0, T0, 0, None, b"value") + struct.pack(">qi", 1, 9) + bytes(9)
@@ -303,7 +304,7 @@ def test_states_that_were_loaded_differently(
 def test_one_producer_twice_in_a_snapshot(
     oracle: Oracle, capture_small: Path, tmp_path: Path, offset: int, firsts: tuple[int | None, int | None]
 ) -> None:
-    """The last entry counts, and the transaction of the first one stays open."""
+    """The last entry counts, but the transaction of the first one stays open."""
     partition = shutil.copytree(capture_small / "data" / "metro-none-0", tmp_path / "metro-0")
     for path in partition.glob("*.snapshot"):
         path.unlink()

@@ -1,4 +1,4 @@
-"""Files that a broker's listing does not find: names that are not UTF-8, dangling links. The real loader is the reference."""
+"""Files that a broker's listing does not find: names that are not UTF-8, and dangling links. The real loader is the reference."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def test_a_name_that_is_no_utf_8(oracle: Oracle, partition: Path, name: bytes) -
     with open(odd, "wb") as stream:
         stream.write(b"0123456789")
     again = oracle.partition(partition, clean=True, recovery_point=0, now=NOW_MS)
-    assert again.loaded == answer.loaded  # it does not throw, and finds the same log
+    # it does not throw, and finds the same log
+    assert again.loaded == answer.loaded
     ours = load_as_broker(
         str(partition), inputs_of(str(partition)), BrokerState(is_clean=True, recovery_point=0), SETTINGS
     )

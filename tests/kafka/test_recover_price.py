@@ -1,5 +1,5 @@
-"""The cost of policy kafka is what a broker's readers lose: every original batch is read, one by one, from the log that the real classes
-have loaded, and those that are not returned are counted."""
+"""The cost of policy kafka equals what a broker's readers lose: every original batch is read from the log that the real classes have
+loaded, one by one, and those that are not returned are counted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEED = int(os.environ.get("KSEG_PRICES_SEED", "20261122"))
 
 
 class Held:
-    """A batch of the sound partition. first, last: offsets; records: that a consumer sees; data: its bytes."""
+    """A batch of the undamaged partition. first, last: offsets. records: the number that a consumer receives. data: its bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -51,8 +51,7 @@ def held(sound: Path) -> list[Held]:
 
 
 def lost_by_kafka(oracle: Oracle, directory: Path, held: list[Held], *, clean: bool) -> int | None:
-    """Records that no fetch from the loaded log returns, at the first offset of their batch or at the last; None when the
-    load throws."""
+    """Records that no fetch from the loaded log returns, at the first or the last offset of their batch; None if the load throws."""
     steps: list[dict[str, Any]] = [
         {"what": "read", "offset": offset, "max_bytes": 1, "isolation": "LOG_END"}
         for batch in held
@@ -84,7 +83,7 @@ def price(directory: Path, capfd: pytest.CaptureFixture[str], *, clean: bool) ->
 
 
 def damage_somewhere(rng: random.Random, directory: Path) -> None:
-    """Bytes of one log, where checksums and lengths tell; its index may be gone or empty."""
+    """Damage bytes of a log where checksums and lengths reveal it. Its index may be missing or empty."""
     log = rng.choice(sorted(directory.glob("*.log")))
     data = bytearray(log.read_bytes())
     position, size = rng.choice(batch_spans(log))
@@ -96,12 +95,14 @@ def damage_somewhere(rng: random.Random, directory: Path) -> None:
         case 3:
             data[position : position + size] = bytes(size)
         case 4:
-            # the header under the checksum, but not what tells which records there are: nothing else knows that
+            # the header that the checksum covers, except for the fields that determine the records, which nothing else contains
             data[position + rng.randrange(27, 57)] ^= 1 << rng.randrange(8)
         case 5:
-            data[position + 16] = rng.choice([0, 1, 3, 0x83])  # the magic byte, outside the checksum
+            # the magic byte, which the checksum does not cover
+            data[position + 16] = rng.choice([0, 1, 3, 0x83])
         case 6:
-            data[position + rng.randrange(1, size) :] = b""  # not of whole batches: that leaves no trace
+            # never complete batches, which would leave no trace
+            data[position + rng.randrange(1, size) :] = b""
         case 7:
             start = position + rng.randrange(size)
             stop = min(len(data), start + rng.randrange(1, 2 * size))
@@ -145,7 +146,7 @@ def test_the_price_is_what_the_real_log_does_not_return(
 def test_a_damaged_segment_without_its_index_is_cut_and_the_next_ones_stay(
     oracle: Oracle, sound: Path, held: list[Held], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """After a clean stop as well: the load recovers a segment without an index and truncates it at the damage."""
+    """This holds after a clean stop as well: the load recovers a segment without an index and truncates it at the damage."""
     directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
     log = sorted(directory.glob("*.log"))[1]
     position, size = batch_spans(log)[3]
@@ -168,7 +169,8 @@ def test_zeros_from_within_a_header_to_the_end_of_the_batch(
     capfd: pytest.CaptureFixture[str],
     start: int,
 ) -> None:
-    """With the magic set to 0 it is no message of one record: the batch behind tells how many offsets are gone."""
+    """The magic byte becomes 0, but the batch must not be taken for a message with one record. The next batch tells how many offsets are
+    lost."""
     directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
     log = min(directory.glob("*.log"))
     position, size = batch_spans(log)[5]
@@ -193,13 +195,14 @@ def test_the_last_batch_is_torn_in_its_header(
     written: int,
     zeros: int,
 ) -> None:
-    """zeros: that the file system has added. From where its last offset is there, it bounds the number of its records, which are 2 at 3
-    offsets."""
+    """zeros: the number that the file system has appended. Once the last offset delta is written, it is a limit for the number of records,
+    of which there are 2 at 3 offsets."""
     directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
     log = max(directory.glob("*.log"))
     position, _ = batch_spans(log)[-1]
     log.write_bytes(log.read_bytes()[: position + written] + bytes(zeros))
-    log.with_suffix(".timeindex").write_bytes(b"")  # a clean stop has written the last offset to both
+    # a clean stop has written the last offset to both
+    log.with_suffix(".timeindex").write_bytes(b"")
     max(directory.glob("*.snapshot")).unlink()
     lost = lost_by_kafka(oracle, directory, held, clean=False)
     found = price(directory, capfd, clean=False)
@@ -211,7 +214,7 @@ def test_the_last_batch_is_torn_in_its_header(
 def test_zeros_in_the_place_of_a_producer_id_make_no_control_batch(
     oracle: Oracle, sound: Path, held: list[Held], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Producer 0 without a sequence, but more than one record."""
+    """The result is producer 0 without a sequence, but a control batch has only one record."""
     directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
     log = min(directory.glob("*.log"))
     data = bytearray(log.read_bytes())

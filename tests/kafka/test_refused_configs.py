@@ -1,4 +1,4 @@
-"""Topic configurations that a 4.3.1 node does not start with: values for every property that LogConfig knows, judged by it and by kseg, and
+"""Topic configurations with which a 4.3.1 node does not start: values for every property in LogConfig, judged by LogConfig and by kseg, and
 a real start."""
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def test_every_property_as_its_definition_has_it() -> None:
 
 
 def _bounded(message: str) -> str:
-    """With a long value as kseg shows it."""
+    """The message with a long value shortened as kseg does it."""
     if not message.startswith("Invalid value "):
         return message
     value, _, rest = message.removeprefix("Invalid value ").partition(" for configuration ")

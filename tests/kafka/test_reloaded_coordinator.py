@@ -1,9 +1,9 @@
-"""Transactions that a coordinator finds in its log when it starts: written while it is stopped, in every state, of both versions of the
-value. A prepared one gets its markers where a leader takes them; the partition of a broker that is away keeps it prepared. `kseg
-transactions` names what DescribeTransactions names, of the disk as it lay before the start (`describe` of a prepared transaction names all
+"""Transactions that a coordinator finds in its log when it starts: written while it is stopped, in every state and with both versions of
+the value. A prepared one gets its markers where there is a leader to accept them; a partition of a broker that is away keeps it prepared.
+`kseg transactions` reports what DescribeTransactions reports, both for the disk before the start (where a prepared transaction has all
 partitions that lack the marker) and after it.
 
-Some fifteen seconds: two brokers, one of them started twice.
+Takes some fifteen seconds: two brokers, one of them started twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka.admin import AdminClient
@@ -67,7 +68,7 @@ def _ids(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _write(broker: Broker, rng: random.Random, now: int) -> None:
-    """Of each state some ids, whose data is in fares-0, with and without the marker that a former coordinator has written."""
+    """Write several ids in each state, with data in fares-0, with and without the marker of a former coordinator."""
     fares = broker.data / f"{FARES}-0"
     at, data, records = _end(fares), b"", []
     for number, (state, version) in enumerate(itertools.product(range(6), (0, 0, 1, 1, 1))):
@@ -102,8 +103,8 @@ def _write(broker: Broker, rng: random.Random, now: int) -> None:
 
 
 def _promise_a_leader(log: Path, bootstrap: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Broker 2 is there, for the controller, and leads fares-1: a coordinator leaves out a partition without a leader, as if it were
-    deleted."""
+    """Make the controller believe that broker 2 is running and leads fares-1. A coordinator treats a partition without a leader as if it
+    were deleted."""
     capfd.readouterr()
     run(["metadata", "--json", str(log)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -135,7 +136,7 @@ def _promise_a_leader(log: Path, bootstrap: str, capfd: pytest.CaptureFixture[st
 
 @contextmanager
 def _killed(broker: Broker) -> Iterator[None]:
-    """At the end; a clean stop waits for other brokers that lead partitions."""
+    """Kill the broker at the end, because a clean stop waits for other brokers that lead partitions."""
     try:
         yield
     finally:
@@ -154,7 +155,8 @@ def test_what_a_coordinator_finds_in_its_log(tmp_path: Path, capfd: pytest.Captu
     second = JoiningBroker(first, tmp_path / "two")
     with first:
         producer = first.producer(transactional_id="first")
-        producer.init_transactions(CLIENT_LIMIT_S)  # makes the coordinator's topic while there is one broker
+        # creates the coordinator's topic while there is only one broker
+        producer.init_transactions(CLIENT_LIMIT_S)
         with second:
             admin = AdminClient({"bootstrap.servers": first.bootstrap, "log_level": 0})
             for future in admin.create_topics([NewTopic(FARES, 2, replica_assignment=[[1], [2]])]).values():
@@ -187,7 +189,7 @@ def test_what_a_coordinator_finds_in_its_log(tmp_path: Path, capfd: pytest.Captu
         settled = reported()
         copy = first.copy_data(tmp_path / "copy")
         assert reported() == settled
-    # what was there is told alike; a prepared one continues at once
+    # transactions on disk are reported in the same way; a prepared one continues at once
     assert {name: row for name, row in before.items() if not row["state"].startswith("Prepare")} == {
         name: row for name, row in loaded.items() if not before[name]["state"].startswith("Prepare")
     }

@@ -1,4 +1,4 @@
-"""The segments in remote storage after random records are those that the real store has, and so is the one that serves each offset."""
+"""After random records, kseg has the same segments in remote storage as the real store, and the same segment serves each offset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPOCHS, END = (0, 1, 2), 60
 
 
 def place_of(case: int) -> tuple[str, str, int]:
-    """Each case is a partition of its own."""
+    """Each case has its own partition."""
     return "orders", topic_id(9), case
 
 
@@ -52,7 +52,7 @@ def random_records(draw: random.Random, number: int) -> list[bytes]:
 
 
 def random_lineage(draw: random.Random) -> list[tuple[int, int]]:
-    """Leader epochs of a log, with the offsets at which they begin."""
+    """Leader epochs of a log and the offsets at which they begin."""
     epochs = sorted(draw.sample(EPOCHS, draw.randint(1, len(EPOCHS))))
     return list(zip(epochs, sorted(draw.sample(range(END), len(epochs))), strict=True))
 
@@ -82,7 +82,8 @@ def test_random_records_give_what_the_real_store_has() -> None:
     readable = gone = 0
     state = RemoteLogState()
     waiting = [iter(case) for case in cases]
-    while waiting:  # the partitions' records in any order, those of one in their own
+    # the records of all partitions interleaved, those of one partition in order
+    while waiting:
         at = draw.randrange(len(waiting))
         value = next(waiting[at], None)
         if value is None:
@@ -92,13 +93,13 @@ def test_random_records_give_what_the_real_store_has() -> None:
             state.take(0, value)
     assert all("after the deletion" in reason for _, reason in state.problems)
     for number, truth in enumerate(answers):
-        # one that is being deleted again after it was has no segments for either
+        # neither has segments of a partition whose deletion starts again after it was complete
         partition = state.partitions.get(place_of(number)[1:], RemotePartition("orders"))
         gone += truth["gone"]
         assert not (truth["gone"] and partition.segments), (SEED, number)
         assert {each.id: each.state_name for each in partition.segments.values()} == truth["segments"], number
         for epoch in EPOCHS:
-            # this epoch alone, wherever it is
+            # any segment with this epoch
             ours = {
                 offset
                 for first, last in partition.readable([(epoch, 0)])
@@ -118,4 +119,5 @@ def test_random_records_give_what_the_real_store_has() -> None:
         }, (SEED, number, lineage)
         read = {segment for found in truth["read"].values() for segment in found if segment}
         assert read <= {each for each in partition.segments if partition.is_read(each)}
-    assert readable > CASES and gone and state.problems  # that something was compared
+    # the comparison was not empty
+    assert readable > CASES and gone and state.problems

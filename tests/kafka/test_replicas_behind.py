@@ -1,6 +1,6 @@
-"""A replica that lost records while its broker was down, and is in sync by the metadata log: it is elected, and the others are truncated to
-its end. `verify` and `doctor` say so where they are given the data directories of both nodes, and after the steps of `doctor`
-the cluster has every record. Two brokers, each story with and without the steps: about a minute.
+"""A replica that lost records while its broker was down, although the metadata log has it in sync: it is elected, and the others are
+truncated to its end. `verify` and `doctor` report that if they are given the data directories of both nodes, and after the steps of
+`doctor` the cluster has every record. Takes about a minute: two brokers, each story with and without the steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.conftest import require_kafka
@@ -25,14 +26,16 @@ from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
 
 pytestmark = pytest.mark.kafka
 
-OLD, LATE = "old", "late"  # LATE was created after the backup
-PAIR = "pair"  # both replicas of it may lead
+# LATE is created after the backup
+OLD, LATE = "old", "late"
+# both of its replicas may lead
+PAIR = "pair"
 BEFORE, AFTER = 60, 40
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The cluster, whose node 2 was the last one in sync, and `backup` of an earlier stop of node 2."""
+    """The stopped cluster, in which node 2 was the last one in sync, and `backup` from an earlier stop of node 2."""
     require_kafka()
     root = tmp_path_factory.mktemp("stopped")
     cluster = TwoReplicas(root / "cluster")
@@ -74,7 +77,7 @@ class Story:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def found(self, *nodes: int) -> dict[str, tuple[str, int, int]]:
-        """The replicas behind: finding, its end, the end of the other one."""
+        """The replicas behind: finding, its end, and the end of the other replica."""
         return {
             str(Path(row["path"]).relative_to(self.cluster.nodes[1].root.parent)): (
                 row["id"],
@@ -89,7 +92,7 @@ class Story:
         return [row["command"] for row in self.asked("doctor", *nodes) if row["type"] == "step"]
 
     def follow(self, *nodes: int) -> None:
-        """The steps that are typed in as they are printed."""
+        """Run the steps exactly as they are printed."""
         for step in self.steps(*nodes):
             if not step.startswith("kseg "):
                 subprocess.run(step, shell=True, check=True, cwd=self.root)
@@ -109,7 +112,8 @@ def test_a_backup_is_restored(stopped: Path, tmp_path: Path, with_steps: bool) -
     story = Story(stopped, tmp_path)
     assert story.found(1, 2) == {}
     story.restore_backup()
-    assert story.found(2) == {}  # nothing in it tells
+    # nothing on this node alone reveals it
+    assert story.found(2) == {}
     found = story.found(1, 2)
     assert found.pop("node-2/data/__cluster_metadata-0")[0] == "metadata-log-outdated"
     assert found == {
@@ -117,7 +121,8 @@ def test_a_backup_is_restored(stopped: Path, tmp_path: Path, with_steps: bool) -
         "node-2/data/late-0": ("replica-behind", 0, AFTER),
     }
     if not with_steps:
-        assert story.left() == {OLD: BEFORE, LATE: 0}  # both replicas of each
+        # on both replicas
+        assert story.left() == {OLD: BEFORE, LATE: 0}
         return
     story.follow(1, 2)
     assert story.found(1, 2) == {}
@@ -129,7 +134,7 @@ def test_a_backup_is_restored(stopped: Path, tmp_path: Path, with_steps: bool) -
 @pytest.mark.evidence("replica-missing")
 @pytest.mark.parametrize("with_steps", [False, True], ids=["as-it-is", "after-the-step"])
 def test_the_last_replica_in_sync_is_missing(stopped: Path, tmp_path: Path, with_steps: bool) -> None:
-    """Its step names the node that has another one, and says that the other one is emptied otherwise."""
+    """The step names the node that has another replica, and says that it is emptied otherwise."""
     story = Story(stopped, tmp_path)
     gone = story.cluster.data(2) / f"{OLD}-0"
     shutil.rmtree(gone)
@@ -147,7 +152,7 @@ def test_the_last_replica_in_sync_is_missing(stopped: Path, tmp_path: Path, with
 
 
 def forecast_strays(cluster: TwoReplicas, *nodes: int) -> list[str]:
-    """The partitions of the last of these nodes that become stray at its next start, by `verify` of all of them."""
+    """The partitions of the last of these nodes that become stray at its next start, according to `verify` of all of these nodes."""
     paths = [str(cluster.data(node)) for node in nodes]
     words = [sys.executable, "-m", "kseg", "verify", "--json", *paths]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -157,13 +162,14 @@ def forecast_strays(cluster: TwoReplicas, *nodes: int) -> list[str]:
 
 
 def assert_truncated(log: str, topic: str, offset: int) -> None:
-    """The fetcher warns of it only if it has not taken over the leader's high watermark before; the log tells it in any case."""
+    """Check that the log was truncated. The fetcher warns only if it has not adopted the leader's high watermark before, but the log always
+    reports it."""
     assert re.search(rf"\[UnifiedLog partition={topic}-0, [^\]]*\] Truncating to offset {offset} ", log)
 
 
 @pytest.mark.evidence("replica-missing")
 def test_the_one_that_starts_first_leads(stopped: Path, tmp_path: Path) -> None:
-    """Node 1 has every record and is in sync as well, and yet loses all of them."""
+    """Node 1 has every record and is in sync as well, but loses all of them."""
     story = Story(stopped, tmp_path)
     cluster = story.cluster
     shutil.rmtree(cluster.data(2) / f"{PAIR}-0")
@@ -184,7 +190,7 @@ def test_the_one_that_starts_first_leads(stopped: Path, tmp_path: Path) -> None:
 
 
 def test_each_node_of_several_is_examined_by_itself(stopped: Path, tmp_path: Path) -> None:
-    """The steps for a path with all of them do not repeat the command that was given."""
+    """The steps for a path that contains all nodes do not repeat the given command."""
     story = Story(stopped, tmp_path)
     rows = story.asked("doctor", CONTROLLER, 1, 2)
     steps = [row["command"] for row in rows if row["type"] == "step"]
@@ -193,7 +199,7 @@ def test_each_node_of_several_is_examined_by_itself(stopped: Path, tmp_path: Pat
     above = [sys.executable, "-m", "kseg", "doctor", "--json", str(tmp_path / "cluster")]
     lines = subprocess.run(above, capture_output=True, text=True, check=False).stdout.splitlines()
     commands = [row["command"] for row in map(json.loads, lines) if row["type"] == "step"]
-    # what is moved out of the data directory of node 2 is below the path that was given
+    # what is moved out of node 2's data directory is still below the given path
     data = " ".join(str(story.cluster.data(node)) for node in (1, 2, CONTROLLER))
     assert commands[-1] == f"kseg doctor {data}" and len(commands) == 4
 
@@ -218,8 +224,8 @@ def test_a_broker_waits_for_its_controller(stopped: Path, tmp_path: Path) -> Non
 
 @pytest.mark.evidence("newer-metadata-log")
 def test_the_former_leader_of_an_unclean_election_is_no_reason(tmp_path: Path) -> None:
-    """Its log is longer, with records that were committed, and it is truncated: the other one leads, and lacks nothing of its own. A topic
-    that was deleted while that was down becomes stray there, which its own metadata log does not tell."""
+    """The former leader has a longer log with committed records, but it is truncated, because the other replica leads and lacks nothing of
+    its own. A topic deleted while the former leader was down becomes stray there, which its own metadata log does not tell."""
     require_kafka()
     cluster = TwoReplicas(tmp_path / "cluster")
     cluster.start()
@@ -245,7 +251,8 @@ def test_the_former_leader_of_an_unclean_election_is_no_reason(tmp_path: Path) -
         assert story.found(1, 2) == {}
         cluster.prepare()
         cluster.begin(CONTROLLER, 2)
-        cluster.await_leader(OLD, 2)  # otherwise the other one may be elected again
+        # otherwise the other one may be elected again
+        cluster.await_leader(OLD, 2)
         cluster.begin(1)
         cluster.await_in_sync(OLD)
         assert cluster.consume(OLD) == BEFORE + AFTER // 2

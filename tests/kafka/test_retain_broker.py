@@ -1,4 +1,4 @@
-"""A real broker opens the log after retention: consumers get the rest, producers continue at the log end."""
+"""A real broker opens the log after retention: consumers receive the rest, and producers continue at the log end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
@@ -27,7 +28,7 @@ BY_SIZE, BY_TIME, BY_START = "codec-none", "transactions", "codec-lz4"
 
 
 def retain(data: Path, topic: str, *words: str) -> dict[str, Any]:
-    """`kseg retain --apply` of one topic; its result."""
+    """Run `kseg retain --apply` on one topic; returns its result."""
     command = [
         sys.executable,
         "-m",
@@ -74,10 +75,9 @@ def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
 
 @pytest.mark.evidence("segment-age", "deleted-file")
 def test_a_broker_goes_on_where_a_disk_was_freed(everything: Written, tmp_path: Path) -> None:
-    """`--free --purge` over all topics: the broker takes what is left without recovery and serves it, and no other topic has lost a
-    record."""
+    """`--free --purge` over all topics: the broker loads and serves the rest without recovery, and no other topic has lost a record."""
     data = copy_tree(everything.stopped, tmp_path / "data")
-    # how much its cleaner had marked when the broker stopped differs from run to run, and counts first
+    # files that the broker's cleaner had marked when it stopped count first, and their size differs from run to run
     marked_bytes = sum(path.stat().st_size for path in data.rglob("*.deleted"))
     command = [
         sys.executable,

@@ -1,6 +1,6 @@
 """`retain` compared with UnifiedLog.deleteOldSegments: random directories, several rounds with an advancing clock.
 
-`KSEG_RETENTIONS` says how many (default 100), half of them of odd logs, `KSEG_RETENTIONS_SEED` from which seed on.
+`KSEG_RETENTIONS` is the number of directories (default 100), half of them with odd logs, `KSEG_RETENTIONS_SEED` the first seed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHUNK = 20
 
 
 def by_kafka(oracle: Oracle, case: Retention) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
-    """(the state after each round, the files at the end)."""
+    """(the state after each round, the files at the end) of the real log."""
     answer = oracle.partition(
         case.partition,
         kafka_steps(case),
@@ -55,7 +55,7 @@ def by_kafka(oracle: Oracle, case: Retention) -> tuple[list[dict[str, Any]], dic
 
 
 def by_kseg(case: Retention, number: int, apply: bool) -> dict[str, Any]:
-    """The result row of one round, its checkpoints written."""
+    """The result row of one round, with its checkpoints written."""
     options = replace(case.rounds[number], apply=apply, run_id=f"round-{number}" if apply else "")
     target = PartitionTarget(str(case.partition), str(case.log_dir))
     run = RetainRun(options)
@@ -75,7 +75,7 @@ def noted_start(case: Retention) -> int | None:
 
 
 def lost_by(case: Retention) -> list[Finding]:
-    """What `verify` takes for lost in a log whose first segments were deleted; the files are those that Kafka leaves."""
+    """The findings of `verify` about lost segments in a log whose first segments were deleted. The files are those that Kafka leaves."""
     topic = TopicSettings({REMOTE_STORAGE: Setting(str(case.limits.is_tiered).lower(), Source.TOPIC)})
     (target,) = resolve_targets([str(case.partition)], expand=Expansion.VERIFY)
     options = VerifyOptions(now_ms=0, topics={str(case.partition): topic})
@@ -87,7 +87,7 @@ def lost_by(case: Retention) -> list[Finding]:
 
 
 def differences(oracle: Oracle, case: Retention) -> list[str]:
-    """One line for each way in which ours differs from Kafka's."""
+    """One line for each way in which our result differs from Kafka's."""
     states, files = by_kafka(oracle, case)
     lines = []
     rolled = set[int]()
@@ -99,7 +99,7 @@ def differences(oracle: Oracle, case: Retention) -> list[str]:
         if ours["deleted"] != planned["deleted"]:
             lines.append(f"round {number}: planned {planned['deleted']}, did {ours['deleted']}")
         bases = [segment["base_offset"] for segment in state["segments"]]
-        # an active segment that exceeds a limit is rolled so that it can be copied, which is left to the broker
+        # a broker rolls an active segment that exceeds a limit, so that it can be copied; kseg leaves that to the broker
         if case.limits.is_tiered and len(bases) > 1 and bases[-1] == state["log_end_offset"] not in left:
             rolled.update(bases[-2:] if ours["segments"] else bases[-1:])
             bases = bases[:-1]
@@ -126,18 +126,19 @@ def differences(oracle: Oracle, case: Retention) -> list[str]:
             )
     lines += [f"{found.id}: {found.message}" for found in lost_by(case)]
     if case.recovery_point is not None:
-        return lines  # what is left of the side files is the recovery's doing
+        # the recovery determines what is left of the side files
+        return lines
     made = files_in(case.partition)
     compared = {
         name for name in {*files, *made} if not name[:20].isdigit() or int(name.split(".")[0]) not in rolled
     }
     if case.has_lies:
         compared = {name for name in compared if ".timeindex" not in name}
-    # snapshots at or below the log start are made and removed by turns, at each load
+    # each load alternately creates and removes snapshots at or below the log start
     compared -= {
         name for name in compared if ".snapshot" in name and int(name.split(".")[0]) <= case.log_start_offset
     }
-    # a broker makes the offset index of a new segment when it is first asked, and recovers the segment if it was not
+    # a broker creates the offset index of a new segment on first use, and recovers the segment if there is none
     compared -= {name for name in made.keys() - files.keys() if name.endswith(".index") and not made[name]}
     lines += [
         f"{name}: {_shown(files.get(name))} by kafka, {_shown(made.get(name))} by ours"

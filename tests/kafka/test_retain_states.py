@@ -1,4 +1,4 @@
-"""The real log loader on a directory in which retention was killed between two of its steps."""
+"""The real log loader opens a directory in which retention was killed between two of its steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `doctor` says retention deletes right after a start, against what a real broker deletes then."""
+"""What `doctor` says retention deletes right after a start, compared with what a real broker deletes then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
@@ -22,13 +23,14 @@ DAY_MS = 24 * 3600 * 1000
 LATER = {
     "log_initial_task_delay_ms": "3600000",
     "log_retention_check_interval_ms": "3600000",
-    "log_cleaner_enable": "false",  # it deletes of topics that are compacted as well
+    # the cleaner also deletes from topics that are compacted
+    "log_cleaner_enable": "false",
 }
 SOON = {"log_initial_task_delay_ms": "500", "log_retention_check_interval_ms": "300"}
 SETTLED_S = 2
 ROLLS = {"internal_segment_bytes": "", "segment_ms": str(DAY_MS // 2)}
 
-# by topic: its configuration, and how many days old its records are
+# by topic: its configuration, and the age of its records in days
 TOPICS: dict[str, tuple[dict[str, str], tuple[int, ...]]] = {
     "expired": ({"retention_ms": ""}, (40, 30, 20)),
     "partly": ({"retention_ms": ""}, (40, 20, 0)),
@@ -46,7 +48,7 @@ EMPTIED = ("both-expired", "expired", "of-an-hour")
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log dir after a clean stop; each record has a segment of its own where records are days apart."""
+    """A log dir after a clean stop. Records that are days apart are in different segments."""
     with Broker(tmp_path_factory.mktemp("before"), None, **LATER) as broker:
         now_ms = int(time.time() * 1000)
         for topic, (config, ages) in TOPICS.items():
@@ -59,7 +61,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def segments(data: Path) -> dict[str, set[str]]:
-    """The live segments of each topic here, by their base offsets."""
+    """The live segments of each topic by base offset."""
     return {topic: {log.stem for log in (data / f"{topic}-0").glob("*.log")} for topic in TOPICS}
 
 
@@ -74,7 +76,7 @@ def segments(data: Path) -> dict[str, set[str]]:
             {
                 "log.retention.bytes": "150",
                 "log.cleaner.enable": "false",
-            },  # nothing deletes in compact,delete topics
+            },  # then nothing deletes from compact,delete topics
             ["expired", "of-an-hour"],
         ),
     ],
@@ -102,7 +104,7 @@ def test_a_broker_deletes_what_doctor_says(
         broker.wait_for("retention", lambda: sum(map(len, deleted().values())) >= told["segments"])
         time.sleep(SETTLED_S)
         gone = deleted()
-        # without the active segment that a broker creates where it deletes all others
+        # without the active segment that a broker creates when it deletes all others
         empty = sorted(topic for topic in gone if before[topic] == gone[topic] and not broker.consume(topic))
     assert (told["partitions"], told["segments"]) == (len(gone), sum(map(len, gone.values())))
     assert (told["partitions_emptied"], told["examples"]) == (len(empty), [f"{topic}-0" for topic in empty])
@@ -116,7 +118,7 @@ def test_a_broker_deletes_what_doctor_says(
 def test_an_hour_to_raise_the_limits(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With the properties that the step names, nothing is deleted although retention and the cleaner would run every 300 ms."""
+    """With the properties that the step names, nothing is deleted, although retention and the cleaner would run every 300 ms."""
     data = tmp_path / "data"
     shutil.copytree(stopped, data)
     (step,) = of_type(rows_of(capfd, "doctor", "--json", data, status=0), "step")
@@ -133,7 +135,7 @@ def test_an_hour_to_raise_the_limits(
 def test_what_was_deleted_a_moment_ago_comes_back(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The broker was faster and was stopped: `retain --unmark` restores what it marked, active segments included."""
+    """The broker deleted before it was stopped: `retain --unmark` restores what it marked, active segments included."""
     data = tmp_path / "data"
     shutil.copytree(stopped, data)
     before = segments(data)

@@ -1,5 +1,5 @@
-"""The real UnifiedLog opens the result of salvage, after a clean shutdown and after an unclean one: nothing is truncated, and every
-surviving record is read at its offset."""
+"""The real UnifiedLog opens the result of salvage, after a clean and after an unclean shutdown: nothing is truncated, and every surviving
+record is read at its offset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.verify_helpers import NOW_MS
 pytestmark = pytest.mark.kafka
 
 RANDOM_DAMAGES = int(os.environ.get("KSEG_SALVAGE_LOADS", "30"))
-# A load fails on these, and they are reported as errors.
+# A load fails on these, and kseg reports them as errors.
 DEADLY = {"non-transactional-in-transaction", "transaction-collision"}
 
 
@@ -74,7 +74,7 @@ def _files(directory: Path) -> dict[str, bytes]:
 def test_rebuilt_side_files_are_those_of_a_load(
     oracle: Oracle, partition: Path, tmp_path: Path, name: str
 ) -> None:
-    """`rebuild` writes what a real load writes that finds only the salvaged logs."""
+    """`rebuild` writes the same side files as a real load that finds only the salvaged logs."""
     inflict = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     CASES[name](inflict)
     result = write_repaired(plan(inflict, rebuild=True), inflict, tmp_path / "result" / "metro-0")
@@ -132,7 +132,7 @@ def test_a_batch_that_no_load_survives_stays_and_is_named(oracle: Oracle, tmp_pa
 
 
 def test_what_is_left_of_random_damage_is_loaded(oracle: Oracle, partition: Path, tmp_path: Path) -> None:
-    """The damages of tests/recovery/salvage/test_salvage_random.py, every third on a log of old formats."""
+    """The damage of tests/recovery/salvage/test_salvage_random.py, in every third case to a log of old formats."""
     old = healthy.mixed_partition(tmp_path / "gates.old-0")
     for seed in range(FIRST_SEED, FIRST_SEED + RANDOM_DAMAGES):
         source = old if seed % 3 == 0 else partition

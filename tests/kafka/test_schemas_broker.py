@@ -1,6 +1,6 @@
-"""A real broker with the topic `_schemas` and topics of Avro, protobuf and JSON Schema payloads. The registry is Confluent's in memory, its
-records in the published format; serializers and deserializers are Confluent's. What kseg decodes from the disk alone is what a real
-consumer deserializes, before `_schemas` is compacted and after."""
+"""A real broker with the topic `_schemas` and topics with Avro, protobuf and JSON Schema payloads. The registry is Confluent's in-memory
+one, its records are in the published format, and serializers and deserializers are Confluent's. kseg decodes from the disk alone what a
+real consumer deserializes, before and after `_schemas` is compacted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 import pyarrow as pa
@@ -68,7 +69,8 @@ message Cancelled { string why = 1; Ride.Leg leg = 2; }"""
 
 
 class Story:
-    """What was written. gone_id: a schema whose subject was deleted for good. before, after: copies; read: by a real consumer."""
+    """The data that was written. gone_id: a schema whose subject was deleted permanently. before, after: copies. read: by a real
+    consumer."""
 
     def __init__(self, root: Path) -> None:
         self.registry = Registry()
@@ -130,7 +132,7 @@ def _payloads(reported: Story) -> dict[str, list[bytes | None]]:
 
 
 def _delete(broker: Broker, reported: Story) -> None:
-    """One version of orders softly, all of fares by its subject, all of `gone` for good."""
+    """Delete one version of orders softly, all of fares by its subject, and all of `gone` permanently."""
     versions = {(each["subject"], each["version"]): each for _, each in _entries(reported.registry)}
     soft = versions[f"{ORDERS}-value", 1]
     deleted = schema_entry(soft["subject"], 1, soft["id"], soft["schema"], deleted=True)
@@ -145,7 +147,7 @@ def _entries(registry: Registry) -> Iterator[tuple[dict[str, Any], dict[str, Any
 
 
 def _compact(broker: Broker) -> None:
-    """Filled until the cleaner has been over all that counts, and again: tombstones go in a later round."""
+    """Fill the topic until the cleaner has compacted everything that matters, twice: tombstones are removed in a later round."""
     filler = (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"NONE"}')
     for _ in range(2):
         _produce(broker, SCHEMAS, [filler] * 300)
@@ -163,7 +165,8 @@ def _produce(broker: Broker, topic: str, entries: list[tuple[bytes, bytes | None
     for at, (key, value) in enumerate(entries):
         producer.produce(topic, value, key, partition=0)
         if at % 20 == 19:
-            producer.flush()  # several batches, and segments that end
+            # several batches, and segments that end
+            producer.flush()
     producer.flush()
 
 
@@ -205,7 +208,7 @@ def _shown(capfd: pytest.CaptureFixture[str], *words: object, kind: str = "recor
 def test_what_a_consumer_deserializes(
     topic: str, compacted: bool, story: Story, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Deleted schema versions as well: records written with them still exist."""
+    """This includes deleted schema versions, because records written with them still exist."""
     data = story.after if compacted else story.before
     expected = _deserialized(story, topic)
     directory = data / f"{topic}-0"

@@ -1,4 +1,4 @@
-"""`verify` and `doctor` with --server-properties: a real node that starts with the file does what was foretold, and starts after the
+"""`verify` and `doctor` with --server-properties: a real node that is started with the file does what was predicted, and starts after the
 steps."""
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -78,12 +79,12 @@ def another_order(first: Path, second: Path) -> Properties:
 
 
 def left_out(first: Path, second: Path) -> Properties:
-    """Its partitions are assigned to it, and stay without a leader."""
+    """The partitions in the omitted directory are assigned to it, and stay without a leader."""
     return _dirs(first)
 
 
 def moved_and_left_out(first: Path, second: Path) -> Properties:
-    """By hand, to a disk that log.dirs does not have: they are assigned to the other one."""
+    """Partitions that are assigned to the first disk were moved by hand to one that log.dirs does not contain."""
     for path in sorted(first.glob("many-*"))[:2]:
         path.rename(second / path.name)
     return _dirs(first)
@@ -137,7 +138,7 @@ def test_a_start_with_the_properties(case: Case, outcome: str, disks: Path, tmp_
 def test_the_steps_lead_to_a_file_with_which_nothing_is_in_the_way(
     case: Case, disks: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A node starts with the properties that are there then (`both`, `another_order`), or with a directory that was formatted."""
+    """A node starts with the properties that exist then (`both`, `another_order`), or with a directory that was formatted."""
     copy_tree(disks, tmp_path / "node")
     places = [tmp_path / "node" / "0", tmp_path / "node" / "1"]
     first, second = sorted(places, key=lambda path: not (path / METADATA).exists())
@@ -157,7 +158,7 @@ def test_the_steps_lead_to_a_file_with_which_nothing_is_in_the_way(
 
 
 def _format(path: Path, like: Path) -> None:
-    """As kafka-storage.sh format --ignore-formatted."""
+    """Format as kafka-storage.sh format --ignore-formatted does."""
     path.mkdir(exist_ok=True)
     shutil.copy(like / "meta.properties", path)
     text = (path / "meta.properties").read_text()

@@ -1,7 +1,7 @@
-"""`__share_group_state` as a share coordinator has it after loading: deliveries in every state, of a real member and in random records
-written while the broker is stopped. The broker is asked by the requests with which a partition's leader reads its state.
+"""`__share_group_state` as a share coordinator loads it: deliveries in every state, from a real member and from random records written
+while the broker is stopped. The broker is asked with the requests with which a partition's leader reads its state.
 
-Some twenty seconds: one broker with one restart.
+Takes some twenty seconds: one broker with one restart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -44,7 +45,8 @@ def _shown(capfd: pytest.CaptureFixture[str], path: Path) -> dict[tuple[str, int
 
 
 def _random_records(chance: random.Random, topic_id: str) -> Iterator[tuple[bytes, bytes | None]]:
-    """Of each of many keys a history: snapshots, updates after them, now and then a tombstone, now and then no snapshot at first."""
+    """A history for each of many keys: snapshots, updates after them, occasional tombstones, and occasionally no snapshot at the
+    beginning."""
     for number in range(60):
         group = {"groupId": f"g{number}", "topicId": topic_id, "partition": number % PARTITIONS}
         for at in range(chance.randrange(1, 9)):
@@ -67,7 +69,7 @@ def _random_records(chance: random.Random, topic_id: str) -> Iterator[tuple[byte
 
 
 def _batches(chance: random.Random, first: int) -> Iterator[Row]:
-    """One after the other, some with a gap between."""
+    """One batch after the other, some of them after a gap in the offsets."""
     for _ in range(chance.randrange(5)):
         last = first + chance.randrange(9)
         yield {
@@ -92,7 +94,7 @@ def test_states_that_a_share_coordinator_has_loaded(
             producer.produce(FARES, b"value %d" % number, partition=number % PARTITIONS)
         broker.create_topic(
             QUIET, PARTITIONS
-        )  # records in one partition only: nothing is acknowledged in the other
+        )  # only one partition has records, so nothing is acknowledged in the other
         for _ in range(4):
             producer.produce(QUIET, b"value", partition=0)
         producer.flush()
@@ -104,7 +106,8 @@ def test_states_that_a_share_coordinator_has_loaded(
     assert {each["delivery_state"] for row in before.values() for each in row["batches"]} >= {"ARCHIVED"}
     append_records(broker.data / f"{STATE}-0", *_random_records(random.Random(SEED), topic_id))
     gone = key(STATE, 0, groupId="half", topicId=before["half", 0]["topic_id"], partition=0)
-    append_records(broker.data / f"{STATE}-0", (gone, None))  # the group still has it as initialized
+    # the group still has the partition as initialized
+    append_records(broker.data / f"{STATE}-0", (gone, None))
     found = _shown(capfd, broker.data)
     keys = [
         {"group": f"g{number}", "topic_id": topic_id, "partition": number % PARTITIONS}
@@ -123,7 +126,7 @@ def test_states_that_a_share_coordinator_has_loaded(
         ours = found.get((asked["group"], asked["partition"]))
         if (
             reported.pop("error") == UNINITIALIZED
-        ):  # its last record is a tombstone, or none says a start offset
+        ):  # its last record is a tombstone, or no record has a start offset
             assert (None if ours is None else ours["start_offset"]) is None and reported[
                 "start_offset"
             ] == -1, asked
@@ -143,5 +146,5 @@ def test_states_that_a_share_coordinator_has_loaded(
 
 
 def _number(shown: object) -> object:
-    """-1 stands for what is not known."""
+    """The number, or -1 for an unknown one."""
     return -1 if shown is None else shown

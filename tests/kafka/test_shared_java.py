@@ -1,4 +1,4 @@
-"""A node that shares its Java process starts, exits and halts as one with a process of its own does, and logs the same."""
+"""A node in a shared Java process starts, exits and halts like one in its own process, and logs the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.cli.test_recover_metadata_log import TOPIC, without
@@ -23,12 +24,12 @@ pytestmark = pytest.mark.kafka
 
 
 def halts(data: Path) -> None:
-    """By the fault handler of the controller or the broker, whichever reads the record first; each has its exception."""
+    """The fault handler of the controller or the broker halts the node, whichever reads the record first; each has its own exception."""
     without(data, TOPIC)
 
 
 ENDS: dict[str, Case] = {"halts": halts, **CASES}
-# it goes by itself while its directories are checked, while its logs are loaded, and in a thread that reads metadata
+# ends while directories are checked, while logs are loaded, and in a thread that reads metadata
 IN_THE_GATE = ("meta.properties-of-tomorrow", "partition_twice", "halts")
 
 
@@ -38,7 +39,8 @@ def test_it_ends_as_in_a_process_of_its_own(name: str, capture_small: Path, tmp_
     ours, theirs = (_seen(name, capture_small, tmp_path, is_apart) for is_apart in (False, True))
     assert ours.outcome == theirs.outcome
     assert _ended_by(ours) == _ended_by(theirs) or (name == "halts" and _ended_by(ours) and _ended_by(theirs))
-    if ours.outcome != "does-not-start":  # else the order of threads decides what came before the end
+    # otherwise the order of threads decides what is logged before the end
+    if ours.outcome != "does-not-start":
         ours.log = theirs.log = ""
         assert ours == theirs
 
@@ -52,5 +54,5 @@ def _seen(name: str, capture_small: Path, root: Path, is_apart: bool) -> Observe
 
 
 def _ended_by(seen: Observed) -> set[str]:
-    """The exceptions that are logged as those which ended it."""
+    """The exceptions that are logged as the reason for the end."""
     return set(re.findall(r"fatal (?:exception|fault)[^\n]*\n(?:Caused by: )?([\w.$]+)", seen.log))

@@ -1,4 +1,4 @@
-"""Side files lost after a clean shutdown: a real broker loses their information, and has it again once `recover` has run."""
+"""Side files lost after a clean shutdown: a real broker loses their information, and has it again after `recover`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -26,7 +27,7 @@ LOG_STARTS = "log-start-offset-checkpoint"
 
 
 def _stopped(capture: Path, root: Path) -> Path:
-    """The capture, after records of metro-none were deleted by a real broker."""
+    """The capture after a real broker has deleted records of metro-none."""
     data = copy_tree(capture / "data", root / "data")
     with Broker(root / "first", data) as broker:
         delete_records(broker.bootstrap, "metro-none", 0, START)
@@ -61,9 +62,10 @@ def test_what_a_broker_forgets_it_knows_again(capture_small: Path, tmp_path: Pat
     data = _stopped(capture_small, tmp_path)
     _lose(data)
     harmed = copy_tree(data, tmp_path / "harmed")
-    # its retention must not delete by the old timestamps what has come back, before it is asked
+    # without retention, which would delete the old records that have come back before the test reads them
     with Broker(tmp_path / "forgetful", harmed, log_retention_ms="-1") as broker:
-        assert _earliest(broker) == 0  # what was deleted is back
+        # the deleted records are back
+        assert _earliest(broker) == 0
         assert _written_producers(broker) == ["0"]
     assert 0 not in {
         entry.start_offset for entry in decode_leader_epochs((harmed / "fares-0" / EPOCHS).read_bytes())
@@ -77,7 +79,8 @@ def test_what_a_broker_forgets_it_knows_again(capture_small: Path, tmp_path: Pat
     assert run(["verify", "--json", str(data)]) == 0
     with Broker(tmp_path / "knowing", data, log_retention_ms="-1") as broker:
         assert _earliest(broker) == START
-        assert _written_producers(broker) == []  # it has read those that are there
+        # the broker has read the existing snapshots and written none
+        assert _written_producers(broker) == []
         assert "partition=fares-0] Loading producer state from snapshot file" in broker.log_text()
         assert len(broker.consume("fares")) > 0
     epochs = decode_leader_epochs((data / "fares-0" / EPOCHS).read_bytes())

@@ -1,5 +1,5 @@
-"""A broker loads its logs before it reads its dynamic properties, with those of server.properties: `recover --policy kafka` leaves the same
-indexes and producer snapshots. One broker that is killed, some fifteen seconds."""
+"""A broker loads its logs before it reads its dynamic properties, with those in server.properties, and `recover --policy kafka` leaves the
+same indexes and producer snapshots. Takes some fifteen seconds: one broker that is killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -25,7 +26,7 @@ EACH = 20
 
 
 def produce(broker: Broker) -> None:
-    """Another idempotent producer, with batches of one record."""
+    """Send with another idempotent producer, one record a batch."""
     producer = broker.producer(enable_idempotence=True, linger_ms=0)
     for number in range(EACH):
         producer.produce(TOPIC, b"v" * 100, b"%d" % number, 0)
@@ -33,7 +34,7 @@ def produce(broker: Broker) -> None:
 
 
 def side_files(partition: Path) -> dict[str, bytes]:
-    """Without the zeros of a preallocated index."""
+    """The side files, without the zeros of preallocated indexes."""
     return {
         path.name: path.read_bytes().rstrip(b"\0") if "index" in path.suffix else path.read_bytes()
         for path in sorted(partition.iterdir())
@@ -50,7 +51,7 @@ def test_dynamic_properties_do_not_count(tmp_path: Path) -> None:
         admin.close()
         broker.create_topic(TOPIC, internal_segment_bytes="", index_interval_bytes="")
         produce(broker)
-    # the snapshot of this stop is what producers expire from
+    # this stop writes the snapshot from which producers expire
     broker.start()
     produce(broker)
     broker.crash()

@@ -1,4 +1,4 @@
-"""The directories that a real 4.3.1 broker renames as stray are those that `verify` predicts; after recover it keeps them."""
+"""A real 4.3.1 broker renames those directories as stray that `verify` predicts; after recover it keeps them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka.admin import AdminClient
@@ -45,8 +46,8 @@ def directories(data: Path) -> set[str]:
 def test_a_metadata_log_from_a_backup_is_older_than_the_partitions(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A topic was deleted and created again since, and each start has raised the leader epochs. The step used to be to give the new
-    partitions the id of the deleted topic."""
+    """A topic was deleted and created again after the backup, and each start has raised the leader epochs. kseg used to advise giving the
+    new partitions the id of the deleted topic."""
     require_kafka()
     broker = Broker(tmp_path / "broker")
     with broker:
@@ -87,8 +88,8 @@ def test_a_metadata_log_from_a_backup_is_older_than_the_partitions(
 
 @pytest.mark.evidence("topic-id-known", "replica-missing")
 def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Path) -> None:
-    """All cases in one directory; two of them stay: the id of another topic, and a copy under a name that no topic has. One is missing, and
-    the broker creates it."""
+    """All cases in one directory. Two with a conflicting topic id are not renamed: one has the id of another topic, the other is a copy
+    under a name that no topic has. One partition is missing, and the broker creates it."""
     require_kafka()
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     damaged = {make(data) for make in STRAYS}
@@ -105,7 +106,8 @@ def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Pa
     before = directories(data)
     with Broker(tmp_path / "broker", data) as broker:
         broker.wait_for("the strays", lambda: "marked stray" in broker.log_text())
-        made = {"metro-none-0", "metro-lz4-0", "stations-0", gone}  # again, empty
+        # created again, empty
+        made = {"metro-none-0", "metro-lz4-0", "stations-0", gone}
         broker.wait_for("the partitions", lambda: made <= directories(data))
         strays = {name for name in directories(data) if name.endswith("-stray")}
         assert {name.partition(".")[0] for name in strays} == {name.partition(".")[0] for name in damaged}
@@ -120,8 +122,8 @@ def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Pa
 def test_a_broker_makes_a_missing_replica_anew_behind_a_marker_too(
     capture_small: Path, tmp_path: Path
 ) -> None:
-    """The state that recover leaves beside a missing replica: with the marker the other logs need no recovery, and it has no broker
-    epoch."""
+    """The state that recover leaves beside a missing replica: because of the marker, the other logs need no recovery, and the marker has no
+    broker epoch."""
     require_kafka()
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     shutil.rmtree(data / "metro-zstd-0")
@@ -142,7 +144,7 @@ def test_a_broker_serves_what_recover_gave_an_id(capture_small: Path, tmp_path: 
     (data / "metro-none-0" / FILE).unlink()
     (data / "metro-lz4-0" / FILE).write_bytes(
         b""
-    )  # a 4.3.1 broker dies of an empty one (NullPointerException)
+    )  # a 4.3.1 broker fails on an empty one (NullPointerException)
     set_id(data / "metro-zstd-0", "CQkJCQkJCQkJCQkJCQkJCQ")
     kseg = [sys.executable, "-m", "kseg", "recover", "--apply", "--quiet"]
     zstd = [*kseg, "--topic-id", ids(data)["metro-zstd"], str(data / "metro-zstd-0")]

@@ -1,4 +1,4 @@
-"""Decoding of bytes that are not UTF-8: Java's rule, checked with Java."""
+"""Decoding of bytes that are not UTF-8 by Java's rule, compared with Java."""
 
 import itertools
 import random
@@ -16,7 +16,7 @@ from tests.support.raw_batches import record, sealed
 
 pytestmark = pytest.mark.kafka
 
-# the first and last byte of every class that the rule tells apart
+# the first and last byte of every class that the rule distinguishes
 EDGES = bytes(
     [0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED]
 )
@@ -41,7 +41,7 @@ def by_the_kernel(value: bytes) -> bytes:
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 def test_every_combination_of_the_edges(length: int, oracle: Oracle) -> None:
-    """A letter follows each combination, so that one cannot run into the next; of four bytes a random sample."""
+    """A letter follows each combination, so that it cannot combine with the next. Sequences of four bytes are a random sample."""
     combinations = [bytes(each) for each in itertools.product(EDGES, repeat=length)]
     if length == 4:
         combinations = random.Random(3).sample(combinations, 40_000)

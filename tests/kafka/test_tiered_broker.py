@@ -1,5 +1,5 @@
-"""A real broker with tiered storage: what `kseg list --remote` says is what the remote store holds and a consumer is given, and what
-`recover` does about a lost leader-epoch checkpoint, and `retain` about local segments, keeps the broker from deleting it."""
+"""A real broker with tiered storage: `kseg list --remote` reports what the remote store contains and a consumer receives. What `recover`
+does about a lost leader-epoch checkpoint, and `retain` about local segments, keeps the broker from deleting it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
@@ -26,8 +27,10 @@ from tests.kafka.conftest import require_kafka
 pytestmark = pytest.mark.kafka
 
 RECORDS = 400
-COMMITTED = 50  # of a group, below the local log
-LATE, LATE_MS = 100, 600_000  # a record with a later timestamp than those after it
+# committed offset of a group, below the local log start
+COMMITTED = 50
+# a record with a later timestamp than those after it
+LATE, LATE_MS = 100, 600_000
 STORE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 
 
@@ -52,7 +55,7 @@ def tiered(root: Path) -> Broker:
 def listed(
     data: Path, capfd: pytest.CaptureFixture[str], status: int = 0
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The partition, and its segments."""
+    """The row of the partition, and those of its segments."""
     capfd.readouterr()
     assert run(["list", "--remote", "--json", "--topic", "orders", str(data)]) == status
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -100,7 +103,7 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         for future in admin.delete_topics(["deleted"]).values():
             future.result(CLIENT_LIMIT_S)
-        # each segment by itself: no record says that the partition is deleted
+        # delete each segment separately: no record says that the partition is deleted
         broker.wait_for(
             "the deletion",
             lambda: remote_topics(broker.data, capfd) == {"orders", "forgotten", "kept"},
@@ -142,14 +145,15 @@ def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[s
         broker.wait_for("the deletion", lambda: not in_store(tmp_path, "forgotten"))
         assert [record.offset for record in broker.consume("orders")] == [*range(RECORDS)]
 
-    shutil.rmtree(local)  # the local part is lost: what the remote store has is all there is
+    # the local log is lost, and only the remote store has data
+    shutil.rmtree(local)
     lost, _ = listed(data, capfd)
     assert len(in_store(tmp_path, "kept")) >= len(kept) - 1
     assert lost["directory"] is None and lost["remote"] == partition["remote"]
 
 
 def _asked(broker: Broker, times: list[int]) -> list[int]:
-    """The earliest offset of `orders`, and by time, as ListOffsets answers; -1 for none."""
+    """The earliest offset of `orders`, and offsets by time, as ListOffsets returns them; -1 for none."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "asking", "log_level": 0})
     low, high = consumer.get_watermark_offsets(TopicPartition("orders", 0), CLIENT_LIMIT_S)
     asked = [
@@ -164,7 +168,8 @@ def _asked(broker: Broker, times: list[int]) -> list[int]:
 def _assert_same_answers(
     partition: Path, times: list[int], answers: list[int], copy: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`lookup` finds what is in the local log, and which remote segment has what is not; where that is unknown, that there may be one."""
+    """`lookup` finds offsets in the local log, names the remote segment that has the others, or says that there may be one if that is
+    unknown."""
     first_local = int(min(partition.glob("*.log")).stem)
     earliest, *by_time = answers
     assert earliest == 0 and -1 in by_time and any(0 <= offset < first_local for offset in by_time)
@@ -202,7 +207,7 @@ def _rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, A
 
 
 def _retain_local(data: Path, config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Delete all local segments of the topic `kept` that have been copied, by a smaller local.retention.bytes."""
+    """Delete all local segments of the topic `kept` that have been copied, with a smaller local.retention.bytes."""
     config.write_text("local.retention.bytes=1\n")
     capfd.readouterr()
     words = ["retain", "--apply", "--json", "--purge", "--file-delete-delay-ms", "0", "--config", str(config)]

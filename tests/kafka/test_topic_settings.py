@@ -1,4 +1,4 @@
-"""The settings that kseg finds for each topic are those that a real broker describes, with the source of each."""
+"""The settings that kseg finds for each topic are those that a real broker describes, including the source of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka.admin import AdminClient
@@ -72,7 +73,7 @@ def set_configs(admin: AdminClient, kind: ResourceType, name: str, values: dict[
 
 
 def set_defaults(broker: Broker, values: dict[str, str]) -> None:
-    """Configurations of all brokers, which librdkafka cannot set."""
+    """Set configurations for all brokers, which librdkafka cannot do."""
     words = ["kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--entity-type", "brokers"]
     words += ["--entity-default", "--alter", "--add-config", ",".join(f"{k}={v}" for k, v in values.items())]
     done = subprocess.run(
@@ -86,14 +87,14 @@ def set_defaults(broker: Broker, values: dict[str, str]) -> None:
 
 
 def described(admin: AdminClient, topic: str) -> dict[str, tuple[str, str]]:
-    """Value and source of each setting, by the broker."""
+    """Value and source of each setting, according to the broker."""
     (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
     found = future.result(CLIENT_LIMIT_S)
     return {name: (found[name].value, SOURCES[found[name].source]) for name in COMPARED}
 
 
 def settings(data: Path, server_properties: Path) -> dict[str, dict[str, Any]]:
-    """The same, by `kseg retain`, of each topic's partition 0."""
+    """Value and source of each setting for each topic's partition 0, according to `kseg retain`."""
     words = ["retain", "--json", "--server-properties", str(server_properties), str(data)]
     done = subprocess.run([sys.executable, "-m", "kseg", *words], capture_output=True, text=True, check=False)
     rows = [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,8 +1,8 @@
-"""Which records a transaction coordinator cannot load: one of each kind in a partition of its own of a real broker's `__transaction_state`,
-while the broker is stopped, between two transactional ids, and damaged bytes in further ones. When it starts, the partitions whose load it
-breaks off are those for which `kseg verify` has an error, and it knows the ids after the others. So says `kseg transactions`, also of a
-transaction that stays open because the record of its id is among those that are not loaded, and of two that were committed and lost a
-marker: one whose producer went on, and one whose decision was lost with the end of its coordinator's log."""
+"""Which records a transaction coordinator cannot load: one of each kind, between two transactional ids, in a partition of its own of a real
+broker's `__transaction_state`, and damaged bytes in further partitions, all written while the broker is stopped. When it starts, it stops
+loading exactly the partitions for which `kseg verify` has an error, and knows the ids after the other records. `kseg transactions` reports
+the same, also for a transaction that stays open because its id's record is not loaded, and for two committed transactions that lost a
+marker: one whose producer continued, and one whose decision was lost with the end of the coordinator's log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
@@ -39,7 +40,7 @@ Record = tuple[bytes | None, bytes | None]
 
 
 def _id(name: str, version: int = 1, **fields: Any) -> Record:
-    """A record of an id that is complete unless told otherwise."""
+    """A record of an id, complete by default."""
     values = {"producerId": 7, "transactionStatus": 4, "transactionPartitions": [], **fields}
     return key(STATE, 0, transactionalId=name), value(STATE, 0, version, **values)
 
@@ -48,7 +49,7 @@ _KEY, _VALUE = _id("id")
 assert _KEY is not None and _VALUE is not None
 _PARTS = [{"topic": "fares", "partitionIds": [0]}]
 
-# what is in a partition, by what it is
+# the record in a partition, by the name of the case
 CASES: dict[str, Record] = {
     "as it should be": (_KEY, _VALUE),
     "tombstone": (_KEY, None),
@@ -84,7 +85,7 @@ def flipped(data: bytes, at: int, bits: int = 1) -> bytes:
     return bytes([*data[:at], data[at] ^ bits, *data[at + 1 :]])
 
 
-# what happened to the bytes of a batch between the two ids
+# the damage to a batch between the two ids
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "timeout flipped": lambda data: flipped(data, 61 + 40),
     "length of the key flipped": lambda data: flipped(data, 61 + 4),
@@ -96,18 +97,18 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "removed": lambda data: b"",
     "doubled": lambda data: data + data,
 }
-# a bit of the header or of the record, any of which a checksum would have told
+# a flipped bit in the header or the record, which the checksum would reveal
 DAMAGES |= {
     f"bit of byte {at}": partial(flipped, at=at, bits=1 << at % 8)
     for at in range(12, len(batch(0, (_KEY, _VALUE))), 5)
 }
-# where it depends on how much of the log a coordinator reads at once
+# the result depends on how much of the log a coordinator reads at once
 _OPEN = ("length too large", "offset flipped")
 _OF_HEADER = {f"bit of byte {at}" for at in range(61)}
 
 
 def _damage(directory: Path, number: int, how: Callable[[bytes], bytes]) -> None:
-    """Two segments, since a broker reads the last one when it starts, and a producer snapshot at the end."""
+    """Write two segments, because a broker reads the last one when it starts, and a producer snapshot at the end."""
     with PartitionLog(PartitionTarget(str(directory))) as log:
         end, path = log.end_offset, Path(log.segments[-1].path)
     between = how(batch(end + 1, (_KEY, _VALUE)))
@@ -128,7 +129,7 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
     open_id, torn_id = (_name_in(number, count) for number in (count - 1, count - 2))
     broker = Broker(tmp_path, transaction_state_log_num_partitions=str(count))
     broker.properties[TIMEOUTS_CHECKED_EVERY_MS] = (
-        "3600000"  # the transaction stays open even if this takes longer than its timeout
+        "3600000"  # the transaction stays open even if the test takes longer than this timeout
     )
     with broker:
         broker.create_topic("fares", 4)
@@ -148,7 +149,8 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
             "markers", lambda: ends == {each: watermarks(broker.bootstrap, "fares", each)[1] for each in ends}
         )
     del broker.properties[TIMEOUTS_CHECKED_EVERY_MS]
-    for partition in (1, 3):  # the marker of the first transaction of `paid`, and one of the torn id
+    # remove the marker of the first transaction of `paid`, and one of the torn id
+    for partition in (1, 3):
         _cut_the_last_batch(broker.data / f"fares-{partition}" / f"{0:020}.log")
     directories = [broker.data / f"{STATE}-{number}" for number in range(count)]
     for number, record in enumerate(CASES.values()):
@@ -163,7 +165,7 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
         kind: {Path(row["path"]).name for row in rows if row.get("id") == kind}
         for kind in ("coordinator-load-fails", "coordinator-record-unknown")
     }
-    # the producer's timeout has passed, if its coordinator knew of the transaction
+    # the producer's timeout would have passed if its coordinator knew the transaction
     now_ms = str(int(time.time() * 1000) + 10_000)
     options = ["--json", "--now", now_ms, "--max-transaction-timeout-ms", "2000"]
     shown = _shown(capfd, "transactions", *options, str(broker.data))
@@ -189,7 +191,8 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
         failed = loads(rf"Error loading transactions from transaction log ({STATE}-\d+)")
         states = clients.ask("listed")["states"]
         listed = set(states)
-        assert states[open_id] == "Empty"  # so it does not end the transaction when its time is over
+        # so the coordinator does not abort the transaction after its timeout
+        assert states[open_id] == "Empty"
         assert broker.consume("fares", committed=True) == []
         tool(broker.bootstrap, *words_of(of_each[0]["abort_command"]))
         assert watermarks(broker.bootstrap, "fares", 0)[1] == 2
@@ -214,7 +217,7 @@ def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[
 
 
 def _name_in(number: int, count: int) -> str:
-    """A transactional id of that partition."""
+    """A transactional id that is hashed to this partition."""
     return next(name for name in map("id {}".format, range(99999)) if partition_for(name, count) == number)
 
 
@@ -236,7 +239,7 @@ def _cut_the_last_batch(log: Path) -> None:
 
 
 def _last_batch(log: Path) -> int:
-    """Its position."""
+    """The position of the last batch."""
     data, position, following = log.read_bytes(), 0, 0
     while following < len(data):
         position = following

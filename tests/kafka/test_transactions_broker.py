@@ -1,8 +1,8 @@
-"""`kseg transactions` against a real broker with two log dirs: transactions of both protocols, committed, aborted and open, and some that
-hang, made in four ways. kseg reads copies of the disk; Admin and `kafka-transactions.sh` are asked at the same moment, and end what hangs
-with the line that kseg printed.
+"""`kseg transactions` compared with a real broker with two log dirs: transactions of both protocols, committed, aborted and open, and some
+that hang for four different reasons. kseg reads copies of the disk; Admin and `kafka-transactions.sh` are asked at the same moment, and
+hanging transactions are aborted with the line that kseg printed.
 
-About a minute: one broker lives through all of it, with one restart.
+Takes about a minute: one broker goes through all of it, with one restart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka import Producer
@@ -31,12 +32,13 @@ from tests.kafka.transaction_clients import INTERNAL, TransactionClients, produc
 pytestmark = pytest.mark.kafka
 
 FARES, OFFSETS, STATE = "fares", "__consumer_offsets", "__transaction_state"
-STRANGER, COMMITTER = 4242, 4243  # producer ids that no coordinator has given
+# producer ids that no coordinator has assigned
+STRANGER, COMMITTER = 4242, 4243
 
 
 @dataclass
 class Moment:
-    """A copy of the disk, what Admin said then, and what find-hanging did."""
+    """A copy of the disk, and what Admin and find-hanging said at that time."""
 
     copy: Path
     at_ms: int
@@ -46,7 +48,7 @@ class Moment:
 
 @dataclass
 class Lived:
-    """What a broker went through. moments: in order."""
+    """The history of a broker. moments: in order."""
 
     moments: dict[str, Moment] = field(default_factory=dict)
 
@@ -61,7 +63,8 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         data / "d1",
         log_dirs=f"{data / 'd1'},{data / 'd2'}",
         transaction_state_log_num_partitions="3",
-        transaction_partition_verification_enable="false",  # as with clients before KIP-890
+        # as for clients before KIP-890
+        transaction_partition_verification_enable="false",
     )
     with broker:
         yield _live(broker, root)
@@ -89,14 +92,14 @@ def _live(broker: Broker, root: Path) -> Lived:
 
 
 def _old_client(broker: Broker, name: str) -> Producer:
-    """librdkafka knows the first protocol only."""
+    """A client of librdkafka, which supports only the first protocol."""
     producer = broker.producer(transactional_id=name, transaction_timeout_ms=7_200_000)
     producer.init_transactions(CLIENT_LIMIT_S)
     return producer
 
 
 def _ordinary(clients: TransactionClients, old_clients: list[Producer]) -> None:
-    """Both protocols: committed, aborted, open; offsets in a transaction."""
+    """Transactions of both protocols: committed, aborted, open; and offsets in a transaction."""
     for how in ("commit", "abort", "commit"):
         clients.ask("begin", "new-done")
         clients.ask("send", "new-done", FARES, 0, 3)
@@ -119,8 +122,9 @@ def _ordinary(clients: TransactionClients, old_clients: list[Producer]) -> None:
 
 
 def _make_hanging(broker: Broker, clients: TransactionClients, truth: dict[str, Any]) -> None:
-    """1. A late batch of a producer that is done. 2. A producer that no coordinator knows. 3. The same in __consumer_offsets. 4. The id of
-    an open transaction is gone from the coordinator's log; it forgets it when it loads that again."""
+    """Make transactions hang: 1. A late batch of a producer whose transaction is complete. 2. A producer that no coordinator knows. 3. The
+    same in __consumer_offsets. 4. The id of an open transaction is deleted from the coordinator's log, which the coordinator notices when
+    it loads the log again."""
     ids = {row["transactional_id"]: row for row in truth["ids"]}
     done = ids["old-done"]
     (last,) = [
@@ -144,12 +148,14 @@ def _make_hanging(broker: Broker, clients: TransactionClients, truth: dict[str, 
     )
     produce_raw(broker.bootstrap, OFFSETS, 0, pending, INTERNAL)
     victim = key(STATE, 0, transactionalId="victim")
-    for number in range(3):  # whichever partition it is in
+    # in every partition, one of which the id is hashed to
+    for number in range(3):
         produce_raw(broker.bootstrap, STATE, number, batch(0, (victim, None), at_ms=now), INTERNAL)
 
 
 def _moment(lived: Lived, name: str, broker: Broker, clients: TransactionClients, root: Path) -> None:
-    time.sleep(0.05)  # find-hanging knows whole milliseconds only
+    # find-hanging has a resolution of one millisecond
+    time.sleep(0.05)
     truth = clients.ask("describe")
     rows = tool(broker.bootstrap, "find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0")
     hanging = {(row[0], int(row[1]), int(row[2]), int(row[3]), int(row[5])) for row in rows}
@@ -207,7 +213,8 @@ def test_the_ids_are_those_that_the_coordinators_describe(lived: Lived, name: st
         for row in _rows(moment, "transactional_id")
     ]
     expected = moment.truth["ids"]
-    if name == "hanging":  # the coordinator has not read again what was written behind its back
+    # the coordinator has not loaded its log again since the id was deleted from it
+    if name == "hanging":
         expected = [row for row in expected if row["transactional_id"] != "victim"]
     assert found == expected
     assert {row["state"] for row in found} >= {"Ongoing"}
@@ -290,7 +297,7 @@ def test_the_printed_line_frees_the_last_stable_offset(lived: Lived) -> None:
 
     before, behind = stable("restarted"), stable("ended")
     assert before[FARES, 3] == (0, 1) and behind[FARES, 3] == (2, 2)
-    # the others are held by transactions in progress as well
+    # transactions in progress hold the others as well
     assert behind[FARES, 0][0] >= before[FARES, 0][0] and behind[OFFSETS, 0][0] >= before[OFFSETS, 0][0]
     ended = [
         row for row in _transactions(lived.moments["ended"]) if row["producer_id"] in (STRANGER, COMMITTER)

@@ -1,4 +1,4 @@
-"""A log that was truncated by the real UnifiedLog beside one that was cut by hand and loaded by kseg."""
+"""A log truncated by the real UnifiedLog, compared with one that was cut by hand and loaded by kseg."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEGMENTS = {
 
 
 def cut_by_hand(directory: Path, offset: int) -> None:
-    """Keep the batches below `offset` and no side file but the leader epochs."""
+    """Keep the batches below `offset`, and of the side files only the leader epochs."""
     remove(directory, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX, L.SNAPSHOT_SUFFIX)
     for base, batches in SEGMENTS.items():
         kept = [batch for batch in batches if batch.records[0].offset < offset]

@@ -1,8 +1,8 @@
-"""`kseg metadata` of a cluster of two brokers to which things happen: names that need quoting, reassignments under way, a log dir that
-fails, eligible leader replicas, a broker that is fenced and then unregistered. Every offset of the log is compared with the image of the
-real classes, and each moment with what Admin said then, also from the last copy.
+"""`kseg metadata` on a cluster of two brokers in unusual states: names that need quoting, reassignments in progress, a log dir that fails,
+eligible leader replicas, a broker that is fenced and then unregistered. Every offset of the log is compared with the image of the real
+classes, and each moment with what Admin said at that time, also from the last copy.
 
-About forty seconds: two brokers.
+Takes about forty seconds: two brokers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.broker import Broker
@@ -31,7 +32,8 @@ from tests.kafka.test_metadata_broker import REPORTED_FIELDS
 pytestmark = pytest.mark.kafka
 
 LOG = "__cluster_metadata-0"
-PUBLISHED_S = 1.0  # until a broker answers with what its metadata log has; on a busy machine it answered twice with an older state
+# until a broker answers from its current metadata log; on a busy machine it answered twice with an older state
+PUBLISHED_S = 1.0
 ODD = 'Jörg "J" O\'Neill\t\\x <a&b> 😀, =;'
 ADMIN_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 RESOURCES = [
@@ -74,7 +76,7 @@ class Moment:
 
 
 class TwoDisks(JoiningBroker):
-    """Node 2 with a second log dir beside its first."""
+    """Node 2 with a second log dir."""
 
     def _configure(self) -> None:
         super()._configure()
@@ -145,7 +147,7 @@ def _live(first: Broker, second: TwoDisks, admin: ClusterAdmin) -> Iterator[str]
 
 
 def _lose_a_disk(first: Broker, second: TwoDisks) -> None:
-    """A log dir in which no segment can be made any more: the broker finds out when one is full."""
+    """Replace a log dir by a file, so that no segment can be created there. The broker notices when it rolls."""
     held = {path.parent.name: path.name for path in second.other.parent.glob("*/fares-[0-9]")}
     assert "other" in held, held
     gone = int(held["other"].removeprefix("fares-"))

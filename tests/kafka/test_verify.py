@@ -1,4 +1,4 @@
-"""Directories of a real broker, running, stopped or killed, are not damaged for verify."""
+"""verify finds no damage in directories of a real broker, whether it is running, stopped or killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka import Consumer, TopicPartition
@@ -45,7 +46,7 @@ def test_a_copy_of_a_running_broker_is_unclean_and_sound(everything: Written, le
 
 @pytest.mark.evidence("snapshot-missing")
 def test_a_partition_whose_records_are_all_deleted(tmp_path: Path) -> None:
-    """A broker that stops writes no producer snapshot at the log start; with a record left it does."""
+    """A stopping broker writes no producer snapshot at the log start; if there is a record left, it does."""
     require_kafka()
     with Broker(tmp_path / "broker") as broker:
         broker.create_topic("fares", 2)
@@ -57,7 +58,7 @@ def test_a_partition_whose_records_are_all_deleted(tmp_path: Path) -> None:
             delete_records(broker.bootstrap, "fares", partition, offset)
     assert [len([*(broker.data / f"fares-{number}").glob("*.snapshot")]) for number in (0, 1)] == [0, 1]
     assert judge(broker.data).ids("error", "warning") == set()
-    # once it has loaded the log it knows no producers below the log start, and writes a snapshot without them
+    # after a load the broker knows no producers below the log start, and writes a snapshot without them
     broker.start()
     broker.stop()
     assert [len([*(broker.data / f"fares-{number}").glob("*.snapshot")]) for number in (0, 1)] == [1, 1]
@@ -68,7 +69,7 @@ def test_a_partition_whose_records_are_all_deleted(tmp_path: Path) -> None:
 
 @pytest.mark.evidence("recovery-point")
 def test_a_broker_that_is_killed_after_it_has_deleted_segments(tmp_path: Path) -> None:
-    """The recovery point in the checkpoint, and the snapshot of the stop before, are below the first segment then."""
+    """The recovery point in the checkpoint and the snapshot of the previous stop are then below the first segment."""
     require_kafka()
     broker = Broker(tmp_path / "broker", log_flush_offset_checkpoint_interval_ms="3600000").apart()
 
@@ -96,7 +97,7 @@ def test_a_broker_that_is_killed_after_it_has_deleted_segments(tmp_path: Path) -
 
 @pytest.mark.evidence("index-missing")
 def test_a_topic_whose_records_have_expired(tmp_path: Path) -> None:
-    """The indexes of a new active segment do not exist before their first use, or a clean stop."""
+    """The indexes of a new active segment do not exist before their first use or a clean stop."""
     require_kafka()
     with Broker(tmp_path / "broker") as broker:
         broker.create_topic("fares", retention_ms="1")
@@ -112,7 +113,7 @@ def test_a_topic_whose_records_have_expired(tmp_path: Path) -> None:
 
 
 def test_offsets_that_are_committed_in_transactions(tmp_path: Path) -> None:
-    """The coordinator writes each commit with the sequence 0."""
+    """The coordinator writes each commit with sequence 0."""
     require_kafka()
     with Broker(tmp_path / "broker") as broker:
         broker.create_topic("fares")
@@ -130,7 +131,7 @@ def test_offsets_that_are_committed_in_transactions(tmp_path: Path) -> None:
 
 @pytest.mark.evidence("producer-snapshot")
 def test_producers_that_expire_within_a_second(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The dynamic property is in the metadata log only."""
+    """The dynamic property is only in the metadata log."""
     require_kafka()
     with Broker(tmp_path / "broker", producer_id_expiration_check_interval_ms="100") as broker:
         admin = ClusterAdmin(broker.bootstrap)
@@ -144,7 +145,8 @@ def test_producers_that_expire_within_a_second(tmp_path: Path, capfd: pytest.Cap
                 producer.flush()
             time.sleep(1.5)
     newest = max((broker.data / "fares-0").glob("*.snapshot"))
-    assert decode_snapshot(newest.read_bytes()) == ()  # although the log has all batches of both
+    # although the log contains all batches of both producers
+    assert decode_snapshot(newest.read_bytes()) == ()
     capfd.readouterr()
     assert run(["verify", "--json", str(broker.data)]) == 0
     rows = map(json.loads, capfd.readouterr().out.splitlines())

@@ -1,4 +1,4 @@
-"""`what-if` against brokers: the size of logs that a real broker and a real producer write with the settings it names."""
+"""`what-if` compared with brokers: the size of logs that a real broker and a real producer write with the settings it names."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BATCHES, OF = 60, 40
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A topic for each setting, with the same records in the same batches; and one whose producer lingers."""
+    """A topic for each setting with the same records in the same batches, and one whose producer lingers."""
     require_kafka()
     pytest.importorskip("confluent_kafka")
     import random
@@ -92,7 +92,7 @@ def _weighed(data: Path, capfd: pytest.CaptureFixture[str], *words: str) -> list
 
 
 def test_a_broker_compresses_to_what_was_forecast(written: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Java uses other releases of the libraries than Python: within two per cent."""
+    """Java uses other releases of the compression libraries than Python, so sizes may differ by two per cent."""
     codecs = [word for name in SETTINGS for word in ("--codec", name)]
     reported = _weighed(written, capfd, *codecs)
     assert len(reported) == len(SETTINGS)
@@ -116,7 +116,7 @@ def test_a_producer_with_larger_batches_sends_what_was_forecast(
     true, now = _log_bytes(written, "large"), _log_bytes(written, "now")
     assert true < now
     assert line["properties"] == {"batch.size": "65536", "linger.ms": "60000"}
-    # this producer is librdkafka's, which fills a batch by a rule of its own: one batch more or less, of the nine that there are
+    # this producer is librdkafka, which has its own rule for filling a batch: the number of batches, nine in total, may differ by one
     assert abs(line["bytes"] - true) < 2 * L.BATCH_HEADER < 0.2 * (now - true)
 
 
@@ -127,8 +127,7 @@ JAVA_RECORDS = 12_000
 
 @pytest.fixture(scope="module")
 def by_java(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A topic for each batch.size and codec of a Java producer that lingers until batches are full, and one, `now`, whose batches are
-    small."""
+    """A topic for each batch.size and codec of a Java producer that lingers until batches are full, and one, `now`, with small batches."""
     require_kafka()
     pytest.importorskip("confluent_kafka")
     import random
@@ -183,8 +182,8 @@ class _Starts(RatioEstimator):
 
 
 def _first_sizes(sampled: Sequence[SampledBatch], codec: str, size: int, early: Collection[int]) -> list[int]:
-    """The sizes of the first three batches of kseg. early: those that are sent, so that their ratio is known (Kafka: ProducerBatch.close),
-    before the next one starts."""
+    """The sizes of kseg's first three batches. early: those that are sent before the next one starts, so that their ratio is known (Kafka:
+    ProducerBatch.close)."""
     codec_id, first = read_candidate(codec).codec, None if codec == "none" else 1.0
     assert codec_id is not None
     starts, ratios, sizes = [first], list[float](), list[int]()
@@ -206,8 +205,8 @@ def _first_sizes(sampled: Sequence[SampledBatch], codec: str, size: int, early: 
 @pytest.mark.parametrize("size", JAVA_SIZES)
 @pytest.mark.parametrize("codec", JAVA_CODECS)
 def test_batches_are_filled_as_a_java_producer_fills_them(by_java: Path, codec: str, size: int) -> None:
-    """Starting with its first batch, when it knows nothing about the compression ratio. The next batch starts before or after a full one is
-    sent, as the threads of the producer happen to run."""
+    """From its first batch on, when nothing is known about the compression ratio. The next batch starts before or after a full one is sent,
+    depending on the producer's threads."""
     (log,) = (by_java / "now-0").glob("*.log")
     with MappedFile(log) as file:
         sampled = [
@@ -228,7 +227,8 @@ def test_batches_are_filled_as_a_java_producer_fills_them(by_java: Path, codec: 
     sent = sum(each for each, _ in true)
     assert abs(len(output) - len(true)) <= 0.03 * len(true)
     assert abs(sum(output) - sent) <= 0.015 * sent
-    if codec in ("none", "gzip"):  # whose bytes are those of Java's library
+    # for these codecs the bytes are those of Java's library
+    if codec in ("none", "gzip"):
         early = ((), (0,), (1,), (0, 1)) if codec == "gzip" else ((),)
         assert [each for each, _ in true[:3]] in [_first_sizes(sampled, codec, size, each) for each in early]
     if codec == "none":

@@ -1,4 +1,5 @@
-"""The writers compared with the real MemoryRecordsBuilder: equal bytes, equal refusals, and everything reads back."""
+"""The writers compared with the real MemoryRecordsBuilder: both produce equal bytes and reject the same input, and everything can be read
+back."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ shared_oracle = settings(
 
 @st.composite
 def new_batches(draw: st.DrawFn, codecs: tuple[int, ...]) -> NewBatch:
-    """Any batch that both can write: offsets, times, contents, producers, flags of all three formats."""
+    """Any batch that both can write: offsets, times, contents, producers, and flags of all three formats."""
     magic = draw(st.sampled_from([2, 2, 0, 1]))
     legacy = magic < L.MAGIC_V2
     base = draw(st.integers(min_value=0, max_value=2**61))
@@ -56,7 +57,7 @@ def new_batches(draw: st.DrawFn, codecs: tuple[int, ...]) -> NewBatch:
 
 
 def order_of(new: NewBatch) -> dict[str, Any]:
-    """The request for the same batch."""
+    """The oracle request for the same batch."""
     order: dict[str, Any] = {
         "base_offset": new.records[0].offset if new.base_offset is None else new.base_offset,
         "magic": new.magic,

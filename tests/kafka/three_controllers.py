@@ -1,4 +1,4 @@
-"""A cluster of three controllers, which form a dynamic quorum, and a broker."""
+"""A cluster of three controllers that form a dynamic quorum, and a broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_YET = ("BROKER_NOT_AVAILABLE", "Direct-to-controller communication is not s
 
 
 class QuorumNode(Broker):
-    """One of them. places: where the controllers listen, by their ids."""
+    """A node of the cluster. places: the addresses of the controllers, by id."""
 
     def __init__(self, root: Path, node_id: int, places: dict[int, str]) -> None:
         super().__init__(root / f"node-{node_id}")
@@ -56,14 +56,14 @@ class QuorumNode(Broker):
         subprocess.run(command, env=jars.java_environment(), capture_output=True, check=True)
 
     def identify(self, directory_id: str) -> None:
-        """Make the meta.properties of another node that of this one."""
+        """Rewrite the meta.properties of another node for this one."""
         file = self.data / "meta.properties"
         text = re.sub(r"(?m)^node\.id=.*$", f"node.id={self.node_id}", file.read_text())
         file.write_text(re.sub(r"(?m)^directory\.id=.*$", f"directory.id={directory_id}", text))
 
 
 class ThreeControllers:
-    """The cluster below `root`. It may be started again after its data directories were changed, or copied to another place."""
+    """The cluster below `root`. It may be started again after its data directories were changed or copied elsewhere."""
 
     def __init__(self, root: Path, places: dict[int, str] | None = None) -> None:
         self.places = {} if places is None else places
@@ -78,7 +78,7 @@ class ThreeControllers:
         return [self.nodes[node_id].data for node_id in node_ids or self.nodes]
 
     def format(self) -> None:
-        """The tool runs for the first controller; the others get its files, with ids of their own."""
+        """The tool runs for the first controller; the others get its files with their own ids."""
         ids = {node_id: _identity() for node_id in CONTROLLERS}
         voters = ",".join(f"{node_id}@{place}:{ids[node_id]}" for node_id, place in self.places.items())
         first = self.nodes[CONTROLLERS[0]]
@@ -89,7 +89,7 @@ class ThreeControllers:
         self.format_without_voters(BROKER)
 
     def format_without_voters(self, node_id: int) -> None:
-        """What the tool does with --no-initial-controllers, in the place of what is there."""
+        """Format in place as the tool does with --no-initial-controllers."""
         data, first = self.nodes[node_id].data, self.nodes[CONTROLLERS[0]].data
         if data.exists():
             shutil.rmtree(data)
@@ -124,8 +124,8 @@ class ThreeControllers:
         assert producer.flush(CLIENT_LIMIT_S) == 0
 
     def quorum(self, *words: str, node_id: int = CONTROLLERS[0]) -> None:
-        """`kafka-metadata-quorum.sh`; again while the leader has no connection to a controller that is to be added, or the one asked
-        has not read the level of its features."""
+        """Run `kafka-metadata-quorum.sh`. Retries while the leader has no connection to a controller that is to be added, or the queried
+        node has not read its feature level."""
         main = "org.apache.kafka.tools.MetadataQuorumCommand"
         command = jars.brief_java_command(main, "--bootstrap-controller", self.places[node_id], *words)
         deadline = time.monotonic() + CLIENT_LIMIT_S
@@ -140,5 +140,5 @@ class ThreeControllers:
 
 
 def _identity() -> str:
-    """The leading letter keeps it from looking like an option."""
+    """Starts with a letter, so that it does not look like an option."""
     return "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]

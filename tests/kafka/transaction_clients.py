@@ -15,11 +15,12 @@ from tests.kafka import jars
 
 _PRODUCE, _VERSION = 0, 7
 _LIMIT_S = 300.0
-INTERNAL = "__admin_client"  # the client id that may write to internal topics (KafkaApis)
+# the client id that may write to internal topics (KafkaApis)
+INTERNAL = "__admin_client"
 
 
 class TransactionClients:
-    """A context manager around the program."""
+    """A context manager for the Java process."""
 
     def __init__(self, bootstrap: str) -> None:
         self._process = subprocess.Popen(
@@ -45,7 +46,7 @@ class TransactionClients:
             self._process.wait()
 
     def ask(self, *request: Any) -> dict[str, Any]:
-        """One request, one answer."""
+        """Send a request and return its answer."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -57,7 +58,7 @@ class TransactionClients:
 
 
 def tool(bootstrap: str, *words: str) -> list[list[str]]:
-    """`kafka-transactions.sh`: the rows that it prints, without the head."""
+    """The rows that `kafka-transactions.sh` prints, without the header."""
     command = jars.brief_java_command(
         "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", bootstrap, *words
     )
@@ -69,7 +70,7 @@ def tool(bootstrap: str, *words: str) -> list[list[str]]:
 
 
 def produce_raw(bootstrap: str, topic: str, partition: int, batches: bytes, client_id: str = "raw") -> None:
-    """One produce request with these batches as they are, acks all; AssertionError with the broker's error code."""
+    """Send a produce request with exactly these batches and acks=all. Raises AssertionError with the broker's error code."""
     body = _text("raw") + struct.pack(">hi", -1, 10_000)
     body += struct.pack(">i", 1) + _text(topic) + struct.pack(">ii", 1, partition)
     body += struct.pack(">i", len(batches)) + batches

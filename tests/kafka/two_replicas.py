@@ -17,7 +17,7 @@ _TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.to
 
 
 class _Node(Broker):
-    """One of them. node_id: CONTROLLER or one of BROKERS."""
+    """A node of the cluster. node_id: CONTROLLER or one of BROKERS."""
 
     def __init__(self, root: Path, node_id: int) -> None:
         super().__init__(root / f"node-{node_id}")
@@ -71,7 +71,7 @@ class TwoReplicas:
         self.nodes[CONTROLLER].wait_for("the leader", leads)
 
     def prepare(self) -> None:
-        """Write their properties, and format what is not formatted."""
+        """Write the properties of the nodes, and format those that are not formatted."""
         (port,) = free_ports(1)
         for node in self.nodes.values():
             node.voters = f"{CONTROLLER}@127.0.0.1:{port}"
@@ -82,12 +82,12 @@ class TwoReplicas:
                 self._join(node)
 
     def stop(self, *order: int) -> None:
-        """The brokers in this order: the last one stays in the ISR by itself. Then the controller."""
+        """Stop the brokers in this order, so that the last one stays in the ISR alone, and then the controller."""
         for node_id in (*order, CONTROLLER):
             self.nodes[node_id].stop()
 
     def await_in_sync(self, *topics: str) -> None:
-        """Until both replicas of each are in sync."""
+        """Wait until both replicas of each topic are in sync."""
 
         def are_in_sync() -> bool:
             admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
@@ -101,7 +101,8 @@ class TwoReplicas:
         self.nodes[CONTROLLER].wait_for("the replicas in sync", are_in_sync)
 
     def abandon(self) -> None:
-        for node_id in (*BROKERS, CONTROLLER):  # a broker tells the controller that it ends
+        # a broker tells the controller that it is stopping
+        for node_id in (*BROKERS, CONTROLLER):
             if self.nodes[node_id].is_running():
                 self.nodes[node_id].abandon()
 
@@ -116,14 +117,14 @@ class TwoReplicas:
             future.result(CLIENT_LIMIT_S)
 
     def produce(self, topic: str, count: int) -> None:
-        """Acknowledged by all replicas in sync."""
+        """Produce records with acks=all."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "log_level": 0})
         for number in range(count):
             producer.produce(topic, b"value %d" % number, partition=0)
         assert producer.flush(CLIENT_LIMIT_S) == 0
 
     def consume(self, topic: str) -> int:
-        """How many records a consumer is given."""
+        """The number of records that a consumer receives."""
         return len(self.nodes[BROKERS[0]].consume(topic))
 
     @property
@@ -131,7 +132,7 @@ class TwoReplicas:
         return ",".join(self.nodes[node_id].bootstrap for node_id in BROKERS)
 
     def _join(self, node: _Node) -> None:
-        """Into the controller's cluster."""
+        """Join the controller's cluster."""
         cluster = re.search(r"(?m)^cluster\.id=.*$", (self.data(CONTROLLER) / "meta.properties").read_text())
         assert cluster is not None
         file = node.data / "meta.properties"
