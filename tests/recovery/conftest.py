@@ -13,7 +13,7 @@ from tests.support.trees import copy_tree, unchanged
 
 @pytest.fixture(scope="session")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Shared: copy before writing (`damaged`)."""
+    """A healthy data directory. Shared: copy before writing (`damaged`)."""
     directory = healthy.log_dir(tmp_path_factory.mktemp("sound") / "data")
     with unchanged(directory):
         yield directory
@@ -29,5 +29,5 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def damaged(sound: Path, tmp_path: Path) -> Path:
-    """A copy to be damaged."""
+    """A copy that the test may damage."""
     return copy_tree(sound, tmp_path / "data")

@@ -1,4 +1,4 @@
-"""Every command on whole partitions and data directories whose files have bad sectors, against what a plain reader finds."""
+"""Every command on complete partitions and data directories whose files have bad sectors, compared with what a plain reader finds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECORDS = 1200
 
 @pytest.fixture(scope="module")
 def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two segments: a mapped log of about 270 KiB with its indexes, and one that is read."""
+    """A partition with two segments: a log of about 270 KiB with its indexes, which is mapped, and one that is read."""
     home = tmp_path_factory.mktemp("sectors")
     lines = home / "records.jsonl"
     with lines.open("w") as file:
@@ -72,18 +72,19 @@ class Answer:
 
 
 class Incident:
-    """A directory on a bad disk, and the command line in this process."""
+    """A directory on a bad disk, and the command line called in this process."""
 
     def __init__(self, disk: BadSectors, root: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.disk, self.root, self._capfd = disk, root, capfd
 
     def kseg(self, *words: object) -> Answer:
-        bad_pages.forget()  # a process of its own knows nothing yet
+        # as in a new process, which knows of no bad sectors yet
+        bad_pages.forget()
         self._capfd.readouterr()
         command, *rest = map(str, words)
         status = run(
             [command, "--jobs", "1", *rest]
-        )  # workers of a process with threads would not inherit the disk
+        )  # workers of a process with threads would not inherit the simulated disk
         output = self._capfd.readouterr()
         assert status in (0, 1, 3, 4, 5), output.err
         assert "bug in kseg" not in output.err and "Traceback" not in output.err
@@ -93,7 +94,7 @@ class Incident:
         return {(name, *area) for name in names for area in self.disk.lost(self.root / name)}
 
     def intact(self, *names: str) -> list[int]:
-        """The offsets in batches that do not reach into a bad sector, as a plain reader of the healthy bytes sees them."""
+        """The offsets of batches outside of bad sectors, as a plain reader finds them in the healthy bytes."""
         found: list[int] = []
         for name in names:
             bad = self.disk.lost(self.root / name)
@@ -163,7 +164,7 @@ def test_all_that_can_be_read_of_the_logs_is_answered(incident: Incident, case: 
     listed = incident.kseg("list", "--json", root)
     (counted,) = (
         row["records"] for row in listed.rows("partition")
-    )  # by the headers: it looks into no batch
+    )  # counted by headers, without reading the batches
     assert len(intact) <= counted <= RECORDS and listed.lost <= lost
     out = tmp_path / "out"
     exported = incident.kseg("export", "--to", "json", "--no-meta", "--output", out, root)
@@ -225,7 +226,8 @@ def test_no_record_is_lost_with_a_side_file(
     verified = incident.kseg("verify", "--json", root)
     assert verified.status == 1 and verified.lost == incident.lost(*names)
     errors = {row["id"] for row in verified.rows("finding") if row["severity"] == "error"}
-    assert errors == {"unreadable"}  # nothing about the zeros in their place
+    # and no finding is about the zeros in their place
+    assert errors == {"unreadable"}
     dumped = incident.kseg("dump", "--json", *sorted(root.glob("*.log")))
     assert [(row["base_offset"], row["count"]) for row in dumped.rows("batch")] == [
         (row["base_offset"], row["count"]) for row in healthy.rows("batch")
@@ -279,8 +281,8 @@ def test_an_index_that_cannot_be_read_is_rebuilt_once_that_is_accepted(
     pattern: str,
     size_bytes: int | None,
 ) -> None:
-    """All its entries are in the bad sector. size_bytes: preallocated as by a broker for the active segment; it is mapped and not read at
-    once."""
+    """All of its entries are in the bad sector. size_bytes: preallocated, as a broker does for the active segment; then the index is mapped
+    and not read at once."""
     whole = capture_small / "data" / "fares-0"
     shutil.copytree(whole, tmp_path / "fares-0")
     incident = Incident(bad_sectors(monkeypatch, BadSectors()), tmp_path / "fares-0", capfd)

@@ -1,5 +1,5 @@
-"""Files that a broker cannot write: logs that belong to another user than their data directory, as a copy by root leaves them, and
-immutable files."""
+"""Files that a broker cannot write: logs that belong to another user than their data directory, as after a copy by root, and immutable
+files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 def verified(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> tuple[dict[str, object], list[dict[str, object]]]:
-    """The forecast, and the findings about logs that cannot be written."""
+    """The forecast, and the findings about logs that a broker cannot write."""
     capfd.readouterr()
     run(["verify", "--json", str(data)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -87,7 +87,7 @@ def test_an_immutable_path_is_named_with_the_command_that_lifts_it(
 def test_many_immutable_paths_are_lifted_by_one_command(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As after `chattr -R +i`: there was a command for each."""
+    """As after `chattr -R +i`. kseg used to print a command for each path."""
     names = ["", "fares-0", "fares-0/00000000000000000068.log", "metro-0"]
     with ExitStack() as flags:
         for name in sorted(names, reverse=True):

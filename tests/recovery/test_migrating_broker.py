@@ -1,5 +1,5 @@
-"""Directories of a 3.9.1 broker that has a metadata log and keeps its metadata in ZooKeeper: before, during and after a migration to KRaft
-that was given up (`migrating-small`). That broker keeps all of these logs at each start."""
+"""Directories of a 3.9.1 broker that has a metadata log while its metadata is in ZooKeeper: before, during and after a migration to KRaft
+that was abandoned (`migrating-small`). That broker keeps all of these logs at each start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATES = ("waiting", "copied", "given-up")
 
 @pytest.fixture(params=STATES)
 def data(request: pytest.FixtureRequest, migrating_small: Path, tmp_path: Path) -> Path:
-    """A copy of one state, with no other state beside it."""
+    """A copy of one state, without any other state beside it."""
     return Path(shutil.copytree(migrating_small / request.param, tmp_path / "data"))
 
 
@@ -47,7 +47,7 @@ def test_there_is_nothing_to_repair(data: Path, capfd: pytest.CaptureFixture[str
 
 
 def test_no_topic_configuration_comes_from_that_log(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """After the migration was given up it may have another one than ZooKeeper."""
+    """After the migration was abandoned, the metadata log may have another configuration than ZooKeeper."""
     assert run(["retain", "--json", str(data)]) == 5
     skipped = [line for line in lines(capfd, "finding") if line["id"] == "policy-unknown"]
     assert {Path(line["path"]).name for line in skipped} >= {"t-0"}
@@ -57,7 +57,7 @@ def test_no_topic_configuration_comes_from_that_log(data: Path, capfd: pytest.Ca
 def test_a_metadata_log_that_is_named_counts(
     state: str, migrating_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """So one can ask which logs a broker of a KRaft cluster would set aside."""
+    """With --metadata one can ask which logs a broker of a KRaft cluster would rename as stray."""
     data = Path(shutil.copytree(migrating_small / state, tmp_path / "data"))
     assert run(["verify", "--json", "--metadata", str(data), str(data)]) == 1
     (row,) = lines(capfd, "broker-start")

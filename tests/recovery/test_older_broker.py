@@ -1,4 +1,4 @@
-"""Directories that a 2.8.2 broker with ZooKeeper left: killed, and after it had recovered them and was stopped (`older-small`)."""
+"""Directories that a 2.8.2 broker with ZooKeeper left: after a kill, and after it had recovered them and was stopped (`older-small`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kseg.cli.main import run
 from tests.support.verify_helpers import judge
 
 INTERNAL, TOPICS = "__*", "[!_]*"
-# of the topics: index.interval.bytes
+# index.interval.bytes of the topics
 INTERVALS = {INTERNAL: "4096", TOPICS: "1024"}
 BY_LOG = {".log", ".index", ".timeindex", ".txnindex"}
 
@@ -33,7 +33,7 @@ def test_after_a_clean_stop_there_is_nothing_to_repair(
 
 @pytest.mark.parametrize("topics", [INTERNAL, TOPICS])
 def test_policy_kafka_leaves_what_that_broker_left(older_small: Path, tmp_path: Path, topics: str) -> None:
-    """Rules of 4.3.1 and 2.8.2 are the same for logs and indexes. Left out: what a start as leader and a stop write."""
+    """For logs and indexes, the rules of 4.3.1 and 2.8.2 are the same. Files that a start as leader and a stop write are left out."""
     data = Path(shutil.copytree(older_small / "killed", tmp_path / "data"))
     options = ["--policy", "kafka", "--apply", "--topic", topics, "--index-interval-bytes", INTERVALS[topics]]
     assert run(["recover", *options, str(data)]) == 0

@@ -1,4 +1,4 @@
-"""Running out of file descriptors is not damage: no repair acts on it."""
+"""Running out of file descriptors is not damage, and no repair acts on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_a_file_that_could_not_be_opened_for_want_of_descriptors_is_not_damaged(
     partition = healthy.partition(tmp_path / "orders-0")
     log = min(partition.glob("*.log"))
     data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 0x40  # so that every command has a reason to look closely
+    # so that every command has a reason to look at the records
+    data[len(data) // 2] ^= 0x40
     log.write_bytes(data)
     before = files_in(partition)
     really_open, refused = os.open, []

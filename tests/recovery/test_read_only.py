@@ -1,4 +1,4 @@
-"""A read-only file system: commands that change files fail with one sentence, all others work."""
+"""On a read-only file system, commands that change files fail with one sentence, and all others work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READ_ONLY = os.strerror(errno.EROFS)
 
 @pytest.fixture(scope="module")
 def disk(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DyingDisk]:
-    """A data directory with two damaged partitions, a repaired one that can be undone, and a purge that is due."""
+    """A data directory with two damaged partitions, a repaired one that can be undone, and files that are due for a purge."""
     place = tmp_path_factory.mktemp("read-only")
     with dying_disk(place) as disk:
         damage_logs(capture_small, disk.root / "data")
@@ -111,7 +111,7 @@ def test_what_only_reads_answers_as_ever(
 
 
 def _but_for_the_mount(text: str) -> str:
-    """Without the lines that the forecast of a start has about it; what follows are the lines that there would be otherwise."""
+    """The text without the lines of the start forecast about the mount. The following lines are unindented, as they are without those."""
     lines = [line for line in text.splitlines() if READ_ONLY not in line and "read-only" not in line]
     return "".join(
         f"{line.removeprefix('  ') if 'a 4.3.1 broker' in line or 'as stray' in line else line}\n"

@@ -1,4 +1,4 @@
-"""Snapshots of a metadata log that no node starts with. The cuts and flips were tried with a real 4.3.1 node each."""
+"""Snapshots of a metadata log with which no node starts. Each cut and flip was tried with a real 4.3.1 node."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def test_one_that_breaks_off(snapshot: Path) -> None:
     assert exception_of(snapshot, data[:61]) == "NoSuchElementException"
     for cut in (records, records + 20, records + 61, footer - 1):
         assert exception_of(snapshot, data[:cut]) == "IllegalStateException", cut
-    for cut in (footer, footer + 10, footer + 59, end - 3):  # nothing but the footer is lost
+    # only the footer is lost
+    for cut in (footer, footer + 10, footer + 59, end - 3):
         assert exception_of(snapshot, data[:cut]) is None, cut
 
 

@@ -1,4 +1,4 @@
-"""Unreadable bytes on a real failing disk: every command skips and reports them, and damages nothing."""
+"""Unreadable bytes on a real failing disk: every command skips and reports them, and causes no further damage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.bad_sectors import DyingDisk, dying_disk
 
 Done = subprocess.CompletedProcess[str]
 LOG = "00000000000000000000.log"
-# big-0 is a topic that the capture's metadata log does not know
+# big-0 belongs to a topic that the capture's metadata log does not contain
 OF_TOPICS = {"becomes-stray", "partition-metadata-corrupt"}
 
 
@@ -34,7 +34,7 @@ def rows(done: Done, kind: str) -> list[dict[str, Any]]:
 
 
 def bad_areas(done: Done) -> set[tuple[str, int, int]]:
-    """(partition/file, position, length) of what could not be read."""
+    """(partition/file, position, length) of the areas that could not be read."""
     return {
         ("/".join(Path(row["path"]).parts[-2:]), row["position"], row["length"])
         for row in rows(done, "finding")
@@ -48,7 +48,7 @@ def contents(directory: Path, readable: Sequence[str]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def large_partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """4,000 records in 45 batches: a log of 167 blocks, which is mapped, with indexes."""
+    """4,000 records in 45 batches: a log of 167 blocks, which is mapped, with its indexes."""
     home = tmp_path_factory.mktemp("large")
     lines = home / "records.jsonl"
     with lines.open("w") as file:
@@ -71,7 +71,7 @@ def large_partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def disk(
     request: pytest.FixtureRequest, tmp_path: Path, capture_small: Path, large_partition: Path
 ) -> Iterator[DyingDisk]:
-    """A whole data directory, and a partition with a mapped log, on a disk that does not fail yet."""
+    """A complete data directory, and a partition whose log is mapped, on a disk that does not fail yet."""
     with dying_disk(tmp_path, request.param) as disk:
         shutil.copytree(capture_small / "data", disk.root / "data")
         shutil.copytree(large_partition, disk.root / "data" / "big-0")
@@ -80,7 +80,7 @@ def disk(
 
 
 def spoil(disk: DyingDisk, blocks: Mapping[str, Sequence[int]]) -> set[tuple[str, int, int]]:
-    """Lose blocks of 4096 bytes of files in `data`; returns what should be reported about them."""
+    """Make blocks of 4096 bytes of files in `data` unreadable; returns what should be reported about them."""
     per = 4096 // disk.block_bytes
     sizes = {name: (disk.root / "data" / name).stat().st_size for name in blocks}
     disk.spoil(
@@ -132,7 +132,8 @@ def test_verify_accounts_for_every_byte_and_goes_on(disk: DyingDisk, jobs: int) 
     (summary,) = rows(before, "summary")
     assert summary["bytes_unreadable"] == sum(many for _, _, many in expected)
     assert summary["targets_failed"] == 0
-    assert summary["records"] > 4000  # 1,305 of the capture and most of the 4,000
+    # 1,305 records of the capture, and most of the 4,000
+    assert summary["records"] > 4000
 
 
 def test_what_lies_around_the_bad_sectors_is_read(disk: DyingDisk) -> None:
@@ -142,12 +143,12 @@ def test_what_lies_around_the_bad_sectors_is_read(disk: DyingDisk) -> None:
     assert dumped.returncode == 1
     offsets = [row["offset"] for row in rows(dumped, "record")]
     lost = sorted(set(range(4000)) - set(offsets))
-    # block 0 is in the first batch, block 60 in one: of 91 and of 89 records
+    # blocks 0 and 60 are in different batches, of 91 and 89 records
     spans = {
         (row["position"], row["length"]) for row in rows(dumped, "finding") if row["id"] == "unreadable-batch"
     }
     assert len(spans) == 2 and len(lost) < 200
-    # the index is asked as well, because the headers around lost batches are judged by what it knows
+    # the index is read as well, because it helps to judge the headers around lost batches
     index = ("big-0/00000000000000000000.index", 0, 352)
     assert bad_areas(dumped) == {(f"big-0/{LOG}", 0, 4096), (f"big-0/{LOG}", 60 * 4096, 4096), index}
     text = kseg("dump", big / LOG)
@@ -187,10 +188,11 @@ def test_recover_changes_nothing_unless_told_that_it_counts_as_lost(disk: DyingD
     assert {name: (data / name).stat().st_size for name in SPOILED} == sizes
     assert not (data / ".kafka_cleanshutdown").exists()
     accepted = kseg("recover", "--apply", "--accept-unreadable", "--json", data)
-    assert accepted.returncode == 1  # a topic id is lost, and the partition still in doubt
+    # a topic id is lost, and its partition is still in doubt
+    assert accepted.returncode == 1
     assert "bug" not in accepted.stderr
     after = kseg("verify", "--json", data)
-    # who knows the topic's id can write this one again (--topic-id)
+    # a user who knows the topic's id can write this file again (--topic-id)
     assert bad_areas(after) <= {("gates-append-0/partition.metadata", 0, 43)}
     assert not [
         row
@@ -200,7 +202,8 @@ def test_recover_changes_nothing_unless_told_that_it_counts_as_lost(disk: DyingD
         and not row["path"].endswith("/partition.metadata")
     ]
     (big,) = [row for row in rows(accepted, "result") if row.get("partition") == "big-0"]
-    assert big["log_end_offset"] >= 3928  # the last block is lost, and what it held
+    # the last block and its content are lost
+    assert big["log_end_offset"] >= 3928
     assert sum(part["length"] for part in big["removed"]) < 5 * 16000
 
 
@@ -303,7 +306,7 @@ for kind in (lambda: NewFile(folder + "/new"), lambda: LogFile(folder + "/log", 
 
 
 def test_bytes_that_cannot_be_read_are_handed_to_no_file(tmp_path: Path) -> None:
-    """The system call fails with EFAULT where a program that touches the page gets SIGBUS."""
+    """The system call returns EFAULT where a program that touches the page gets SIGBUS."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", HANDED_OVER, str(tmp_path)], capture_output=True, text=True, check=False
     )
@@ -311,7 +314,8 @@ def test_bytes_that_cannot_be_read_are_handed_to_no_file(tmp_path: Path) -> None
     why = "some of its bytes cannot be read"
     output = done.stdout.splitlines()
     assert output[::2] == [f"cannot write {tmp_path}{name}: {why}" for name in ("/new", "/log", "")]
-    assert output[3] == "8192"  # a log that grows has all of a write or nothing
+    # a write to a log that grows is done completely or not at all
+    assert output[3] == "8192"
     assert (tmp_path / "log").read_bytes() == b"x" * 8192
 
 
@@ -362,6 +366,6 @@ def test_a_signal_that_is_about_no_file_of_ours_does_what_it_always_does(
 def test_a_handler_set_after_the_first_map_does_not_get_our_faults(
     tmp_path: Path, other_handler: str
 ) -> None:
-    """Test runners and notebooks enable faulthandler, before or after they import kseg."""
+    """Test runners and notebooks enable faulthandler before or after they import kseg."""
     done = _meets("cut", other_handler, tmp_path / "file")
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr

@@ -1,4 +1,4 @@
-"""`recover` on 0.7 partitions: the results of Kafka 0.7.1 and Jafka for the same damage, and what salvage keeps in addition."""
+"""`recover` on 0.7 partitions: the results of Kafka 0.7.1 and Jafka for the same damage, and what salvage keeps beyond them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def kafka_names(directory: Path) -> list[Path]:
 
 
 def valid_messages(directory: Path) -> dict[int, tuple[int, int]]:
-    """offset → (size, CRC) of every valid entry of a directory, kseg's own fillers left out."""
+    """offset → (size, CRC) of every valid entry in a directory, without the fillers that kseg writes."""
     found = {}
     for path in kafka_names(directory):
         data = path.read_bytes()
@@ -60,7 +60,7 @@ def errors(directory: Path) -> list[Finding]:
 
 
 def salvaged(directory: Path, target: Path) -> tuple[Repair, Path]:
-    """The result of salvage, which must be sound, complete in its bytes, and need no second repair."""
+    """The result of salvage, which must be valid, account for every byte, and need no second repair."""
     repair = recovered(directory, Policy.SALVAGE)
     made = make(repair, directory, target)
     assert not errors(made)
@@ -88,7 +88,8 @@ def test_kafka_leaves_what_jafka_left(ancient_small: Path, kind: str) -> None:
     assert repair.log_end_offset == int(last.split(".")[0]) + len(left[last])
     assert repair.findings and len(repair.removed) == 1
     removed = repair.removed[0]
-    assert (removed.first_offset is None) == (kind == "zeros")  # nothing was ever written there
+    # nothing was ever written to the zeros
+    assert (removed.first_offset is None) == (kind == "zeros")
     assert (removed.position, removed.length) == (
         len(left[last]),
         (found / last).stat().st_size - len(left[last]),
@@ -96,7 +97,7 @@ def test_kafka_leaves_what_jafka_left(ancient_small: Path, kind: str) -> None:
 
 
 def test_kafka_leaves_what_kafka_071_left(legacy_small: Path) -> None:
-    """Every 0.7 directory of the capture, damaged or not, against the result of 0.7.1's own classes."""
+    """Every 0.7 directory of the capture, damaged or not, compared with the result of 0.7.1's own classes."""
     lines = (legacy_small / "recovered07.jsonl").read_text().splitlines()
     assert len(lines) == 18
     for line in map(json.loads, lines):
@@ -113,7 +114,7 @@ def test_kafka_leaves_what_kafka_071_left(legacy_small: Path) -> None:
 
 
 def test_what_a_broker_does_not_look_at_stays_and_is_counted(legacy_small: Path) -> None:
-    """crc-2: a bit of a payload in the first file; a broker reads only the last one."""
+    """crc-2 has a flipped payload bit in the first file, but a broker reads only the last one."""
     found = legacy_small / "data" / "0.7" / "2-hurt" / "crc-2"
     loaded, salvaged = recovered(found, Policy.KAFKA), recovered(found, Policy.SALVAGE)
     assert not loaded.removed and salvaged.bytes_lost > 0
@@ -176,21 +177,21 @@ def test_salvage_keeps_what_lies_behind_damage(ancient_small: Path, tmp_path: Pa
 
 def test_salvage_of_what_kafka_071_was_given(legacy_small: Path, tmp_path: Path) -> None:
     for found in sorted((legacy_small / "data" / "0.7" / "2-hurt").iterdir()):
-        if found.name == "attr-0":  # its checksum is right; what cannot be read is left to the reader
+        if found.name == "attr-0":  # its checksum is valid; the reader has to deal with what it cannot read
             assert not recovered(found, Policy.SALVAGE).removed
         else:
             salvaged(found, tmp_path / found.name)
 
 
 def test_a_wrong_magic_byte_is_set_right(legacy_small: Path, tmp_path: Path) -> None:
-    """The checksum does not cover the byte, so the message is known to be intact."""
+    """The checksum does not cover the magic byte, so the message is known to be intact."""
     repair, made = salvaged(legacy_small / "data" / "0.7" / "2-hurt" / "magic-0", tmp_path / "made")
     assert not repair.removed
     assert files(made) == files(legacy_small / "data" / "0.7" / "1-written" / "lamp.none-0")
 
 
 def test_a_missing_file_is_bridged(legacy_small: Path, tmp_path: Path) -> None:
-    """A broker refuses the directory; consumers can continue after the gap."""
+    """A broker does not load the directory. After the repair, consumers can continue after the gap."""
     found = legacy_small / "data" / "0.7" / "2-hurt" / "gap-0"
     assert recovered(found, Policy.KAFKA).load_failure is not None
     repair, made = salvaged(found, tmp_path / "made")
@@ -201,7 +202,7 @@ def test_a_missing_file_is_bridged(legacy_small: Path, tmp_path: Path) -> None:
 
 
 def inflict(place: Path, *parts: bytes, base: int = 0) -> Path:
-    """One file after the other; a part is a file."""
+    """Write the parts as consecutive files, and return the directory."""
     place.mkdir(exist_ok=True)
     for part in parts:
         (place / f"{base:020}.kafka").write_bytes(part)
@@ -263,7 +264,7 @@ def test_a_gap_too_large_to_fill_is_reported_and_left(tmp_path: Path) -> None:
 
 
 def test_one_file_of_several_is_bounded_by_the_next(tmp_path: Path) -> None:
-    """With a segment as the target the files beside it are not changed, and it must still join them."""
+    """If the target is a single segment, the files beside it do not change, and it must still end where the next one begins."""
     one, two = encode_message(b"1" * 50), encode_message(b"2" * 50)
     torn = inflict(tmp_path / "a-0", one + two)
     inflict(torn, two, base=120)
@@ -272,7 +273,8 @@ def test_one_file_of_several_is_bounded_by_the_next(tmp_path: Path) -> None:
     repair = recover07(str(torn), inputs, Policy.SALVAGE, KILLED)
     assert contents(repair.image, torn) == {f"{0:020}.kafka": one + filler(60)}
     alone = recover07(str(torn), inputs, Policy.KAFKA, KILLED)
-    assert alone.load_failure is not None  # the broker would not open the directory
+    # the broker would not load the directory
+    assert alone.load_failure is not None
 
 
 def test_compressed_sets_are_entries_like_others(tmp_path: Path) -> None:
@@ -290,7 +292,8 @@ def test_compressed_sets_are_entries_like_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(120))
 def test_random_damage(ancient_small: Path, tmp_path: Path, seed: int) -> None:
-    """Flipped bits, zeros, garbage, truncation and missing files: valid messages stay, the files join, and verify finds nothing."""
+    """After flipped bits, zeros, garbage, truncation and missing files, the valid messages are kept, each file ends where the next begins,
+    and verify finds nothing."""
     rng = random.Random(seed)
     found = copy_tree(ancient_small / "taps-0", tmp_path / "found")
     names = kafka_names(found)
@@ -351,7 +354,7 @@ def test_an_entry_that_is_too_small_for_its_magic(tmp_path: Path) -> None:
 
 
 def test_a_finding_names_no_byte_behind_the_end_of_its_file(ancient_small: Path, tmp_path: Path) -> None:
-    """The offsets of the missing part are lost as well, but its bytes are not in the file."""
+    """The offsets of the missing part are lost as well, but its bytes are not in the file, so no finding refers to them."""
     found = copy_tree(ancient_small / "taps-0", tmp_path / "taps-0")
     file = kafka_names(found)[1]
     size, base = file.stat().st_size, int(file.stem)

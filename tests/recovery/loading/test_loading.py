@@ -1,6 +1,6 @@
-"""Rows R of the acceptance list: what a broker's load leaves of a log, its indexes and its leader epochs.
+"""Rows R of the acceptance list: what a broker's load makes of a log, its indexes and its leader epochs.
 
-Leftovers of interrupted work are tested in test_swap_files."""
+test_swap_files covers the leftovers of interrupted operations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.trees import content_of
 
 
 def assert_lookups_lead_home(loaded: Loaded, base_offset: int) -> None:
-    """Every offset is found after the index entry that its lookup gives, every entry is at its batch."""
+    """Every offset is found at or after the position that its index lookup returns, and every index entry points to its batch."""
     index = loaded.offset_index(base_offset)
     starts = {
         batch.position: batch
@@ -68,7 +68,8 @@ def test_a_segment_ends_before_its_first_bad_batch(tmp_path: Path, broken: int) 
     assert loaded.repair.log_end_offset == 20 + broken
     (removed,) = loaded.repair.removed
     assert (removed.position, removed.length) == (broken * size, (12 - broken) * size)
-    assert removed.batches == 11 - broken  # valid, and after the damage
+    # the valid batches after the damage
+    assert removed.batches == 11 - broken
     assert removed.cause == "bad-crc"
     assert loaded.findings == {"bad-crc"}
 
@@ -125,7 +126,7 @@ def test_recovery_does_not_believe_an_index(tmp_path: Path, suffix: str) -> None
     path = log_file(directory, 0, suffix)
     path.write_bytes(os.urandom(path.stat().st_size))
     assert load(directory).files == before
-    # a clean start believes it
+    # a load after a clean shutdown trusts it
     believed = load(directory, clean=True)
     assert believed.file(0, suffix) == path.read_bytes()
 
@@ -278,7 +279,7 @@ def test_the_log_ends_behind_its_last_batch(tmp_path: Path) -> None:
 
 
 def test_damage_in_a_segment_costs_all_behind_it_only_where_an_index_is(tmp_path: Path) -> None:
-    """Fact sheet §6.3b: a segment recovered because its index is missing is truncated, and the later ones survive."""
+    """Fact sheet §6.3b: a segment that is recovered because its index is missing is truncated, and the later segments survive."""
     directory = two_segments(tmp_path)
     damage(log_file(directory, 0), 700)
     cut = load(directory)
@@ -344,7 +345,8 @@ def test_a_deleted_directory_is_not_recovered(tmp_path: Path) -> None:
 
 
 def test_an_end_behind_the_greatest_offset_is_below_everything(tmp_path: Path) -> None:
-    """The CRC does not cover the base offset; a Java long overflows, and the log ends below its start."""
+    """The CRC does not cover the base offset. The offset after the greatest one overflows as a Java long, so the log ends below its
+    start."""
     directory = partition(tmp_path, {0: [data(0), data(1)]})
     path = log_file(directory, 0)
     content = bytearray(path.read_bytes())

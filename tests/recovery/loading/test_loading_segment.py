@@ -1,4 +1,4 @@
-"""One segment during a broker's load: offset lookup, truncation, and wrong indexes."""
+"""A single segment during a broker's load: offset lookup, truncation, and wrong indexes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from tests.support.load_helpers import data, log_file, partition
 
-BATCHES = [data(0, 2), data(2, 2), data(10, 2), data(12, 3)]  # nothing at 4 … 9
+# no offsets 4 to 9
+BATCHES = [data(0, 2), data(2, 2), data(10, 2), data(12, 3)]
 SIZES = [len(encode_batch(batch)) for batch in BATCHES]
 
 
@@ -82,7 +83,8 @@ def test_looking_for_an_offset_ends_at_the_batch_or_behind_the_gap(place: LoadSt
     found = [walk.search(offset, 0) for offset in (0, 1, 3, 4, 9, 10, 14)]
     assert [batch.base_offset for batch in found if batch] == [0, 0, 2, 10, 10, 10, 12]
     assert walk.search(15, 0) is None
-    assert walk.search(0, sum(SIZES[:2])) is not None  # from a place after it: the first one there
+    # a search that starts after the batch returns the first one from there
+    assert walk.search(0, sum(SIZES[:2])) is not None
 
 
 def test_what_a_walk_meets_at_the_end_of_a_file() -> None:
@@ -93,8 +95,8 @@ def test_what_a_walk_meets_at_the_end_of_a_file() -> None:
     assert zeros.value.kafka_exception == "CorruptRecordException"
     short = (5).to_bytes(8, "big") + (14).to_bytes(4, "big") + bytes(4) + b"\2" + bytes(9)
     cut = LogWalk(memoryview(sound + short), "log")
-    assert cut.search(5, 0) is not None  # its offset is known
-    with pytest.raises(BrokerException) as unread:  # and no more of it
+    assert cut.search(5, 0) is not None  # the offset is complete
+    with pytest.raises(BrokerException) as unread:  # and the rest is not
         cut.last_offset(0, len(sound + short))
     assert unread.value.kafka_exception == "KafkaException"
     with pytest.raises(BrokerException) as negative:
@@ -103,7 +105,7 @@ def test_what_a_walk_meets_at_the_end_of_a_file() -> None:
 
 
 def test_entries_that_do_not_fit_the_configured_size_end_the_load(tmp_path: Path) -> None:
-    """A broker that is configured with smaller indexes fails on the preallocated ones left by a crash, if it trusts them."""
+    """A broker with a smaller segment.index.bytes fails on the preallocated indexes that a crash left, if it trusts them."""
     directory = partition(tmp_path, {0: BATCHES})
     log_file(directory, 0, L.OFFSET_INDEX_SUFFIX).write_bytes(bytes(8000))
     with LoadState(str(directory), inputs_of(str(directory))) as workplace:
@@ -111,7 +113,8 @@ def test_entries_that_do_not_fit_the_configured_size_end_the_load(tmp_path: Path
         with pytest.raises(BrokerException) as thrown:
             segment.offset_index.resize_to_full()
         assert thrown.value.kafka_exception == "IllegalArgumentException"
-        segment.offset_index.reset()  # recovery does not mind
+        # a recovery resets the index and is not affected
+        segment.offset_index.reset()
 
 
 def wrapper(magic: int, codec: int = L.GZIP) -> bytearray:
@@ -132,12 +135,12 @@ def test_a_message_set_is_opened_for_its_first_offset(magic: int) -> None:
     ("position", "data", "thrown"),
     [
         (17, b"\7", "IllegalArgumentException"),  # an unknown codec
-        (17, b"\4", "InvalidRecordException"),  # zstd came later
+        (17, b"\4", "InvalidRecordException"),  # zstd, which magic 1 does not allow
         (16, b"\xff", "InvalidRecordException"),
-        (26, b"\x7f\0\0\0", "IndexOutOfBoundsException"),  # the key
-        (30, b"\x7f\0\0\0", "IllegalArgumentException"),  # the value
+        (26, b"\x7f\0\0\0", "IndexOutOfBoundsException"),  # length of the key
+        (30, b"\x7f\0\0\0", "IllegalArgumentException"),  # length of the value
         (30, b"\xff\xff\xff\xff", "InvalidRecordException"),
-        (36, b"\0\0\0\0", "KafkaException"),  # no gzip
+        (36, b"\0\0\0\0", "KafkaException"),  # not gzip
         (0, (1).to_bytes(8, "big"), "InvalidRecordException"),  # below the last of its messages
     ],
 )

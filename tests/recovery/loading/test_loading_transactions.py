@@ -25,8 +25,7 @@ from tests.support.trees import content_of
 
 
 def transactions(parent: Path) -> Path:
-    """Segments 0, 30 and 60: transactions of four producers that overlap, two of them aborted, in other segments
-    than they began in."""
+    """Segments 0, 30 and 60 with overlapping transactions of four producers. Two are aborted, in later segments than they began in."""
     return partition(
         parent,
         {
@@ -108,7 +107,8 @@ def test_markers_without_a_transaction_and_of_a_higher_epoch(tmp_path: Path) -> 
 def test_an_abort_is_found_from_a_later_segment(tmp_path: Path) -> None:
     loaded = load(transactions(tmp_path))
     found: list[AbortedTxn] = []
-    for base in loaded.segments:  # a reader of offsets 0 to 20, segment after segment
+    # reads offsets 0 to 20, segment by segment
+    for base in loaded.segments:
         search = TxnIndex(encode_txn_index(loaded.aborted(base)), base).collect_aborted(0, 20)
         found += search.aborted
         if search.is_complete:

@@ -1,4 +1,4 @@
-"""Rows P of the acceptance list: producer snapshots after a broker's load, and the transactions they hold open."""
+"""Rows P of the acceptance list: producer snapshots after a broker's load, and the transactions that they keep open."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_snapshots_out_of_range_go(tmp_path: Path) -> None:
     for offset in range(1, 6):
         put_snapshot(directory, offset, entry(offset))
     loaded = load(directory, clean=True, log_start=1)
-    # the one after the log end is the greatest stray one, and goes as out of range
+    # the one after the log end is the largest stray snapshot, and is deleted as out of range
     assert loaded.snapshots == [2, 3]
     put_snapshot(directory, 3, entry(33))
     for offset in (4, 5):
@@ -127,7 +127,7 @@ def test_snapshots_that_belong_nowhere_go(
     remove(directory, L.SNAPSHOT_SUFFIX)
     for offset in snapshots:
         put_snapshot(directory, offset)
-    # a log that starts at 5 or 42 drops the snapshot there: its producers are those of an empty log
+    # a log that starts at 5 or 42 drops the snapshot there, because its producers are those of an empty log
     assert load(directory, clean=True).snapshots == kept
 
 
@@ -143,7 +143,8 @@ def test_a_log_without_snapshots_gets_them(
     remove(directory, L.SNAPSHOT_SUFFIX)
     loaded = load(directory, clean=clean, recovery_point=recovery_point)
     assert loaded.snapshots == expected
-    assert bool(final(loaded)) is not clean  # after a clean shutdown the batches are not read
+    # after a clean shutdown the batches are not replayed
+    assert bool(final(loaded)) is not clean
 
 
 @pytest.mark.behaviour("P12")
@@ -230,9 +231,9 @@ def test_the_last_stable_offset_is_not_below_the_log_start(tmp_path: Path) -> No
     )
     assert load(directory).repair.last_stable_offset == 0
     assert load(directory, log_start=1).repair.last_stable_offset == 1
-    # the answer is where the batch begins that holds the log start
+    # the result is the base offset of the batch that contains the log start
     assert load(directory, log_start=3).repair.last_stable_offset == 2
-    # the replay of a segment that is not recovered begins at the log start, so the transaction is not seen
+    # without recovery, the replay of the segment begins at the log start and does not see the transaction
     assert load(directory, log_start=6, recovery_point=6).repair.last_stable_offset == 6
     damage(log_file(directory, 0), 70)
     assert load(directory).repair.last_stable_offset == load(directory).repair.log_end_offset == 0
@@ -287,7 +288,7 @@ def test_a_snapshot_of_nobody(tmp_path: Path) -> None:
 def test_a_producer_back_in_a_former_epoch_keeps_its_batch_only_when_replayed_together(
     tmp_path: Path,
 ) -> None:
-    """Recovering a segment forgets the batch at the first marker; replaying it only compares the epochs before and after (Kafka:
+    """When its segment is recovered, the batch is forgotten at the first marker. A replay only compares the epochs before and after (Kafka:
     ProducerStateEntry.update)."""
     batches = [
         marker(2, 1, abort=False, producer_epoch=1),
@@ -303,7 +304,7 @@ def test_a_producer_back_in_a_former_epoch_keeps_its_batch_only_when_replayed_to
 
 
 def test_the_newest_producer_of_a_bucket_comes_first_when_replayed_together(tmp_path: Path) -> None:
-    """HashMap.computeIfAbsent puts a new entry before the others of its bucket (ids 1 and 17 share one)."""
+    """HashMap.computeIfAbsent puts a new entry before the others in its bucket (ids 1 and 17 share one)."""
     directory = partition(tmp_path, {0: [produced(0, 1, 0), produced(1, 17, 0)], 2: []})
     assert list(final(load(directory))) == [1, 17]
     remove(directory, L.SNAPSHOT_SUFFIX)

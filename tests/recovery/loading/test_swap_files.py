@@ -1,4 +1,4 @@
-"""Rows R of the acceptance list: leftovers of cleanings, deletions and splits, and segments that must be split."""
+"""Rows R of the acceptance list: leftovers of cleanings, deletions and splits, and segments that have to be split."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def test_files_marked_for_deletion_go(tmp_path: Path) -> None:
     loaded = load(directory, clean=True)
     kept = f"{0:020d}-{0:010d}.checkpoint.deleted"
     assert loaded.files == {**before, kept: b"kept"}
-    assert not loaded.repair.removed  # they were no part of the log
+    # they were not part of the log
+    assert not loaded.repair.removed
 
 
 @pytest.mark.behaviour("R17")
@@ -50,7 +51,7 @@ def test_replacements_above_an_unfinished_one_are_dropped(tmp_path: Path) -> Non
 
 
 def cleaned(directory: Path) -> bytes:
-    """Segment 0 with its first three batches and the last, as a cleaner may leave it."""
+    """Write a cleaned copy of segment 0, with its first three batches and the last one, as a cleaner may leave it."""
     kept = [data(offset, 2) for offset in (0, 2, 4, 18)]
     content = b"".join(map(encode_batch, kept))
     log_file(directory, 0, ".log.swap").write_bytes(content)
@@ -98,18 +99,20 @@ def test_one_index_that_is_not_renamed_yet(tmp_path: Path) -> None:
 def test_a_segment_that_overflows_is_split(tmp_path: Path) -> None:
     directory = partition(tmp_path, {0: [data(0), data(1)], FAR + 1: [data(FAR + 1)]})
     whole = joined(directory, 0, FAR + 1)
-    assert load(directory, clean=True).segments == [0]  # nobody looks
+    # without recovery, nothing checks for the overflow
+    assert load(directory, clean=True).segments == [0]
     loaded = load(directory)
     assert loaded.segments == [0, FAR + 1]
     assert loaded.file(0, L.LOG_SUFFIX) + loaded.file(FAR + 1, L.LOG_SUFFIX) == whole
     assert "offset-overflow" in loaded.findings
     assert not loaded.repair.removed
     apply(directory, loaded)
-    assert load(directory).files == loaded.files  # and not split again
+    # and it is not split again
+    assert load(directory).files == loaded.files
 
 
 def joined(directory: Path, *bases: int) -> bytes:
-    """The logs of some segments become one; their side files go."""
+    """Join the logs of some segments into one, without side files."""
     content = b"".join(log_file(directory, base).read_bytes() for base in bases)
     for base in bases[1:]:
         log_file(directory, base).unlink()
@@ -147,7 +150,7 @@ def test_a_segment_with_nothing_near_its_base_gets_another_base(tmp_path: Path, 
 
 
 def test_an_index_of_a_replacement_is_made_at_full_size_when_it_is_missing(tmp_path: Path) -> None:
-    """A broker opens a `.log.swap` before it renames it, which creates the index; it trusts that index afterwards."""
+    """A broker opens a `.log.swap` before it renames it. That creates the index, which the broker then trusts."""
     directory = two_segments(tmp_path)
     cleaned(directory)
     log_file(directory, 0, ".index.swap").unlink()
@@ -158,7 +161,7 @@ def test_an_index_of_a_replacement_is_made_at_full_size_when_it_is_missing(tmp_p
 def test_an_overflow_met_before_its_segment_is_known_leaves_the_old_log_beside_the_new_one(
     tmp_path: Path,
 ) -> None:
-    """A segment without an index is recovered before it is added to the log, so the split does not delete it; by then it has an index and
+    """A segment without an index is recovered before it is added to the log, so the split does not delete it. By then it has an index and
     is trusted (Kafka: LogLoader.loadSegmentFiles, LocalLog.replaceSegments)."""
     directory = partition(tmp_path, {FAR + 2: [data(FAR + 2, 4)]})
     log_file(directory, FAR + 2).rename(log_file(directory, 0))
@@ -166,7 +169,8 @@ def test_an_overflow_met_before_its_segment_is_known_leaves_the_old_log_beside_t
     loaded = load(directory, clean=True)
     assert loaded.segments == [0, FAR + 2]
     assert loaded.file(0, L.LOG_SUFFIX) == loaded.file(FAR + 2, L.LOG_SUFFIX)
-    assert load(directory).segments == [FAR + 2]  # recovery meets it again, and now it is known
+    # recovery meets the overflow again, now with the segment in the log
+    assert load(directory).segments == [FAR + 2]
 
 
 def test_an_empty_replacement_empties_its_segment(tmp_path: Path) -> None:

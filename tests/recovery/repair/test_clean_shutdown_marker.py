@@ -1,4 +1,4 @@
-"""A run that removes a clean-shutdown marker carries out what was planned with the marker in place."""
+"""A run that removes the clean-shutdown marker still carries out what was planned with the marker in place."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOW_MS = "1800000000000"
 
 @pytest.fixture
 def marked(capture_small: Path, tmp_path: Path) -> Path:
-    """Cleanly stopped: a log with damage that a clean load does not look at, and one whose index is missing."""
+    """A cleanly stopped data directory with a log whose damage a clean load does not notice, and one whose index is missing."""
     made = tmp_path / "data"
     made.mkdir()
     for name in ("metro-none-0", "metro-zstd-0"):
@@ -51,7 +51,7 @@ def marked(capture_small: Path, tmp_path: Path) -> Path:
 
 
 def steps_of(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """The steps for partitions and for the data directory's own files."""
+    """The steps for partitions and for the data directory's files."""
     run(["recover", "--policy", "kafka", "--json", "--now", NOW_MS, *(str(word) for word in words)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert rows
@@ -67,7 +67,8 @@ def test_logs_are_loaded_as_planned_though_the_marker_is_away(
     planned = steps_of("--jobs", str(jobs), marked, capfd=capfd)
     assert any(step["partition"] == "metro-zstd-0" and step["file"].endswith(".index") for step in planned)
     assert not any(step["file"].endswith(".log") for step in planned)
-    assert MARKER not in [step["file"] for step in planned]  # no byte leaves a log: it stays as it is
+    # no log loses bytes, so the marker stays
+    assert MARKER not in [step["file"] for step in planned]
     output = (marked / MARKER).read_bytes()
     assert steps_of("--apply", "--jobs", str(jobs), marked, capfd=capfd) == planned
     assert log.read_bytes() == before
@@ -89,7 +90,8 @@ def test_a_run_that_was_killed_behind_the_marker_goes_on_as_planned(
 
 
 def test_a_directory_that_cannot_be_marked_after_all_is_brought_into_line_nevertheless(marked: Path) -> None:
-    """For example if a disk fails during the run: the partitions are changed, so their checkpoints follow, and the failure is reported."""
+    """For example, a disk fails during the run: the partitions have changed, so their checkpoints are updated, and the failure is
+    reported."""
     (marked / "recovery-point-offset-checkpoint").write_text("0\n1\nmetro-none 0 999999\n")
     options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), mark_clean=True)
     targets = [PartitionTarget(str(path), str(marked)) for path in sorted(marked.glob("metro-*"))]
@@ -121,7 +123,8 @@ def test_a_directory_that_cannot_be_marked_after_all_is_brought_into_line_nevert
     with whole.held(targets):
         reported = list(whole.through(events()))
     (own,) = [event.values for event in reported if isinstance(event, Row) and "log_dir" in event.values]
-    assert own["steps"] == 2  # the checkpoint, and the marker that goes
+    # the checkpoint, and the removal of the marker
+    assert own["steps"] == 2
     failure = reported[-1]
     assert isinstance(failure, Failure) and failure.exit_status == 4
     assert "not marked clean" in failure.sentence and "the disk is full" in failure.sentence
@@ -138,7 +141,8 @@ def test_the_marker_is_away_while_a_single_segment_changes(
     assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(log)]) == 0
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     (journal,) = [row["journal"] for row in rows if row["type"] == "result" and "log_dir" in row]
-    assert not (marked / MARKER).exists()  # a batch was lost, which it would deny
+    # a batch was lost, and the marker would hide that
+    assert not (marked / MARKER).exists()
     names = before.keys() - {MARKER}
     assert {name: (marked / name).read_bytes() for name in names} == {name: before[name] for name in names}
     assert run(["undo", journal]) == 0
@@ -155,7 +159,8 @@ def test_a_sound_single_segment_leaves_the_marker_alone(marked: Path) -> None:
 def test_what_a_killed_run_has_lost_the_next_one_does_not_deny(
     marked: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Killed after the repair of a partition: the run that completes it finds the partition valid."""
+    """The run is killed after the repair of a partition. The run that completes it finds the partition valid, but must not restore the
+    marker."""
     options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), apply=True, run_id="killed")
     target = PartitionTarget(str(marked / "metro-none-0"), str(marked))
     with RecoverRun(options, fanout.run).held([target]) as held:
@@ -171,7 +176,7 @@ def test_what_a_killed_run_has_lost_the_next_one_does_not_deny(
 def test_a_marker_that_cannot_be_examined_is_not_missing(
     marked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stale handle of a network mount, once: the plan used to remove the marker as no longer true."""
+    """A stale handle of a network mount occurs once. The plan used to remove the marker as no longer true."""
     examine = os.lstat
 
     def lstat(path: str, **more: Any) -> os.stat_result:

@@ -1,4 +1,4 @@
-"""The files of the data directory before and after a repair: checkpoints, leftovers, marker, topic ids (fact sheet §1.3 to §1.5)."""
+"""The data directory's own files before and after a repair: checkpoints, leftovers, marker, topic ids (fact sheet §1.3 to §1.5)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def a_log_dir(place: Path, *partitions: str, **checkpoints: str) -> Path:
 
 
 def checkpoint(*lines: str) -> str:
-    """As Kafka writes one (CheckpointFile.write)."""
+    """A checkpoint as Kafka writes it (CheckpointFile.write)."""
     found = [line for line in lines if line]
     return "".join(f"{line}\n" for line in ("0", str(len(found)), *found))
 
@@ -93,7 +93,7 @@ def test_no_entry_stays_beyond_the_log_end(tmp_path: Path) -> None:
     assert written(plan) == {
         RECOVERY: checkpoint("a 0 10", "b 0 5"),
         HIGH_WATERMARK: checkpoint("a 0 10", "b 0 5"),
-        # the cleaner starts again at the log start (LogCleanerManager.cleanableOffsets)
+        # the cleaner starts at the log start again (LogCleanerManager.cleanableOffsets)
         CLEANER: checkpoint("a 0 0", "b 0 5"),
         LOG_START: checkpoint(),
     }
@@ -112,7 +112,7 @@ def test_salvage_never_raises_a_recovery_point(tmp_path: Path) -> None:
 
 
 def test_entries_below_the_log_are_raised_where_the_file_is_written_anyway(tmp_path: Path) -> None:
-    """They are no reason to write it: a broker that is killed after retention leaves them."""
+    """Such entries alone are no reason to write the file, because a broker that is killed after retention leaves them."""
     below = "a 0 3;b 0 50"
     place = a_log_dir(tmp_path, "a-0", rp="a 0 3", hw="a 0 3", dirty="a 0 3")
     log = outcome("a-0", 25, 30, first_base_offset=20)
@@ -182,7 +182,7 @@ def test_leftovers_of_aborted_writes_go(tmp_path: Path) -> None:
 
 
 def test_a_replaced_checkpoint_is_read_again(tmp_path: Path) -> None:
-    """Files written by a plan keep the old times, and a cached checkpoint must not be taken for the new one."""
+    """Files that a plan writes keep their old modification times, so a cached checkpoint must not be taken for the new one."""
     place = a_log_dir(tmp_path, "a-0", rp="a 0 50")
     assert read_log_dir_state(str(place)).offset(Role.RECOVERY_POINTS, "a", 0) == 50
     path = place / RECOVERY
@@ -202,12 +202,12 @@ def test_mark_clean_comes_last_and_sets_recovery_points_to_the_log_end(tmp_path:
     logs = (outcome("a-0", 0, 10, recovery_point=4), outcome("b-0", 0, 7, recovery_point=0))
     plan = closing(place, *logs, mark_clean=True)
     assert [step.name for step in plan.steps] == [RECOVERY, MARKER]
-    # no epoch: whatever other data directories say, the broker registers as after an unclean stop
+    # without a broker epoch: whatever other data directories contain, the broker registers as after an unclean stop
     assert written(plan) == {RECOVERY: checkpoint("a 0 10", "b 0 7"), MARKER: ""}
 
 
 def test_mark_clean_writes_what_a_broker_that_was_killed_at_once_had_not(tmp_path: Path) -> None:
-    """The high watermark checkpoint is created empty at a start and written five seconds later; a clean stop never leaves it empty."""
+    """The high watermark checkpoint is created empty at a start and written five seconds later. A clean stop never leaves it empty."""
     place = a_log_dir(tmp_path, "a-0", start="", rp="a 0 4")
     (place / HIGH_WATERMARK).write_bytes(b"")
     log = outcome("a-0", 0, 10)
@@ -250,7 +250,8 @@ def test_a_marker_comes_back_only_where_all_it_says_is_true(tmp_path: Path) -> N
     (place / MARKER).write_text(output)
     marker = marker_of(str(place))
     assert marker is not None and marker.content == output.encode() and has_marker(str(place))
-    for changed in (False, True):  # it is there still, and is to stay as it is
+    # the marker still exists, and stays as it is
+    for changed in (False, True):
         assert closing(place, outcome("a-0", 0, 10, changed=changed), marker=marker).is_empty
     for untrue in ({"doubt": "has damage at 3"}, {"loses_bytes": True}):
         plan = closing(place, outcome("a-0", 0, 10, changed=True, **untrue), marker=marker)
@@ -263,7 +264,8 @@ def test_a_marker_comes_back_only_where_all_it_says_is_true(tmp_path: Path) -> N
     assert closing(place, outcome("a-0", 0, 10), marker=Marker(marker.path, ("a-0",))).is_empty
     repaired = closing(place, outcome("a-0", 0, 8, changed=True), marker=marker)
     assert written(repaired) == {RECOVERY: checkpoint("a 0 8"), MARKER: output}
-    assert closing(place, outcome("a-0", 0, 10)).is_empty  # there was none
+    # there was no marker
+    assert closing(place, outcome("a-0", 0, 10)).is_empty
 
 
 def test_mark_clean_keeps_the_epoch_unless_something_was_lost(tmp_path: Path) -> None:
@@ -350,7 +352,7 @@ def test_a_missing_topic_id_is_offered_from_the_topics_other_partitions(tmp_path
 
 @pytest.mark.evidence("topic-id-missing")
 def test_a_broker_with_zookeeper_needs_no_topic_ids(tmp_path: Path) -> None:
-    """Observed: 2.8.2 on the data directory of a 1.1.1 gives ids only to the partitions that it moves between data directories."""
+    """Observed: 2.8.2 on the data directory of a 1.1.1 assigns ids only to the partitions that it moves between data directories."""
     place = a_log_dir(tmp_path, "a-0", "a-1")
     (place / "a-1" / "partition.metadata").write_text(metadata(TOPIC_ID))
     (place / "a-0" / f"{0:020}.log").write_bytes(b"")

@@ -1,4 +1,4 @@
-"""The journal that has the clean-shutdown marker of a run that was killed."""
+"""The journal that contains the clean-shutdown marker of a run that was killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kseg.segment.errors import UnreadableInput
 def test_a_directory_that_cannot_be_listed_may_have_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It used to count as a directory without a marker, as if there had never been one."""
+    """kseg used to treat a directory that cannot be listed as one that never had a marker."""
     assert opening_of(str(tmp_path)) is None
 
     def failing(_path: object) -> list[str]:

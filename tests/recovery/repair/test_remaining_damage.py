@@ -1,4 +1,5 @@
-"""Damage that no repair can fix is a doubt: the partition is not reported as valid, and its data directory is not marked clean."""
+"""Damage that no repair can fix is reported as a doubt: the partition does not count as valid, and its data directory is not marked
+clean."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_a_batch_that_does_harm_is_a_doubt(
 
 
 def test_a_batch_that_goes_is_no_doubt(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A segment under another segment's name, with a batch whose count is wrong: the copy in its own segment stays."""
+    """A copy of a segment under another segment's name contains a batch with a wrong count. The original in its own segment is kept."""
     log = log_dir / "metro-none-0" / FIRST
     shutil.copy2(log, log.with_name(f"{5:020}.log"))
     seal(log, 57, struct.pack(">i", 99))
@@ -90,7 +91,7 @@ def test_a_batch_that_goes_is_no_doubt(log_dir: Path, capfd: pytest.CaptureFixtu
 def test_a_topic_id_that_cannot_be_read(
     log_dir: Path, capfd: pytest.CaptureFixture[str], content: bytes
 ) -> None:
-    """A broker fails on it (KafkaStorageException); another partition of the topic has the id."""
+    """A broker fails on such a file (KafkaStorageException). Another partition of the topic has the id."""
     partition = log_dir / "gates-append-0"
     original = (partition / "partition.metadata").read_bytes()
     topic_id = original.decode().split()[-1]

@@ -1,4 +1,4 @@
-"""Salvage assesses its own result, read from memory or from an anonymous file, and merges the rounds into one plan."""
+"""Salvage checks its own result, which it reads from memory or from an anonymous file, and merges all rounds into one plan."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def test_a_planned_directory_is_read_as_if_it_were_there(
 
 def test_a_side_file_that_is_too_large_is_not_read(damaged: Path) -> None:
     metadata = damaged / "partition.metadata"
-    os.truncate(metadata, 1 << 40)  # a hole: what is not asked for costs nothing
+    # sparse, and costs nothing unless it is read
+    os.truncate(metadata, 1 << 40)
     reader = ImageReader(str(damaged), DirectoryImage.of(inputs_of(str(damaged))))
     with pytest.raises(UnreadableInput, match="larger than"):
         reader.read_small(str(metadata))
@@ -67,13 +68,14 @@ def test_without_room_for_large_files_the_first_plan_stands(
         raise Refused("cannot write: No space left on device")
 
     monkeypatch.setattr(ImageReader, "open", no_room)
-    assert plan(damaged).image == repair.image  # here one look is enough
+    # one round suffices here
+    assert plan(damaged).image == repair.image
 
 
 def test_a_second_look_is_part_of_the_plan(
     partition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planning and applying one pass at a time leads to the same bytes."""
+    """Planning and applying one round at a time produces the same bytes."""
     damaged = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     chance, file = random.Random(3), log(damaged, LAST)
     for number in (2, 4, 5):
@@ -97,14 +99,15 @@ def test_a_second_look_is_part_of_the_plan(
 def test_an_index_that_agreed_with_the_log_needs_no_second_look(
     partition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int | None, looks: int
 ) -> None:
-    """A crash leaves the indexes of the active segment preallocated. position: of a number in the index that is altered as well."""
+    """A crash leaves the indexes of the active segment preallocated. position: of a number in the index that is also altered."""
     crashed = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     for suffix in (".index", ".timeindex"):
         index = log(crashed, LAST).with_suffix(suffix)
         put(index, index.stat().st_size, bytes(480))
         if position is not None and suffix == ".index":
             put(index, position + 3, bytes((index.read_bytes()[position + 3] ^ 1,)))
-    max(crashed.glob("*.snapshot")).unlink()  # only a clean stop writes it
+    # only a clean stop writes it
+    max(crashed.glob("*.snapshot")).unlink()
     second_looks = []
 
     def counted(*words: object, **options: object) -> Repair:
@@ -121,7 +124,7 @@ def test_an_index_that_agreed_with_the_log_needs_no_second_look(
 
 
 def test_contents_are_traced_back_to_the_files_as_found(damaged: Path) -> None:
-    """A file of a joined plan consists of original files, even if the later plan cuts pieces out of the earlier one."""
+    """The files of a merged plan consist of pieces of the original files, even if a later round cuts pieces out of an earlier one."""
     file = log(damaged, MIDDLE).name
     found = DirectoryImage.of(inputs_of(str(damaged)))
     pieces: list[Piece] = [Span(file, 10, 90), Fresh(b"0123456789"), Span(file, 110, 40)]

@@ -1,4 +1,5 @@
-"""What is lost where headers and index entries claim offsets that nothing has: after the log end, or of the next batch."""
+"""What is reported as lost when headers and index entries claim offsets that no batch has: after the log end, or those of the next
+batch."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ END = 330
 
 @pytest.fixture
 def damaged(partition: Path, tmp_path: Path) -> Path:
-    """Without the snapshot at the log end, which would tell of it."""
+    """A partition without the snapshot at the log end, which would reveal where the log ended."""
     directory = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     (directory / f"{END:020d}.snapshot").unlink()
     return directory
@@ -71,7 +72,7 @@ def test_one_index_tells_of_a_tail_that_is_gone(damaged: Path, suffix: str) -> N
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 @pytest.mark.parametrize("byte", [0x77, 0x40])
 def test_garbage_tells_of_no_tail(damaged: Path, suffix: str, byte: int) -> None:
-    """It used to be two billion lost records."""
+    """This used to be reported as two billion lost records."""
     index = damaged / f"{LAST}.{suffix}"
     index.write_bytes(bytes([byte]) * {"index": 8, "timeindex": 12}[suffix])
     repair = plan(damaged)
@@ -101,7 +102,7 @@ def test_a_far_end_of_a_log_without_batches(damaged: Path) -> None:
 
 
 def test_a_header_that_reaches_over_the_next_batch_does_not_hold_its_records(damaged: Path) -> None:
-    """The last offset is altered under a valid checksum; every removed byte belongs to the next batch."""
+    """The last offset is altered under a valid checksum. Every removed byte belongs to the next batch."""
     file = log(damaged, MIDDLE)
     data = file.read_bytes()
     spans = batch_spans(file)

@@ -1,4 +1,4 @@
-"""Leftovers of interrupted cleanings, splits and deletions, and logs that a broker cannot hold as one segment."""
+"""Leftovers of interrupted cleanings, splits and deletions, and logs that a broker cannot have as one segment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def damaged(partition: Path, tmp_path: Path) -> Path:
 
 
 def cleaned(source: Path, target: Path) -> bytes:
-    """What a cleaner could have made of a log: every second batch."""
+    """A log as a cleaner could leave it: every second batch."""
     spans = batch_spans(source)
     data = source.read_bytes()
     kept = b"".join(data[at : at + size] for at, size in spans[::2])
@@ -45,7 +45,7 @@ def test_a_finished_replacement_is_completed(damaged: Path, tmp_path: Path) -> N
 
 
 def test_a_replacement_that_the_cleaner_emptied(damaged: Path, tmp_path: Path) -> None:
-    """Killed after the old segment was renamed and before the new, empty one got its name."""
+    """The broker was killed after it renamed the old segment and before the new, empty one got its name."""
     first = f"{0:020}"
     for suffix in (".log", ".index", ".timeindex"):
         (damaged / f"{first}{suffix}").unlink()
@@ -67,7 +67,7 @@ def test_a_replacement_in_which_nothing_is_valid_replaces_nothing(damaged: Path,
 
 
 def test_a_log_that_the_cleaner_emptied_is_reported(damaged: Path, tmp_path: Path) -> None:
-    """An empty replacement is complete like any other; the list of removed files names the segment that it replaces."""
+    """An empty replacement is as valid as any other. The list of removed files names the segment that it replaces."""
     (damaged / f"{MIDDLE}.log.swap").write_bytes(b"")
     size = log(damaged).stat().st_size
     repair, _ = salvaged(damaged, tmp_path / "result")
@@ -75,7 +75,7 @@ def test_a_log_that_the_cleaner_emptied_is_reported(damaged: Path, tmp_path: Pat
 
 
 def test_a_replacement_of_two_segments(damaged: Path, tmp_path: Path) -> None:
-    """A replacement ranges up to its last offset; segments that start within it are replaced."""
+    """A replacement extends to its last offset, and segments that start within that range are replaced."""
     both = log(damaged).read_bytes() + log(damaged, NEXT).read_bytes()
     (damaged / f"{MIDDLE}.log.swap").write_bytes(both)
     before = all_batches(damaged)
@@ -111,7 +111,8 @@ def test_a_damaged_replacement_gives_way_to_what_it_was_to_replace(
 def test_a_finished_replacement_of_another_partition(
     partition: Path, damaged: Path, tmp_path: Path, stem: str
 ) -> None:
-    """Its batches are valid, but none of them is in the segments that it would replace, and cleaning creates no new batches."""
+    """The batches of the replacement are valid, but none is in the segments that it would replace, and a cleaning creates no new
+    batches."""
     content = b"".join(
         encode_batch(NewBatch(records=tuple(Record(at + n, 1_690_000_000_000, b"x", b"y") for n in range(5))))
         for at in range(0, 300, 5)
@@ -125,7 +126,7 @@ def test_a_finished_replacement_of_another_partition(
 
 
 def test_a_log_without_time_indexes_stays_so_or_gets_them_all(tmp_path: Path) -> None:
-    """Brokers before 0.10 wrote none. If one segment is repaired, a second salvage finds nothing to add."""
+    """Brokers before 0.10 wrote no time indexes. If one segment is repaired, a second salvage finds nothing to add."""
     old = tmp_path / "old-0"
     old.mkdir()
     for base in (0, 20, 40):
@@ -157,7 +158,7 @@ def test_a_replacement_that_is_all_there_is_stays(damaged: Path, tmp_path: Path,
 
 @pytest.mark.evidence("deleted-file")
 def test_marked_files_stay_and_the_only_copy_is_named(damaged: Path) -> None:
-    """A broker's recovery has truncated the log and left `.deleted` files; a repair does not touch them either."""
+    """A broker's recovery has truncated the log and left `.deleted` files. A repair keeps them as well."""
     last = logs(damaged)[-1]
     last.rename(last.with_name(last.name + ".deleted"))
     side_diseases.leftover_deleted(log(damaged))
@@ -180,7 +181,7 @@ def test_marked_files_stay_and_the_only_copy_is_named(damaged: Path) -> None:
 
 @pytest.mark.evidence("deleted-file")
 def test_marked_files_stay_where_nothing_else_is_wrong(damaged: Path) -> None:
-    """A broker that is stopped cleanly leaves them, and deletes them at its next start."""
+    """A broker that is stopped cleanly leaves these files, and deletes them at its next start."""
     side_diseases.leftover_deleted(log(damaged))
     marked = {file.name for file in damaged.glob("*.deleted")}
     repair = plan(damaged)
@@ -249,6 +250,6 @@ def test_what_is_lost_between_damaged_segments(damaged: Path, tmp_path: Path) ->
     side_diseases.segment_gap(log(damaged, NEXT))
     repair = plan(damaged)
     (removed,) = repair.removed
-    # the torn header says what it held; the segment that is missing after it is a gap, and no damage
+    # the torn header tells what its batch contained; the missing segment after it is a gap, not damage
     assert (removed.first_offset, removed.last_offset) == (195, 197)
     assert all_batches(write_repaired(repair, damaged, tmp_path / "out"))

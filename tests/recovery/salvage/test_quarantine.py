@@ -1,4 +1,4 @@
-"""The quarantine on disk has all bytes that salvage removes: bytes kept + bytes quarantined = bytes found."""
+"""The quarantine on disk contains all bytes that salvage removes: bytes kept + bytes quarantined = bytes found."""
 
 from __future__ import annotations
 
@@ -31,15 +31,18 @@ def assert_accounted_for(inflict: Path, capfd: pytest.CaptureFixture[str]) -> No
     removed = sum(entry["length"] for entry in result["removed"])
     assert kept + removed == sum(map(len, found.values()))
     if result["quarantine"] is None:
-        assert removed == 0  # files were made at most
+        # at most, files were created
+        assert removed == 0
         return
     quarantine = Path(result["quarantine"])
     for name, data in found.items():
         now = (inflict / name).read_bytes() if (inflict / name).exists() else None
         tails = [(int(file.name.rpartition("-")[2]), file) for file in quarantine.glob(f"{name}.from-*")]
-        if (quarantine / name).exists():  # all of it, as it was found
+        # the complete file, as it was found
+        if (quarantine / name).exists():
             assert (quarantine / name).read_bytes() == data
-        elif tails:  # the rest is in the directory, under this name or another
+        # the rest is in the directory, under the same name or another one
+        elif tails:
             ((position, tail),) = tails
             assert tail.read_bytes() == data[position:]
             assert any(log.read_bytes()[:position] == data[:position] for log in logs(inflict))
@@ -47,7 +50,7 @@ def assert_accounted_for(inflict: Path, capfd: pytest.CaptureFixture[str]) -> No
             assert now == data or any(log.read_bytes() == data for log in logs(inflict))
     for entry in filter(
         lambda each: each["length"], result["removed"]
-    ):  # every reported removal is in the quarantine byte for byte
+    ):  # the quarantine has every reported removal, byte for byte
         name = Path(entry["file"]).name
         stop = entry["position"] + entry["length"]
         assert (
@@ -59,7 +62,7 @@ def assert_accounted_for(inflict: Path, capfd: pytest.CaptureFixture[str]) -> No
 
 
 def _quarantined(quarantine: Path, name: str) -> bytes:
-    """The bytes of a file that are there, at their positions."""
+    """The quarantined bytes of a file at their original positions, after zeros."""
     if (quarantine / name).exists():
         return (quarantine / name).read_bytes()
     (tail,) = quarantine.glob(f"{name}.from-*")

@@ -1,5 +1,5 @@
-"""The leader epochs of a log with tiered storage: those below its first local segment are in no batch, and a broker that does not know them
-deletes remote segments."""
+"""The leader epochs of a log with tiered storage: no local batch has those below the first local segment, and a broker that does not know
+them deletes remote segments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOST = "remote-epochs-lost"
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Offsets 20 to 29 of epochs 3 and 5, in a data directory."""
+    """A log with offsets 20 to 29 and epochs 3 and 5, in a data directory."""
     directory = tmp_path / "data" / "metro-0"
     directory.parent.mkdir()
     with PartitionWriter(directory, start_offset=20, rules=RollRules()) as writer:
@@ -44,7 +44,7 @@ def repaired(
     start: int = 0,
     rebuild: bool = False,
 ) -> tuple[str | None, set[str]]:
-    """The checkpoint after salvage, None if it is missing, and the ids of errors. epochs: of the remote segments, if they are known."""
+    """The checkpoint after salvage, or None, and the ids of errors. epochs: of the remote segments, if they are known."""
     settings = replace(SETTINGS, topic=replace(TIERED, remote_epochs=epochs))
     around = BrokerState(is_clean=True, log_start_offset=start, log_dir=str(log.parent))
     repair = plan(log, rebuild=rebuild, settings=settings, broker_state=around)

@@ -1,4 +1,4 @@
-"""Salvage restores batches whose original bytes are known: a wrong length always, an inverted bit on request."""
+"""Salvage restores batches whose original bytes are known: wrong lengths always, flipped bits on request."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def restored(repair: Repair) -> list[tuple[str, int | None, int | None]]:
 @pytest.mark.evidence("batch-invalid")
 @pytest.mark.parametrize("seed", range(12))
 def test_an_inverted_bit_is_put_right(partition: Path, damaged: Path, tmp_path: Path, seed: int) -> None:
-    """Any bit that the checksum covers, in any segment: the directory becomes what it was, side files included."""
+    """For any bit that the checksum covers, in any segment, the directory becomes what it was, side files included."""
     chance = random.Random(seed)
     file = log(damaged, chance.choice(SEGMENTS))
     position, length = chance.choice(batch_spans(file))
@@ -83,7 +83,7 @@ def test_without_the_option_the_batch_goes_and_the_plan_names_it(damaged: Path, 
 def test_a_wrong_length_is_put_right(
     partition: Path, damaged: Path, tmp_path: Path, size_field: int, number: int
 ) -> None:
-    """The contents match their checksum with the true length, as they do with a base offset or magic that is put right."""
+    """With the true length the content matches its checksum, as it does when a base offset or magic byte is corrected."""
     file = log(damaged)
     position, length = batch_spans(file)[number]
     diseases.put(file, position + 8, size_field.to_bytes(4, "big"))
@@ -93,7 +93,7 @@ def test_a_wrong_length_is_put_right(
 
 
 def test_damage_in_many_places(partition: Path, damaged: Path, tmp_path: Path) -> None:
-    """Adjacent batches, another segment, the last byte of a log, a length; beside them a batch with two bits, and a torn end."""
+    """Adjacent batches, another segment, the last byte of a log, a length; and besides a batch with two flipped bits, and a torn end."""
     first, middle, last = (log(damaged, name) for name in SEGMENTS)
     spans = batch_spans(first)
     ends = [8 * (position + length) for position, length in spans]
@@ -126,7 +126,7 @@ def test_damage_in_many_places(partition: Path, damaged: Path, tmp_path: Path) -
 def test_without_room_to_assemble_a_log(
     damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_bit: bool
 ) -> None:
-    """What was asked for is refused; without being asked, salvage does as much as it can."""
+    """An explicit request is refused; otherwise salvage does what it can without the space."""
     monkeypatch.setattr(image_reader, "_MAX_IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(ScratchFile, "write", _no_room)
     file = log(damaged)

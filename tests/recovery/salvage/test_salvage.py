@@ -1,4 +1,4 @@
-"""Salvage: every seed case ends in a valid partition with every valid batch, and the result lists what was lost."""
+"""Salvage: in every case the result is a valid partition with every valid batch, and lists what was lost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def size_of_logs(partition: Path) -> int:
     return sum(file.stat().st_size for file in logs(partition))
 
 
-# Where the file says other offsets than the batch had: its header is set right.
+# The file has other offsets than the batch had, and salvage corrects the header.
 _REPAIRED = {
     "altered_base_offset",
     "altered_leader_epoch",
@@ -55,7 +55,7 @@ _REPAIRED = {
 }
 
 
-# Where the files hold valid batches that the healthy log has not.
+# The files contain valid batches that the healthy log does not have.
 _OTHER_RECORDS = {
     "overlapping_newer_leader",
     "wrong_record_count",
@@ -86,12 +86,13 @@ def test_a_salvaged_partition_is_sound_and_whole(
 @pytest.mark.evidence("batch-invalid")
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_valid_survives(partition: Path, damaged: Path, tmp_path: Path, name: str) -> None:
-    """Every batch of the original log whose bytes are still in one of the logs."""
+    """Every batch of the original log whose bytes are still in one of the logs is kept."""
     CASES[name](damaged)
     there = b"\xff".join(file.read_bytes() for file in logs(damaged))
     stays = set(kept(damaged, plan(damaged), tmp_path))
     survivors = {batch for batch in all_batches(partition) if batch in there}
-    if name == "overlapping_newer_leader":  # what the newer leader wrote takes the place of these
+    # the newer leader's batches replace these
+    if name == "overlapping_newer_leader":
         survivors -= {batch for batch in survivors if offsets(batch)[0] >= 324}
     assert survivors <= stays
 
@@ -128,7 +129,8 @@ def test_a_cut_log_is_cut_in_place(damaged: Path) -> None:
     assert not any(isinstance(piece, Fresh) for piece in repair.image.content(f"{LAST}.log"))
     assert repair.log_end_offset == 327
     (removed,) = repair.removed
-    assert (removed.first_offset, removed.last_offset) == (327, 329)  # by the snapshot at the former end
+    # known from the snapshot at the former end
+    assert (removed.first_offset, removed.last_offset) == (327, 329)
 
 
 def test_a_segment_in_a_wrong_place_is_renamed(damaged: Path) -> None:
@@ -163,7 +165,7 @@ def test_an_altered_header_field_is_the_only_new_byte_of_a_log(partition: Path, 
 def test_which_copy_of_an_offset_stays(
     partition: Path, damaged: Path, tmp_path: Path, epoch: int, stem: str, winner: str, rule: str
 ) -> None:
-    """The last six offsets of the log are of epoch 5; other batches hold them as well."""
+    """The last six offsets of the log have epoch 5, and other batches claim them as well."""
     other = cases.other_leader(epoch)
     cases.other_leader_wrote(epoch, stem)(damaged)
     repair = plan(damaged)
@@ -200,7 +202,7 @@ def test_confidence_when_all_speaks_for_the_batch_behind_damage(damaged: Path) -
 
 
 def test_confidence_in_a_lonely_batch(damaged: Path) -> None:
-    """A batch between two damaged ones fits neither, and its epoch is below the previous one."""
+    """A batch between two damaged ones fits neither of them, and its epoch is below the previous one."""
     file = log(damaged, NEXT)
     diseases.altered_leader_epoch(file, 3, epoch=1)
     diseases.bad_crc(file, 2)
@@ -254,7 +256,7 @@ def test_a_log_start_behind_the_damaged_end_is_the_end(damaged: Path) -> None:
 
 
 def test_transactions_whose_end_is_lost(damaged: Path) -> None:
-    """The markers in one segment are damaged; the transactions continue in the next."""
+    """The markers in one segment are damaged, and the transactions continue in the next."""
     cases.lost_marker(damaged)
     named = {
         (found.numbers["producer_id"], found.first_offset)
@@ -272,8 +274,8 @@ def test_a_transaction_at_the_lost_end(damaged: Path) -> None:
 
 @pytest.mark.evidence("no-snapshot")
 def test_producers_without_any_snapshot_get_one(damaged: Path, tmp_path: Path) -> None:
-    """A broker that was killed before its first roll has written none, and after a clean stop it does not replay the log (Kafka:
-    UnifiedLog.rebuildProducerState): read_committed consumers would receive an open transaction."""
+    """A broker that is killed before its first roll has written no snapshot, and after a clean stop it does not replay the log (Kafka:
+    UnifiedLog.rebuildProducerState), so read_committed consumers would receive an open transaction."""
     there = decode_snapshot((damaged / "00000000000000000330.snapshot").read_bytes())
     (opened,) = (entry for entry in there if entry.current_txn_first_offset == 324)
     for file in damaged.glob("*.snapshot"):
@@ -285,7 +287,7 @@ def test_producers_without_any_snapshot_get_one(damaged: Path, tmp_path: Path) -
         "00000000000000000330.snapshot"
     }
     found = decode_snapshot((result / "00000000000000000330.snapshot").read_bytes())
-    # a load drops expired producers in between, and so what it knew of those that come back
+    # a load drops expired producers as it goes, and with them its knowledge of those that return
     assert {entry.producer_id for entry in found} <= {entry.producer_id for entry in there}
     (open_still,) = (entry for entry in found if entry.current_txn_first_offset == 324)
     assert open_still._replace(coordinator_epoch=opened.coordinator_epoch) == opened
@@ -320,8 +322,8 @@ def test_rebuild_writes_all_side_files_anew(partition: Path, tmp_path: Path) -> 
 
 
 def test_a_segment_that_a_kill_left_without_its_first_batch(capture_small: Path, tmp_path: Path) -> None:
-    """A broker that is killed while it rolls for the first time has made the log, but neither its indexes nor a snapshot. With a
-    clean-shutdown marker the next start would recover a segment without an index; a clean stop makes empty ones."""
+    """A broker that is killed while it rolls for the first time has created the log, but neither its indexes nor a snapshot. With a
+    clean-shutdown marker, the next start would recover a segment without an index; a clean stop creates empty indexes."""
     fares = Path(shutil.copytree(capture_small / "data" / "fares-0", tmp_path / "fares-0"))
     (fares / "00000000000000000117.log").touch()
     for snapshot in fares.glob("*.snapshot"):

@@ -1,6 +1,6 @@
-"""Salvage of random partition directories, sound and odd ones: it succeeds, and a second salvage has nothing to do.
+"""Salvage of random partition directories, ordinary and odd: it succeeds, and a second salvage has nothing to do.
 
-`KSEG_SALVAGE_DIRECTORIES` says how many (default 60), half of them odd, `KSEG_SALVAGE_DIRECTORIES_SEED` from which seed on.
+`KSEG_SALVAGE_DIRECTORIES` is the number of directories (default 60), half of them odd, `KSEG_SALVAGE_DIRECTORIES_SEED` the first seed.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ def test_a_second_salvage_has_nothing_to_do(make: Maker, tmp_path: Path) -> None
     ],
 )
 def test_directories_that_were_salvaged_wrongly(make: Maker, seed: int, tmp_path: Path) -> None:
-    """Some time indexes of a log of format v0; an epoch that the new leader-epoch checkpoint decides; a log that ends below 0."""
+    """Seeds with time indexes for some segments of a v0 log; an epoch that the new leader-epoch checkpoint decides; and a log that ends
+    below 0."""
     assert_final(make(seed, tmp_path), tmp_path)
 
 
 def test_the_snapshot_of_another_log_at_the_log_start_goes(tmp_path: Path) -> None:
-    """It has batches above its own offset, so the replay of this log does not begin with its producers; it made the snapshot at the log
-    end, which is right, look wrong."""
+    """The snapshot has batches above its own offset, so the replay of this log does not start from its producers. It made the correct
+    snapshot at the log end look wrong."""
     case = disk_case(2301375, tmp_path)
     assert case.done == ["of_another_partition"]
     assert set(plan(case.directory).why) >= {f"{5:020d}.snapshot"}
@@ -63,8 +64,8 @@ def test_the_snapshot_of_another_log_at_the_log_start_goes(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("seed", [2500663])
 def test_a_wrong_index_entry_that_goes_is_no_evidence_any_more(tmp_path: Path, seed: int) -> None:
-    """The entry claims offsets far above a batch whose base offset has an inverted bit; without it, other files correct the batch. The
-    index was emptied first, and the batch corrected by a second salvage."""
+    """The entry claims offsets far above a batch whose base offset has a flipped bit. Without the entry, other files correct the batch.
+    Salvage used to empty the index first and correct the batch only in a second run."""
     case = random_case(seed, tmp_path)
     assert case.done == ["damage_a_side_file", "flip_a_bit"]
     assert_final(case, tmp_path)

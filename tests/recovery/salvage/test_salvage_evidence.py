@@ -1,4 +1,4 @@
-"""Adjacent batches, other segments and leader epochs confirm a batch: salvage keeps it at its own offsets."""
+"""Adjacent batches, other segments and leader epochs confirm a batch, so salvage keeps it at its own offsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def damaged(partition: Path, tmp_path: Path) -> Path:
 
 
 def flip(file: Path, number: int, *bits: int) -> None:
-    """Turn bits of the base offset of a batch, by its number in the file."""
+    """Flip bits in the base offset of a batch, which is given by its number in the file."""
     position, _ = batch_spans(file)[number]
     (found,) = struct.unpack_from(">Q", file.read_bytes(), position)
     for bit in bits:
@@ -32,7 +32,7 @@ def flip(file: Path, number: int, *bits: int) -> None:
 
 
 def is_whole(partition: Path, result: Path) -> bool:
-    """Whether all logs hold what they held before the damage."""
+    """Whether all logs have their content from before the damage."""
     wanted = {file.name: file.read_bytes() for file in logs(partition)}
     return {file.name: file.read_bytes() for file in logs(result)} == wanted
 
@@ -43,7 +43,7 @@ def is_whole(partition: Path, result: Path) -> bool:
 def test_neighbours_with_impossible_offsets(
     partition: Path, damaged: Path, tmp_path: Path, stem: str, bits: tuple[int, ...], first: int
 ) -> None:
-    """Two or three adjacent batches have offsets that no log of this partition can have had: one bit was flipped in each."""
+    """Two or three adjacent batches have offsets that are impossible in this partition: one bit was flipped in each."""
     file = log(damaged, stem)
     number = first if first >= 0 else len(batch_spans(file)) - len(bits)
     for at, bit in enumerate(bits):
@@ -57,7 +57,7 @@ def test_neighbours_with_impossible_offsets(
 def test_a_few_impossible_offsets_fill_their_hole_to_the_byte(
     partition: Path, damaged: Path, tmp_path: Path
 ) -> None:
-    """Two base offsets are overwritten completely, and the gap between the batches around them has exactly as many offsets."""
+    """Two base offsets are overwritten completely, and the gap between the batches around them has exactly the right number of offsets."""
     file = log(damaged)
     for number, noise in ((4, 0x0000133742424242), (5, 0x00013398AB000017)):
         put(file, batch_spans(file)[number][0], struct.pack(">Q", noise))
@@ -66,7 +66,7 @@ def test_a_few_impossible_offsets_fill_their_hole_to_the_byte(
 
 
 def test_a_set_of_batches_far_away_is_believed(partition: Path, damaged: Path, tmp_path: Path) -> None:
-    """A compacted log may have any gap; nothing here continues the offsets before it."""
+    """A compacted log may have any gap, and nothing contradicts these offsets."""
     far = 330 + (1 << 33) + 12_345
     content = b"".join(
         encode_batch(NewBatch(records=(Record(far + at, 1_700_000_330_000, b"k", b"v"),), leader_epoch=5))
@@ -99,8 +99,8 @@ def foreign(epoch: int, first: int = 0, count: int = 10) -> bytes:
 def test_a_foreign_tail_of_a_higher_epoch(
     partition: Path, damaged: Path, tmp_path: Path, first: int, has_epoch_file: bool
 ) -> None:
-    """Batches of a later leader usually stay. But leader epochs never decrease: the following batches and the leader-epoch checkpoint have
-    lower ones."""
+    """Batches of a later leader are usually kept. But leader epochs never decrease, and the following batches and the leader-epoch
+    checkpoint have lower ones."""
     file = log(damaged, LAST)
     put(file, file.stat().st_size, foreign(9, first))
     if not has_epoch_file:
@@ -115,7 +115,8 @@ def test_a_foreign_tail_of_a_higher_epoch(
 def test_a_base_offset_overwritten_inside_of_damage(
     partition: Path, damaged: Path, tmp_path: Path, noise: bytes
 ) -> None:
-    """Bytes that are not a batch precede it, so the search for the next batch skips it. It holds all offsets that are missing there."""
+    """The batch follows bytes that are not a batch, so the search for the next batch skips it. It has exactly the offsets that are missing
+    there."""
     file = log(damaged)
     position, _ = batch_spans(file)[7]
     data = file.read_bytes()
@@ -129,7 +130,7 @@ def test_a_base_offset_overwritten_inside_of_damage(
 
 
 def test_no_offset_is_guessed_inside_of_damage(damaged: Path, tmp_path: Path) -> None:
-    """If more offsets are missing than the batch holds, its position among them is unknown."""
+    """If more offsets are missing than the batch has, its position among them is unknown."""
     file = log(damaged)
     spans = batch_spans(file)
     put(file, spans[6][0], bytes([7]) * (spans[6][1]) + b"\xff" * 8)
@@ -138,8 +139,8 @@ def test_no_offset_is_guessed_inside_of_damage(damaged: Path, tmp_path: Path) ->
 
 
 def test_batches_before_a_name_that_is_too_high(partition: Path, damaged: Path, tmp_path: Path) -> None:
-    """The first batch is damaged and the following ones are below the base offset in the name; after the next damage the log continues
-    them."""
+    """The first batch is damaged, and the following ones are below the base offset in the name. After the next damage, the log continues
+    where they end."""
     first = log(damaged, "0" * 20)
     spans = batch_spans(first)
     for number in (0, 18):
@@ -153,7 +154,7 @@ def test_batches_before_a_name_that_is_too_high(partition: Path, damaged: Path, 
 def test_batches_of_another_topic_behind_the_log_end_do_not_cost_an_epoch(
     damaged: Path, tmp_path: Path
 ) -> None:
-    """A leader was elected at the end of the log and has not written yet. The bytes after it start at offset 0 again, which seems to be the
+    """A leader was elected at the log end and has not written yet. The bytes after it start at offset 0 again, which looks like the log
     end."""
     checkpoint = damaged / "leader-epoch-checkpoint"
     *head, count, entries = checkpoint.read_text().split("\n", 2)

@@ -1,4 +1,4 @@
-"""Salvage of base offsets that were overwritten with another batch's: no record moves, and no valid batch is removed for it."""
+"""Salvage of base offsets that were overwritten with those of another batch: no record is moved, and no valid batch is removed for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 class Place(NamedTuple):
-    """Where a batch lies, and its offsets."""
+    """The position of a batch, and its offsets."""
 
     log: Path
     position: int
@@ -39,7 +39,7 @@ def places(partition: Path) -> list[Place]:
 
 
 def tight(partition: Path) -> list[tuple[Place, Place, Place]]:
-    """Batches that leave no offset free before or after them, each between its neighbours."""
+    """Batches without a free offset before or after them, each between its neighbours."""
     found = places(partition)
     return [
         (before, place, behind)
@@ -78,7 +78,7 @@ def test_a_base_offset_of_another_batch(
 
 
 def test_a_later_leaders_batch_with_the_base_offset_zero(partition: Path, tmp_path: Path) -> None:
-    """With its higher leader epoch it used to win against the batch that has the offset."""
+    """Because of its higher leader epoch, it used to win against the batch that really has the offset."""
     _, place, _ = tight(partition)[-1]
     damaged = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     put(damaged / place.log.name, place.position, bytes(8))
@@ -90,7 +90,7 @@ def test_a_later_leaders_batch_with_the_base_offset_zero(partition: Path, tmp_pa
 
 
 def test_two_logs_that_begin_at_one_offset(tmp_path: Path) -> None:
-    """A wrapper of an old format has only its last offset; if another log follows, both may start at the same offset."""
+    """The wrapper of an old format contains only its last offset. If another log precedes it, both may seem to start at the same offset."""
     partition = tmp_path / "metro-0"
     partition.mkdir()
     records = [Record(offset, -1, None, b"%d" % offset) for offset in range(48)]
@@ -98,14 +98,15 @@ def test_two_logs_that_begin_at_one_offset(tmp_path: Path) -> None:
     wrapper += encode_batch(NewBatch(records=tuple(records[24:]), magic=0, codec=L.GZIP))
     plain = encode_batch(NewBatch(records=tuple(records[:10]), magic=0))
     (partition / f"{0:020}.log").write_bytes(wrapper)
-    (partition / f"{48:020}.log").write_bytes(plain)  # in a wrong place, or of another partition
+    # misplaced, or from another partition
+    (partition / f"{48:020}.log").write_bytes(plain)
     repair, _ = salvaged(partition, tmp_path / "result")
     assert repair.removed == ()
     assert sorted(contents(tmp_path / "result" / "metro-0").values()) == sorted((wrapper, plain))
 
 
 def test_leader_epochs_of_a_log_that_lost_its_start(partition: Path, tmp_path: Path) -> None:
-    """Everything from before the checkpointed log start is lost: the log starts at its present end, and so do its epochs."""
+    """Everything before the checkpointed log start is lost, so the log and its epochs start at its present end."""
     damaged = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     for log in logs(damaged)[1:]:
         log.unlink()

@@ -1,7 +1,7 @@
 """Random damage to a partition: valid batches survive, none is invented, offsets stay in order, every byte is accounted for.
 
-KSEG_SALVAGE_DAMAGES says how many damages (default 150), KSEG_SALVAGE_SEED from which seed on (default 904000). A failure
-names its seed; `KSEG_SALVAGE_SEED=<seed> KSEG_SALVAGE_DAMAGES=1` repeats it.
+KSEG_SALVAGE_DAMAGES is the number of cases (default 150), KSEG_SALVAGE_SEED the first seed (default 904000). A failure names its seed;
+`KSEG_SALVAGE_SEED=<seed> KSEG_SALVAGE_DAMAGES=1` repeats it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.slow
 
 DAMAGES = int(os.environ.get("KSEG_SALVAGE_DAMAGES", "150"))
 FIRST_SEED = int(os.environ.get("KSEG_SALVAGE_SEED", "904000"))
-# Damages that were salvaged wrongly once: batches that changed places were renumbered, an intact batch made room for
-# an altered one, leader epochs were judged beside batches that had been moved, a second salvage went on from the first.
+# Seeds that salvage got wrong once: swapped batches were renumbered, an intact batch was dropped in favour of an altered one, leader epochs
+# were judged by batches that had been moved, a second salvage changed the result of the first.
 WRONG_ONCE = (
     880084,
     880240,
@@ -116,7 +116,7 @@ def drop(file: Path, chance: random.Random) -> None:
 
 
 def again(file: Path, chance: random.Random) -> None:
-    """Some of the bytes come a second time somewhere."""
+    """Some bytes are repeated at another position."""
     at, length = _spot(file, chance, 2000)
     data = file.read_bytes()
     to = chance.randrange(len(data) + 1)
@@ -131,7 +131,7 @@ SPOTS = (flip, flip, noise, zeros, cut, insert, drop, again, grow)
 
 
 def on_a_header(file: Path, chance: random.Random) -> None:
-    """A bit of what is outside the checksum."""
+    """Flip a bit that the checksum does not cover."""
     position, _ = chance.choice(batch_spans(file))
     at = position + chance.randrange(17)
     put(file, at, bytes([file.read_bytes()[at] ^ 1 << chance.randrange(8)]))
@@ -200,7 +200,7 @@ SIDE_DAMAGES = (*SPOTS, gone, renamed, copied, swapped_files)
 
 
 def inflict(partition: Path, chance: random.Random) -> list[str]:
-    """Between one and four damages; what was done."""
+    """Inflict one to four kinds of damage; returns what was done."""
     done = []
     for _ in range(chance.choice((1, 1, 1, 2, 3, 4))):
         is_log = chance.random() < 0.8
@@ -210,7 +210,8 @@ def inflict(partition: Path, chance: random.Random) -> list[str]:
         try:
             damage(file, chance)
         except (ValueError, IndexError, struct.error):
-            continue  # a file that is already damaged has no batches to choose from
+            # the file is damaged already and has no batches to choose from
+            continue
         done.append(f"{damage.__name__} {file.name}")
     return done
 
@@ -219,7 +220,7 @@ def inflict(partition: Path, chance: random.Random) -> list[str]:
 
 
 def body(batch: bytes) -> bytes:
-    """What the checksum covers, and itself."""
+    """The bytes that the checksum covers, and the checksum."""
     return batch[12:] if batch[16] < 2 else batch[17:]
 
 
@@ -269,12 +270,13 @@ def judge_salvage(healthy_one: Path, damaged: Path, place: Path) -> None:
 
 
 def judge_repaired_bits(damaged: Path, place: Path, originals: set[bytes], without: set[bytes]) -> None:
-    """Batches that were written, more than without the option, and none is given up for them."""
+    """With the option, no batch is invented, and none that is kept without it is lost."""
     repair, _ = salvaged(damaged, place / "bits", repair_bits=True)
     kept = {body(batch) for batch in all_batches(place / "bits" / damaged.name)}
     assert "batch-restored" in {finding.id for finding in repair.findings}
     assert kept <= originals, "invented by inverting a bit"
-    assert without <= kept  # the same if another file has the batch
+    # this holds as well if another file has the batch
+    assert without <= kept
 
 
 def positions(data: bytes, part: bytes) -> Iterator[int]:
@@ -285,7 +287,7 @@ def positions(data: bytes, part: bytes) -> Iterator[int]:
 
 
 class Bytes:
-    """All logs; nothing is found across the end of one."""
+    """All logs. Nothing is found across the boundary of two logs."""
 
     def __init__(self, logs: list[bytes]) -> None:
         self._logs = logs
@@ -294,8 +296,8 @@ class Bytes:
         return any(batch in log for log in self._logs)
 
     def holds_apart(self, batch: bytes, others: list[bytes]) -> bool:
-        """Whether the batch lies somewhere without sharing a byte with one of the others: of two batches that do, no
-        more than one was ever written there."""
+        """Whether the batch is found without sharing a byte with one of the others. Of two batches that overlap, at most one was ever
+        written there."""
         for log in self._logs:
             taken = [(at, at + len(other)) for other in others for at in positions(log, other)]
             for at in positions(log, batch):
@@ -304,15 +306,15 @@ class Bytes:
         return False
 
     def heads_before(self, body: bytes) -> Iterator[bytes]:
-        """The 17 bytes in front of a batch's body, wherever that is found."""
+        """The 17 bytes before a batch's body, wherever the body is found."""
         for log in self._logs:
             for at in positions(log, body):
                 yield log[max(0, at - HEADER_TO_MAGIC) : at]
 
 
 def check_headers(repair: Repair, originals: list[bytes], stays: list[bytes], there: Bytes) -> None:
-    """No record is invented, and none gets offsets or an epoch that are not its own: what the damage left alone stays
-    as it was; only a header that the damage altered is rewritten, and that is said."""
+    """No record is invented, and none gets foreign offsets or epochs: headers that the damage did not touch stay as they were; only a
+    header that the damage altered is rewritten, and that is reported."""
     headers = {body(batch): batch for batch in originals}
     assert {body(batch) for batch in stays} <= headers.keys(), "invented"
     output = {
@@ -323,7 +325,8 @@ def check_headers(repair: Repair, originals: list[bytes], stays: list[bytes], th
     overflows = any("more" in finding.numbers for finding in repair.findings)
     for batch in stays:
         original = headers[body(batch)]
-        if batch == original or batch in there:  # an alteration that nothing contradicts is not seen
+        # an alteration that nothing contradicts stays unnoticed
+        if batch == original or batch in there:
             continue
         assert original not in there, f"an intact batch is altered: {offsets(original)} to {offsets(batch)}"
         heads = [original[:HEADER_TO_MAGIC], *there.heads_before(body(batch))]
@@ -335,7 +338,7 @@ def check_headers(repair: Repair, originals: list[bytes], stays: list[bytes], th
 
 
 def test_a_running_broker_stopped_anywhere(partitions: tuple[Path, Path], tmp_path: Path) -> None:
-    """After a crash: no clean shutdown, preallocated indexes, and a last segment torn at any byte."""
+    """As after a crash: no clean shutdown, preallocated indexes, and a last segment torn at any byte."""
     chance = random.Random(FIRST_SEED)
     source = logs(partitions[0])[-1]
     for at in sorted(chance.sample(range(source.stat().st_size), 12)):

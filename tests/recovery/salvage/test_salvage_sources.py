@@ -18,7 +18,7 @@ pytestmark = pytest.mark.evidence("leftover-source")
 
 
 def plain(root: Path) -> Path:
-    """Segments at 0, 40 and 80 of ten batches each, without a gap, in leader epochs 0, 1 and 2."""
+    """Segments at 0, 40 and 80 with ten batches each, without gaps, in leader epochs 0, 1 and 2."""
     topic = Topic(root, name="metro-0")
     for segment in range(3):
         for number in range(10):
@@ -38,7 +38,7 @@ def log(partition: Path, base: int = 40) -> Path:
 
 
 def set_aside(partition: Path, state: str, base: int = 40) -> Path:
-    """A copy of a sound log under the name of a leftover; for an unfinished `.swap` with what tells so."""
+    """A copy of a valid log with the suffix of a leftover; for `.swap`, also the file that shows that the swap was not completed."""
     target = partition / f"{base:020}.log.{state}"
     shutil.copy2(log(partition, base), target)
     if state == "swap":
@@ -72,7 +72,8 @@ def test_lost_batches_are_taken_from_a_leftover(
     assert repair.log_end_offset == 120
     assert lost(repair) == 0
     if state == "swap" and len(batches) == 10:
-        return  # there is no live batch in its range: the replacement takes its place as a whole
+        # there is no live batch in its range, so the complete replacement takes the segment's place
+        return
     restored = [finding for finding in repair.findings if finding.id == "lost-records-restored"]
     assert [finding.first_offset for finding in restored] == [40 + 4 * number for number in batches]
     assert {Path(finding.path) for finding in restored} == {source}
@@ -141,7 +142,7 @@ def test_what_retention_has_deleted_does_not_come_back(partition: Path, tmp_path
 
 
 def test_what_was_compacted_away_does_not_come_back(tmp_path: Path) -> None:
-    """The cleaner leaves the original segments as `.deleted`; of the damaged batch they hold more than was lost."""
+    """The cleaner leaves the original segments as `.deleted`. They contain more of the damaged batch than was lost."""
     topic = Topic(tmp_path / "sound", name="metro-0")
     for number in range(20):
         topic.send(*[(f"k{at}", f"v{number}") for at in range(3)], (f"once-{number}", "v"))

@@ -1,5 +1,5 @@
-"""What a broker leaves that has loaded a log with a log start within a segment: it forgets the producers of the batches below, and where
-all records were deleted also the leader epoch. That a real 4.3.1 leaves such states is in tests/kafka/test_verify.py."""
+"""The state that a broker leaves after it has loaded a log with a log start within a segment: it forgets the producers of the batches
+below, and if all records were deleted also the leader epoch. tests/kafka/test_verify.py shows that a real 4.3.1 leaves such states."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EMPTY = encode_snapshot(())
 
 @pytest.fixture
 def partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
-    """Offsets 0 to 2 of producer 7, and 3 to 5 of producer 8, with all side files."""
+    """Offsets 0 to 2 of producer 7 and 3 to 5 of producer 8, with all side files."""
     directory = tmp_path / "data" / "orders-0"
     directory.mkdir(parents=True)
     batches = [
@@ -67,7 +67,8 @@ def test_producers_below_the_log_start_may_be_forgotten(
     (partition / SNAPSHOT).write_bytes(
         encode_snapshot(tuple(each for each in entries if each.producer_id in kept))
     )
-    os.utime(partition / SNAPSHOT, (NOW_MS / 1000, NOW_MS / 1000))  # no producer has expired
+    # recent enough that no producer has expired
+    os.utime(partition / SNAPSHOT, (NOW_MS / 1000, NOW_MS / 1000))
     assert found(partition, log_start, capfd) == ([] if is_sound else ["snapshot-mismatch"])
 
 
@@ -83,8 +84,8 @@ def test_a_log_without_records_may_have_no_leader_epoch(
 def test_the_load_of_a_log_that_was_emptied_and_not_flushed_leaves_nothing_that_is_damage(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker that is killed directly behind DeleteRecords up to the log end has moved the entry of the epoch there, and not yet written
-    the log start (tests/kafka/test_deleted_to_the_end.py)."""
+    """A broker that is killed right after DeleteRecords up to the log end has moved the epoch's entry to the log end, and has not yet
+    written the log start (tests/kafka/test_deleted_to_the_end.py)."""
     (partition.parent / ".kafka_cleanshutdown").unlink()
     (partition / "leader-epoch-checkpoint").write_text("0\n1\n2 6\n")
     assert run(["recover", "--policy", "kafka", "--apply", str(partition)]) == 0
@@ -97,7 +98,8 @@ def test_the_load_of_a_log_that_was_emptied_and_not_flushed_leaves_nothing_that_
 
 
 def _half_deleted(root: Path, has_data: bool) -> Path:
-    """Retention has deleted the records of an aborted transaction, all or only those of the first segment; the marker is there."""
+    """Retention has deleted the records of an aborted transaction, all of them or only those in the first segment. Its marker still
+    exists."""
     topic = Topic(root)
     topic.send(("a", 1), producer=7, transactional=True)
     topic.roll()
@@ -129,13 +131,14 @@ def test_the_cleaner_drops_the_entry_of_a_transaction_whose_records_were_deleted
 def test_the_entry_of_a_transaction_with_records_must_exist(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], is_cleaned: bool
 ) -> None:
-    """Whether the segment was cleaned or not: consumers find the records and need to know that they are aborted."""
+    """This holds whether the segment was cleaned or not: consumers read the records and need to know that they are aborted."""
     directory = _half_deleted(tmp_path, has_data=True)
     if is_cleaned:
         log = directory / f"{1:020d}.log"
         (first, _), (second, size), *_ = batch_spans(log)
         content = log.read_bytes()
-        log.write_bytes(content[first:second] + content[second + size :])  # a superseded record leaves a gap
+        # the removed record leaves a gap, as a superseded one does
+        log.write_bytes(content[first:second] + content[second + size :])
     (directory / f"{1:020d}.txnindex").unlink()
     run(["verify", "--json", str(directory)])
     kinds = [json.loads(line).get("id") for line in capfd.readouterr().out.splitlines()]

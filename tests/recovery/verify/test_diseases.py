@@ -33,7 +33,7 @@ def data(sound: Path, tmp_path: Path) -> Path:
 
 
 def changed(sound: Path, data: Path) -> set[str]:
-    """Names whose kind or content differ."""
+    """Names of files whose kind or content differs."""
     before, after = trees.tree_state(sound), trees.tree_state(data)
     return {
         name
@@ -58,7 +58,7 @@ def test_log_diseases_change_their_range_only(
     assert end <= len(after)
     assert (
         before[:start] == after[:start] or damage.length <= 8
-    )  # a seal changes the checksum before the field
+    )  # sealing also changes the checksum, which precedes the field
     if damaged_by.__name__ not in MOVES_WHAT_FOLLOWS:
         assert before[end:] == after[end:]
 

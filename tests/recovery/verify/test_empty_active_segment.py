@@ -1,5 +1,5 @@
-"""An active segment as a broker creates it at a roll: since 2.3 its indexes are created at their first use (LazyIndex), the offset index
-with the first batch. A topic whose records have all expired stays like that, and 2.8.2 leaves it like that at a clean stop."""
+"""An active segment as a broker creates it when it rolls: since 2.3, its indexes are created on first use (LazyIndex), the offset index
+with the first batch. A topic whose records have all expired stays in this state, and 2.8.2 leaves it so even at a clean stop."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PREALLOCATED = bytes(12 * 100)
 
 
 def rolled(directory: Path, time_index: bytes | None) -> Path:
-    """The files of 2.8.2 and of 4.3.1 once retention has deleted the records below offset 40, in a data directory without the clean
-    marker."""
+    """The files of 2.8.2 and of 4.3.1 after retention has deleted the records below offset 40, in a data directory without the
+    clean-shutdown marker."""
     directory.mkdir()
     (directory.parent / "meta.properties").write_text("version=0\nbroker.id=1\n")
     (directory / f"{BASE}.log").touch()

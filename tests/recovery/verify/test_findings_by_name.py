@@ -1,4 +1,4 @@
-"""Findings that no other test covers by name: each is produced by hand, reported in the right place, and gone after the repair."""
+"""Findings that no other test covers by name: each is provoked by hand, reported in the right place, and gone after the repair."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T0 = 1_700_000_000_000
 
 
 def with_offset_deltas(*deltas: int) -> bytes:
-    """A batch of so many records of one offset each, whose records say other offsets."""
+    """A batch whose records have these offset deltas, while its header is that of consecutive ones."""
     records = tuple(Record(at, T0, None, b"v") for at in range(len(deltas)))
     data, position = bytearray(encode_batch(NewBatch(records=records))), RECORDS_POSITION
     for delta in deltas:
@@ -49,11 +49,12 @@ def test_offsets_of_records(tmp_path: Path, deltas: tuple[int, ...], kind: str, 
     log.write_bytes(content)
     (found,) = judge(log, "deep").findings
     assert (found.id, found.position, found.length, found.first_offset) == (kind, 0, len(content), offset)
-    assert judge(log).findings == ()  # only who reads records can tell
+    # only a level that reads records notices
+    assert judge(log).findings == ()
 
 
 def test_a_transaction_index_that_is_not_sorted(tmp_path: Path) -> None:
-    """Kafka appends entries in the order of their last offsets and refuses others."""
+    """Kafka appends entries in the order of their last offsets and rejects others."""
     partition = healthy.partition(tmp_path / "metro-0")
     index = partition / f"{MIDDLE}.txnindex"
     sound = index.read_bytes()
@@ -76,8 +77,8 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def test_a_checkpoint_below_the_log(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The first segment, which had the checkpointed offset, is missing; it may have been deleted since. `recover` raises the offset where
-    it writes the file for another reason."""
+    """The first segment, which contained the checkpointed offset, is missing; it may have been deleted since. `recover` raises the offset
+    only if it writes the file for another reason."""
     for file in (log_dir / "metro-0").glob("0" * 20 + ".*"):
         file.unlink()
     checkpoint = log_dir / "cleaner-offset-checkpoint"

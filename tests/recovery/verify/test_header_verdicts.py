@@ -1,4 +1,4 @@
-"""Headers checked part by part give the findings of `verify` on the whole log, each from exactly one part."""
+"""Headers that are checked part by part give the same findings as `verify` on the complete log, each from exactly one part."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def by_parts(directory: Path, draw: random.Random, parts: int) -> list[Finding]:
 
 
 def flip(log: Path, position: int, bit: int) -> None:
-    """Bits 0 to 63 are the base offset's from its lowest on, 64 to 95 the leader epoch's."""
+    """Flip a bit: 0 to 63 are those of the base offset from the lowest on, 64 to 95 those of the leader epoch."""
     content = bytearray(log.read_bytes())
     first, width, at = (position, 8, bit) if bit < 64 else (position + 12, 4, bit - 64)
     content[first + width - 1 - at // 8] ^= 1 << at % 8
@@ -66,7 +66,7 @@ def flip(log: Path, position: int, bit: int) -> None:
 
 @pytest.mark.parametrize("rules", [healthy.RULES, RollRules(index_interval_bytes=600)], ids=["many", "one"])
 def test_parts_say_what_verify_says_of_the_whole(tmp_path: Path, rules: RollRules) -> None:
-    """One flipped bit in any batch: the parts of a log, cut anywhere, report the same findings, once."""
+    """One flipped bit in any batch: the parts of a log, wherever it is divided, report the same findings, each once."""
     draw = random.Random(SEED)
     directory = healthy.partition(tmp_path / "metro-0", rules)
     logs = [log for log in sorted(directory.glob("*.log")) if log.stat().st_size]

@@ -1,8 +1,8 @@
-"""Producer snapshots as older brokers wrote them behind a marker. Before 2.4 `timestamp_ms` is that of the producer's newest batch, before
-1.0 `last_offset` is that of the marker.
+"""Producer snapshots as older brokers wrote them after a marker. Before 2.4, `timestamp_ms` is that of the producer's newest batch; before
+1.0, `last_offset` is that of the marker.
 
-The entries are those that real brokers left for such a log at a clean stop and when they rolled, with other times: 2.1.1 and 1.1.1, and
-0.11.0.3. A 2.4.1 broker has the time of the marker and the offset of the batch.
+The entries are those that real brokers left for such a log at a clean stop and when they rolled, with other timestamps: 2.1.1 and 1.1.1,
+and 0.11.0.3. A 2.4.1 broker writes the time of the marker and the offset of the batch.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def test_the_time_of_a_batch_behind_a_marker(tmp_path: Path, timestamp_ms: int, 
     [(-1, set()), (MARKER_MS, set()), (DATA_MS, {"snapshot-mismatch"})],
 )
 def test_no_batch_of_the_epoch_of_a_marker(tmp_path: Path, timestamp_ms: int, found: set[str]) -> None:
-    """A marker of a new epoch, as of a fenced producer, leaves no batch; without one the time of such a broker is -1."""
+    """The marker of a new epoch, as for a fenced producer, removes the batches of its entry. Without a batch, the time in such a broker's
+    entry is -1."""
     fenced = ENDED._replace(producer_epoch=1, last_sequence=-1, last_offset=-1, offset_delta=0)
     directory = partition(tmp_path / "tx-0", timestamp_ms, data(0) + marker(100, epoch=1), fenced)
     assert warnings(directory) == found

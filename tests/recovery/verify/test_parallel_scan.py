@@ -1,4 +1,4 @@
-"""Several processes that scan the logs of a partition find the same batches and damage as one."""
+"""Several processes that scan the logs of a partition find the same batches and damage as one process does."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel_scan, "LEAST_LOG_BYTES", PART_BYTES // 4)
     monkeypatch.setattr(parallel_scan, "MIN_PART_BYTES", PART_BYTES)
     monkeypatch.setattr(parallel_scan, "MAX_PART_BYTES", PART_BYTES)
-    # the threads of a test runner wait for nothing of ours
+    # can_fork refuses because of the test runner's threads, which hold no locks of ours
     monkeypatch.setattr(parallel_scan, "can_fork", lambda: True)
-    # this process waits for what it has asked for; it would make everything itself before a worker has begun
+    # wait for the workers: otherwise this process would scan everything before a worker has begun
     monkeypatch.setattr(part_worker.PartWorker, "is_ready", lambda _worker: True)
 
 
 @pytest.fixture
 def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the processes that were forked, in order."""
+    """The ids of the forked processes, in order."""
     forked: list[int] = []
     fork = os.fork
 
@@ -69,7 +69,7 @@ class Logs:
             Path(path).write_bytes(content)
 
     def blocks(self, jobs: int, level: str = "quick") -> Iterator[Columns | Damage]:
-        """What several processes find, log after log."""
+        """The blocks that several processes find, log after log."""
         logs = [ScannedLog(path, 0, os.path.getsize(path)) for path in self.paths]
         with ParallelScan(logs, VerifyOptions(level=level, now_ms=0, jobs=jobs)) as scan:
             for number, path in enumerate(self.paths):
@@ -77,7 +77,7 @@ class Logs:
                     yield from scan.blocks(number, Scanner.over(file))
 
     def alone(self) -> list[Damage | tuple[int, ...]]:
-        """What one scanner finds."""
+        """The pieces that one scanner finds."""
         return [piece for path in self.paths for piece in pieces(Scanner(Path(path).read_bytes()).blocks())]
 
 
@@ -91,7 +91,7 @@ def log(value_bytes: int = 200, records: int = 3) -> bytes:
 
 
 def pieces(blocks: Iterator[Columns | Damage]) -> list[Damage | tuple[int, ...]]:
-    """Every batch (all that its header has) and every damage."""
+    """Every batch (all fields of its header) and every damage."""
     found: list[Damage | tuple[int, ...]] = []
     for item in blocks:
         if isinstance(item, Damage):
@@ -141,7 +141,7 @@ def test_who_scans_a_part_alone_scans_all_of_them(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("jobs", [2, 3])
 def test_logs_of_all_sizes(jobs: int, tmp_path: Path) -> None:
-    """Of a partition: empty ones, ones that are smaller than a part, and damaged ones between."""
+    """Logs of a partition of different sizes: empty, smaller than a part, and damaged ones among them."""
     small = file_of(batch(at, 1, b"small") for at in range(5))[0]
     assert_alike(tmp_path, log(), b"", small, small[:-1], log(1), small, b"", log(3000), jobs=jobs)
 
@@ -171,7 +171,7 @@ def test_damage_is_the_same(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
 @pytest.mark.parametrize("seed", range(4))
 def test_bodies_that_were_found_sound(seed: int, codec: int, tmp_path: Path) -> None:
-    """Every ninth body is altered and its checksum corrected. What a table says of bodies is true, and it says so of most."""
+    """Every ninth body is altered and its checksum corrected. A table may only call valid bodies valid, and does so for most of them."""
     dice = random.Random(seed)
     batches = [bytearray(batch(3 * at, 3, dice.randbytes(300), codec=codec)) for at in range(500)]
     for body in batches[::9]:
@@ -194,7 +194,7 @@ def test_ends_of_all_kinds(tail: bytes, tmp_path: Path) -> None:
 
 
 def test_batches_inside_of_values_are_no_batches(tmp_path: Path) -> None:
-    """If a part starts inside such a value, its tables start at a batch that is not part of the log."""
+    """If a part starts inside such a value, its tables start at a batch that does not belong to the log."""
     inner = file_of(batch(10 * row, 2, b"not a batch of this log") for row in range(60))[0]
     data = file_of(batch(row, 1, inner) for row in range(PARTS))[0]
     assert len(inner) > PART_BYTES
@@ -208,7 +208,7 @@ def test_a_part_with_more_tables_than_slots(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_log_that_has_grown_since_it_was_listed(tmp_path: Path) -> None:
-    """A broker appends to it: this process scans it alone, and the others with the rest."""
+    """A broker appends to the log: this process scans it alone, and the workers help with the others."""
     logs = Logs(tmp_path, [log(), log(), log()])
     listed = [ScannedLog(path, 0, os.path.getsize(path)) for path in logs.paths]
     with open(logs.paths[1], "ab") as file:
@@ -222,7 +222,7 @@ def test_a_log_that_has_grown_since_it_was_listed(tmp_path: Path) -> None:
 
 
 def test_sectors_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process reads them itself where a worker has met one, so that they are reported."""
+    """Where a worker meets a bad sector, this process reads it again, so that it is reported."""
     disk = bad_sectors(monkeypatch, BadSectors(SECTOR_BYTES, True, False))
     logs = Logs(tmp_path, [log(), log(3000)])
     for path, sectors in zip(logs.paths, ([10, 11, 150, 300], [0, 77]), strict=True):

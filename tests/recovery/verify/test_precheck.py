@@ -1,4 +1,4 @@
-"""With prevalidated ranges `verify` reports the same as without, and does not read them again."""
+"""With prevalidated ranges `verify` reports the same as without them, and does not read them again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PART_BYTES = 1500
 
 @pytest.fixture(autouse=True)
 def other_disks_forgotten() -> None:
-    """A process remembers bad sectors beyond the test that had them, and inodes are reused."""
+    """Forget bad sectors before each test: a process remembers them by inode, and inodes are reused."""
     if bad_pages.count():
         bad_pages.forget()
         unreadable.begin()
@@ -130,7 +130,7 @@ def test_a_log_that_went_has_no_parts(tmp_path: Path) -> None:
 
 
 def test_a_walk_that_comes_from_elsewhere_believes_nothing(plain: Path) -> None:
-    """After a wrong length the walk may enter a validated span in the middle, where it sees other batches."""
+    """After a wrong length, the walk may enter a validated range in the middle, where it sees other batches."""
     (log,) = plain.glob("*.log")
     inner = log.read_bytes()[: diseases.batch_spans(log)[0][1]]
     options = VerifyOptions(now_ms=healthy.T0)
@@ -138,7 +138,7 @@ def test_a_walk_that_comes_from_elsewhere_believes_nothing(plain: Path) -> None:
     claims = claims_of(target, options)
     start = diseases.batch_spans(log)[3][0]
     diseases.put(log, start + 8, (61 + 500).to_bytes(4, "big"))  # batch 3 now ends inside itself …
-    diseases.put(log, start + 12 + 61 + 500, inner)  # … where another seems to begin
+    diseases.put(log, start + 12 + 61 + 500, inner)  # … where another one seems to begin
     status = log.stat()
     forged = [
         ValidatedSpans(each.path, status.st_size, status.st_mtime_ns // 1_000_000, each.spans, False)

@@ -1,4 +1,4 @@
-"""The quick check accepts an ordinary partition, and never one in which the full check finds anything."""
+"""The quick check accepts ordinary partitions, and never one in which the full check finds anything."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EPOCHS = "leader-epoch-checkpoint"
 
 
 def ordinary(directory: Path, start: int = 0) -> Path:
-    """Four segments, of two leaders, by an idempotent producer and by one that is none."""
+    """Four segments by two leaders, from an idempotent producer and one that is not."""
     rules = RollRules(segment_bytes=2000, index_interval_bytes=300)
     with PartitionWriter(directory, topic_id=TOPIC_ID, rules=rules) as writer:
         for turn in range(40):
@@ -79,7 +79,7 @@ def judged(partition: Path, broker_state: BrokerState = CLEAN) -> Repair:
 
 
 def assert_as_checked_in_full(partition: Path, broker_state: BrokerState = CLEAN) -> Repair | None:
-    """The glance's answer, which must be that of the judgement if it is a yes."""
+    """The result of the quick check. If it accepts the partition, the full check must give the same result."""
     output = glance(partition, broker_state)
     if output is not None:
         assert output == judged(partition, broker_state)
@@ -87,7 +87,7 @@ def assert_as_checked_in_full(partition: Path, broker_state: BrokerState = CLEAN
 
 
 def trams(directory: Path) -> Path:
-    """Where a copy goes in a data directory."""
+    """The path of a copy inside a data directory."""
     return directory / "trams-0"
 
 
@@ -113,7 +113,7 @@ def test_a_log_whose_first_segments_are_gone_is_ordinary(sound: Path, tmp_path: 
         file.unlink()
     assert glance(partition, CLEAN) is None
     assert [found.id for found in judged(partition, CLEAN).findings] == ["log-start-gap"]
-    # a broker that deletes segments moves the first epoch
+    # a broker that deletes segments moves the first epoch's start offset
     (partition / EPOCHS).write_text(f"0\n2\n3 {bases[1]}\n{LATEST_EPOCH} 125\n")
     output = assert_as_checked_in_full(partition)
     assert output is not None
@@ -175,7 +175,7 @@ def _bit(partition: Path, chance: random.Random) -> None:
 
 
 def _header_bit(partition: Path, chance: random.Random) -> None:
-    """What no checksum covers: the first 17 bytes of a batch."""
+    """Flip a bit in the first 17 bytes of a batch, which no checksum covers."""
     file = chance.choice(sorted(partition.glob("*.log")))
     data, starts, position = file.read_bytes(), [], 0
     while position < len(data):
@@ -221,7 +221,7 @@ def _batches_gone(partition: Path, chance: random.Random) -> None:
 
 
 def _another_producer(partition: Path, chance: random.Random) -> None:
-    """A snapshot with a right checksum that says something else."""
+    """A snapshot with a valid checksum and different content."""
     file = chance.choice(sorted(partition.glob("*.snapshot")))
     entries = list(decode_snapshot(file.read_bytes()))
     if not entries:
@@ -260,7 +260,8 @@ def test_random_damage(sound: Path, tmp_path: Path, part: int) -> None:
         )
         try:
             for damage in done:
-                with suppress(IndexError, SnapshotCorrupt):  # nothing is left of its kind, or it is damaged
+                # no file of the kind is left, or it is damaged
+                with suppress(IndexError, SnapshotCorrupt):
                     damage(partition, chance)
             assert_as_checked_in_full(partition, around)
         except AssertionError as error:
@@ -272,7 +273,7 @@ LOADS = 40
 
 
 def crashed(partition: Path, rng: random.Random) -> None:
-    """Side files are missing or cut, and bytes of logs are cut off or altered."""
+    """Side files are missing or truncated, and bytes of logs are missing or altered."""
     for file in sorted(partition.iterdir()):
         if file.suffix != ".log" and rng.random() < 0.5:
             file.unlink()
@@ -287,7 +288,7 @@ def crashed(partition: Path, rng: random.Random) -> None:
 
 
 def test_what_a_load_leaves_is_said_to_be_what_salvage_says_of_it(sound: Path, tmp_path: Path) -> None:
-    """`recover --policy kafka` runs the quick check on the files as they will be."""
+    """`recover --policy kafka` runs the quick check on the files as they will be after the load."""
     ordinary_ones = 0
     for seed in range(LOADS):
         partition = Path(shutil.copytree(sound, trams(tmp_path / str(seed))))

@@ -1,4 +1,4 @@
-"""The data of a running broker: what only one reading finds is not reported, and what stays is."""
+"""Data of a running broker: what only one reading finds is not reported, and what every reading finds is."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def target(tmp_path: Path) -> PartitionTarget:
 def _settled(
     target: PartitionTarget, found: Callable[[int], list[Finding]]
 ) -> tuple[list[Event], Totals, int]:
-    """The events, the totals, and how often the target was read. found: the findings of a reading, by its number."""
+    """The events, the totals, and how often the target was read. found: returns the findings of the n-th reading."""
     readings = 0
 
     def read(totals: Totals) -> Iterator[Event]:

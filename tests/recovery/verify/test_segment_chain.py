@@ -1,4 +1,4 @@
-"""Logs of segments that are gone: what `verify` tells from their indexes and from the leader epochs."""
+"""Logs of missing segments: what `verify` infers from their indexes and from the leader epochs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPOCHS = "leader-epoch-checkpoint"
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """A partition with segments of 12 records, and a new leader every 20."""
+    """A partition with segments of 12 records, and a new leader after every 20."""
     directory = tmp_path / "data" / "orders-0"
     directory.parent.mkdir()
     with PartitionWriter(directory, rules=RollRules(segment_bytes=600)) as writer:
@@ -82,7 +82,7 @@ def test_a_deletion_that_was_interrupted_loses_no_log(partition: Path) -> None:
 
 
 def test_a_segment_that_a_cleaner_has_merged_is_no_loss(partition: Path) -> None:
-    """A broker that finishes the work deletes the files of the merged segments one by one, and is killed before the last of them."""
+    """A broker that completes the swap deletes the files of the merged segments one by one, and is killed before the last of them."""
     first, second, *_ = bases(partition)
     merged = (partition / f"{first:020d}.log").read_bytes() + (partition / f"{second:020d}.log").read_bytes()
     lose(partition, first)
@@ -92,14 +92,14 @@ def test_a_segment_that_a_cleaner_has_merged_is_no_loss(partition: Path) -> None
 
 
 def test_indexes_of_a_new_segment_are_no_loss(partition: Path) -> None:
-    """They are preallocated before the first record, and the name of the log may not be on the disk yet."""
+    """The indexes are preallocated before the first record, and the directory entry of the log may not be on the disk yet."""
     for suffix in ("index", "timeindex"):
         (partition / f"{60:020d}.{suffix}").write_bytes(bytes(4096))
     assert judge(partition).of("segment-missing") == []
 
 
 def test_an_index_below_the_log_start_is_no_loss(partition: Path) -> None:
-    """Its records were deleted, and a broker that is killed after it removed the log starts with the next segment."""
+    """The records were deleted, and a broker that is killed after it removed the log starts with the next segment."""
     first, second, *_ = bases(partition)
     lose(partition, first, log_only=True)
     entry = CheckpointEntry("orders", 0, second)
@@ -115,7 +115,7 @@ def test_leader_epochs_below_the_first_segment(partition: Path) -> None:
     verdict = judge(partition)
     assert spans(verdict, "log-start-gap") == [(first, left - 1)]
     assert verdict.of("log-start-gap")[0].severity == "warning"
-    # as a broker leaves it that has deleted the segments itself
+    # as a broker writes them that has deleted the segments itself
     epochs = (partition / EPOCHS).read_text().splitlines()
     assert epochs[2:] == ["0 0", "1 20", "2 40"] and 20 < left < 40
     (partition / EPOCHS).write_text(f"0\n2\n1 {left}\n2 40\n")

@@ -1,7 +1,7 @@
-"""Headers that contradict their records under a right checksum: found without decoding every record, and priced as the real
-consumer behaves (`tests/kafka/test_price_by_consumers.py` asks it about the same kinds of damage).
+"""Headers that contradict their records under a valid checksum are found without decoding every record, and their cost is what a real
+consumer loses (`tests/kafka/test_price_by_consumers.py` uses the same kinds of damage with one).
 
-Each kind in each codec is many damaged logs: ten seconds of processor time, and so `slow`.
+Each kind with each codec needs many damaged logs, which take ten seconds of processor time; hence `slow`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.pairs import combinations
 
 RECORDS = 5
 BATCHES = 6
-# What a consumer does not get of a batch of five records. Of too low a count the last record that is declared is thrown away.
+# The records of a batch of five that a consumer does not return. If the count is too low, the last record within the count is dropped too.
 LOST = {
     "count-lower": 2,
     "count-half": 4,
@@ -46,7 +46,7 @@ HARMLESS = {"count-higher": 0, "transactional": 0, "timestamp-type": 0, "delete-
 
 
 def partition(directory: Path, codec: int, gap: int = 0) -> Path:
-    """A log of equal batches, with offsets missing after each where `gap` is set."""
+    """A log of equal batches. gap: the number of offsets missing after each."""
     directory.mkdir()
     with PartitionWriter(directory, topic_id=TOPIC_ID) as writer:
         for number in range(BATCHES):
@@ -97,7 +97,7 @@ def test_what_consumers_miss_under_a_right_checksum_has_a_price(
 def test_a_cut_batch_costs_what_it_held_and_not_what_its_header_says(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Policy kafka truncates three batches, the last of which declares one record too few."""
+    """Policy kafka truncates three batches, of which the last declares one record too few."""
     place = partition(tmp_path / "metro-0", 0)
     log = place / f"{0:020d}.log"
     lower = next(kind for kind in SEALED_KINDS if kind.name == "count-lower")
@@ -112,7 +112,7 @@ def test_a_cut_batch_costs_what_it_held_and_not_what_its_header_says(
 def test_what_breaks_off_inside_a_compressed_batch_has_no_price(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It is unknown how much of it a consumer has received; the batch before a gap is decompressed."""
+    """It is unknown how much of it a consumer returns. Because of the gap after each batch, it is decompressed."""
     place = partition(tmp_path / "metro-0", 4, gap=2)
     log = place / f"{0:020d}.log"
     position, size = batch_spans(log)[1]

@@ -1,4 +1,4 @@
-"""Count the used slots of an index without reading the preallocated part."""
+"""Counting the used slots of an index without reading the preallocated part."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from kseg.segment.files import MappedFile
 def test_the_last_slot_that_is_not_zeros(width: int, used: int) -> None:
     content = bytearray(width * 30_000)
     for slot in range(used):
-        content[slot * width] = 1  # all of an entry but its first byte may be zero
+        # all bytes of an entry but the first may be zero
+        content[slot * width] = 1
     assert used_slots(memoryview(content), width) == used
 
 
 def test_a_hole_at_the_end_is_not_read(tmp_path: Path) -> None:
-    """Bytes after `data_end` count as zeros without being read: here they are not zeros."""
+    """Bytes after `data_end` count as zeros and are not read; in this test they are not zeros."""
     path = tmp_path / "00000000000000000000.index"
     path.write_bytes(bytes([0, 0, 0, 1, 0, 0, 0, 0]) * 3)
     os.truncate(path, 10 << 20)

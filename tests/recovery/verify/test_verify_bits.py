@@ -1,6 +1,6 @@
-"""One flipped bit in any header field gives the right finding about the right batch, with the original value.
+"""One flipped bit in any header field produces the right finding about the right batch, with the original value.
 
-The CRC does not cover base offset, length, leader epoch and magic; the cases that order alone cannot decide are listed.
+The CRC does not cover base offset, length, leader epoch and magic. Cases that cannot be decided by order alone are listed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FIELDS = {  # position in the header, bits, kind
 
 
 def batches(width: int, producer_id: int, gaps: bool = False) -> Iterator[NewBatch]:
-    """Thirty batches of two leader epochs; `gaps` leaves holes as a compaction does."""
+    """Thirty batches of two leader epochs. `gaps` leaves gaps like a compaction."""
     offset = 0
     for at in range(30):
         records = tuple(
@@ -70,7 +70,7 @@ def found(directory: Path) -> list[Finding]:
 
 
 def flips(log: Path, batch: int, field: str, every: int = 1) -> Iterator[tuple[int, int]]:
-    """Flip one bit after another (and back); yields its number and the true value of the field."""
+    """Flip one bit after another, and restore it; yields the bit's number and the original value of the field."""
     at, bits, _ = FIELDS[field]
     position, _ = batch_spans(log)[batch]
     data = log.read_bytes()
@@ -121,7 +121,7 @@ def test_every_bit_of_a_header(width: int, producer_id: int, field: str, tmp_pat
 
 @pytest.mark.parametrize("producer_id", [7, -1])
 def test_base_offsets_without_any_side_file(producer_id: int, tmp_path: Path) -> None:
-    """The adjacent batches alone identify the batch and its offset, wherever it is."""
+    """The adjacent batches alone are enough to identify the batch and its offset, wherever it is."""
     directory = partition(tmp_path / "topic-0", 4, producer_id, bare=True)
     usual = {(f.id, f.path) for f in found(directory)}
     for log, batch in corners(directory):
@@ -135,7 +135,7 @@ def test_base_offsets_without_any_side_file(producer_id: int, tmp_path: Path) ->
 
 
 def test_leader_epochs_without_the_checkpoint(tmp_path: Path) -> None:
-    """A rise in the last batch and a fall in the first can be legal; all else is found."""
+    """A higher epoch in the last batch and a lower one in the first may be legal. Everything else is found."""
     directory = partition(tmp_path / "topic-0", 4, -1, bare=True)
     usual = {(f.id, f.path) for f in found(directory)}
     logs = sorted(directory.glob("*.log"))
@@ -156,7 +156,7 @@ def test_leader_epochs_without_the_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("V01")
 def test_legal_gaps_stay_legal_and_indexes_settle_draws(tmp_path: Path) -> None:
-    """In a log full of gaps a flip can fall into one, or look like one in the adjacent batch; that must stay rare."""
+    """In a log full of gaps, a flipped offset may be within a gap, or make the adjacent batch look wrong. That must stay rare."""
     directory = partition(tmp_path / "topic-0", 4, -1, gaps=True)
     assert {f.severity for f in found(directory)} <= {"info"}
     exact = wrong = flipped = 0

@@ -1,4 +1,4 @@
-"""Data directories of real brokers after a clean shutdown are valid; findings about old ones are correct."""
+"""Data directories of real brokers after a clean shutdown are valid, and findings about old ones are correct."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OLD = (
     "1.1.1/3-format-1.1",
     "1.1.1/4-compacted",
 )
-# what a directory of an old broker may well contain
+# findings that are normal for a directory of an old broker
 HARMLESS = {
     "index-entry-old-style",
     "offset-gap",
@@ -45,7 +45,7 @@ def test_a_clean_stop_of_4_3_1(state: str, level: str, capture_small: Path) -> N
 def test_clean_stops_of_old_brokers(state: str, level: str, legacy_small: Path) -> None:
     verdict = judge(legacy_small / "data" / state, level)
     assert verdict.output("error") == set()
-    # a topic made for it has timestamps of the year 9999
+    # a topic made for this has timestamps in the year 9999
     assert {path.split("/")[0] for kind, path in verdict.output("warning")} <= {"odd.times-0"}
     assert verdict.ids() <= HARMLESS | {"future-timestamp"}
 
@@ -75,7 +75,7 @@ def test_the_records_of_the_old_brokers_are_all_counted(legacy_small: Path) -> N
 
 @pytest.mark.evidence("no-clean-marker")
 def test_a_crashed_directory_is_unclean_and_nothing_else(capture_small: Path, tmp_path: Path) -> None:
-    """The indexes of the active segment are preallocated, which is not wrong."""
+    """The indexes of the active segment are preallocated, which is not an error."""
     directory = copy_tree(capture_small / "data", tmp_path / "data")
     (directory / ".kafka_cleanshutdown").unlink()
     for suffix, size in ((".index", 10_485_760), (".timeindex", 10_485_756)):
@@ -93,7 +93,8 @@ def test_a_crashed_directory_is_unclean_and_nothing_else(capture_small: Path, tm
 
 @pytest.mark.evidence("false-marker")
 def test_a_clean_stop_of_kafka_4_4(capture_small: Path, tmp_path: Path) -> None:
-    """Its indexes of the metadata log stay preallocated: 4.4.0 closes that log as after a failure. The next start reads it in any case."""
+    """The indexes of the metadata log stay preallocated, because 4.4.0 closes that log as after a failure. The next start reads it in any
+    case."""
     directory = copy_tree(capture_small / "data", tmp_path / "data")
     metadata_log_unclosed(directory)
     verdict = judge(directory)

@@ -1,4 +1,4 @@
-"""Each kind of log damage gives its findings, for the damaged files, and no others."""
+"""Each kind of log damage produces its findings for the damaged files, and no others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.damaged_dirs import (
 from tests.support.verify_helpers import judge
 
 LOG_DISEASES: list[tuple[Callable[[Path], InflictedDamage], Reported, Reported]] = [
-    # disease, findings in the middle of a segment (default level), further ones of the deep level
+    # damage, findings in the middle of a segment (default level), further findings at the deep level
     (D.torn_tail, in_log("torn-tail"), set()),
     (D.short_tail, in_log("foreign-bytes"), set()),
     (D.zero_tail, in_log("zero-tail"), set()),

@@ -1,4 +1,4 @@
-"""One log verified by several processes: findings, totals and progress are those of one process."""
+"""One log verified by several processes gives the findings, totals and progress of one process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel_scan, "MIN_PART_BYTES", 128)
     monkeypatch.setattr(parallel_scan, "MAX_PART_BYTES", 512)
     monkeypatch.setattr(part_worker.PartWorker, "is_ready", lambda _worker: True)
-    # the threads of a test runner wait for nothing of ours
+    # can_fork refuses because of the test runner's threads, which hold no locks of ours
     monkeypatch.setattr(parallel_scan, "can_fork", lambda: True)
 
 
@@ -51,7 +51,7 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture(scope="module")
 def damage_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory in whose logs bytes were altered, removed and put in."""
+    """A data directory in whose logs bytes were altered, removed and inserted."""
     root = healthy.log_dir(tmp_path_factory.mktemp("damaged") / "data")
     dice = random.Random(3)
     for log in sorted(root.rglob("*.log"))[1:]:
@@ -71,7 +71,7 @@ def damage_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def odd_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory in which every third batch has an altered body or header and a checksum that is right."""
+    """A data directory in which every third batch has an altered body or header and a valid checksum."""
     root = healthy.log_dir(tmp_path_factory.mktemp("odd") / "data")
     dice = random.Random(5)
     for log in root.rglob("*.log"):
@@ -87,7 +87,7 @@ def odd_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def output(root: Path, level: str, jobs: int) -> tuple[list[Event], int]:
-    """All events but progress, in order, and how many bytes of progress there were."""
+    """All events except progress, in order, and the number of bytes that progress reported."""
     events = [
         event
         for target in resolve_targets([str(root)], expand=Expansion.VERIFY)

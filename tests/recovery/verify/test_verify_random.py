@@ -1,4 +1,4 @@
-"""Random damage never raises, and every byte that was read is valid, damaged or padding."""
+"""Random damage never raises an exception, and every byte that was read is valid, damaged or padding."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_file_that_cannot_be_used(damaged: Path) -> None:
 
 @pytest.mark.parametrize("count", [20_000])
 def test_a_log_of_nothing_but_contradictions(count: int, tmp_path: Path) -> None:
-    """Every batch starts at the offset of the previous one: checked for a while, then given up, in linear time."""
+    """Every batch starts at the offset of the previous one. verify checks that for a while and then gives up, in linear time."""
     from kseg.segment.encoding.batch import encode_batch
     from kseg.segment.model import NewBatch, Record
 

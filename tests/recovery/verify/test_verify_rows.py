@@ -142,7 +142,7 @@ def test_a_time_index_that_ends_too_early(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("V11")
 def test_an_index_entry_outlives_its_compacted_transaction(tmp_path: Path) -> None:
-    """Data and marker of offsets 0 to 2 are gone, as after two passes of the cleaner; the entry remains."""
+    """Data and marker of offsets 0 to 2 are gone, as after two passes of the cleaner. The index entry remains."""
     directory = build_log(tmp_path / "t-0", [plain(3), plain(7)])
     entry = AbortedTxn(0, 9, first_offset=0, last_offset=2, last_stable_offset=3)
     log = directory / "00000000000000000000.log"
@@ -181,7 +181,7 @@ def test_data_at_rest_may_break_the_rules_of_an_append(tmp_path: Path) -> None:
 
 
 def test_each_commit_of_a_transaction_starts_at_sequence_0(tmp_path: Path) -> None:
-    """As coordinators of all versions write TxnOffsetCommit to `__consumer_offsets`; in another topic it is a gap."""
+    """Coordinators of all versions write TxnOffsetCommit so to `__consumer_offsets`. In another topic it is a gap."""
     batches = [in_transaction(0, 7), in_transaction(2, 7), marker(4, 7, is_abort=False)]
     assert judge(build_log(tmp_path / "__consumer_offsets-0", batches)).ids() == set()
     for name in ("orders-0", "mirrored.__consumer_offsets-0"):
@@ -190,7 +190,7 @@ def test_each_commit_of_a_transaction_starts_at_sequence_0(tmp_path: Path) -> No
 
 @pytest.mark.behaviour("V14")
 def test_a_wrapper_may_hold_messages_of_another_magic(tmp_path: Path) -> None:
-    """Inner messages of magic 0 in a wrapper of magic 1 (KAFKA-4298)."""
+    """A wrapper of magic 1 with inner messages of magic 0 (KAFKA-4298)."""
     from kseg.segment.codecs.codec import compress
     from kseg.segment.crc import crc32
 
@@ -238,7 +238,7 @@ def test_snapshots_that_cannot_be_read(damage: str, damaged: Path) -> None:
 
 
 def test_a_snapshot_that_tells_another_story(damaged: Path) -> None:
-    """A snapshot taken at another moment: an exact replay notices, even if the name fits."""
+    """A snapshot taken at another moment is detected by an exact replay, even if its name fits."""
     earlier = damaged / "metro-1/00000000000000000102.snapshot"
     later = damaged / "metro-1/00000000000000000198.snapshot"
     earlier.write_bytes(later.read_bytes())
@@ -250,7 +250,7 @@ def test_a_snapshot_that_tells_another_story(damaged: Path) -> None:
 @pytest.mark.parametrize("change", [1, -1])
 def test_record_counts_that_are_not_those_of_the_records(codec: int, change: int, tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
-    # five offsets for four records, so that the header alone cannot tell
+    # five offsets for four records, so that the header alone does not reveal a wrong count
     batch = NewBatch(records=records(0, 4), last_offset=4, codec=codec)
     log.write_bytes(encode_batch(batch))
     assert judge(log, "deep").findings == ()
@@ -343,7 +343,7 @@ def test_a_transaction_index_entry_that_begins_elsewhere(tmp_path: Path) -> None
 
 
 def test_an_aborted_transaction_whose_only_batch_the_cleaner_emptied(tmp_path: Path) -> None:
-    """Its entry may be missing: there is nothing to hide from consumers."""
+    """Its index entry may be missing, because there is nothing to hide from consumers."""
     emptied = NewBatch(
         base_offset=4,
         last_offset=5,

@@ -1,4 +1,4 @@
-"""Each kind of damage to side files, names and directories gives its findings, and no others."""
+"""Each kind of damage to side files, names and directories produces its findings, and no others."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ SIDE_DISEASES: list[tuple[str, Callable[[Path], object], Reported]] = [
 ]
 
 
-# name of a disease → the row of docs/data-directory.md that it proves
+# name of the damage → the row of docs/data-directory.md that it proves
 EVIDENCE = {
     "index_missing": "index-missing",
     "index_wrong_entry": "offset-index",
@@ -297,7 +297,8 @@ def test_directories(
     expected = {(kind, name)}
     if kind not in ("bad-directory-name", "deleted-directory"):
         expected.add(("open-transaction", name))
-    if kind != "future-directory":  # whose checkpoints stand under the plain name
+    # the checkpoints of a future directory use the plain name
+    if kind != "future-directory":
         expected |= {("checkpoint-orphan", RECOVERY_POINTS), ("checkpoint-orphan", HIGH_WATERMARKS)}
     assert new(damaged, sound)[1] == expected
 
@@ -343,7 +344,7 @@ def test_single_files(name: str, data: bytes, kind: str, tmp_path: Path) -> None
 
 
 def test_an_empty_partition_is_not_sent_to_recover(tmp_path: Path) -> None:
-    """Nothing needs a repair: a broker creates the first segment when it opens the directory."""
+    """Nothing needs a repair, because a broker creates the first segment when it opens the directory."""
     empty = tmp_path / "orders-0"
     empty.mkdir()
     (found,) = judge(empty).findings
