@@ -17,18 +17,18 @@ INVALID = {
     "logicalType": "decimal",
     "precision": 2,
     "scale": 3,
-}  # so it is bytes; fastavro refuses it
+}  # invalid, so it counts as bytes; fastavro rejects it
 
 
 class Made(NamedTuple):
-    """A value as fastavro takes it, and as kseg shows it."""
+    """A value as fastavro takes it (given), and as kseg shows it (shown)."""
 
     given: Any
     shown: Any
 
 
 class AvroCase:
-    """A random schema and values of it. named: the types that other schemas may name."""
+    """A random schema and values of it. named: the types that other schemas may refer to."""
 
     def __init__(self, draw: random.Random, number: int) -> None:
         self._draw = draw
@@ -79,14 +79,16 @@ class AvroCase:
         place = self._draw.choice(("", "a", "a.b"))
         name = f"T{self._number}_{self._count}"
         made = {"type": kind, "name": name, "namespace": place, **content}
-        if place:  # a name without a namespace means another one in a record that has one
+        # a name without a namespace would mean another type inside of a record that has one
+        if place:
             self.named[f"{place}.{name}"] = made
         return made
 
     def record(self, depth: int = 0) -> Any:
         made = self._new("record", {"doc": "a record", "fields": []})
         name = f"{made['namespace']}.{made['name']}"
-        self.named.pop(name, None)  # until it is whole
+        # not until it is complete
+        self.named.pop(name, None)
         for at in range(self._draw.randrange(7)):
             field = {"name": f"f{at}", "type": self.schema(depth + 1)}
             made["fields"].append(field)
@@ -106,7 +108,7 @@ class AvroCase:
         return branches
 
     def _branch(self, schema: Any) -> str:
-        """What two branches of a union must not share."""
+        """The name that two branches of a union must not share."""
         if isinstance(schema, str):
             return schema
         kind = schema["type"]
@@ -126,7 +128,7 @@ class AvroCase:
         return self._new("fixed", {"size": 8, **logical})
 
     def written(self, schema: Any, defined: set[str]) -> Any:
-        """The schema with each type written out where it comes first, and named from there on."""
+        """The schema with each type written out at its first occurrence, and referred to by name afterwards."""
         if isinstance(schema, list):
             return [self.written(each, defined) for each in schema]
         if isinstance(schema, str):
@@ -189,7 +191,7 @@ class AvroCase:
         return Made(plain, words.get(plain, plain) if isinstance(plain, float) else plain)
 
     def _branch_value(self, branches: list[Any], depth: int) -> Made:
-        """Of a deep value null: fastavro gets the name of a branch, where there may be several that fit."""
+        """In a deep value null. Otherwise fastavro is given the name of the branch, because several may match."""
         branch = "null" if depth > 8 else self._draw.choice(branches)
         made = self.value(branch, depth + 1)
         if branch == "null":

@@ -1,4 +1,4 @@
-"""Coordinator topics made by hand: keys and values encoded by their schemas, batches with producers and markers."""
+"""Handmade coordinator topics: keys and values encoded by their schemas, batches with producers and markers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def key(topic: str, type_id: int, /, **values: Any) -> bytes:
 
 
 def value(topic: str, type_id: int, version: int, /, **values: Any) -> bytes:
-    """The value beside a key of that type; fields that are not given have their defaults."""
+    """The value for a key of this type; fields that are not given have their defaults."""
     message = schemas.message(topic, "value", type_id)
     assert message is not None
     return version.to_bytes(2, "big") + encoded(message, values, version)
@@ -35,7 +35,7 @@ def batch(
     leader_epoch: int = 0,
     **more: Any,
 ) -> bytes:
-    """A batch of records that begin at `offset`, `at_ms` and a millisecond apart. more: of `NewBatch`."""
+    """A batch of records from `offset` and `at_ms` on, a millisecond apart. more: fields of `NewBatch`."""
     made = tuple(Record(offset + at, at_ms + at, *pair) for at, pair in enumerate(records))
     return encode_batch(NewBatch(records=made, leader_epoch=leader_epoch, **more))
 
@@ -79,7 +79,7 @@ def marker(
 
 
 def write_segment(directory: Path, *batches: bytes, base_offset: int = 0) -> Path:
-    """A segment of these batches; gives its path."""
+    """Write a segment of these batches; returns its path."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{base_offset:020}.log"
     path.write_bytes(b"".join(batches))

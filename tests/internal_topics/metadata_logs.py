@@ -1,4 +1,4 @@
-"""Metadata logs made by hand: records encoded by their schemas, in batches of a log or of a snapshot."""
+"""Handmade metadata logs: records encoded by their schemas, in batches of a log or of a snapshot."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def record(message_name: str, /, version: int | None = None, **values: Any) -> M
 
 
 def topic(name: str, topic_id: str, partitions: int = 1, **more: Any) -> list[Made]:
-    """A topic with its partitions, all on this node."""
+    """The records of a topic and its partitions, all on this node."""
     made = [record("TopicRecord", name=name, topicId=topic_id)]
     for number in range(partitions):
         values = {"replicas": [NODE], "isr": [NODE], "directories": [DIRECTORY], "leader": NODE, **more}
@@ -51,17 +51,17 @@ def topic(name: str, topic_id: str, partitions: int = 1, **more: Any) -> list[Ma
 
 
 def config(topic_name: str, name: str, value: str | None) -> Made:
-    """A property of a topic."""
+    """The record of a topic property."""
     return record("ConfigRecord", resourceType=2, resourceName=topic_name, name=name, value=value)
 
 
 def broker_config(node: str, name: str, value: str | None) -> Made:
-    """A dynamic property of a broker; of all by default for an empty node."""
+    """The record of a dynamic broker property; an empty node means the default for all brokers."""
     return record("ConfigRecord", resourceType=4, resourceName=node, name=name, value=value)
 
 
 def topic_id(number: int) -> str:
-    """Ids to tell topics apart by."""
+    """Topic ids that are easy to tell apart."""
     return uuid_text(bytes([number]) * 16)
 
 
@@ -72,7 +72,7 @@ def write_log(
     epoch: int = 1,
     times_ms: Sequence[int] | None = None,
 ) -> int:
-    """A segment with these batches of records, all at T0 unless told; gives the offset after it."""
+    """Write a segment with these batches of records, by default all at T0; returns the offset after it."""
     directory.mkdir(parents=True, exist_ok=True)
     offset, data = base_offset, b""
     for made, at_ms in zip(batches, times_ms or [T0] * len(batches), strict=True):
@@ -92,7 +92,7 @@ def write_snapshot(
     footer: bool = True,
     time_ms: int = T0,
 ) -> Path:
-    """A snapshot of the state before `end_offset`, whose last record is of `time_ms`."""
+    """Write a snapshot of the state before `end_offset`, whose last record has the timestamp `time_ms`."""
     directory.mkdir(parents=True, exist_ok=True)
     values = [*made]
     records = tuple(Record(1 + at, T0, None, value) for at, value in enumerate(values))
@@ -109,7 +109,7 @@ def write_snapshot(
 def write_meta_properties(
     log_dir: Path, node: int = NODE, cluster: str = CLUSTER, directory: str = DIRECTORY
 ) -> None:
-    """meta.properties of a log dir."""
+    """Write the meta.properties of a log dir."""
     log_dir.mkdir(parents=True, exist_ok=True)
     text = f"version=1\nnode.id={node}\ncluster.id={cluster}\ndirectory.id={directory}\n"
     (log_dir / "meta.properties").write_text(text)
@@ -180,7 +180,7 @@ def _one(field: Field, value: Any, version: int, flexible: bool) -> bytes:
 
 
 def _nullable(field: Field, value: Any, version: int, flexible: bool) -> bytes:
-    """A struct; where it may be null its marker differs for tagged and other fields."""
+    """A struct. If it may be null, its marker differs between tagged and other fields."""
     head = b""
     if version in field.nullable and not field.is_array:
         if version in field.tagged:

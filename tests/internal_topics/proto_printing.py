@@ -1,4 +1,4 @@
-"""Descriptors of protobuf as the text of .proto files."""
+"""Print protobuf descriptors as the text of .proto files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPES = {
 
 
 def printed(file: FileDescriptorProto) -> str:
-    """The text of a file, as far as it concerns bytes."""
+    """The text of a file, as far as it affects the wire format."""
     lines = [
         f'syntax = "{file.syntax or "proto2"}";',
         *([f"package {file.package};"] if file.package else []),

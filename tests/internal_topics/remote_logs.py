@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata` made by hand."""
+"""Handmade records of `__remote_log_metadata`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _place(topic: str, topic_id: str, partition: int) -> dict[str, object]:
 def upload(
     place: tuple[str, str, int], segment_id: str, start: int, end: int, epochs: Mapping[int, int]
 ) -> bytes:
-    """A segment begins to be copied. epochs: where each leader epoch begins in it."""
+    """The copying of a segment begins. epochs: the start offset of each leader epoch in it."""
     return record(
         "RemoteLogSegmentMetadataRecord",
         remoteLogSegmentId={"topicIdPartition": _place(*place), "id": segment_id},
@@ -35,7 +35,7 @@ def upload(
 
 
 def update(place: tuple[str, str, int], segment_id: str, state: int) -> bytes:
-    """A segment comes to a state."""
+    """A segment changes its state."""
     return record(
         "RemoteLogSegmentMetadataUpdateRecord",
         remoteLogSegmentId={"topicIdPartition": _place(*place), "id": segment_id},
@@ -56,7 +56,7 @@ def delete_partition(place: tuple[str, str, int], state: int) -> bytes:
 
 
 def write_remote_log(directory: Path, records: Sequence[bytes], base_offset: int = 0) -> None:
-    """A segment of a partition of the topic, with these records."""
+    """Write a segment of a partition of the topic with these records."""
     directory.mkdir(parents=True, exist_ok=True)
     data = b""
     for offset, value in enumerate(records, base_offset):

@@ -1,4 +1,4 @@
-"""Avro payloads: references across subjects and files, schema ids in headers, what travels to other processes."""
+"""Avro payloads: references across subjects and files, schema ids in headers, and decoders that are sent to other processes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_types_in_other_files_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_schema_ids_in_headers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """`dump` and `export` of records whose headers name the schema: by its GUID, and by its id."""
+    """`dump` and `export` of records whose headers name the schema, by its GUID or by its id."""
     text = '"long"'
     guid = RegisteredSchema(schema_id=1, kind="AVRO", text=text).guid
     assert guid is not None
@@ -125,7 +125,7 @@ def test_schema_ids_in_headers(tmp_path: Path, capfd: pytest.CaptureFixture[str]
 
 
 def decoded(schema: Any, data: bytes) -> Any:
-    """What is shown of a value of one schema."""
+    """A value of this schema as it is shown."""
     registered = RegisteredSchema(schema_id=1, kind="AVRO", text=json.dumps(schema))
     decoder = PayloadDecoder(Format.BYTES, Format.AVRO, SchemaStore("schemas", [registered]))
     return shown(decoder, b"\0\0\0\0\x01" + data)
@@ -155,8 +155,8 @@ def test_a_union_says_which_decimal_it_is() -> None:
 @pytest.mark.parametrize(
     ("schema", "data", "value"),
     [
-        (decimal({"type": "bytes"}, 3, 2), b"\x04\x04\xd2", "BNI="),  # a scale above the precision
-        (decimal(fixed("F"), 0, 10), b"abcd", "YWJjZA=="),  # more digits than four bytes have
+        (decimal({"type": "bytes"}, 3, 2), b"\x04\x04\xd2", "BNI="),  # scale larger than the precision
+        (decimal(fixed("F"), 0, 10), b"abcd", "YWJjZA=="),  # more digits than four bytes can have
         ({"type": "bytes", "logicalType": "decimal"}, b"\x02\x01", "AQ=="),  # no precision
         ({"type": "bytes", "logicalType": ["x"]}, b"\x02\x01", "AQ=="),
         ({"type": "string", "logicalType": "decimal", "precision": 4}, b"\x02a", "a"),
@@ -185,7 +185,7 @@ def test_a_type_that_is_named_in_an_object() -> None:
 
 
 def test_byte_arrays_of_java_have_no_length() -> None:
-    """KafkaAvroSerializer writes a byte[] of the schema "bytes" without a length, confluent-kafka in Avro's encoding."""
+    """KafkaAvroSerializer writes a byte[] with the schema "bytes" without a length, confluent-kafka writes it in Avro's encoding."""
     for schema in ("bytes", {"type": "bytes", "avro.java.string": "String"}):
         assert decoded(schema, b"raw bytes") == "cmF3IGJ5dGVz"
         assert decoded(schema, b"\x06raw") == "cmF3"
@@ -212,7 +212,7 @@ def test_references_from_a_schema_that_is_no_record(kind: str, name: str, tmp_pa
 
 @pytest.mark.parametrize("index", [b"\x01", b"\x03", b"\x04"])
 def test_an_index_before_the_first_is_not_the_last(index: bytes) -> None:
-    """-1, -2 and 2 with two branches or symbols, at the top level and in a named type."""
+    """Indexes -1, -2 and 2 with two branches or symbols, at the top level and in a named type."""
     enum = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
     record = {"type": "record", "name": "R", "fields": [{"name": "e", "type": enum}]}
     fields = [{"name": "r", "type": record}, {"name": "again", "type": ["null", "R"]}]
@@ -253,7 +253,7 @@ def test_schemas_that_no_parser_takes(schema: Any) -> None:
     ids=["int", "type", "logical", "union", "array", "map"],
 )
 def test_an_int_has_32_bits(kind: Any, around: Callable[[int], Any]) -> None:
-    """fastavro does not check this: payloads written with another schema used to show wrong numbers."""
+    """fastavro does not check this, so payloads written with another schema used to show wrong numbers."""
     schema = {
         "type": "record",
         "name": "R",

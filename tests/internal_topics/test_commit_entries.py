@@ -1,4 +1,4 @@
-"""Groups loaded from chunks, where the kernel handles ordinary commits, equal those loaded record by record."""
+"""Groups loaded from chunks, where the kernel handles ordinary commits, equal groups loaded record by record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Pair = tuple[bytes | None, bytes | None]
 GROUPS = st.sampled_from(["g", "other", "größe"])
 PLAIN = st.just(-1)
 OFFSETS = st.integers(-2, 2**40)
-# made once: a strategy that is made where it is drawn from costs several times the draw
+# created once: creating a strategy in each draw costs several times the draw itself
 TYPES = st.sampled_from([0, 1, 1, 1])
 VERSIONS = st.sampled_from([3, 3, 3, 0, 1, 2, 4])
 METADATA = st.sampled_from(["", "m", 'ü"\n', "x" * 130])

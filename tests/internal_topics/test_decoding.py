@@ -1,4 +1,4 @@
-"""The decoder against the output of Kafka's own tool for the same bytes, and against the vectors of its generated classes."""
+"""The decoder compared with the output of Kafka's own tool for the same bytes, and with the test vectors of its generated classes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UUID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
 
 
 def as_kafka_prints(record: Decoded) -> dict[str, Any]:
-    """What Kafka's JSON converters write: tagged fields that have their default are left out, bytes are base64."""
+    """As Kafka's JSON converters write it: without tagged fields that have their default, bytes as base64."""
     return _object(record.message.fields, record.values, min(record.version, record.message.last_version))
 
 
@@ -118,7 +118,8 @@ def test_all_that_a_broker_wrote_into_a_coordinators_topic(capture_small: Path, 
         value = decode_value(topic, found.message.type, record.value)
         wanted = json.loads(payload)
         shown = as_kafka_prints(value)
-        if value.message.name == "GroupMetadataValue":  # the tool decodes what is nested, too
+        # the tool also decodes nested values
+        if value.message.name == "GroupMetadataValue":
             for members in (shown["members"], wanted["data"]["members"]):
                 for member in members:
                     member.pop("subscription"), member.pop("assignment")
@@ -187,7 +188,7 @@ def test_what_does_not_follow_the_schema(data: bytes, words: str) -> None:
     [(0, 6, False), (1, 6, False), (1, 8, True), (0, 8, False), (2, 6, True), (0, 9, True)],
 )
 def test_a_tag_of_other_versions(version: int, tag: int, is_known: bool) -> None:
-    """PartitionChangeRecord has directories (8) since version 1 and eligible leader replicas (6) since 2: its generated class throws `Tag 6
+    """PartitionChangeRecord has directories (8) since version 1 and eligible leader replicas (6) since 2. Its generated class throws `Tag 6
     is not valid for version 0`. An unknown tag is skipped."""
     data = bytes([1, 5, version, 0, 0, 0, 3]) + UUID + bytes([1, tag, 1, 1])
     if is_known:
@@ -198,7 +199,7 @@ def test_a_tag_of_other_versions(version: int, tag: int, is_known: bool) -> None
 
 
 def test_a_varint_of_32_bits_is_a_java_int() -> None:
-    """From 2^31 on it is negative: no tagged field, null, a short of its last bits."""
+    """From 2^31 on it is negative: a tagged field count is then 0, an array null, a short has the last bits."""
     negative = b"\x81\x80\x80\x80\x08"
     value = b"\0\1" + bytes(8 + 2 + 4 + 1)
     decoded = decode_value("__transaction_state", 0, value + negative + bytes(16) + negative)
@@ -222,7 +223,7 @@ def test_unknown_types() -> None:
 
 
 def test_every_message_takes_any_bytes() -> None:
-    """Truncated anywhere and with random bytes changed: a value or a FormatError, and never more elements than bytes."""
+    """Every message truncated anywhere and with random bytes changed: a value or a FormatError, and never more elements than bytes."""
     rng = random.Random(12)
     for message in schemas.messages():
         for version in range(message.versions.first, message.last_version + 1):

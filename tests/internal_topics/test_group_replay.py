@@ -1,4 +1,4 @@
-"""Replay of handmade group records: the rules of a coordinator's load (GroupMetadataManager, OffsetMetadataManager)."""
+"""Replay of handmade group records by the rules of a coordinator's load (GroupMetadataManager, OffsetMetadataManager)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_transactional_flag_and_the_epoch_are_not_looked_at() -> None:
 
 
 def test_markers_out_of_the_order_of_time() -> None:
-    """As of a time, offsets of a transaction count from their own COMMIT marker on; a later marker of the same producer with an earlier
+    """As of a time, offsets of a transaction count from its own COMMIT marker on. A later marker of the same producer with an earlier
     timestamp ends only its own transaction."""
     log = Log()
     log.commit(10, 7)
@@ -94,7 +94,7 @@ def test_markers_out_of_the_order_of_time() -> None:
 
 
 def test_commits_in_messages_without_a_time() -> None:
-    """Format v0 has no timestamp: the commit timestamp counts (5, from `Log.commit`)."""
+    """Format v0 has no timestamp, so the commit timestamp counts (5, from `Log.commit`)."""
     log = Log()
     log.commit(10)
     (only,) = log.entries

@@ -44,14 +44,16 @@ def test_a_static_member_twice_fails_the_load() -> None:
     log.commit(1)
     loaded = log.loaded()
     assert [(each.offset, "is already a member" in each.reason) for each in loaded.failures] == [(0, True)]
-    assert offset(loaded) == 1  # it continues
+    # the load continues
+    assert offset(loaded) == 1
 
 
 @pytest.mark.behaviour("G06")
 def test_states_of_a_consumer_group() -> None:
     log = Log()
     consumer(log, 1, 1)
-    assert state(log.loaded()) == ("consumer", "Stable")  # the assignment epoch begins at 1
+    # the assignment epoch starts at 1
+    assert state(log.loaded()) == ("consumer", "Stable")
     log.group(3, epoch=2)
     assert state(log.loaded()) == ("consumer", "Assigning")
     log.group(6, assignmentEpoch=2)
@@ -169,7 +171,7 @@ def test_a_streams_group_is_not_ready_until_its_topology_is_validated() -> None:
 
 @pytest.mark.behaviour("G09")
 def test_a_tombstone_takes_all_tasks_of_a_streams_member() -> None:
-    """Those in standby and warming up too; observed with the real broker (tests/kafka/test_random_groups.py, seed 7701)."""
+    """Standby and warm-up tasks too; observed with the real broker (tests/kafka/test_random_groups.py, seed 7701)."""
     log = Log()
     log.group(17, epoch=1, metadataHash=0, validatedTopologyEpoch=1)
     log.group(19, member="m", clientId="c", clientHost="/h", processId="p", topologyEpoch=1)

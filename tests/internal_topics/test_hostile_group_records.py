@@ -1,4 +1,4 @@
-"""Hostile records in group topics: mutated records of every type are replayed and converted to rows, without a traceback, and in memory
+"""Hostile records in group topics: mutated records of every type are replayed and converted to rows without a traceback, with memory
 proportional to their bytes."""
 
 from __future__ import annotations

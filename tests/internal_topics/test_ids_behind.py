@@ -1,8 +1,9 @@
-"""Transactional ids behind their partitions, where no log of a real broker is needed to tell (tests/kafka/test_ids_behind.py has those).
+"""Transactional ids that are behind their partitions, in the cases that need no log of a real broker (for those see
+tests/kafka/test_ids_behind.py).
 
 A coordinator's epoch is the leader epoch of its partition. With a new metadata log these begin at 0; 4.3.1 then refused the marker of a
 commit with "Invalid coordinator epoch for producerId 1 at offset 13 in partition fares-0: 2 (zombie), 6 (current)", after it had told the
-producer that the transaction was committed. With the tombstone of the id the next commit was visible.
+producer that the transaction was committed. After a tombstone for the id, the next commit was visible.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ def _entry(epoch: int, coordinator_epoch: int) -> ProducerSnapshotEntry:
 @pytest.mark.parametrize(
     ("epoch", "coordinator_epoch", "is_settled", "is_behind"),
     [
-        (7, 6, True, True),  # observed
-        (7, 2, True, False),  # observed
-        (8, 2, True, False),  # the producer that comes back gets this epoch
-        (9, 2, True, True),  # observed
-        (9, 6, False, False),  # another node, or one that runs, may know more
+        (7, 6, True, True),  # observed with 4.3.1
+        (7, 2, True, False),  # observed with 4.3.1
+        (8, 2, True, False),  # the returning producer gets this epoch
+        (9, 2, True, True),  # observed with 4.3.1
+        (9, 6, False, False),  # another node, or a running one, may know more
     ],
 )
 def test_epochs(epoch: int, coordinator_epoch: int, is_settled: bool, is_behind: bool) -> None:

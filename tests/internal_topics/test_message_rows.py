@@ -1,5 +1,5 @@
-"""Rows of Kafka's own topics: the kernel writes the same bytes as `topic_rows` for each record, whatever the bytes are; and the topic names
-in them."""
+"""Rows of Kafka's own topics: for each record the kernel writes the same bytes as `topic_rows`, whatever the record contains; and the topic
+names in the rows."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ MUTANTS = int(os.environ.get("KSEG_ROW_MUTANTS", "1000"))
 SEED = int(os.environ.get("KSEG_ROW_SEED", "15"))
 EACH = 6
 LOG = "00000000000000000000.log"
-UNKNOWN_ID, NAMED_ID = uuid_text(bytes(16)), uuid_text(bytes(15) + b"\1")  # those of `random_values`
+# the ids in `random_values`
+UNKNOWN_ID, NAMED_ID = uuid_text(bytes(16)), uuid_text(bytes(15) + b"\1")
 
 
 def raw(values: Mapping[str, Any], fields: Sequence[Field]) -> dict[str, Any]:
-    """The values of a converter's JSON as `encoded` takes them: bytes as bytes."""
+    """The values of a converter's JSON as `encoded` takes them, with bytes decoded."""
     found = {}
     for field in fields:
         if field.name not in values:
@@ -83,7 +84,8 @@ def pairs(rng: random.Random, topic_name: str) -> list[Pair]:
 
 @pytest.fixture(params=TOPICS.values())
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, int]]:
-    """A log of one of the topics beside a metadata log that has one of the ids; and how many of its records are unchanged."""
+    """A log of one of the topics, beside a metadata log that contains one of the topic ids, and the number of its records that are
+    unchanged."""
     name: str = request.param
     rng = random.Random(f"{SEED} {name}")
     records = pairs(rng, name)
@@ -110,7 +112,7 @@ def test_the_kernel_writes_what_the_rows_say(log: tuple[Path, int], monkeypatch:
 
     monkeypatch.setattr(MessageRows, "amend", noted)
     by_kernel = text_of(path)
-    # secrets and quotas (doubles) are left to the rows
+    # secrets and quotas (doubles) are left to `MessageRows`
     assert sum(offset < intact for offset in asked) <= intact // 10
     monkeypatch.setattr(MessageRows, "program", lambda _: None)
     one_by_one = text_of(path).splitlines()
@@ -119,7 +121,7 @@ def test_the_kernel_writes_what_the_rows_say(log: tuple[Path, int], monkeypatch:
 
 
 def test_interpreted_it_writes_the_same(log: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the first batch: the interpreted kernel is slow."""
+    """Only the first batch, because the interpreted kernel is slow."""
     path, _ = log
     data = path.read_bytes()
     path.write_bytes(data[: 12 + int.from_bytes(data[8:12], "big")])
@@ -140,7 +142,8 @@ def rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, An
 
 
 def test_names_of_topics_beside_their_ids(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """From the metadata log in the same data directory, including deleted topics; null if unknown. `lookup` and `read` show the same."""
+    """The names come from the metadata log in the same data directory, and include deleted topics; null if unknown. `lookup` and `read`
+    show the same."""
     removed = record("RemoveTopicRecord", topicId=topic_id(2))
     metadata = tmp_path / "__cluster_metadata-0"
     write_log(metadata, topic("orders", topic_id(1)), topic("gone", topic_id(2)), [removed])
@@ -173,7 +176,7 @@ def test_names_of_topics_beside_their_ids(tmp_path: Path, capfd: pytest.CaptureF
 
 
 def test_a_commit_says_which_topic_its_id_is_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The metadata log of the node is in another log dir."""
+    """In this case the node's metadata log is in another log dir."""
     for name, directory in (("a", topic_id(8)), ("b", topic_id(9))):
         (tmp_path / name).mkdir()
         (tmp_path / name / "meta.properties").write_text(

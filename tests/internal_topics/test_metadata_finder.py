@@ -1,4 +1,4 @@
-"""Which metadata logs are read for a log dir without meta.properties: no more than necessary to determine its node."""
+"""For a log dir without meta.properties, only as many metadata logs are read as are needed to determine its node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.internal_topics.coordinator_logs import batch, write_segment
 
 
 def _disks(root: Path) -> Path:
-    """Three brokers' disks with a metadata log of the same cluster, and a disk that has lost its meta.properties."""
+    """The disks of three brokers, each with a metadata log of the same cluster, and a disk that has lost its meta.properties."""
     topic_id = made.topic_id(5)
     registered = made.record(
         "RegisterBrokerRecord", brokerId=made.NODE, logDirs=[made.DIRECTORY], fenced=False
@@ -47,7 +47,8 @@ def _read_by(
 def test_one_log_of_a_cluster_tells_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, read = _read_by(MetadataFinder(), _disks(tmp_path), monkeypatch)
     assert found == "disk1"
-    assert read == ["disk2", "disk1"]  # the farthest, and that of the node it names
+    # the longest, and that of the node that it names
+    assert read == ["disk2", "disk1"]
 
 
 def test_nothing_is_read_where_no_partition_says_its_topic(
@@ -67,7 +68,7 @@ def test_a_copy_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def _copies(root: Path) -> Path:
-    """A broker of two disks, the metadata log on the first one, copied at three times: it grows from each to the next."""
+    """Copies at three different times of a broker's two disks. The metadata log is on the first disk, and grows from copy to copy."""
     for number in range(3):
         disks = root / f"copy-{number}"
         more = [[made.config("fares", "retention.ms", str(each))] for each in range(number)]
@@ -81,7 +82,7 @@ def _copies(root: Path) -> Path:
 @pytest.mark.parametrize("is_given", [False, True])
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_copy_of_a_broker_has_its_own_metadata_log(tmp_path: Path, number: int, is_given: bool) -> None:
-    """Not the longer one of a later copy beside it, even if all copies are given."""
+    """The longer metadata log of a later copy beside it is not used, even if all copies are given."""
     root = _copies(tmp_path)
     given = [str(root / f"copy-{each}" / disk) for each in (2, 1, 0) for disk in ("d1", "d2")]
     finder = MetadataFinder(given if is_given else ())

@@ -1,4 +1,4 @@
-"""The metadata log read into an image: snapshot and log together, transactions, damage and missing parts."""
+"""The metadata log as an image: snapshot and log together, transactions, damage and missing parts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def names(image: MetadataImage) -> list[str]:
 
 
 def test_a_brokers_log(capture_small: Path) -> None:
-    """Snapshot and log of a 4.3.1 broker; the log, which starts at 0, gives the same image alone."""
+    """Snapshot and log of a 4.3.1 broker. The log starts at 0, and gives the same image on its own."""
     source = capture_small / "data" / LOG
     image = read_metadata_log(str(source))
     assert (image.end_offset, image.epoch, image.is_certain, image.notes) == (140, 2, True, ())
@@ -79,7 +79,7 @@ def test_the_log_alone_and_the_snapshot_say_the_same(capture_small: Path, tmp_pa
 
 @pytest.mark.behaviour("M02")
 def test_metadata_transactions(tmp_path: Path) -> None:
-    """As in the controller: an abort discards the transaction, and an unfinished one is not visible."""
+    """As in the controller, an abort discards the transaction, and an unfinished one is not visible."""
     log = tmp_path / LOG
     write_log(
         log,
@@ -127,7 +127,8 @@ def test_topics_come_change_and_go(tmp_path: Path) -> None:
     assert image.topics[topic_id(1)].partitions[1].replicas == (2, 3)
     assert [(each.topic, each.partition) for each in image.partitions_of(1)] == [("first", 0), ("second", 0)]
     assert [each.placement for each in image.partitions_of(2, DIRECTORY)] == [Placement.ANY_DIRECTORY]
-    assert not list(image.partitions_of(3))  # its directory is lost
+    # its directory is LOST
+    assert not list(image.partitions_of(3))
 
 
 def test_names_of_removed_topics_below_a_snapshot(tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ def test_names_of_removed_topics_below_a_snapshot(tmp_path: Path) -> None:
 
 
 def test_what_a_newer_kafka_wrote(tmp_path: Path) -> None:
-    """A record of unknown type does not affect topics; trailing bytes in a known one make the image uncertain."""
+    """A record of unknown type does not affect topics. Unread bytes at the end of a known record make the image uncertain."""
     log = tmp_path / LOG
     write_log(log, topic("one", topic_id(1)), [b"\x01\x63\x00\x05abc"])
     image = read_metadata_log(str(log))
@@ -157,7 +158,7 @@ def test_what_a_newer_kafka_wrote(tmp_path: Path) -> None:
 
 
 def base(log: Path) -> int:
-    """A snapshot that ends at 4 and a log of 8 records from 0 on, in batches of two."""
+    """A snapshot that ends at 4, and a log of 8 records from 0 on, in batches of two."""
     batches = [[*topic(f"t{number}", topic_id(number))] for number in range(1, 5)]
     end = write_log(log, *batches)
     write_snapshot(log, 4, [each for batch in batches[:2] for each in batch])
@@ -172,7 +173,7 @@ def test_an_intact_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("position", [70, 150, 230, 310, 390])
 def test_a_damaged_byte_of_the_log(tmp_path: Path, position: int) -> None:
-    """Anywhere: it is never taken for the end of the log, and the following records are read."""
+    """Damage at any byte is never taken for the end of the log, and the records after it are read."""
     base(tmp_path / LOG)
     path = tmp_path / LOG / f"{0:020}.log"
     data = bytearray(path.read_bytes())
@@ -203,7 +204,8 @@ def test_files_that_know_more_than_the_log(tmp_path: Path) -> None:
 
 
 def test_snapshots_that_cannot_be_used(tmp_path: Path) -> None:
-    """An older snapshot and more of the log, or the log from offset 0, give the same image; a lost later one cannot be replaced."""
+    """An older snapshot and more of the log, or the log from offset 0, give the same image. Nothing replaces a lost snapshot beyond the
+    log."""
     log = tmp_path / LOG
     base(log)
     bad = write_snapshot(log, 6, [], footer=False)
@@ -232,7 +234,8 @@ def test_missing_segments_and_starts(tmp_path: Path) -> None:
     write_snapshot(log, 4, topic("one", topic_id(1)))
     assert read_metadata_log(str(log)).is_certain
     (log / f"{4:020}.log").unlink()
-    assert read_metadata_log(str(log)).is_certain  # a snapshot after the log counts alone
+    # a snapshot beyond the log counts on its own
+    assert read_metadata_log(str(log)).is_certain
     shutil.rmtree(log)
     log.mkdir()
     assert not read_metadata_log(str(log)).is_certain
@@ -313,7 +316,8 @@ def test_it_is_named(tmp_path: Path, capture_small: Path) -> None:
 
 
 def test_random_damage_is_never_more_than_a_doubt(capture_small: Path, tmp_path: Path) -> None:
-    """Bytes changed, removed or inserted anywhere in any file: there is always an image, and it is uncertain if its topics are wrong."""
+    """Bytes are changed, removed or inserted anywhere in any file. There is always an image, and it is uncertain if its topics are
+    wrong."""
     source = capture_small / "data" / LOG
     truth = read_metadata_log(str(source))
     rng = random.Random(7)
@@ -378,7 +382,7 @@ def test_a_tail_that_says_nothing_is_no_note(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["LEADER_CHANGE", "KRAFT_VOTERS"])
 def test_the_voters_of_the_log_count_before_those_of_quorum_state(tmp_path: Path, kind: str) -> None:
-    """Version 1 of quorum-state (KIP-853) has none."""
+    """Version 1 of quorum-state (KIP-853) contains no voters."""
     voters: list[dict[str, object]] = [
         {"voterId": number, "voterDirectoryId": topic_id(number), "endpoints": [], "kRaftVersionFeature": {}}
         for number in (1, 2, 3)

@@ -1,5 +1,5 @@
-"""Mutated records of every type and version of the internal topics: no decoder and no command raises, and memory does not grow with their
-number.
+"""Mutated records of every type and version of the internal topics: no decoder or command raises an exception, and memory does not grow
+with the number of records.
 
 `KSEG_MUTANTS=20000` is the long run.
 """
@@ -28,13 +28,15 @@ from kseg.segment.model import Record
 from tests.internal_topics.coordinator_logs import batch, write_segment
 from tests.internal_topics.metadata_logs import encoded
 
-COUNT = int(os.environ.get("KSEG_MUTANTS", "120"))  # of each type and version
+# for each type and version
+COUNT = int(os.environ.get("KSEG_MUTANTS", "120"))
 SEED = int(os.environ.get("KSEG_MUTANTS_SEED", "15"))
 MAX_GROWTH_BYTES = (
-    512  # a few numbers and texts of the round; what stays of one mutant in ten is several times as much
+    512  # a few numbers and texts of a round; a leak in one of ten mutants is several times as much
 )
 SOME = COUNT // 10
-LEAST = 1000  # mutants of a topic in a round, where COUNT is 200
+# mutants of a topic in a round if COUNT is 200
+LEAST = 1000
 
 COORDINATORS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 FRAMED = ("__cluster_metadata", "__remote_log_metadata")
@@ -44,7 +46,7 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 class Mutants:
-    """Records that a seed makes."""
+    """The records that a seed generates."""
 
     def __init__(self, topic: str, seed: int) -> None:
         self._topic = topic
@@ -59,11 +61,11 @@ class Mutants:
 
     @property
     def kinds(self) -> int:
-        """How many types and versions there are."""
+        """The number of combinations of type and version."""
         return len(self._messages)
 
     def make(self, count: int) -> Iterator[Pair]:
-        """So many of each type and version, one type and version after the other in turn."""
+        """Generate `count` records of each type and version, taking turns."""
         for _ in range(count):
             for message, version in self._messages:
                 yield (
@@ -143,7 +145,7 @@ class Mutants:
 
 
 def growths(rounds: int, work: Callable[[int], object]) -> list[int]:
-    """By how many bytes the memory that stays grows with each round after the first, which fills tables and caches."""
+    """The growth in bytes of the allocated memory in each round after the first, which fills tables and caches."""
     work(0)
     gc.collect()
     tracemalloc.start()
@@ -162,20 +164,22 @@ def growths(rounds: int, work: Callable[[int], object]) -> list[int]:
 def test_decoders_keep_nothing(topic: str) -> None:
     text, rows = TopicText(topic), MessageRows(topic, {})
     kinds, rounds = set(), 3
-    # made beforehand: what makes them would be traced as well, several times slower than it is
+    # generated beforehand, because tracing the generator would make it several times slower
     mutants = [Mutants(topic, SEED + number) for number in range(rounds + 2)]
     pairs = [list(each.make(-(-LEAST * COUNT // each.kinds // 200))) for each in mutants]
 
     def work(number: int) -> None:
         for offset, pair in enumerate(pairs[number]):
-            key, value = (None if part is None else bytes(bytearray(part)) for part in pair)  # traced copies
+            # copies, whose allocation is traced
+            key, value = (None if part is None else bytes(bytearray(part)) for part in pair)
             shown = text.text(offset, key, value)
             kinds.add(b"Error at" in (shown.key or shown.payload or b""))
             row: dict[str, object] = {"key": None, "value": None}
             rows.amend(row, Record(offset, 0, key, value))
             json.loads(json_line(row))
 
-    assert min(growths(rounds, work)) < MAX_GROWTH_BYTES  # what leaks does so in each round
+    # a leak would grow in every round
+    assert min(growths(rounds, work)) < MAX_GROWTH_BYTES
     assert kinds == {True, False}
 
 
@@ -212,7 +216,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_over(data: Path, words: Sequence[str], capfd: pytest.CaptureFixture[str]) -> str:
-    """What a command prints over all of the logs. It neither fails nor finds a bug of kseg."""
+    """The output of a command for all of the logs. Fails on an error or a bug in kseg."""
     more = ["--schemas", str(data / "schemas")] if {"auto", "avro"} & {*words} else []
     assert run([*words, *more, *sorted(map(str, data.glob("__*-0")))]) in (0, 1)
     shown = capfd.readouterr()
@@ -223,7 +227,8 @@ def run_over(data: Path, words: Sequence[str], capfd: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_commands_over_mutants(words: list[str], data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = run_over(data, words, capfd)
-    if "--json" in words:  # texts may have other separators of lines, such as U+0085
+    # texts may contain other line separators, such as U+0085
+    if "--json" in words:
         assert [json.loads(line) for line in out.removesuffix("\n").split("\n")]
 
 

@@ -1,4 +1,4 @@
-"""Tampered payloads and schemas: a value or a reason, never an exception, in bounded time and memory."""
+"""Tampered payloads and schemas give a value or a reason, never an exception, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ def test_mutated_payloads() -> None:
     rng = random.Random(SEED)
     decoder = PayloadDecoder(Format.AVRO, Format.AUTO, store())
     known = samples()
-    for each in known:  # unchanged they decode
+    # unchanged payloads can be decoded
+    for each in known:
         assert decoder.decode(each, (), "t", is_key=False) is not None
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     decoded = 0
@@ -142,7 +143,8 @@ def test_mutated_payloads() -> None:
         if payload is not None:
             decoded += 1
             json.loads(json_line({"value": plain_json(payload.value) if payload.converts else payload.value}))
-    assert decoded > COUNT // 50  # the others have a reason
+    # the others give a reason
+    assert decoded > COUNT // 50
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown_kib < 200 * 1024
 
@@ -234,7 +236,7 @@ OBJECT: dict[str, Any] = {
 
 
 def reshaped(rng: random.Random, schema: Any) -> Any:
-    """The schema with a node exchanged, gone or added, so that it is JSON still."""
+    """The schema with one node replaced, removed or added, so that it is still JSON."""
     copy = json.loads(json.dumps(schema))
     nodes: list[Any] = [copy]
     for node in nodes:
@@ -257,7 +259,7 @@ def reshaped(rng: random.Random, schema: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["AVRO", "JSON"])
 def test_schemas_of_another_shape(kind: str) -> None:
-    """The columns of their values are checked as well."""
+    """The columns for the decoded values are checked as well."""
     rng = random.Random(SEED)
     for _ in range(COUNT // 10):
         schema, data = rng.choice(
@@ -275,7 +277,7 @@ def test_schemas_of_another_shape(kind: str) -> None:
 
 
 def test_what_ends_a_process_or_its_memory_elsewhere() -> None:
-    """fastavro alone overflows its stack on the first, and creates a list of a billion elements for the second."""
+    """fastavro overflows its stack on the first, and creates a list of a billion elements for the second."""
     long_list = b"\x80\xa8\xd6\xb9\x07" + b"\0"
     cases = [
         (
@@ -312,7 +314,7 @@ def test_what_ends_a_process_or_its_memory_elsewhere() -> None:
 
 
 def test_numbers_that_a_column_would_change_are_refused() -> None:
-    """A number of JSON Schema may be an integer of any size; a column of doubles has 53 bits."""
+    """A number of JSON Schema may be an integer of any size, but a column of doubles has only 53 bits."""
     fitted = fit(Scalar("double"))
     assert (fitted(2**60), fitted(-5), fitted(0.1)) == (2.0**60, -5.0, 0.1)
     with pytest.raises(FormatError, match="more digits than a double"):

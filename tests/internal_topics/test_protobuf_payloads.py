@@ -1,4 +1,4 @@
-"""Protobuf payloads: descriptors made from .proto text are those that protobuf's own files have, and messages decode as theirs do."""
+"""Protobuf payloads: descriptors made from .proto text equal those of protobuf's own files, and messages decode as in protobuf."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def order(file: Any) -> Any:
 
 
 def framed(indexes: list[int], data: bytes) -> bytes:
-    """The frame after the magic byte and the id, as confluent-kafka writes it."""
+    """The bytes after the magic byte and the schema id, as confluent-kafka writes them."""
     return SchemaId("PROTOBUF", 1, None, indexes).id_to_bytes()[5:] + data
 
 
@@ -133,7 +133,7 @@ def test_proto2_with_groups_required_fields_and_extensions() -> None:
 
 @pytest.mark.parametrize("name", ["descriptor", "struct", "any", "type", "api", "wrappers", "timestamp"])
 def test_descriptors_are_those_of_protoc(name: str) -> None:
-    """protobuf's own files have descriptors from protoc. Printed as text, they must parse to the same wire format."""
+    """The descriptors of protobuf's own files come from protoc. Printed as text and parsed, they must give the same wire format."""
     wanted = FileDescriptorProto()
     importlib.import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR.CopyToProto(wanted)
     text = printed(wanted)
@@ -208,7 +208,7 @@ def test_hostile_schemas_are_a_reason(text: str, capfd: pytest.CaptureFixture[st
         local message local { string option = 1; M message = 2; } local enum export { export_Z = 0; }""",
         'syntax = "proto3"; message M { optional int32 a = 1; int32 _a = 2; }',
         'syntax = "proto2"; message M { optional int32 a = 1; optional int32 a_b = 2; optional int32 aB = 3; }',
-        # options of files that nobody has
+        # options that are defined in files nobody has
         """syntax = "proto3"; import "buf/validate/validate.proto"; import public "confluent/meta.proto";
         import "google/protobuf/any.proto"; message M { option (confluent.message_meta).doc = "x";
           int32 a = 1 [(buf.validate.field).int32.gt = 0]; google.protobuf.Any b = 2; }""",
@@ -248,7 +248,7 @@ def test_extensions_have_their_names_in_brackets() -> None:
 
 @pytest.mark.parametrize("name", sorted(WELL_KNOWN_TEXTS))
 def test_files_that_a_registry_knows(name: str) -> None:
-    """Those of googleapis and of Confluent's client."""
+    """Imports of googleapis and of Confluent's client are known."""
     module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
     if name.startswith("confluent/"):
         module = f"confluent_kafka.schema_registry.{module}"
@@ -276,7 +276,7 @@ def test_imports_in_a_circle() -> None:
 
 
 def test_real_serializers_payloads() -> None:
-    """By confluent-kafka's ProtobufSerializer, with a message class of the same schema."""
+    """Payloads written by confluent-kafka's ProtobufSerializer with a message class of the same schema."""
     from confluent_kafka.schema_registry._sync.mock_schema_registry_client import MockSchemaRegistryClient
     from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext

@@ -1,5 +1,5 @@
 """Random schemas and values, written by fastavro and by protobuf: kseg shows the values that were written, also through `_schemas` with its
-references; cut anywhere they are a value or a reason."""
+references. Truncated payloads give a value or a reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from tests.support.registry_dirs import Entry, Registry, partition, schema_entry
 
 SCHEMAS = int(os.environ.get("KSEG_RANDOM_SCHEMAS", "60"))
 SEED = int(os.environ.get("KSEG_RANDOM_SCHEMAS_SEED", "15"))
-VALUES = 4  # of each schema
+# for each schema
+VALUES = 4
 
 
 def _framed(schema_id: int, data: bytes, indexes: bytes = b"") -> bytes:
@@ -48,7 +49,7 @@ def _shown(decoder: PayloadDecoder, payload: bytes) -> Any:
 
 
 def _check_columns(decoder: PayloadDecoder, payloads: list[bytes]) -> None:
-    """Each value has a column that holds it, but for an integer that one of doubles (a union of long and double) would round."""
+    """Each value fits into its column, except for integers that a column of doubles (for a union of long and double) would round."""
     survey = PayloadSurvey(decoder)
     survey.note("t", False, payloads)
     column = survey.columns().decoded("t", False, payloads, None)
@@ -98,7 +99,7 @@ def test_values_that_fastavro_has_written(batch: int, tmp_path: Path) -> None:
 
 
 class JsonCase:
-    """A random schema and values of it, as they may be."""
+    """A random schema and random values that it allows."""
 
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
@@ -120,7 +121,8 @@ class JsonCase:
                 return {"type": "object", "additionalProperties": self.schema(depth + 1)}
             case "ref":
                 name = f"d{len(self.definitions)}"
-                self.definitions[name] = None  # its place, while it is made
+                # reserves the name while the definition is made
+                self.definitions[name] = None
                 self.definitions[name] = self.schema(depth + 1)
                 return {"$ref": f"#/definitions/{name}"}
             case "oneOf":
@@ -167,9 +169,10 @@ class JsonCase:
 
 
 def test_values_that_a_json_serializer_has_written(tmp_path: Path) -> None:
-    """By Confluent's serializer, which validates them with jsonschema."""
+    """Written by Confluent's serializer, which validates the values with jsonschema."""
     draw = random.Random(SEED)
-    for number in range(-(-SCHEMAS // 4)):  # the serializer checks its schema for each value
+    # fewer, because the serializer checks its schema for each value
+    for number in range(-(-SCHEMAS // 4)):
         case, registry = JsonCase(draw), Registry()
         schema = case.schema()
         text = schema | {"title": "T", "$schema": "http://json-schema.org/draft-07/schema#"}
@@ -188,13 +191,14 @@ _SCALARS = (*range(1, 10), 12, 13, 15, 16, 17, 18)
 
 
 class ProtobufCase:
-    """Random files, the last of which imports those before it."""
+    """Random files, each of which imports those before it."""
 
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
         self._is_proto3 = draw.random() < 0.6
         self.files: list[FileDescriptorProto] = []
-        self._messages: list[str] = []  # that fields may have as their type
+        # types that fields may have
+        self._messages: list[str] = []
         self._enums: list[str] = []
         for number in range(draw.randrange(1, 4)):
             self.files.append(self._file(number))
@@ -226,7 +230,8 @@ class ProtobufCase:
         if draw.random() < 0.3:
             self._fill_enum(message.enum_type.add(name="In"), "IN")
             self._enums.append(f"{own}.In")
-        self._messages.append(own)  # it may contain itself
+        # a message may contain itself
+        self._messages.append(own)
         number = 0
         for at in range(draw.randrange(7)):
             number += draw.choice((1, 1, 3, 500))
@@ -246,7 +251,8 @@ class ProtobufCase:
                 field.oneof_index = 0
             elif kind < 0.7 and self._is_proto3:
                 field.proto3_optional = True
-        for field in message.field:  # the oneofs that stand for presence come last
+        # the oneofs that represent presence come last
+        for field in message.field:
             if field.proto3_optional:
                 field.oneof_index = len(message.oneof_decl)
                 message.oneof_decl.add(name=f"_{field.name}")
@@ -269,7 +275,7 @@ class ProtobufCase:
         message.field.add(name=name, number=number, label=3, type=11, type_name=f"{own}.{entry.name}")
 
     def indexes(self) -> list[int]:
-        """Of any message of the last file, as Java counts them: without the messages of maps."""
+        """The message indexes of a random message of the last file, as Java counts them: without the entry messages of maps."""
         path: list[int] = []
         place = list(self.files[-1].message_type)
         while place and (not path or self._draw.random() < 0.5):
@@ -327,7 +333,7 @@ class ProtobufCase:
 
 
 def _as_json(value: Any) -> Any:
-    """Numbers as text, since protobuf's JSON has 64-bit numbers as text."""
+    """Numbers as text, because protobuf's JSON has 64-bit numbers as text."""
     if isinstance(value, dict):
         return {name: _as_json(each) for name, each in value.items()}
     if isinstance(value, list):

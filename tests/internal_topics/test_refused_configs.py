@@ -1,4 +1,4 @@
-"""The sentences about topic configurations that a 4.3.1 node refuses; the real definitions judge them in
+"""The sentences about topic configurations with which a 4.3.1 node does not start. The real definitions judge them in
 tests/kafka/test_refused_configs.py."""
 
 from __future__ import annotations

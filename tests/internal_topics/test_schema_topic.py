@@ -1,4 +1,4 @@
-"""The `_schemas` topic: what is registered, deleted, referred to, compacted away; folders of schemas; GUIDs."""
+"""The `_schemas` topic: schemas that are registered, deleted, referred to or compacted away; folders of schemas; GUIDs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_versions_ids_and_types(tmp_path: Path) -> None:
 
 
 def test_what_was_deleted_is_still_known(tmp_path: Path) -> None:
-    """Records written with it still exist."""
+    """A deleted schema is still used, because records written with it still exist."""
     store = read(
         tmp_path,
         schema_entry("soft", 1, 1, '"int"'),
@@ -61,7 +61,7 @@ def test_what_was_deleted_is_still_known(tmp_path: Path) -> None:
 
 
 def test_a_compacted_topic_with_gaps(tmp_path: Path) -> None:
-    """The cleaner keeps the newest record of each key; a registration may be in any segment."""
+    """The cleaner keeps the newest record of each key, so a registration may be in any segment."""
     directory = partition(tmp_path / "_schemas-0", [schema_entry("a", 1, 1, '"int"')])
     second = partition(tmp_path / "later", [schema_entry("a", 2, 2, '"long"')])
     (directory / "00000000000000000500.log").write_bytes((second / LOG).read_bytes())
@@ -108,7 +108,7 @@ def test_contexts_have_ids_of_their_own(tmp_path: Path) -> None:
 
 
 def test_guids_are_those_of_the_registry() -> None:
-    """Confluent's own SchemaValuesTest has these texts and their MD5."""
+    """The texts and their MD5 are from Confluent's own SchemaValuesTest."""
     avro = '{"type":"record","name":"myrecord","fields":[{"type":"string","default":null,"name":"f"}]}'
     pinned = [29, 32, -53, -71, -27, -29, 94, -105, 84, -25, -38, 23, 11, 110, 93, -37]
     expected = UUID(bytes=bytes(each & 0xFF for each in pinned))

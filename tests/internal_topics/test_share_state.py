@@ -1,4 +1,4 @@
-"""Progress of share groups: how batches combine (PersisterStateBatchCombiner), and the replay of snapshots and updates."""
+"""State of share groups: how batches are combined (PersisterStateBatchCombiner), and the replay of snapshots and updates."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def test_an_update_is_merged_and_a_snapshot_replaces() -> None:
     place = SharePartitionKey("g", TOPIC_ID, 0)
     assert shown(after[1][place].batches) == "4-5:2/1 6-9:0/1"
     assert (after[1][place].start_offset, after[1][place].leader_epoch) == (4, 3)
-    assert after[1][place].delivery_complete_count == -1  # always the update's
+    # always that of the update
+    assert after[1][place].delivery_complete_count == -1
     third = after[2][place]
     assert (shown(third.batches), third.start_offset, third.leader_epoch, third.delivery_complete_count) == (
         "6-9:0/1",

@@ -15,7 +15,8 @@ from kseg.segment.partition.targets import PartitionTarget
 from tests.internal_topics.coordinator_logs import batch, key, value, write_segment
 
 STATE = "__transaction_state"
-LONG_TOPIC = b"t" * 200  # its length is a varint of two bytes, which is left to the decoder
+# its length is a varint of two bytes, which the quick check leaves to the decoder
+LONG_TOPIC = b"t" * 200
 
 
 @st.composite
@@ -76,7 +77,8 @@ def test_a_brokers_log_is_ordinary(capture_small: Path) -> None:
     log = PartitionTarget(str(capture_small / "data" / f"{STATE}-0"))
     found = [entry for entry in read_coordinator_log(log) if isinstance(entry, CoordinatorRecord)]
     ordinary = sum(is_ordinary(entry.key, entry.value) for entry in found)
-    assert ordinary >= len(found) - 2  # a transactional id begins with a record without partitions
+    # the first record of a transactional id has no partitions
+    assert ordinary >= len(found) - 2
     assert list(check_transaction_log(log)) == []
 
 
