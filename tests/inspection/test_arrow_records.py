@@ -54,7 +54,7 @@ def read(
 
 
 def one_by_one(path: Path, topic: str = "t", partition: int = 0) -> Iterator[Row]:
-    """The same by way of values."""
+    """The records one by one, as values."""
     data = path.read_bytes()
     decoder = Decoder(data)
     for block in Scanner(data, int(path.stem)).blocks():
@@ -129,7 +129,7 @@ def test_batches_are_bounded(capture_small: Path, rows: int, size_bytes: int) ->
 
 
 def test_headers_are_bounded_like_values(tmp_path: Path) -> None:
-    """A producer may put all data into headers."""
+    """A producer may put all of its data into headers."""
     sizes = [1000] * 25 + [50_000] + [1000] * 4
     records = [
         record(number, key=None, value=None, headers=varint(1) + field(b"h") + field(b"x" * size))
@@ -344,7 +344,7 @@ def test_pieces_of_a_large_segment_join_without_a_seam(tmp_path: Path, keep_inde
 
 @pytest.mark.parametrize("keep_index", [True, False])
 def test_a_gap_of_any_size_makes_no_pieces(tmp_path: Path, keep_index: bool) -> None:
-    """What is left of a compacted topic, and a file named after an offset that was never written."""
+    """As in what is left of a compacted topic, and in a file named after an offset that was never written."""
     directory = tmp_path / "t-0"
     directory.mkdir()
     offsets = (0, 2, 5, 1_000_003, 1_000_004, 2_000_000_000)

@@ -1,4 +1,4 @@
-"""The verdict of `diff` on two copies of a log whose difference is known because it was made here."""
+"""The verdict of `diff` on two copies of a log that differ in a known way."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_one_is_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [10, 7], ids=["same batches", "other batches"])
 def test_a_hole_before_an_empty_last_segment(tmp_path: Path, size: int) -> None:
-    """The middle segment was deleted and the last one is empty: the copy ends at the base offset of the last."""
+    """The middle segment was deleted and the last one is empty, so the copy ends at the base offset of the last."""
     a = write(tmp_path / "a" / "t-0", batches(0, 100, size), batches(100, 300, size))
     b = write(tmp_path / "b" / "t-0", batches(0, 90), batches(90, 200), batches(200, 300))
     (b / f"{90:020d}.log").unlink()
@@ -121,7 +121,7 @@ def test_a_log_that_begins_later(tmp_path: Path) -> None:
 def test_several_processes_say_what_one_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Equal and different batches, gaps, damage or a divergence; the copies are divided by their indexes."""
+    """Equal and different batches, gaps, damage or a divergence. The copies are divided by their indexes."""
     monkeypatch.setattr("kseg.inspection.copies.copy_stretches.STRETCH_BYTES", 2000)
     lots = random.Random(seed)
     whole = [keyed(at, b"k%d" % lots.randrange(60), b"v" * lots.randrange(60)) for at in range(1200)]
@@ -183,7 +183,7 @@ def test_a_damaged_batch_is_not_a_divergence(tmp_path: Path) -> None:
 
 
 def test_an_altered_base_offset_is_damage(tmp_path: Path) -> None:
-    """The CRC does not cover it."""
+    """The CRC does not cover the base offset."""
     a, b = write(tmp_path / "a" / "t-0", batches(0, 300)), write(tmp_path / "b" / "t-0", batches(0, 300))
     log = b / f"{0:020d}.log"
     data = bytearray(log.read_bytes())
@@ -205,7 +205,7 @@ def test_the_epoch_caches_are_compared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_any_change_is_found_where_it_is(tmp_path: Path, seed: int) -> None:
-    """One record is changed and all are batched differently: the offset is exact."""
+    """One record is changed and all records are batched differently, but the reported offset is exact."""
     lots = random.Random(seed)
     end = lots.randrange(20, 400)
     at = lots.randrange(end)
@@ -282,7 +282,7 @@ def test_a_partition_is_compared_with_that_of_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_one_flipped_bit_is_never_the_same_and_no_divergence(tmp_path: Path, seed: int) -> None:
-    """In bytes covered by the CRC, in a length, an offset or a leader epoch."""
+    """A flipped bit in bytes that the CRC covers, in a length, an offset or a leader epoch."""
     lots = random.Random(seed)
     a = write(tmp_path / "a" / "t-0", batches(0, 60), batches(60, 120, codec=L.LZ4))
     b = write(tmp_path / "b" / "t-0", batches(0, 60), batches(60, 120, codec=L.LZ4))

@@ -18,7 +18,7 @@ from tests.support.copies import batches, compared, keyed, packed, write
 
 
 def thinned(found: list[NewBatch], lots: random.Random) -> list[NewBatch]:
-    """As the cleaner leaves batches: with their offset ranges and fewer records, and without some of them."""
+    """Batches as the cleaner leaves them: with their offset ranges and fewer records, and some removed completely."""
     left = []
     for batch in found:
         kept = tuple(record for record in batch.records if lots.random() < 0.5)
@@ -53,7 +53,7 @@ def test_gaps_that_a_cleaning_explains(
 
 
 def gaps(tmp_path: Path, whole: Sequence[Record], left: Sequence[Record], **fields: Any) -> dict[str, Any]:
-    """The row of a copy with these records and one with fewer, without a checkpoint of the cleaner."""
+    """The `diff` row for a copy with all of these records and one with fewer, without a checkpoint of the cleaner."""
     a = write(tmp_path / "a" / "t-0", packed(whole, **fields), base=0)
     b = write(tmp_path / "b" / "t-0", packed(left, **fields), base=0)
     row, findings = compared(a, b)
@@ -82,14 +82,14 @@ def test_a_gap_without_a_later_record_of_its_key_is_a_loss(tmp_path: Path, codec
 
 
 def test_a_later_record_counts_only_in_the_copy_that_lacks_the_earlier_one(tmp_path: Path) -> None:
-    """The other copy has it beyond the end of this one, so no cleaning of this one can have seen it."""
+    """The other copy has the later record beyond the end of this one, so no cleaning of this copy can have seen it."""
     whole = [keyed(at, b"k%d" % (at if at < 8 else at - 8)) for at in range(16)]
     row = gaps(tmp_path, whole, [record for record in whole[:8] if record.offset != 2])
     assert (row["verdict"], row["b"]["missing"]) == ("missing", [[2, 2]])
 
 
 def test_a_deleted_key_is_cleaned(tmp_path: Path) -> None:
-    """Value and tombstone are gone; the tombstone does not explain the loss of a later value."""
+    """Value and tombstone are gone. The tombstone does not explain the loss of a later value."""
     whole = [keyed(at, b"k%d" % at) for at in range(20)]
     whole[3], whole[9] = keyed(3, b"gone"), keyed(9, b"gone", None)
     left = [record for record in whole if record.key != b"gone"]

@@ -1,4 +1,4 @@
-"""The local export: every form contains what `dump` shows, for all formats and codecs; filters, columns, directories."""
+"""The local export: every format contains what `dump` shows, for all batch formats and codecs; filters, columns, directories."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def odd(tmp_path: Path) -> Path:
 
 
 def write(output: Path, paths: list[Path], form: str, **wishes: Any) -> list[Event]:
-    """Export the partitions at `paths`; all events."""
+    """Export the partitions at `paths`; returns all events."""
     bytes_mode = wishes.pop("bytes_mode", "base64" if form in ("json", "csv") else "")
     compression = wishes.pop("compression", COMPRESSIONS[Form(form)][0])
     options = ExportOptions(
@@ -198,7 +198,7 @@ def test_names_of_directories_are_escaped_as_spark_does() -> None:
 
     topics = ["a b/c=d%é", None, "", "t"]
     batch = pa.RecordBatch.from_pydict({"topic": pa.array(topics), "n": pa.array(range(4))})
-    # the first four as Spark 4.3 names them
+    # the first four are named as by Spark 4.3
     assert [(place, rows.column("n").to_pylist()) for place, rows in split(batch, ("topic",))] == [
         ("topic=a b%2Fc%3Dd%25é", [0]),
         ("topic=__HIVE_DEFAULT_PARTITION__", [1]),
@@ -210,7 +210,7 @@ def test_names_of_directories_are_escaped_as_spark_does() -> None:
 def test_few_files_are_open_and_little_waits(
     capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records that alternate between directories create more files, but no more open ones."""
+    """If records alternate between directories, more files are created, but no more are open at a time."""
     monkeypatch.setattr(writers, "MAX_OPEN_FILES", 2)
     monkeypatch.setattr(writers, "WAITING_BYTES", 10_000)
     monkeypatch.setattr("kseg.inspection.export.export.RECORDS_PER_BATCH", 16)
@@ -280,10 +280,10 @@ def test_bytes_as_text(mode: str, odd: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_times_beyond_what_arrow_can_format(form: str, tmp_path: Path) -> None:
-    """As Spark 4.3 writes these instants and names the directories."""
+    """These instants are written, and directories named, as by Spark 4.3."""
     reported = {
         1_700_000_000_000_000: "+55840-11-08T22:13:20.000Z",  # microseconds where milliseconds belong
-        2**63 - 1: "+294247-01-10T04:00:54.775Z",  # the last microsecond that there is
+        2**63 - 1: "+294247-01-10T04:00:54.775Z",  # the latest possible instant
         971_890_963_200_000: "+32768-01-01T00:00:00.000Z",
         253_402_300_800_000: "+10000-01-01T00:00:00.000Z",
         253_402_300_799_999: "9999-12-31T23:59:59.999Z",
@@ -329,7 +329,8 @@ def test_damage_is_reported_and_passed_over(damaged: Path, tmp_path: Path) -> No
     result = _result(events)
     assert result["damaged_bytes"] == finding.length and result["records"] == 160 - 12
     assert exported(tmp_path / "out", "parquet") == dumped([damaged])
-    assert not (tmp_path / "out" / "_SUCCESS").exists()  # records are missing
+    # because records are missing
+    assert not (tmp_path / "out" / "_SUCCESS").exists()
 
 
 def test_damage_can_end_it(damaged: Path, capture_small: Path, tmp_path: Path) -> None:
@@ -354,7 +355,8 @@ def test_what_cannot_be_read_keeps_nobody_else_back(capture_small: Path, tmp_pat
         events = list(run.through(fanout.run(export, targets, held)))
     assert [type(event) for event in events if isinstance(event, Failure)] == [Failure, Failure]
     assert len(exported(tmp_path / "out", "json")) == 89
-    assert not (tmp_path / "out" / "_SUCCESS").exists()  # the result is incomplete
+    # because the result is incomplete
+    assert not (tmp_path / "out" / "_SUCCESS").exists()
 
 
 @pytest.mark.parametrize("form", FORMS)

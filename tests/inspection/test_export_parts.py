@@ -1,4 +1,4 @@
-"""One large log exported to text by several processes: the files are the same as from one."""
+"""A large log exported to text by several processes: the files are the same as by one process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCHES = 120
 
 @pytest.fixture(autouse=True)
 def helpers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Parts are small, and helpers are started and waited for. How many were started."""
+    """Make parts small, and wait for helpers. Returns the number that were started."""
     started: list[int] = []
     monkeypatch.setattr(log_parts, "PART_BYTES", 2048)
     monkeypatch.setattr(log_parts, "can_fork", lambda: True)
@@ -69,7 +69,7 @@ def write(directory: Path, data: bytes | bytearray) -> Path:
 
 
 def exported(partition: Path, output: Path, jobs: int, *words: str) -> tuple[int, bytes]:
-    """The status, and all bytes of the files."""
+    """The exit status, and the content of all files."""
     where = ["--jobs", str(jobs), "--no-progress", "--output", str(output), str(partition)]
     status = run(["export", *words, "--json", *where])
     return status, b"".join(path.read_bytes() for path in sorted(output.rglob("part-*")))
@@ -86,7 +86,7 @@ def rows_of(out: str) -> list[dict[str, Any]]:
 def compare(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], helpers: list[int]
 ) -> list[dict[str, Any]]:
-    """Export by one and by three processes, which must be the same in all; the rows of --json."""
+    """Export with one and with three processes and check that everything is equal; returns the rows of --json."""
     alone = exported(partition, tmp_path / "alone", 1, *words)
     reported = rows_of(capfd.readouterr().out)
     assert not helpers

@@ -1,4 +1,4 @@
-"""Reads: whole batches, growing and cutting, records as rows, and the frames of Kafka 0.7."""
+"""Reads: complete batches, growing and cutting, records as rows, and the frames of Kafka 0.7."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ class TestBatches:
             sum(batch["size"] for batch in batches),
         )
         assert batches[0]["base_offset"] <= 5 <= batches[0]["last_offset"]
-        assert records[0]["offset"] == batches[0]["base_offset"]  # a fetch returns the whole batch
+        # a fetch returns the complete batch
+        assert records[0]["offset"] == batches[0]["base_offset"]
         looked_up = ask(whole, "offset", offset=records[1]["offset"]).rows[0]["record"]
         assert looked_up == records[1]
 
@@ -136,13 +137,13 @@ class TestFrames07:
         log = ancient_small / "taps-0"
         data = first_kafka07(log).read_bytes()
         assert fetch(log, 0, 300, raw=True).data == data[:264]
-        # 10 bytes grow to 320, enough for the compressed set of 289 and not for what follows
+        # 10 bytes grow to 320, enough for the compressed set of 289 bytes but not for more
         assert fetch(log, 264, 10, raw=True).data == data[264:553]
         records = fetch(log, 264, 10).of_type("record")
         assert {(record["offset"], record["next_offset"]) for record in records} == {(264, 553)}
 
     def test_offsets_out_of_range_and_at_the_end(self, ancient_small: Path) -> None:
-        """Log.findRange: the end is a valid offset, beyond it is OffsetOutOfRange (error code 1)."""
+        """Log.findRange: the end is a valid offset; beyond it the result is OffsetOutOfRange (error code 1)."""
         log = ancient_small / "taps-0"
         end = ask(log, "latest").rows[0]["offset"]
         assert fetch(log, end, 100, framing="message-set").data == message_set_send(b"")

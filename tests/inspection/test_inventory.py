@@ -1,4 +1,4 @@
-"""The inventory: every file and its kind, partitions and data directories as wholes."""
+"""The inventory: every file and its kind, and partitions and data directories as a whole."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def partition_row(result: Heard) -> dict[str, Any]:
 
 
 def test_every_file_is_named(capture_small: Path) -> None:
-    """No file of a real data directory is left out, and none is unknown."""
+    """No file of a real data directory is omitted, and none is unknown."""
     root = capture_small / "data"
     with unchanged(root):
         targets = resolve_targets([str(root)], expand=Expansion.INVENTORY)
@@ -149,7 +149,7 @@ def test_a_data_directory_in_disorder(data_directory: Path, tmp_path: Path) -> N
 
 
 def test_a_link_beside_its_partition_is_not_counted(capture_small: Path, tmp_path: Path) -> None:
-    """The heading used to count it, and its bytes twice; it has no row of its own."""
+    """The heading used to count the link, and its bytes twice. The link has no row of its own."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     before = listed(LogDirTarget(str(data))).of_type("log-dir")
     (data / "metro-none-7").symlink_to("metro-none-0")
@@ -184,7 +184,7 @@ def test_kafka_0_7(ancient_small: Path, tmp_path: Path) -> None:
 def test_a_damaged_record_count_counts_no_more_than_the_offsets(
     bit: int, capture_small: Path, tmp_path: Path
 ) -> None:
-    """`--count` reads headers without verifying checksums: a flipped bit would add up to two billion records."""
+    """`--count` reads headers without verifying checksums, so a flipped bit would add up to two billion records."""
     directory = tmp_path / "metro-none-0"
     shutil.copytree(capture_small / "data" / "metro-none-0", directory)
     sound = partition_row(listed(PartitionTarget(str(directory), str(tmp_path))))

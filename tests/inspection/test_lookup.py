@@ -1,4 +1,4 @@
-"""Lookups: the acceptance rows by construction, Kafka 0.7, and the cost on a big partition."""
+"""Lookups: the rows of the acceptance list on constructed logs, Kafka 0.7, and the cost on a large partition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVERY_BATCH = RollRules(segment_bytes=5000, index_interval_bytes=1)
 def build_log(
     directory: Path, *batches: NewBatch, rules: RollRules | None = None, rolls: tuple[int, ...] = ()
 ) -> Path:
-    """A partition of these batches; it rolls before each base offset in `rolls`."""
+    """A partition of these batches. It rolls before each base offset in `rolls`."""
     with PartitionWriter(directory, rules=rules) as writer:
         for new in batches:
             if new.records and new.records[0].offset in rolls:
@@ -241,7 +241,7 @@ class TestEnds:
 
     @pytest.mark.behaviour("X09")
     def test_read_committed_ends_at_the_open_transaction(self, tmp_path: Path) -> None:
-        """Data in segments 1 and 2, the abort marker in 3, and another open transaction after it."""
+        """Data is in segments 1 and 2 and the abort marker in 3, followed by another open transaction."""
         mine: dict[str, Any] = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
         marker = end_transaction_batch(EndTransactionMarker(True, 0, T0), 20, 7, 0, 0)
         other: dict[str, Any] = {"transactional": True, "producer_id": 8, "producer_epoch": 0}
@@ -301,7 +301,7 @@ class TestByKey:
         assert answer(log, "key", key=key)["found"] is False
 
     def test_spans_are_scanned_backwards(self, tmp_path: Path) -> None:
-        """In a large segment the newest record is found in the last span without reading the others."""
+        """In a large segment, the newest record is found in the last span without reading the others."""
         value = b"x" * 100_000
         batches = [NewBatch(records=(Record(at, T0, b"k%d" % at, value),)) for at in range(120)]
         log = build_log(tmp_path / "metro-0", *batches)
@@ -335,7 +335,7 @@ class TestKafka07:
         assert [f.exit_status for f in ask(log, "timestamp", timestamp_ms=5).failures] == [2]
 
     def test_damage_is_passed_over(self, ancient_small: Path) -> None:
-        """One bit is flipped in the last file, in the message at 760 (recovered.jsonl); the next message is found."""
+        """A bit is flipped in the message at 760 in the last file (recovered.jsonl), and the next message is found."""
         log = ancient_small / "flip" / "taps-0"
         last = 21760
         result = ask(log, "offset", offset=last + 760)
@@ -348,7 +348,7 @@ class TestKafka07:
 
 @pytest.fixture(scope="module")
 def tebibyte_shaped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Fewer segments than 1,000, of the full size each: what is read must not depend on their number."""
+    """Fewer than 1,000 segments, but each of full size: the amount that is read must not depend on their number."""
     return sparse_files.build(tmp_path_factory.mktemp("sparse") / "big-0", 40)
 
 

@@ -1,4 +1,4 @@
-"""Lookups where indexes or the log are damaged: the same answers, and a finding about the damage."""
+"""Lookups with damaged indexes or logs give the same answers, and a finding about the damage."""
 
 from __future__ import annotations
 

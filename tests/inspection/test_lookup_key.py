@@ -22,7 +22,7 @@ KEYS = (b"hot", b"warm", b"cold", None)
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some segments of batches of every codec with markers between them; times do not rise strictly."""
+    """Several segments with batches of every codec, and markers between them. Timestamps do not increase strictly."""
     chance = random.Random(20)
     directory = tmp_path_factory.mktemp("keys") / "metro-0"
     with PartitionWriter(directory, rules=RULES) as writer:
@@ -65,7 +65,7 @@ def division(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def every_record(log: Path) -> list[dict[str, Any]]:
-    """(offset, timestamp, key) of every record, by lookups of each key with nothing left out."""
+    """The row of every record, from lookups of each key with all versions and without the index."""
     found = ask(log, "key", key=b"hot", every_version=True, use_index=False).rows
     found += ask(log, "key", key=b"warm", every_version=True, use_index=False).rows
     return sorted((row["record"] for row in found), key=lambda record: int(record["offset"]))
@@ -113,7 +113,7 @@ def test_narrowing_leaves_out_what_is_outside_and_nothing_else(
 def test_workers_give_the_same_rows(
     log: Path, division: str, key: bytes, every_version: bool, read_committed: bool
 ) -> None:
-    """Including the number of bytes read and how the record was found."""
+    """This includes the number of bytes read and how the record was found."""
     asked: dict[str, Any] = {"key": key, "every_version": every_version, "read_committed": read_committed}
     alone, together = ask(log, "key", **asked), ask(log, "key", jobs=2, **asked)
     assert alone.failures == []
@@ -165,7 +165,7 @@ def test_a_log_that_goes_away_is_a_failure(
 
 class TestPartitioner:
     def dirs(self, root: Path) -> list[Path]:
-        """Key `metro` of 3 partitions by Kafka's hash is in the one that `partition_for_key` says; here in all of them."""
+        """Three partitions that all contain the key `metro`, although Kafka's hash assigns it to one of them only."""
         record = Record(0, T0, b"metro", b"v")
         for number in range(3):
             with PartitionWriter(root / f"metro-{number}") as writer:
@@ -173,7 +173,8 @@ class TestPartitioner:
         return [root / f"metro-{number}" for number in range(3)]
 
     def test_only_the_selected_partition_is_opened(self, tmp_path: Path) -> None:
-        murmur2_of_21 = -973932308  # by Kafka's UtilsTest
+        # from Kafka's UtilsTest
+        murmur2_of_21 = -973932308
         rows = [answer(path, "key", key=b"21", partition_counts={"metro": 3}) for path in self.dirs(tmp_path)]
         assert ["searched" not in row for row in rows] == [
             (murmur2_of_21 & 0x7FFFFFFF) % 3 == n for n in range(3)

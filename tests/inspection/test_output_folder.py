@@ -1,4 +1,4 @@
-"""A directory of new files is published as a whole, whatever exists there, and wherever the run is killed."""
+"""A directory of new files is published as a whole, whatever existed there before, and wherever the run is killed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _named(name: str, mark: str) -> str:
 
 
 def seen(target: Path) -> dict[str, str]:
-    """What a reader sees: names that begin with neither `.` nor `_`."""
+    """The names that a reader sees: those that do not begin with `.` or `_`."""
     found = {}
     for path in sorted(target.rglob("*")):
         name = path.relative_to(target)
@@ -112,7 +112,8 @@ def test_nothing_is_handed_over_after_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.ERROR_IF_EXISTS, Mode.APPEND, Mode.OVERWRITE])
 def test_killed_at_every_change(mode: Mode, tmp_path: Path) -> None:
-    """Readers see the old output or all of the new one; of an append perhaps only some files, each of them complete."""
+    """Readers see the old output or the complete new one. After an append they may see only some of the new files, each of them
+    complete."""
     target = tmp_path / "out"
     old = whole("old") if mode is not Mode.ERROR_IF_EXISTS else {}
     for left in itertools.count():
@@ -128,12 +129,13 @@ def test_killed_at_every_change(mode: Mode, tmp_path: Path) -> None:
             assert old.items() <= now.items() <= whole("old", "new").items()
         else:
             assert now in (old, whole("new"), {})
-            if not now and old:  # between the two renames: the old one is complete under another name
+            # between the two renames, the complete old output has another name
+            if not now and old:
                 (aside,) = tmp_path.glob(".out.kseg-*.old")
                 assert seen(aside) == old
         if not disk.is_stopped:
             break
-        # the same again, and nothing of the first is left
+        # run again: nothing of the first run is left
         if now != whole("new") or mode is not Mode.ERROR_IF_EXISTS:
             make(target, mode, "again")
             kept = now if mode is Mode.APPEND else {}
@@ -148,7 +150,7 @@ def test_killed_at_every_change(mode: Mode, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.ERROR_IF_EXISTS, Mode.APPEND, Mode.OVERWRITE])
 def test_nothing_was_exported_where_it_says_so(mode: Mode, tmp_path: Path) -> None:
-    """Whichever operation fails, including the sync after the last rename: the output is unchanged and the export can be repeated."""
+    """Whichever operation fails, including the sync after the last rename, the output is unchanged and the export can be repeated."""
     target = tmp_path / "out"
     old = whole("old") if mode is not Mode.ERROR_IF_EXISTS else {}
     failed = 0
@@ -174,7 +176,7 @@ def test_nothing_was_exported_where_it_says_so(mode: Mode, tmp_path: Path) -> No
 
 
 def test_what_came_to_be_meanwhile_stays(tmp_path: Path) -> None:
-    """An export can take an hour, and another process may use the name in the meantime."""
+    """An export can take an hour, and another process may create the directory in the meantime."""
     target = tmp_path / "out"
     for number, mode in enumerate(Mode):
         with (
@@ -191,7 +193,7 @@ def test_what_came_to_be_meanwhile_stays(tmp_path: Path) -> None:
 
 
 class MeddlingDisk(QuickDisk):
-    """Another run begins when this one has set the old directory aside and not taken its place yet."""
+    """Another run begins when this one has renamed the old directory and has not yet taken its place."""
 
     def __init__(self, other: Path) -> None:
         self.other = other
@@ -212,7 +214,7 @@ def test_a_run_leaves_alone_what_another_has_set_aside(tmp_path: Path) -> None:
 
 
 class ClingingDisk(QuickDisk):
-    """What has stepped aside, or was written inside, cannot be removed."""
+    """Directories that were renamed away, or that were written inside the output, cannot be removed."""
 
     def remove_directory(self, path: str) -> None:
         if ".old" in path or "_kseg-" in path:

@@ -1,4 +1,4 @@
-"""The fast path of `list` answers as the general path does, or not at all."""
+"""The fast path of `list` gives the same answer as the general path, or none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST_SEED = int(os.environ.get("KSEG_LISTINGS_SEED", "0"))
 
 @pytest.fixture(autouse=True)
 def other_disks_forgotten() -> None:
-    """A process remembers bad sectors beyond the test that had them, and inodes are reused."""
+    """Forget bad sectors before each test: a process remembers them by inode, and inodes are reused."""
     if bad_pages.count():
         bad_pages.forget()
         unreadable.begin()
@@ -39,7 +39,7 @@ def general_row(target: PartitionTarget) -> dict[str, object]:
 
 
 def assert_equal_rows(target: PartitionTarget) -> bool:
-    """Whether the fast path answers; its answer is the general one's."""
+    """Check that the answer of the fast path is the general one. Returns whether there is one."""
     quick = quick_row(target)
     if quick is None:
         return False
@@ -62,7 +62,7 @@ def test_partitions_of_real_brokers(capture_small: Path) -> None:
 
 
 def test_a_cleaned_log_begins_at_its_first_record(capture_small: Path) -> None:
-    """Its first batches are empty: the cleaner keeps them for their producers, without a first timestamp."""
+    """The first batches of the log are empty. The cleaner keeps them for their producers, without a first timestamp."""
     data = capture_small / "data"
     target = PartitionTarget(str(data / "stations-0"), str(data))
     options = ListOptions(now_ms=NOW_MS, count=True, files=False)
@@ -111,7 +111,7 @@ def test_what_is_unusual_goes_the_general_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("running", "damages"), [(False, DAMAGES), (True, DAMAGES // 10)])
 def test_random_damage(tmp_path: Path, running: bool, damages: int) -> None:
-    """Changed bytes, truncated and missing files; also a running broker's indexes of 10 MiB, copied without their holes."""
+    """Changed bytes, truncated and missing files; and a running broker's indexes of 10 MiB, copied without holes."""
     sound = broker_dir(tmp_path / "sound", 1, 1, running=running) / "orders.00-0"
     names = sorted(path.name for path in sound.iterdir())
     answered = 0

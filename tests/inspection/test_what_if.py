@@ -1,4 +1,4 @@
-"""Estimates of `what-if` against the whole log: the true number is inside the interval as often as claimed."""
+"""Estimates of `what-if` compared with the complete log: the true number is within the interval as often as claimed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CANDIDATES = (
 
 
 def records(lots: random.Random, first: int, count: int, share_of_words: float) -> Iterator[Record]:
-    """Some compress well, some hardly."""
+    """Records of which some compress well and some hardly."""
     for offset in range(first, first + count):
         length = lots.randrange(5, 40)
         words = " ".join(lots.choices(WORDS, k=length)).encode()
@@ -41,7 +41,7 @@ def records(lots: random.Random, first: int, count: int, share_of_words: float) 
 
 
 def write_log(folder: Path, seed: int, batches: int, codec: int = L.NONE, *, indexed: bool = True) -> Path:
-    """A partition whose records become easier to compress along the log, in batches of very different sizes."""
+    """A partition whose records become more compressible along the log, in batches of very different sizes."""
     lots = random.Random(seed)
     folder.mkdir(parents=True)
     offset, position, written, entries = 0, 0, [], array("i")
@@ -109,7 +109,8 @@ def test_all_of_a_log_is_what_its_batches_come_to_one_by_one(tmp_path: Path) -> 
         assert lz4.size_bytes == sum(61 + len(compress(L.LZ4, 2, body)) for body in bodies)
         assert zstd.size_bytes == sum(61 + len(compress(L.ZSTD, 2, body, 3)) for body in bodies)
         by_hand = 0
-        for body in bodies:  # a member of RFC 1952: ten bytes before, eight after
+        # a gzip member (RFC 1952) has ten bytes before the data and eight after it
+        for body in bodies:
             deflate = zlib.compressobj(1, zlib.DEFLATED, -15)
             by_hand += 61 + 18 + len(deflate.compress(body) + deflate.flush())
         assert packed.size_bytes == by_hand
@@ -129,7 +130,7 @@ def test_what_is_compressed_is_opened_first(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_true_number_is_in_the_interval(tmp_path: Path) -> None:
-    """Topics of two or three partitions, five settings each, with a twelfth of the bytes recompressed."""
+    """Topics of two or three partitions with five settings each; a twelfth of the bytes is recompressed."""
     inside, widths = 0, []
     trials = 0
     for seed in range(10):
@@ -142,7 +143,7 @@ def test_the_true_number_is_in_the_interval(tmp_path: Path) -> None:
         ]
         truth = estimates(folders, EVERYTHING, 1 << 30)
         total = truth[0].size_bytes
-        # the first candidate takes nothing away, so that there is nothing to estimate
+        # the first setting changes nothing, so there is nothing to estimate
         for estimate, true in zip(estimates(folders, total // 12, 8 << 10)[1:], truth[1:], strict=True):
             trials += 1
             assert not estimate.is_exact
@@ -150,7 +151,8 @@ def test_the_true_number_is_in_the_interval(tmp_path: Path) -> None:
             inside += estimate.least_bytes <= true.size_bytes <= estimate.most_bytes
             widths.append((estimate.most_bytes - estimate.least_bytes) / 2 / true.size_bytes)
     assert inside / trials >= 0.9, (inside, trials)
-    assert sorted(widths)[len(widths) // 2] < 0.25  # an interval that holds everything is no use
+    # an interval that contains everything would be useless
+    assert sorted(widths)[len(widths) // 2] < 0.25
 
 
 def test_more_sample_narrows_the_interval(tmp_path: Path) -> None:
@@ -174,7 +176,7 @@ def test_damage_is_left_out(tmp_path: Path) -> None:
 
 
 def test_larger_batches_are_joined_from_those_of_a_producer(tmp_path: Path) -> None:
-    """Two producers alternate, 10 ms between their batches, so the batches that linger.ms joins can be counted."""
+    """Two producers alternate with 10 ms between their batches, so the batches that linger.ms joins can be counted."""
     folder = tmp_path / "orders-0"
     folder.mkdir()
     data, alone = [], []
@@ -195,11 +197,14 @@ def test_larger_batches_are_joined_from_those_of_a_producer(tmp_path: Path) -> N
         return (estimate.size_bytes - sum(alone)) / 61
 
     assert round(batches(1 << 20, 0)) == 60
-    assert round(batches(1 << 20, 19)) == 60  # the next one of the same producer comes after 20 ms
-    assert 29.5 < batches(1 << 20, 20) < 32  # pairs; deltas of records take a little more
+    # the next batch of the same producer comes after 20 ms
+    assert round(batches(1 << 20, 19)) == 60
+    # pairs; the deltas of the records take a little more space
+    assert 29.5 < batches(1 << 20, 20) < 32
     assert 1.9 < batches(1 << 20, 10_000) < 5
     per_record = alone[0]
-    assert round(batches(61 + 3 * per_record + per_record // 2, 10_000)) == 20  # three find room
+    # three records fit
+    assert round(batches(61 + 3 * per_record + per_record // 2, 10_000)) == 20
 
 
 def test_a_place_is_where_the_bytes_are() -> None:

@@ -1,5 +1,5 @@
-"""Dumps of batches with a wrong checksum, and of compressed sets of old formats: the JSON lines and the table agree with the text, record
-for record."""
+"""Dumps of batches with a wrong checksum, and of compressed sets of old formats: JSON lines and table agree with the text, record by
+record."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def json_lines(
 
 
 def text_records(capfd: pytest.CaptureFixture[str], *words: str | Path) -> list[tuple[int, str | None]]:
-    """(offset, key) of each record line of Kafka's text."""
+    """(offset, key) of each record line in Kafka's text format."""
     run([str(word) for word in ("dump", "--print-data-log", *words)])
     out = capfd.readouterr().out
     found = re.findall(r"^\| offset: (\d+) .*?(?: key: (\S*)|$)", out, re.MULTILINE)
@@ -60,7 +60,7 @@ def partition(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def checksums(log: Path) -> list[int]:
-    """Where the checksum of each batch lies."""
+    """The position of the checksum of each batch."""
     return [at + 17 for at, _ in diseases.batch_spans(log)]
 
 
@@ -87,7 +87,7 @@ def test_records_of_batches_with_a_wrong_checksum_are_shown_as_the_text_shows_th
     assert {line["offset"] for line in shown if line.get("valid") is False} == bad
     assert {line["offset"] for line in shown if "valid" not in line} == set(range(30)) - bad
     assert of_type(lines, "finding") and of_type(lines, "finding")[0]["id"] == "bad-crc"
-    # without records the batches alone
+    # without records, only the batches are printed
     assert [batch["valid"] for batch in of_type(json_lines(capfd, log, status=1), "batch")] == [
         number not in which for number in range(10)
     ]
@@ -109,7 +109,8 @@ def test_filters_apply_to_them_as_to_the_text(
     partition: Path, words: tuple[str, ...], offsets: range | list[int], capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = partition / f"{0:020d}.log"
-    flip(log, checksums(log)[4])  # offsets 12 to 14
+    # the batch with offsets 12 to 14
+    flip(log, checksums(log)[4])
     lines = json_lines(capfd, *words, log)
     assert [line["offset"] for line in of_type(lines, "record")] == list(offsets)
     assert [offset for offset, _ in text_records(capfd, *words, log)] == list(offsets)
@@ -147,7 +148,7 @@ def test_what_append_reads_of_them_is_left_out(
 
 
 def test_a_lookup_passes_them_and_says_so(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A consumer checks the CRC and throws, so a lookup must not answer with such a record."""
+    """A consumer checks the CRC and throws, so a lookup must not return such a record."""
     log = partition / f"{0:020d}.log"
     flip(log, checksums(log)[4])
     assert run(["lookup", "--json", "--offset", "13", str(partition)]) in (0, 1)
@@ -162,7 +163,7 @@ def test_a_lookup_passes_them_and_says_so(partition: Path, capfd: pytest.Capture
 
 @pytest.fixture(params=[(0, 1), (0, 2), (1, 1), (1, 2), (1, 3)], ids=lambda p: f"v{p[0]}-{CODECS[p[1]]}")
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Sets of 4, 5, 1 and 6 messages; the offsets of the third begin with a gap."""
+    """Sets of 4, 5, 1 and 6 messages. There is a gap before the offsets of the third."""
     magic, codec = request.param
     with PartitionWriter(tmp_path / "old-0", start_offset=7) as writer:
         for start, count in SETS:
@@ -217,7 +218,7 @@ def test_list_and_verify_count_no_set_as_a_record(old: Path, capfd: pytest.Captu
 
 
 def test_a_set_that_cannot_be_decoded_has_no_count(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Its checksum is right, but its content is not gzip: it was damaged before it was written."""
+    """Its checksum is valid, but its content is not gzip: it was damaged before it was written."""
     old = tmp_path / "old-0"
     with PartitionWriter(old) as writer:
         writer.append(NewBatch(records=records(0, 3), magic=1, codec=1))
@@ -245,7 +246,7 @@ def old_logs(legacy: Path) -> list[Path]:
 
 
 def test_sets_of_real_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """First offset and count of each set are those of its records in the same dump."""
+    """First offset and record count of each set agree with its records in the same dump."""
     seen = 0
     for log in old_logs(legacy_small):
         lines = json_lines(capfd, "--deep-iteration", log)
@@ -262,7 +263,8 @@ def test_sets_of_real_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[s
 def test_a_damaged_set_is_shown_with_what_it_holds(old: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = old / f"{7:020d}.log"
     at, _ = diseases.batch_spans(log)[1]
-    flip(log, at + 12)  # the stored checksum
+    # part of the stored checksum
+    flip(log, at + 12)
     shutil.copy(log, old / "copy")
     lines = json_lines(capfd, "--deep-iteration", log, status=1)
     assert bounds(lines) == EXPECTED

@@ -1,5 +1,5 @@
-"""Filters of a dump: the output is what a plain filter over the unfiltered dump keeps, in both formats, with an index to start from and
-without one, and a wrong index changes nothing."""
+"""Filters of a dump: in both formats, the output equals the unfiltered dump after plain filtering, with an index to start from and without
+one, and a wrong index changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text dump follows lengths as Kafka's does, and goes back when they were wrong, but not repeatedly."""
+"""The text dump follows lengths as Kafka's does. If they turn out to be wrong it goes back, but not repeatedly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def dumped(folder: Path, data: bytes, options: DumpOptions | None = None) -> lis
 
 
 def chain_behind_each_header(size: int) -> bytes:
-    """Sound batches, each followed by a header that leads into one long chain of false messages with a bad end."""
+    """Valid batches, each followed by a header that leads into one long chain of false messages with a bad end."""
     half = size // 2
     chain = message(0) * (half // 26) + struct.pack(">qi", 0, 3) + b"\1" * 20
     front, number = bytearray(), 0
@@ -46,7 +46,7 @@ def chain_behind_each_header(size: int) -> bytes:
 
 
 def output_bytes(events: Iterator[Event]) -> int:
-    """What comes out: text, and a finding for as much as its JSON line about takes."""
+    """The size of the output: text, and for each finding about the size of its JSON line."""
     return sum(len(event.data) if isinstance(event, Text) else 300 for event in events)
 
 
@@ -70,7 +70,7 @@ def test_output_is_linear(made_by: Callable[[int], bytes], tmp_path: Path) -> No
 def test_every_batch_that_the_scanner_finds_is_dumped(
     made_by: Callable[[int], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even where length fields are no longer trusted."""
+    """This holds even where length fields are no longer trusted."""
     from kseg.inspection.dump import log_text
 
     data = made_by(60_000)

@@ -1,4 +1,4 @@
-"""File names that are not UTF-8 appear in a dump as the bytes they are on disk, in every line."""
+"""File names that are not UTF-8 appear in every line of a dump with the bytes that they have on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A large log dumped by several processes: the output is the same as from one."""
+"""A large log dumped by several processes gives the same output as by one."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ PART_BYTES = 4096
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_parts, "PART_BYTES", PART_BYTES)
     monkeypatch.setattr(log_parts, "_starts_compressed", lambda view: True)
-    # the threads of a test runner wait for nothing of ours
+    # can_fork refuses because of the test runner's threads, which hold no locks of ours
     monkeypatch.setattr(log_parts, "can_fork", lambda: True)
     monkeypatch.setattr(log_parts, "has_free_processor", lambda: True)
-    # parts as small as these are made before a helper has begun: here they are waited for
+    # wait for the helpers: parts as small as these would be done before a helper has begun
     monkeypatch.setattr(part_worker.PartWorker, "is_ready", lambda _worker: True)
 
 
@@ -82,7 +82,8 @@ def test_parts_are_put_together_in_order(tmp_path: Path, codec: int, jobs: int, 
 
 @pytest.mark.parametrize("shape", ["kafka", "json", "table"])
 @pytest.mark.parametrize("jobs", [2, 3])
-@pytest.mark.parametrize("at", [0, 17, 59, 60, 61, BATCHES - 1])  # 59 ends a part, 60 begins one
+# batch 59 ends a part, batch 60 begins one
+@pytest.mark.parametrize("at", [0, 17, 59, 60, 61, BATCHES - 1])
 def test_damage_is_reported_as_by_one_process(tmp_path: Path, at: int, jobs: int, shape: str) -> None:
     data = log()
     starts = [0]
@@ -135,7 +136,8 @@ def test_no_helper_is_started_where_other_work_has_all_processors(
     monkeypatch.setattr(part_pool, "PartWorker", refuse)
     monkeypatch.setattr(log_parts, "has_free_processor", lambda: False)
     assert dumped(path, 2) == expected
-    lulls = iter((False, True))  # it was busy for a moment
+    # busy only for a moment
+    lulls = iter((False, True))
     monkeypatch.setattr(log_parts, "has_free_processor", lambda: next(lulls))
     with pytest.raises(AssertionError, match="a helper was started"):
         dumped(path, 2)
@@ -154,7 +156,8 @@ def test_how_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch, text: str | No
     monkeypatch.setattr(forked_worker, "open", opened, raising=False)
     assert forked_worker.waiting_for_processors() == waiting
     monkeypatch.setattr(os, "cpu_count", lambda: waiting)
-    assert forked_worker.has_free_processor() == (waiting == 0)  # the count of an unknown machine is 1
+    # if the number of processors is unknown, 1 is assumed
+    assert forked_worker.has_free_processor() == (waiting == 0)
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
@@ -167,7 +170,8 @@ def test_nobody_waits_for_a_helper_that_gets_no_processor(
     begin = part_worker._WorkerSide.serve
 
     def sleep(self: Any, make: Any) -> None:
-        if jobs == 3 and next(numbers):  # the second one works
+        # with three jobs, one helper works
+        if jobs == 3 and next(numbers):
             begin(self, make)
         os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -177,7 +181,7 @@ def test_nobody_waits_for_a_helper_that_gets_no_processor(
 
 
 def test_a_helper_that_is_late_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is stopped in the middle of a part, continues when the others are done, and its result is discarded."""
+    """A helper is stopped in the middle of a part and continues when the others are done. Its result is discarded."""
     path = write(tmp_path, log())
     monkeypatch.setattr(part_worker.PartWorker, "is_ready", IS_READY)
     expected = dumped(path, 1)
@@ -213,7 +217,7 @@ def test_text_that_fills_more_than_one_slot_arrives_whole(
 
 @pytest.mark.parametrize("shape", ["kafka", "json"])
 def test_text_of_helpers_is_given_out_where_it_was_made(tmp_path: Path, shape: str) -> None:
-    """In complete lines, valid until the next event."""
+    """Text arrives in complete lines, and is valid until the next event."""
     path = write(tmp_path, log())
     texts, views = [], []
     for event in dump(FileTarget(str(path)), DumpOptions(format=shape, print_data_log=True, jobs=2)):

@@ -1,4 +1,4 @@
-"""Indexes of a log with more batches than a table: the findings equal those of a check of each entry."""
+"""Indexes of a log with more batches than fit into a table: the findings equal those of a check entry by entry."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def batch(offset: int, epoch: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def log() -> list[bytes]:
-    """Batches of one record; an election in the second table."""
+    """Batches of one record each. A new leader epoch begins in the second table."""
     return [batch(offset, int(offset > BATCHES_PER_TABLE + 9)) for offset in range(COUNT)]
 
 
 def put(directory: Path, log: list[bytes], change: Callable[[bytearray, bytearray, bytearray], None]) -> None:
-    """The segment with an entry for each fifth batch, and then changed."""
+    """Write a segment whose indexes have an entry for every fifth batch, and then change it."""
     positions, at = [], 0
     for each in log:
         positions.append(at)
@@ -49,7 +49,7 @@ def put(directory: Path, log: list[bytes], change: Callable[[bytearray, bytearra
 
 
 def output(directory: Path) -> list[Finding]:
-    """About the log, then about its indexes, in the order of a dump of the directory."""
+    """The findings about the log and then about its indexes, in the order in which the directory is dumped."""
     found = []
     for suffix in (".log", ".index", ".timeindex"):
         target = FileTarget(str(directory / f"{STEM}{suffix}"))
@@ -58,7 +58,7 @@ def output(directory: Path) -> list[Finding]:
 
 
 def sound(data: bytearray, index: bytearray, times: bytearray) -> None:
-    """As written."""
+    """No change."""
 
 
 def wrong_entries_in_the_last_table(data: bytearray, index: bytearray, times: bytearray) -> None:
@@ -73,7 +73,7 @@ def wrong_entries_in_the_first_table(data: bytearray, index: bytearray, times: b
 
 
 def an_older_broker(data: bytearray, index: bytearray, times: bytearray) -> None:
-    """Its time entries name a batch that is not the first with that time."""
+    """Entries of the time index refer to a batch that is not the first with that timestamp."""
     for slot in range(len(times) // 12):
         struct.pack_into(">i", times, 12 * slot + 8, struct.unpack_from(">i", times, 12 * slot + 8)[0] - 1)
 
@@ -83,7 +83,7 @@ def damage(data: bytearray, index: bytearray, times: bytearray) -> None:
 
 
 def a_batch_that_lies(data: bytearray, index: bytearray, times: bytearray) -> None:
-    """The maximum of its header is not its record's; the time index names it."""
+    """The maximum timestamp in the header is not that of its record, and the time index refers to the batch."""
     size = len(batch(0, 0))
     record = Record(4, 900, None, b"v")
     data[4 * size : 5 * size] = encode_batch(NewBatch(records=(record,), max_timestamp_ms=1004))
@@ -144,7 +144,7 @@ def test_random_entries(log: list[bytes], tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_sound_log_is_compared_by_tables(
     log: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not entry by entry, even if the log has more batches than a table."""
+    """The comparison is not done entry by entry, even if the log has more batches than fit into a table."""
     put(tmp_path, log, sound)
 
     def refuse(*_: object) -> None:

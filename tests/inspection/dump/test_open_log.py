@@ -1,4 +1,4 @@
-"""A log that stays open for its indexes does not change their findings, and is read only once."""
+"""A log that stays open for its indexes does not change the findings about them, and is read only once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def batch(offset: int, timestamp_ms: int, header_ms: int | None = None) -> bytes
 
 
 def put_segment(directory: Path, batches: list[bytes], times: list[int]) -> None:
-    """A segment whose indexes name every batch; record n has offset n."""
+    """Write a segment whose indexes refer to every batch. Record n has offset n."""
     positions = [sum(map(len, batches[:at])) for at in range(len(batches))]
     (directory / f"{STEM}.log").write_bytes(b"".join(batches))
     entries = (struct.pack(">ii", offset, position) for offset, position in enumerate(positions))
@@ -122,7 +122,7 @@ def test_a_log_that_is_gone_is_not_answered_for(tmp_path: Path) -> None:
     list(run(log, DumpOptions()))
     os.unlink(log.path)
 
-    # an entry at position 0 is what a preallocated index begins with
+    # preallocated indexes begin with an entry at position 0
     assert findings(run(index, DumpOptions())) == ["official-tool-stops", "orphan-index"]
     assert findings(run(time_index, DumpOptions())) == ["orphan-index"]
 
@@ -138,7 +138,7 @@ def test_a_header_that_lies_about_its_records_does_not_prove_a_time_index(tmp_pa
 
 
 def test_an_entry_for_a_batch_without_records_has_the_timestamp_of_its_header(tmp_path: Path) -> None:
-    """The cleaner keeps such a batch for its sequence numbers, and indexes it (Kafka: MemoryRecords.filterTo)."""
+    """The cleaner keeps such a batch for its sequence numbers, and adds it to the index (Kafka: MemoryRecords.filterTo)."""
     put_segment(
         tmp_path,
         [batch(0, 10), encode_batch(NewBatch(base_offset=1, last_offset=1, max_timestamp_ms=20))],
@@ -157,7 +157,8 @@ def test_nothing_stays_open_when_the_cache_is_to_be_dropped(
     run = Dump()
     for target in files(tmp_path):
         assert findings(run(target, DumpOptions(drop_cache=True))) == []
-    assert len(dropped) == 5  # each of the three, and the log again for each of its indexes
+    # each of the three files, and the log again for each of its indexes
+    assert len(dropped) == 5
 
 
 def test_what_lies_open_does_not_travel(tmp_path: Path) -> None:
