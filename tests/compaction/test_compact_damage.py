@@ -30,7 +30,7 @@ SEED = int(os.environ.get("KSEG_COMPACT_DAMAGES_SEED", "20261122"))
 
 
 def accounts(root: Path) -> Path:
-    """Segments at 0, 40, 80, 120 (active), each of ten batches, in two leader epochs and by one producer."""
+    """Segments at 0, 40, 80, 120 (active) with ten batches each, in two leader epochs and from one producer."""
     topic = Topic(root)
     for segment in range(4):
         for batch in range(10):
@@ -49,7 +49,7 @@ def damage(path: Path, position: int, bits: int = 1) -> None:
 
 
 def starts(data: bytes, base: int) -> list[int]:
-    """The positions of the batches of a sound log."""
+    """The positions of the batches of a valid log."""
     return [
         position
         for block in Scanner(data, base).blocks()
@@ -59,7 +59,7 @@ def starts(data: bytes, base: int) -> list[int]:
 
 
 def log_end(directory: Path, *, is_clean: bool) -> int:
-    """Where a broker's load ends; -1 when it ends with an exception."""
+    """The log end after a broker's load; -1 if the load throws."""
     loaded = load_as_broker(
         str(directory),
         inputs_of(str(directory)),
@@ -70,7 +70,7 @@ def log_end(directory: Path, *, is_clean: bool) -> int:
 
 
 def newest(directory: Path) -> dict[bytes | None, tuple[int, bytes | None]]:
-    """The offset and the value of the newest readable record of each key, by headers as they are."""
+    """Offset and value of the newest readable record of each key, by the headers as they are."""
     found: dict[bytes | None, tuple[int, bytes | None]] = {}
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()
@@ -136,7 +136,7 @@ def test_damage_in_the_active_segment_is_no_matter_when_it_stays(tmp_path: Path)
 
 @pytest.mark.parametrize(("batch", "byte"), [(3, 1), (9, 4), (0, 6), (5, 7)])
 def test_an_altered_base_offset_supersedes_nothing(tmp_path: Path, batch: int, byte: int) -> None:
-    """An offset that is too high would be the newest of all keys in its batch."""
+    """An offset that is too high would make the batch's records the newest of all their keys."""
     directory = accounts(tmp_path)
     path = log(directory, 40)
     damage(path, starts(path.read_bytes(), 40)[batch] + byte, 0x40)
@@ -156,7 +156,8 @@ def test_an_altered_leader_epoch_is_damage(tmp_path: Path, batch: int) -> None:
     path = log(directory, 0)
     damage(path, starts(path.read_bytes(), 0)[batch] + 15, 0x40)
     refused = clean(directory, now_ms=T0)
-    if batch == 9:  # the last one of its segment: a higher epoch may be true
+    # for the last batch of a segment, a higher epoch may be correct
+    if batch == 9:
         return
     assert [failure.exit_status for failure in refused.failures] == [4]
     assert "altered-leader-epoch" in refused.kinds
@@ -168,7 +169,7 @@ def test_an_altered_leader_epoch_is_damage(tmp_path: Path, batch: int) -> None:
 
 
 def test_epochs_that_sink_for_good_are_no_damage(tmp_path: Path) -> None:
-    """Logs of old brokers have them, and the adjacent batches do not tell which batch would be wrong."""
+    """Logs of old brokers have such epochs, and the adjacent batches do not reveal which batch would be wrong."""
     topic = Topic(tmp_path)
     for epoch in (5, 5, 5, 3, 3, 3):
         topic.send(("a", epoch), leader_epoch=epoch)
@@ -206,7 +207,8 @@ def test_no_compaction_takes_the_log_end_back(tmp_path: Path, case: int) -> None
         return
     for is_clean in (True, False):
         if not is_clean and _is_damaged(before):
-            continue  # a broker that recovers cuts at the damage, wherever that lies then
+            # a broker's recovery truncates at the damage, wherever it is by then
+            continue
         assert log_end(directory, is_clean=is_clean) >= log_end(before, is_clean=is_clean)
     _check_damaged_logs(before, directory, outcome)
     left = newest(directory)
@@ -247,7 +249,7 @@ def _is_damaged(directory: Path) -> bool:
 
 
 def _check_damaged_logs(before: Path, after: Path, outcome: Outcome) -> None:
-    """Every log with damage in it is there as it was, and was named."""
+    """Every log with damage in it still has its content."""
     for path in before.glob("*.log"):
         if _is_broken(path):
             assert (after / path.name).read_bytes() == path.read_bytes()

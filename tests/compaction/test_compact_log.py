@@ -62,7 +62,7 @@ def test_groups_stay_within_all_three_sizes() -> None:
 def test_a_group_spans_what_an_index_can_hold() -> None:
     most = L.INT32_MAX
     segments = [segment(0), segment(most - 1), segment(most + 1), segment(most + 2)]
-    # the following base offset tells where the second one ends, whatever its index says
+    # the base offset of the next segment bounds the second one, whatever its index says
     assert grouped(segments, upper=most + 9) == [[0, most - 1], [most + 1, most + 2]]
     assert grouped([segment(0), segment(most)], upper=most + 1) == [[0, most]]
     assert grouped([segment(0), segment(most)], upper=most + 2) == [[0], [most]]
@@ -196,7 +196,7 @@ def test_what_waits_too_long_is_cleaned_whatever_the_ratio() -> None:
 def test_the_ratio() -> None:
     segments = [segment(10 * n, size=50) for n in range(4)]
     found = cleanable(log_to_retain(segments, noted=15), SETTINGS)
-    # the segment that holds the first dirty offset counts on both sides
+    # the segment with the first dirty offset counts on both sides
     assert (found.clean_bytes, found.dirty_bytes, found.dirty_ratio) == (100, 100, 0.5)
     held = cleanable(log_to_retain(segments, noted=10, stable=20), SETTINGS)
     assert (held.clean_bytes, held.dirty_bytes, held.bound) == (50, 50, "last stable offset")
@@ -209,7 +209,8 @@ def test_a_checkpoint_outside_of_the_log(noted: int | None, start: int, first: i
     found = cleanable(log_to_retain(segments, noted=noted, start=start), SETTINGS)
     assert found.first_dirty_offset == first
     assert found.is_reset is (noted in (99, 5))
-    if noted == 35:  # beyond the active base: nothing to clean
+    # in the active segment, so there is nothing to clean
+    if noted == 35:
         assert found.dirty_bytes == 0
 
 

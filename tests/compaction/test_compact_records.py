@@ -100,7 +100,7 @@ def test_an_open_transaction_holds_its_whole_segment(tmp_path: Path) -> None:
     assert outcome.result["first_uncleanable_offset"] == 1
     assert outcome.result["held_by"] == "last stable offset"
     assert [log(topic.directory, base).read_bytes() for base in (1, 3)] == exempted
-    # a later value counts only when it is in the cleaned part
+    # a later value counts only in the cleaned part
     assert kept(topic.directory)[0] == (0, "a", "1")
 
 
@@ -173,7 +173,7 @@ def test_old_formats_become_magic_2(tmp_path: Path, magic: int, codec: int) -> N
     found = batches(topic.directory)
     assert {batch.magic for batch in found} == {2}
     assert [batch.codec for batch in found[:-1]] == [codec] * (len(found) - 1)
-    # each message of its own stays of its own, a set stays a set
+    # single messages stay single, and a set stays a set
     spans = [(batch.base_offset, batch.last_offset) for batch in found]
     assert spans == ([(2, 2), (3, 3), (4, 4), (5, 5)] if codec == L.NONE else [(2, 2), (3, 4), (5, 5)])
     assert {batch.leader_epoch for batch in found} == {-1}
@@ -214,9 +214,11 @@ def test_the_last_batch_of_a_producer_stays_as_a_header(tmp_path: Path) -> None:
     assert (first.base_timestamp_ms, first.max_timestamp_ms) == (-1, T0)
     data = log(topic.directory, 0).read_bytes()
     clean(topic.directory, now_ms=soon)
-    assert log(topic.directory, 0).read_bytes() == data  # needed still, the same 61 bytes
+    # the header is still needed, and the 61 bytes are the same
+    assert log(topic.directory, 0).read_bytes() == data
     clean(topic.directory)
-    assert ends(topic.directory)[0] == 3  # the producer has expired
+    # now the producer has expired
+    assert ends(topic.directory)[0] == 3
 
 
 @pytest.mark.behaviour("C14")

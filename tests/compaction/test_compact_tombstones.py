@@ -1,4 +1,4 @@
-"""When tombstones get a delete horizon and are removed, and what a plan says about it: rows C19 to C23 of Kafka's own tests."""
+"""When tombstones get a delete horizon and are removed, and what a plan reports about it: rows C19 to C23 of Kafka's own tests."""
 
 from __future__ import annotations
 

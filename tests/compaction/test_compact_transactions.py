@@ -22,7 +22,8 @@ from tests.support.compact_helpers import (
 )
 
 NOW = SETTINGS.now_ms
-SOON = T0 + 1000  # producers are active still
+# early enough that producers are still active
+SOON = T0 + 1000
 
 
 def close(topic: Topic) -> Path:
@@ -67,7 +68,8 @@ def test_a_commit_marker_without_data_goes_behind_its_horizon(tmp_path: Path) ->
     topic.end(1)
     topic.send((1, "b"))
     directory = close(topic)
-    clean(directory, now_ms=NOW)  # data goes, the marker has seen it
+    # the data is removed in this pass, so the marker stays without a horizon
+    clean(directory, now_ms=NOW)
     assert ends(directory) == [1, 2]
     assert batches(directory)[0].delete_horizon_ms is None
     clean(directory, now_ms=NOW)
@@ -169,7 +171,8 @@ def test_cleaned_up_to_the_undecided_and_then_on(tmp_path: Path) -> None:
     topic.roll()
     topic.send((9, "x"))
     directory = topic.close()
-    assert clean(directory).result["passes"] == 0  # the first segment holds the open transaction
+    # the open transaction is in the first segment
+    assert clean(directory).result["passes"] == 0
     other = Topic(tmp_path / "more")
     other.send((1, "old"))
     other.roll()
@@ -244,7 +247,8 @@ def test_every_record_that_goes_is_counted_once(tmp_path: Path) -> None:
     directory = close(topic)
     first = clean(directory, now_ms=NOW).result
     reasons = ("superseded", "aborted", "invalid")
-    assert [first[f"{reason}_records"] for reason in reasons] == [3, 2, 1]  # one "c" and two tombstones
+    # one "c" and two tombstones
+    assert [first[f"{reason}_records"] for reason in reasons] == [3, 2, 1]
     assert (first["tombstones_removed"], first["tombstones_expired"], first["tombstones_kept"]) == (2, 0, 1)
     assert (first["records_before"], first["records_after"]) == (11, 5)
     second = clean(directory, now_ms=NOW + DAY_MS).result

@@ -1,4 +1,4 @@
-"""Compaction of one log by two processes: the result equals that of one process, even when the helper cannot finish."""
+"""Compaction of one log by two processes gives the result of one process, even if the helper cannot finish."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ CASES = int(os.environ.get("KSEG_FORKED_CASES", "14"))
 
 @pytest.fixture(autouse=True)
 def shared(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Every log is large enough to be cut; counts the passes by name, those that were shared and those that were not."""
+    """Make every log large enough to be divided, and count the passes by name, both those begun and those that were shared."""
     monkeypatch.setattr(log_cuts, "MIN_BYTES", 1)
-    monkeypatch.setattr(forked_passes, "can_share", lambda: True)  # whatever the machine and pytest-xdist do
+    # on any machine, and under pytest-xdist
+    monkeypatch.setattr(forked_passes, "can_share", lambda: True)
     passes: Counter[str] = Counter()
 
     def watched(name: str) -> None:
@@ -51,7 +52,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def both_ways(directory: Path, options: CompactOptions) -> list[tuple[Any, ...]]:
-    """What one process and two say of the plan, say of the change, and leave."""
+    """The events of the plan, the events of the change, and the files afterwards, with one process and with two."""
     outcomes = []
     for jobs in (1, 2):
         plan = local(directory, replace(options, jobs=jobs))
@@ -65,7 +66,8 @@ def both_ways(directory: Path, options: CompactOptions) -> list[tuple[Any, ...]]
 
 @pytest.mark.slow
 def test_random_logs(tmp_path: Path, shared: Counter[str]) -> None:
-    choices = list(Damaged)  # which matter where there is damage; below each is tried with some
+    # only matter for logs with damage
+    choices = list(Damaged)
     for seed in range(CASES):
         (tmp_path / str(seed)).mkdir()
         case = random_case(seed, tmp_path / str(seed))
@@ -77,7 +79,7 @@ def test_random_logs(tmp_path: Path, shared: Counter[str]) -> None:
 
 
 def keyed(parent: Path, codec: int = L.NONE, **rules: Any) -> Path:
-    """Random keys, tombstones, two producers whose transactions reach across segments, an empty last segment."""
+    """Random keys and tombstones, two producers whose transactions extend over segments, and an empty last segment."""
     rng = random.Random(codec)
     topic = Topic(parent, **rules)
     for number in range(160):
@@ -104,7 +106,7 @@ def test_transactions_across_the_cut(
 
 
 def test_a_map_that_becomes_full_behind_the_cut(tmp_path: Path, shared: Counter[str]) -> None:
-    """Half of 400 slots is too small for the 300 keys of the worker's part: this process continues after the cut."""
+    """Half of the 400 slots is too small for the 300 keys of the worker's part, so this process continues after the cut."""
     directory = keyed(tmp_path, segment_bytes=4000, index_interval_bytes=200)
     options = CompactOptions(settings=replace(SETTINGS, map_bytes=24 * 400))
     one, two = both_ways(directory, options)
@@ -132,7 +134,8 @@ def test_an_index_that_points_between_batches(tmp_path: Path, shared: Counter[st
     directory = keyed(tmp_path, index_interval_bytes=200)
     path = log(directory, 0).with_suffix(".index")
     entries = bytearray(path.read_bytes())
-    for at in range(4, len(entries), 8):  # the positions
+    # the positions in the entries
+    for at in range(4, len(entries), 8):
         position = int.from_bytes(entries[at : at + 4], "big")
         entries[at : at + 4] = (position + 1).to_bytes(4, "big")
     path.write_bytes(entries)
@@ -194,7 +197,7 @@ def test_a_cut_lies_between_segments_where_no_index_is() -> None:
 
 
 class Kept:
-    """Offsets of which every record is kept."""
+    """A result that keeps every record at these offsets."""
 
     def __init__(self, *offsets: int) -> None:
         self._offsets = offsets

@@ -1,4 +1,4 @@
-"""Marks for deletion: undisturbed readers, purging, restoring, and the state after a kill."""
+"""Files marked for deletion: readers are not disturbed; purging, restoring, and the state after a kill."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ from tests.support.trees import differences, tree_state, unchanged
 
 OLD = Limits(retention_ms=1000)
 PURGING = RetainOptions(limits=Limits(), now_ms=NOW, apply=True, run_id="20260101T000000Z-00000009")
-LATER = 4_000_000_000_000  # after the change time of any file that a test makes
+# after the change time of any file of a test
+LATER = 4_000_000_000_000
 
 
 def target(partition: Path) -> PartitionTarget:
@@ -70,7 +71,8 @@ def test_a_reader_goes_on_reading_what_it_mapped(tmp_path: Path) -> None:
     with PartitionLog(target(partition)) as log:
         first = log.segments[0]
         before = bytes(first.file.view)
-        offsets = [batch.base_offset for batch in first.reaching(0)]  # opens the index too
+        # opens the index as well
+        offsets = [batch.base_offset for batch in first.reaching(0)]
         run(partition, OLD, apply=True)
         assert bases(partition) == [10]
         assert bytes(first.file.view) == before
@@ -90,7 +92,7 @@ def test_marking_holds_no_space_and_undo_brings_everything_back(tmp_path: Path) 
     (data,) = journals_in(str(partition.parent))
     assert data.path == output.others[0]["journal"]
     undo(data.location)
-    # the lock that was made and removed leaves its time on the data directory
+    # creating and removing the lock changes the modification time of the data directory
     assert differences(before, tree_state(partition.parent)) in ([], ["changed: . (mtime_ns)"])
 
 
@@ -115,7 +117,8 @@ def test_a_running_broker_is_respected(tmp_path: Path) -> None:
             os._exit(0)
     os.read(is_locked, 1)
     try:
-        assert run(partition, OLD).result["deleted"] == [0, 5]  # planning needs no lock
+        # a plan does not lock
+        assert run(partition, OLD).result["deleted"] == [0, 5]
         with pytest.raises(Refused):
             run(partition, OLD, apply=True)
     finally:
@@ -127,7 +130,7 @@ def test_a_running_broker_is_respected(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_is_finished_by_the_next_one(tmp_path: Path) -> None:
-    """Killed at every change: the next run ends with the same files, and until then a broker finds a complete log."""
+    """Killed at every change: the next run leaves the same files, and until then a broker finds a complete log."""
     limits, parts = OLD, [Part(2), Part(2), Part(2)]
     kill_at, is_killed = 0, True
     while is_killed:
@@ -272,7 +275,8 @@ def test_a_killed_purge_is_gone_on_with(tmp_path: Path, how: Any) -> None:
 
         is_killed = not how(act, kill_at)
         complete_unfinished(str(partition), "retain", QuickDisk())
-        assert set(marked(partition)) <= set(names)  # one goes after another, without a journal
+        # a purge has no journal and deletes one file after another
+        assert set(marked(partition)) <= set(names)
         run(partition, apply=True, purge=True, now_ms=LATER)
         assert not list(partition.rglob("*.deleted"))
         assert [
@@ -280,7 +284,8 @@ def test_a_killed_purge_is_gone_on_with(tmp_path: Path, how: Any) -> None:
         ] == []
         assert bases(partition) == [2]
         kill_at += 1
-    assert kill_at > len(names)  # each of them, and the sync of the directory
+    # a deletion for each name, and the sync of the directory
+    assert kill_at > len(names)
 
 
 # --- taking back

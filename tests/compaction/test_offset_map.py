@@ -1,4 +1,4 @@
-"""The offset map of a round: it grows as it fills, and the bitmap built from it answers as it does."""
+"""The offset map of a pass: it grows as it fills, and the bitmap built from it gives the same answers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def chunk_of(keys: Sequence[bytes | None], first_offset: int) -> Chunk:
 
 
 def pieces(keys: Sequence[bytes | None]) -> Iterator[tuple[int, Chunk]]:
-    """(offset of the first, chunk) for neighbours together."""
+    """The keys in chunks, each with its first offset."""
     for start in range(0, len(keys), PIECE):
         yield start, chunk_of(keys[start : start + PIECE], start)
 
 
 def filled(keys: Sequence[bytes | None], slots: int, skipped_ranges: Sequence[int] = ()) -> OffsetMap:
-    """A map of the keys by their place; pieces that begin at one of `skipped_ranges` are left out."""
+    """A map of the keys with their positions as offsets. Chunks that begin at one of `skipped_ranges` are skipped."""
     offset_map = OffsetMap(CleanSettings(now_ms=0, map_bytes=slots * SLOT_BYTES), 0)
     offset_map.begin(0)
     for start, chunk in pieces(keys):
@@ -89,7 +89,8 @@ def test_a_map_grows_and_forgets_nothing(count: int, different: int) -> None:
     keys = random_keys(random.Random(count), count, different)
     offset_map = filled(keys, 100_000)
     latest = {key: offset for offset, key in enumerate(keys)}
-    assert offset_map.size == len(latest) - 1  # records without a key have no place
+    # records without a key are not in the map
+    assert offset_map.size == len(latest) - 1
     assert len(latest) < offset_map.slot_count <= 100_000
     assert stays(offset_map, keys) == [
         key is not None and latest[key] == offset for offset, key in enumerate(keys)
@@ -136,21 +137,23 @@ def test_the_map_is_asked_where_bits_would_not_know() -> None:
     keys = [b"%d" % (number % 3000) for number in range(5000)]
     assert isinstance(fastest_lookup(filled(keys, 100_000), 0), LatestOffsets)
     later = filled(keys, 100_000)
-    later.start_offset = 7  # something is before the range
+    # something precedes the range
+    later.start_offset = 7
     assert fastest_lookup(later, 0) is later
     turned = filled(keys, 100_000)
     chunk = chunk_of([b"x", b"y"], 10)
     assert turned.hash(chunk) and turned.put(chunk, 0) is None
     assert fastest_lookup(turned, 0) is turned
     beyond = filled(keys, 100_000)
-    beyond.update_latest_offset(4000)  # a record says it is after all batches
+    # a record claims to be after all batches
+    beyond.update_latest_offset(4000)
     assert fastest_lookup(beyond, 0) is beyond
 
 
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4, L.ZSTD])
 @pytest.mark.parametrize("map_slots", [100_000, 6000])
 def test_a_log_of_many_keys(tmp_path: Path, codec: int, map_slots: int) -> None:
-    """More keys than the first map holds, more batches than are compressed at a time, and several passes with the small map."""
+    """More keys than the first map has slots, more batches than are compressed at a time, and several passes with the small map."""
     rng = random.Random(codec)
     topic = Topic(tmp_path, segment_bytes=200_000)
     table: dict[bytes, bytes] = {}

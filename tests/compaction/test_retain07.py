@@ -14,7 +14,7 @@ from tests.support.trees import unchanged
 
 @pytest.fixture
 def taps(ancient_small: Path, tmp_path: Path) -> Path:
-    """Eight files of a real 0.7 log, the last written now, each other one a day earlier than the one after it."""
+    """Eight files of a real 0.7 log. The last one was written now, each other one a day before its successor."""
     partition = tmp_path / "data" / "taps-0"
     shutil.copytree(ancient_small / "taps-0", partition)
     for age, path in enumerate(reversed(files(partition))):

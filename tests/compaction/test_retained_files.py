@@ -1,4 +1,4 @@
-"""What retention does to the epochs, snapshots and other files of the segments that it deletes."""
+"""The effect of retention on the epochs, snapshots and other files of the segments that it deletes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of retention on directories made to order (rows T of the acceptance list)."""
+"""The rules of retention on constructed directories (rows T of the acceptance list)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same command prints the same bytes in every run, even where a sketch stands for all keys."""
+"""The same command prints the same bytes in every run, even where a sample represents all keys."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from kseg.cli.main import run
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 
-KEYS = 90_000  # more than the sample has places for
+# more than the sample has room for
+KEYS = 90_000
 NOW_MS = 1_717_200_000_000
 
 
 @pytest.fixture(scope="module")
 def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two segments: every key is written in the first one, all equally large, and again in the second."""
+    """Two segments. Every key is written in the first one, with values of equal size, and again in the second."""
     directory = tmp_path_factory.mktemp("run") / "keys-0"
     directory.mkdir()
     offset = 0

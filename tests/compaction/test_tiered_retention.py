@@ -1,6 +1,6 @@
 """Retention of logs with tiered storage: only segments that have been copied are deleted, by the limits of local.retention, and the log
-keeps its start: from a higher one a broker would delete the segments in remote storage. The rules are compared with UnifiedLog in
-`tests/kafka/test_retain_differential.py`, and a broker goes on behind them in `tests/kafka/test_tiered_broker.py`."""
+start stays, because with a higher one a broker would delete the segments in remote storage. The rules are compared with UnifiedLog in
+`tests/kafka/test_retain_differential.py`, and a broker continues after a retention in `tests/kafka/test_tiered_broker.py`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EPOCHS = ((0, 0), (1, 12), (3, 24))
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """Offsets 20 to 39 in four segments, the last one of today; the log starts at 3."""
+    """Offsets 20 to 39 in four segments, the last one of today. The log start is 3."""
     partition = lay(
         tmp_path, [Part(5, 3 * DAY_MS), Part(5, 3 * DAY_MS), Part(5, 3 * DAY_MS), Part(5, 0)], start=20
     )
@@ -78,7 +78,7 @@ def test_what_is_not_known_to_be_copied_stays(partition: Path, remote_end: int |
 
 
 def test_a_raised_log_start_needs_no_copy(partition: Path) -> None:
-    """As after DeleteRecords; the broker deletes the remote segments below it."""
+    """As after DeleteRecords. The broker deletes the remote segments below the log start."""
     outcome = retained(partition, None, {"local.retention.ms": "-1"}, apply=True, log_start_offset=27)
     assert outcome.result["deleted"] == [20] and outcome.result["log_start_offset"] == 27
     assert state(partition) == ([25, 30, 35], [(3, 27)], 27)
@@ -115,8 +115,8 @@ def test_restored_segments_leave_the_log_start(partition: Path) -> None:
     ],
 )
 def test_limits(partition: Path, changed: dict[str, str], deleted: list[int]) -> None:
-    """Kafka: LogConfig.localRetentionMs, UnifiedLog.isRemoteLogEnabled, KIP-950 for remote.log.copy.disable. The active segment stays: it
-    is of today, and not copied."""
+    """Kafka: LogConfig.localRetentionMs, UnifiedLog.isRemoteLogEnabled, KIP-950 for remote.log.copy.disable. The active segment stays,
+    because it is of today and not copied."""
     if changed.get("retention.ms") == "1":
         changed = {**changed, "retention.ms": str(DAY_MS)}
     assert retained(partition, 30, changed).result["deleted"] == deleted
@@ -137,7 +137,7 @@ def test_space_is_freed_of_copies_only(partition: Path) -> None:
 def test_the_copies_are_those_of_the_remote_log_metadata(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of the log's own leader epochs: a segment of another history does not count."""
+    """Only copies of the log's own leader epochs count, not a segment of another history."""
     place = ("orders", topic_id(1), 0)
     (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {place[1]}")
     records = []
