@@ -135,7 +135,7 @@ def test_an_error_of_the_system_is_one_sentence(tmp_path: Path) -> None:
             write_stream(directory, disk)
         except KsegError as error:
             assert "\n" not in str(error)
-        except OSError as error:  # of the stream's own writes, which are not the guard's
+        except OSError as error:  # from the stream's own writes, not from the journaling
             assert disk.failed.endswith(str(error.filename))
         roll_back(directory)
         assert_as_found(directory, start)

@@ -1,6 +1,6 @@
-"""After a kill at any change that it makes, an apply or undo can be completed or undone, and no byte is lost meanwhile.
+"""After a kill at any of its changes, an apply or undo can be completed or undone, and no byte is lost in between.
 
-By default every seventh change is tried, each case with a different offset; KSEG_KILL_STRIDE=1 tries all.
+By default every seventh change is tried, from a different start in each case; KSEG_KILL_STRIDE=1 tries all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SEVERAL = [pytest.param(case, id=name) for name, case in CASES.items()]
 
 
 class Scenario:
-    """One case, created again for each kill."""
+    """A case that is created again for each kill."""
 
     def __init__(self, case: Case, root: Path, name: str) -> None:
         self._case = case
@@ -53,7 +53,7 @@ class Scenario:
         assert self.end != self.start
 
     def fresh(self) -> None:
-        """The original directory, in a new place (with inodes of its own)."""
+        """The original directory at a new path, with new inodes."""
         shutil.rmtree(self._root, ignore_errors=True)
         self.location = self._root / str(next(self._places))
         self.directory = self._case.lay(self.location)
@@ -95,7 +95,8 @@ class Scenario:
         assert {name: file.content for name, file in now.items()} == {
             name: file.content for name, file in self.end.items()
         }
-        for name, file in now.items():  # a new file has the time at which it was made
+        # a new file has the time of its creation
+        for name, file in now.items():
             if self.end[name].mtime_ns < self.end_of_past_ns():
                 assert file == self.end[name]
         assert half_done(str(self.directory)) == []
@@ -114,9 +115,10 @@ class Scenario:
         found -= {
             *(self.location / "journals").rglob("*"),
             self.location / "journals",
-        }  # nothing points to them
+        }  # nothing refers to them
         ours = self.directory / ".kseg"
-        if ours.is_dir() and not any(ours.iterdir()):  # a kill can come between this directory and the next
+        # the kill may have come between the creation of this directory and of the next
+        if ours.is_dir() and not any(ours.iterdir()):
             ours.rmdir()
         return sorted({*found, *self.directory.glob(".kseg"), *self.directory.glob("kseg-journal-*")})
 
@@ -173,7 +175,7 @@ def test_a_killed_undo_goes_on(scenario: Scenario) -> None:
 
 
 def test_a_killed_finish_and_the_undo_of_a_half_done_change_go_on(scenario: Scenario) -> None:
-    """Two kills: one in the middle of the moves, one at every change made by completing or undoing it."""
+    """Two kills: one in the middle of the moves, then one at each change of the run that completes or undoes it."""
 
     def go_on(disk: Disk) -> None:
         complete_unfinished(str(scenario.directory), COMMAND, disk)

@@ -1,4 +1,4 @@
-"""Work that is attempted more than once returns and leaves what a single undisturbed attempt would."""
+"""Work that is attempted more than once returns and leaves the same as a single undisturbed attempt."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def stage(changing: Changing, capture_small: Path, tmp_path: Path) -> Stage:
 
 
 def timeless(events: list[Event]) -> list[Event]:
-    """Without the creation time of files made for this test."""
+    """The events without the creation time of the files that this test makes."""
     return [
         Row({**event.values, "marked_at": 0, "reason": _AGE.sub("marked", str(event.values["reason"]))})
         if isinstance(event, Row) and "marked_at" in event.values
@@ -84,7 +84,8 @@ def test_an_attempt_killed_at_any_change_is_followed_by_one_that_says_the_same(
         assert timeless(again) == printed, number
         assert contents(state(stage.data)) == planned
         assert journals(stage.data) == reported
-        if changing is not CHANGINGS["retain"]:  # what was purged is gone for good
+        # purged files are gone for good
+        if changing is not CHANGINGS["retain"]:
             undo_all(stage.data)
             assert state(stage.data) == stage.found
         if not any(was_killed):
@@ -111,7 +112,7 @@ def test_a_plan_needs_no_seat(changing: Changing, stage: Stage) -> None:
 
 
 def copies_below(output: Path) -> dict[str, bytes]:
-    """Without the journal, which knows when it was written."""
+    """The files of the copies without the journal, which contains the time."""
     found = {str(path.relative_to(output)): path for path in output.rglob("*") if path.is_file()}
     return {name: path.read_bytes() for name, path in found.items() if not name.startswith("kseg-journal-")}
 

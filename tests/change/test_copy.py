@@ -1,4 +1,4 @@
-"""A changed copy instead of a change: its content, that the input stays unchanged, and that a kill leaves nothing behind."""
+"""Changed copies: their content, that the input stays unchanged, and that a kill leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def planned_end(case: Case, tmp_path: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def whole_files(plan: Plan) -> set[str]:
-    """The names under which the end of a plan has whole files of its beginning."""
+    """The names of files that a plan leaves with the complete content of one of its inputs."""
     progress = StepProgress(plan.inputs, plan.steps)
     return {
         name
@@ -189,7 +189,7 @@ def test_an_output_that_cannot_be_examined_is_one_sentence(tmp_path: Path) -> No
 def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(
     tmp_path: Path, output: str
 ) -> None:
-    """Before the output has its name, no path could be passed to undo."""
+    """Until the output has its name, there is no path to pass to undo."""
     (tmp_path / "other").mkdir()
     top = output.split("/")[0]
     begun = tmp_path / f".{top}.kseg-20260101T120000Z-7f59ab8c-begun" / output.partition("/")[2]
@@ -206,7 +206,7 @@ def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(
 def test_an_output_whose_making_was_killed_is_cleared_away_by_the_next(
     tmp_path: Path, is_there: bool
 ) -> None:
-    """Even if somebody has created a directory of that name since."""
+    """This holds even if somebody has created a directory of that name since."""
     output = tmp_path / "out"
     for number in range(100):
         disk = StoppingDisk(number)

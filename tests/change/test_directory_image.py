@@ -1,4 +1,4 @@
-"""Directory images and the steps between them: carried out in order, the steps turn one into the other."""
+"""Directory images and the steps between them: done in order, the steps turn one image into the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def image_of(**sizes: int) -> DirectoryImage:
 
 
 class Model:
-    """A directory as lists of cells, one cell for each byte: what the steps do to it, as `plan.steps` words it."""
+    """A directory as lists of cells, one for each byte, and the effect of the steps as `plan.steps` defines it."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
         self.found = {name: [(name, at) for at in range(size)] for name, size in sizes.items()}
@@ -54,7 +54,7 @@ class Model:
 
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[dict[str, int], DirectoryImage]:
-    """Sizes of the files as found, and an image after random operations."""
+    """Sizes of the original files, and an image after random operations."""
     sizes = draw(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 6), max_size=6))
     image = image_of(**sizes)
     for _ in range(draw(st.integers(0, 6))):
@@ -102,7 +102,7 @@ def test_the_steps_between_two_images_make_the_one_of_the_other(
 def test_a_log_never_changes_while_its_index_lies_beside_it(
     change: tuple[dict[str, int], DirectoryImage],
 ) -> None:
-    """Index and log both change: a broker may see the log without its index, but never with an index of other bytes."""
+    """If index and log both change, a broker may find the log without its index, but never with an index of other bytes."""
     sizes, after = change
     before = image_of(**sizes)
     steps = steps_between(before, after, dict.fromkeys((*before, *after), "why"))

@@ -1,4 +1,4 @@
-"""Guarantees of the executor besides surviving a kill: attributes, results, refusals."""
+"""Guarantees of the executor apart from surviving a kill: attributes, results, refusals."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_an_owner_that_may_not_be_given_is_reported(tmp_path: Path) -> None:
 
 
 def _fields(status: os.stat_result) -> dict[str, object]:
-    """Those that do not are in the tuple; Python 3.13 takes none twice."""
+    """The fields that are not in the tuple. Python 3.13 does not accept a field twice."""
     in_tuple = {"st_mode", "st_ino", "st_dev", "st_nlink", "st_uid", "st_gid", "st_size"}
     names = (name for name in dir(status) if name.startswith("st_") and name not in in_tuple)
     return {name: getattr(status, name) for name in names}
@@ -276,7 +276,8 @@ def test_a_quarantine_does_not_go_where_a_broker_would_die_of_it(tmp_path: Path)
 def test_an_interrupt_waits_until_a_decided_change_is_done(tmp_path: Path) -> None:
     class Interrupted(QuickDisk):
         def rename(self, path: str, new_path: str) -> None:
-            if Path(new_path).parent == directory:  # and not the journal into its own place
+            # but not when the journal is moved to its place
+            if Path(new_path).parent == directory:
                 signal.raise_signal(signal.SIGINT)
             super().rename(path, new_path)
 
@@ -290,7 +291,7 @@ def test_an_interrupt_waits_until_a_decided_change_is_done(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["truncate", "data directory"])
 def test_a_directory_has_its_time_as_soon_as_nothing_tells_it(name: str, tmp_path: Path) -> None:
-    """After a kill between the two nobody would know it any more."""
+    """After a kill between the removal of the journal and the change of the time, nothing would contain the time any more."""
     directory = CASES[name].lay(tmp_path)
     before = directory.stat().st_mtime_ns
     carry_out(CASES[name], directory)

@@ -1,4 +1,4 @@
-"""Journals: unfinished changes, several journals, forged ones, and where they are searched."""
+"""Journals: unfinished changes, several journals, forged ones, and where journals are looked for."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ def test_journals_of_what_is_done_are_not_read_again(tmp_path: Path) -> None:
     journal.write_text(first)
     assert half_done(str(directory), Reading()) == [], "not decided, so not half done"
     kept = {path: path.read_bytes() for path in (journal.parent / "old").iterdir()}
-    with pytest.raises(Refused, match="not cleared away"):  # what it took out is nowhere else
+    # what it removed exists nowhere else
+    with pytest.raises(Refused, match="not cleared away"):
         complete_unfinished(str(directory), COMMAND, QUICK)
     assert kept and all(path.read_bytes() == content for path, content in kept.items())
 
@@ -117,7 +118,7 @@ def test_journals_of_what_is_done_are_not_read_again(tmp_path: Path) -> None:
 
 
 def test_later_changes_are_undone_first(tmp_path: Path) -> None:
-    """Even if a quarantine on another disk restores copies, which have other inodes."""
+    """This holds even if a quarantine on another disk restores copies, which have other inodes."""
     case = CASES["elsewhere"]
     directory = case.lay(tmp_path)
     start = held(directory)

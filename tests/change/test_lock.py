@@ -1,4 +1,4 @@
-"""The locks of a change: how long they last, and, where the system fails, that who holds a lock is said only of one that is held."""
+"""The locks of a change: how long they are held, and that, if the system fails, only a lock that is held is reported as held."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.lock_holders import child, running_broker
 def test_a_lock_file_that_cannot_be_examined_is_not_in_use(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A denied lstat has the same errno as a lock held by another process."""
+    """A denied lstat has the same errno as a lock that another process holds."""
     (tmp_path / ".lock").touch()
 
     def denied(path: object) -> os.stat_result:
@@ -49,7 +49,7 @@ def test_a_file_system_without_locks_is_not_another_kseg(
 
 
 def test_a_worker_that_outlives_its_run_keeps_a_broker_out(tmp_path: Path) -> None:
-    """The run is killed while its worker is still replacing files, as on a disk that hangs."""
+    """The run is killed while its worker is still replacing files, for example because a disk hangs."""
     (tmp_path / ".lock").touch()
     reads, writes = os.pipe()
 
@@ -77,7 +77,8 @@ def test_a_worker_that_outlives_its_run_keeps_a_broker_out(tmp_path: Path) -> No
         os.kill(worker, signal.SIGKILL)
         os.close(reads)
         os.close(writes)
-    while lock_holder(str(tmp_path)) is not None:  # its end is another process's to notice
+    # wait until another process notices the worker's end
+    while lock_holder(str(tmp_path)) is not None:
         os.sched_yield()
     with child(running_broker(tmp_path)) as next_one:
         assert next_one.output() == "in"

@@ -1,4 +1,4 @@
-"""Seats in the broker's lock: who waits for whom, and who is refused, while a run and its attempts are alive or not."""
+"""Seats in the broker's lock: who waits for whom, and who is refused, while a run and its attempts are alive or dead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.lock_holders import OTHER, RUN, attempt, child, run
 
 
 def broker_gets_in(log_dir: Path) -> bool:
-    """Whether a process gets all of the lock, as Java's FileChannel.tryLock asks for it."""
+    """Whether a process can lock the complete file, as Java's FileChannel.tryLock does."""
     answer = os.fork()
     if not answer:
         try:

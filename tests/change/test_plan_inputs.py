@@ -1,4 +1,4 @@
-"""The inputs of a planner: regular files of a directory, and that a link never stands in for a missing file."""
+"""The inputs of a planner are the regular files of a directory, and a link never replaces a missing file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ def test_files_of_the_directory_itself_are_found(tmp_path: Path) -> None:
     (tmp_path / f"{FIRST}.log").write_bytes(b"12")
     (tmp_path / "below").mkdir()
     (tmp_path / f"{9:020}.log").mkdir()
-    os.symlink("nowhere", tmp_path / f"{5:020}.log")  # a broker passes over it too
-    os.symlink(f"{FIRST}.log", tmp_path / "latest")  # none of Kafka's names
+    # a broker ignores it too
+    os.symlink("nowhere", tmp_path / f"{5:020}.log")
+    # not one of Kafka's names
+    os.symlink(f"{FIRST}.log", tmp_path / "latest")
     assert [(file.name, file.size_bytes) for file in inputs_of(str(tmp_path))] == [(f"{FIRST}.log", 2)]
 
 

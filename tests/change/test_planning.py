@@ -1,4 +1,4 @@
-"""Files that somebody writes while a change is planned."""
+"""Files that somebody writes while a change is being planned."""
 
 from __future__ import annotations
 

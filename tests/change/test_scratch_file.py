@@ -1,4 +1,4 @@
-"""Files written ahead of a plan: unnamed until they are staged, then like any other piece."""
+"""Files that are written before a plan is applied: without a name until they are staged, and then like any other piece."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEW = b"new" + OLD[18:54]
 
 
 class NamelessDisk(Disk):
-    """A file system that cannot name what has no name."""
+    """A file system that cannot give a name to an unnamed file."""
 
     def give_name(self, descriptor: int, path: str) -> bool:
         return False

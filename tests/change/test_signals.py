@@ -1,4 +1,4 @@
-"""Signals are deferred while something must not be left unfinished, whatever else the process runs."""
+"""Signals are deferred while an operation must not be left unfinished, whatever else the process does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def test_an_interrupt_comes_when_the_body_is_left() -> None:
         done.append("outer")
     assert done == ["inner", "outer"]
     with deferring_signals():
-        pass  # both came as one
+        # both signals arrived as one
+        pass
 
 
 def test_another_thread_does_not_let_it_through() -> None:
@@ -45,7 +46,8 @@ def test_another_thread_does_not_let_it_through() -> None:
         with pytest.raises(KeyboardInterrupt), deferring_signals():
             assert other.ident is not None
             signal.pthread_kill(other.ident, signal.SIGINT)
-            for _ in range(150_000):  # until that thread has had its turn
+            # until the thread has run
+            for _ in range(150_000):
                 time.sleep(0.002)
                 if _DEFERRED.came:
                     break
@@ -65,7 +67,7 @@ def test_between_bodies_signals_come_as_ever() -> None:
 
 
 def test_a_body_in_another_thread_defers_nothing() -> None:
-    """It is not interrupted anyway, and must neither hold up the signal of the main thread nor get it itself."""
+    """A thread is not interrupted anyway. It must neither delay the main thread's signal nor receive it."""
     ready, stop = threading.Event(), threading.Event()
     raised = []
 

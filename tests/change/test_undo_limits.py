@@ -1,4 +1,4 @@
-"""The undo of a run over many directories, where the system allows few open files."""
+"""Undo of a run over many directories on a system that allows few open files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIRECTORIES = 80
 
 @pytest.fixture
 def data(capture_small: Path, tmp_path: Path) -> Path:
-    """A data directory with so many partitions, each with a torn log."""
+    """A data directory with this number of partitions, each with a torn log."""
     data = tmp_path / "data"
     for number in range(DIRECTORIES):
         shutil.copytree(capture_small / "data" / "metro-none-0", data / f"metro-{number}")
@@ -29,10 +29,10 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 
 def test_a_low_limit_of_open_files_is_raised(data: Path) -> None:
-    """A shell has 1,024 by default, and a broker thousands of partitions."""
+    """A shell has a limit of 1,024 by default, and a broker has thousands of partitions."""
     before = tree_state(data)
     assert run(["recover", "--apply", "--quiet", str(data)]) in (0, 1)
-    # a process of its own: this one may have more files open than that
+    # a separate process, because this one may have more files open than that
     limited = ["sh", "-c", 'ulimit -Sn 64 && exec "$0" -m kseg undo --quiet "$1"', sys.executable, str(data)]
     assert subprocess.run(limited, check=False, cwd=ROOT).returncode == 0
     assert tree_state(data) == before

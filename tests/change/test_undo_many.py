@@ -1,4 +1,4 @@
-"""The undo of a run over many partitions, in parallel: after a kill or a failure at any point it can be repeated."""
+"""Parallel undo of a run over many partitions can be repeated after a kill or a failure at any point."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ STEPS = ("truncate", "swap", "remove", "side files")
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    """In memory where that is possible: thousands of small files are made."""
+    """A directory in memory if possible, because thousands of small files are created."""
     memory = "/dev/shm"
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as directory:
         yield Path(directory)
 
 
 class Run:
-    """A data directory that a run has changed in all of its partitions."""
+    """A data directory in which a run has changed all partitions."""
 
     def __init__(self, root: Path) -> None:
         self.data = CASES["data directory"].lay(root)

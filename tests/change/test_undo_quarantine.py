@@ -1,4 +1,4 @@
-"""Data that an undo removes because of an unsigned journal is kept, after a kill at any point, with and without free space."""
+"""Data that an undo removes because of an unsigned journal is kept, after a kill at any point, with or without free space."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK = QuickDisk()
 
 
 def unsign(directory: Path) -> None:
-    """The same journal, as another user would have written it."""
+    """Turn the journal into what another user would have written."""
     (journal,) = journals_in(str(directory))
     path = Path(journal.path)
     data = b""
@@ -91,7 +91,7 @@ def test_an_undo_of_a_plan_keeps_what_its_steps_made(name: str, tmp_path: Path) 
 
 
 def cut_files(start: dict[str, Held], end: dict[str, Held]) -> set[bytes]:
-    """The beginnings of what was there, which is back."""
+    """Files whose content is the beginning of an original file, which the undo restores."""
     return {
         file.content
         for file in end.values()
@@ -142,7 +142,8 @@ def test_a_key_that_somebody_else_could_know_is_not_used(
             path.mkdir()
     monkeypatch.setattr(journal_signature, "_keys", {})
     assert not journal_signature.is_signed(data)
-    again = encoded({"type": "journal"}, b"", is_signed=True)  # with a key of this process
+    # with a new key of this process
+    again = encoded({"type": "journal"}, b"", is_signed=True)
     assert again != data and journal_signature.is_signed(again)
 
 
@@ -163,7 +164,8 @@ def test_a_signature_is_of_one_line_behind_the_others() -> None:
 def test_the_same_change_made_again_is_not_the_one_that_is_over() -> None:
     line = {"type": "journal", "id": "x", "inputs": []}
     first, again = (encoded(line, b"", is_signed=True) for _ in range(2))
-    assert len(first) == len(again)  # so that a plan and its change count the same room
+    # so that a plan and its execution compute the same space
+    assert len(first) == len(again)
     journal_signature.spend([first + encoded({"type": "done"}, first, is_signed=True)])
     assert not journal_signature.is_signed(first)
     assert journal_signature.is_signed(again)

@@ -1,4 +1,4 @@
-"""The work of `append`: lines to batches, batches to partitions, and back again by dump."""
+"""The work of `append`: lines become batches and batches become partitions, and dump returns the lines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_partition_of_the_captures_comes_back(
 def test_a_partition_with_everything_comes_back_to_the_byte(
     tmp_path: Path, appended: Appended, segment_bytes: int
 ) -> None:
-    """Except LogAppendTime, which hides the timestamps of the records."""
+    """Except for LogAppendTime, which hides the timestamps of the records."""
     rules = RollRules(segment_bytes=segment_bytes, index_interval_bytes=600)
     source, target = tmp_path / "source-0", tmp_path / "target-0"
     with PartitionWriter(source, topic_id=healthy.TOPIC_ID, rules=rules) as writer:
@@ -93,7 +93,8 @@ def test_0_7_sets_come_back_as_sets(
     def sets_of(directory: Path) -> Lines:
         rows = without_bytes(dumped(directory, ".kafka"))
         number, seen = 0, None
-        for row in rows:  # offsets are bytes, which the compressor decides
+        # here offsets are bytes, which depend on the compressor
+        for row in rows:
             place = (row.pop("offset"), row.pop("next_offset"))
             number, seen = number + (place != seen), place
             row["set"] = number
@@ -242,7 +243,7 @@ PRODUCERS_INTERLEAVED = (
 def test_aborts_stand_in_the_index_of_the_segment_with_their_marker(
     tmp_path: Path, appended: Appended, segment_bytes: int
 ) -> None:
-    """Ninety offsets of four producers; transactions abort at 29 and 74 and commit at 58 and 89."""
+    """Ninety offsets of four producers. Transactions abort at 29 and 74 and commit at 58 and 89."""
     target = tmp_path / "txn-0"
     sequences = dict.fromkeys(range(1, 5), 0)
     lines: Lines = []

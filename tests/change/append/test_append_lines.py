@@ -1,4 +1,4 @@
-"""`append` of lines that are filtered, damaged, invalid or hostile."""
+"""`append` of filtered, damaged, invalid or hostile lines."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def test_a_bad_first_line_makes_nothing(tmp_path: Path, appended: Appended) -> N
 
 
 def test_lines_are_found_wherever_blocks_end(tmp_path: Path, appended: Appended) -> None:
-    value = "ü" * 700_000  # longer than a block of input
+    # longer than a block of input
+    value = "ü" * 700_000
     appended(tmp_path / "long-0", [{"value": value}, {"value": "b"}])
     assert [row["value"] for row in rows_of(tmp_path / "long-0") if row["type"] == "record"] == [value, "b"]
     appended(tmp_path / "crlf-0", b'{"value":"a"}\r\n  {"value":"b"}\r\n\r\n{"value":"c"}')

@@ -101,7 +101,8 @@ def test_0_7_takes_only_what_it_knows(tmp_path: Path, appended: Appended) -> Non
         appended(target, [{"value": "a"}], options={"kafka07": True}, codec=4)
     assert not target.exists()
     appended(target, [{"value": "a"}], options={"kafka07": True}, codec=1)
-    appended(target, [{"value": "b"}], codec=1)  # it is 0.7 by what is there
+    # the existing files make it a 0.7 partition
+    appended(target, [{"value": "b"}], codec=1)
     (file,) = target.glob("*.kafka")
     file.write_bytes(file.read_bytes()[:-1])
     with trees.unchanged(target), pytest.raises(Refused, match=r"is valid up to byte [1-9][0-9]* only"):

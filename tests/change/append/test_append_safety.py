@@ -159,7 +159,7 @@ def test_a_bad_line_anywhere_writes_nothing(tmp_path: Path, good: int, partition
 
 
 def test_what_only_the_log_refuses_is_found_before_the_first_byte(tmp_path: Path) -> None:
-    """Offsets below the log end, a lower epoch, or data outside the open transaction, far into the input."""
+    """The input has offsets below the log end, a lower epoch, or data outside of the open transaction, far from its beginning."""
     log_dir = healthy.log_dir(tmp_path / "data")
     source = tmp_path / "lines.jsonl"
     good = [{"offset": 1_000_000 + n, "value": "x"} for n in range(100)]
@@ -204,7 +204,7 @@ def test_a_plan_says_what_the_append_then_does(tmp_path: Path, kafka07: bool) ->
 
 
 def changing(source: Path, when: Callable[[], bool], change: Callable[[], object], events: Any) -> None:
-    """Take the events; once `when` holds the input is changed."""
+    """Consume the events, and change the input once `when` is true."""
     is_changed = False
     for _ in events:
         if not is_changed and when():
@@ -220,7 +220,8 @@ def test_an_input_that_changes_between_check_and_write_is_noticed(tmp_path: Path
     before = trees.tree_state(log_dir)
     source = tmp_path / "lines.jsonl"
     last = b'{"value":"%s"}\n' % (b"a" * 2000)
-    lines = last * 1200  # several blocks, so that there is progress amid
+    # several blocks, so that there is progress in between
+    lines = last * 1200
     source.write_bytes(lines)
 
     def change() -> None:
@@ -239,7 +240,7 @@ def test_an_input_that_changes_between_check_and_write_is_noticed(tmp_path: Path
                 with source.open("r+b") as file:
                     file.seek(len(lines) - len(last))
                     file.write(b"nonsense")
-            case _:  # takes the name; what was opened is still there
+            case _:  # replaces the name; the opened file still exists
                 (tmp_path / "other").write_bytes(b'{"value":"b"}\n')
                 (tmp_path / "other").replace(source)
 
@@ -250,7 +251,7 @@ def test_an_input_that_changes_between_check_and_write_is_noticed(tmp_path: Path
     if how == "another file":
         changing(source, lambda: at == "checking" or is_writing(), change, events)
         return
-    # what is read of a file that grows while it is checked is what is checked
+    # whatever is read from a file that grows during the check has been checked
     if (how, at) == ("longer", "checking"):
         with pytest.raises(Refused, match=r"lines\.jsonl changed while it was read; nothing was appended"):
             changing(source, lambda: True, change, events)
@@ -322,7 +323,7 @@ def test_a_failing_disk_leaves_everything_as_it_was(
 
 
 def killed_after(writes: int, target: PartitionTarget, options: AppendOptions) -> bool:
-    """Run the append in a process that is killed at its n-th write or rename; whether it was killed."""
+    """Append in a process that is killed at its n-th write or rename; returns whether it was killed."""
     pid = os.fork()
     if pid == 0:
         left = [writes]
@@ -367,7 +368,8 @@ def test_a_kill_at_any_write_can_be_undone(tmp_path: Path) -> None:
                 assert place is not None
                 undo(place)
             if (log_dir / name).is_dir() and not any((log_dir / name).iterdir()):
-                (log_dir / name).rmdir()  # killed between mkdir and journal: nothing in it
+                # killed between mkdir and journal, so the directory is empty
+                (log_dir / name).rmdir()
             assert changes(before, log_dir) == [], (name, writes)
         assert writes > 30
         before = trees.tree_state(log_dir)

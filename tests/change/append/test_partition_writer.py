@@ -1,4 +1,4 @@
-"""The partition writer: the files that a real broker left, the rules of rolling, and what is refused."""
+"""The partition writer: the same files as a real broker's, the rules for rolling, and what it refuses."""
 
 import struct
 from itertools import pairwise
@@ -53,7 +53,7 @@ class TestRealPartitions:
     def test_the_batches_of_a_broker_give_all_its_files(
         self, name: str, capture_small: Path, tmp_path: Path
     ) -> None:
-        """The captured broker wrote them in one uninterrupted run and stopped cleanly."""
+        """The captured broker wrote the batches in one uninterrupted run and stopped cleanly."""
         real = content_of(capture_small / "before" / name)
         topic_id = real["partition.metadata"].decode().partition("topic_id: ")[2]
         rules = INTERNAL if name.startswith("__") else SMALL
@@ -107,7 +107,8 @@ class TestRolling:
 
     @pytest.mark.behaviour("I05")
     def test_by_a_full_index(self, tmp_path: Path) -> None:
-        rules = RollRules(segment_index_bytes=36, index_interval_bytes=1)  # of 3 time slots one is reserved
+        # one of the 3 time index slots is reserved
+        rules = RollRules(segment_index_bytes=36, index_interval_bytes=1)
         with PartitionWriter(tmp_path, rules=rules) as writer:
             for offset in range(7):
                 writer.append(batch(offset, time=T0 + offset))
@@ -135,7 +136,8 @@ class TestRolling:
         with PartitionWriter(tmp_path) as writer:
             writer.append(batch(0))
             writer.roll()
-            writer.roll()  # the empty segment stays
+            # the empty segment stays
+            writer.roll()
             writer.append(batch(1))
             writer.roll(at_offset=50)
         assert bases_of(tmp_path) == [0, 1, 50]
@@ -166,7 +168,7 @@ class TestSideFiles:
             0,
             2,
             1,
-        )  # the other transaction held the stable offset
+        )  # the other transaction determined the last stable offset
 
     def test_an_old_message_clears_the_epochs(self, tmp_path: Path) -> None:
         with PartitionWriter(tmp_path) as writer:
