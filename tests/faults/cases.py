@@ -1,4 +1,4 @@
-"""Every command that changes files, on a data directory in which it has something to do."""
+"""Every command that changes files, each on a data directory in which it has something to do."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ONE_DAY = ("--retention-ms", "1d")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """lay: makes the data directory <root>/data from a capture. words: the command line; DATA, OUT, ASIDE and LINES stand
-    for the data directory, an output beside it, a directory elsewhere and the lines to append. before: what was done to
-    the directory before. purges: it deletes for good."""
+    """lay: creates the data directory <root>/data from a capture. words: the command line; DATA, OUT, ASIDE and LINES stand for the data
+    directory, an output beside it, a directory elsewhere and the lines to append. before: commands that are run on the directory first.
+    purges: whether files are deleted for good."""
 
     lay: Lay
     words: tuple[str, ...]
@@ -34,12 +34,12 @@ class Case:
 
     @property
     def can_be_undone(self) -> bool:
-        """An export leaves what was there before; what a killed one left beside it the next one removes."""
+        """An export does not change what existed before, and the next export removes what a killed one left."""
         return not self.purges and self.words[0] != "export"
 
     @property
     def has_workers(self) -> bool:
-        """A kill can end one of them, which costs its target, and not the command."""
+        """A kill may hit a worker, in which case only its target fails and not the command."""
         return "2" in self.words
 
     @property
@@ -65,7 +65,7 @@ def lines_to_append(path: Path) -> None:
 
 
 def _rolled(lay: Lay) -> Lay:
-    """The same without the side files of the first log."""
+    """A data directory without the side files of the first log."""
 
     def made(capture: Path, folder: Path) -> None:
         lay(capture, folder)
@@ -76,7 +76,7 @@ def _rolled(lay: Lay) -> Lay:
 
 
 def _unclean(capture: Path, made: Path) -> None:
-    """Without the marker, which a broker's load goes by."""
+    """A data directory without the clean-shutdown marker, on which a broker's load depends."""
     RECOVER.lay(capture, made)
     (made / ".kafka_cleanshutdown").unlink()
 

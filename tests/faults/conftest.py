@@ -1,4 +1,4 @@
-"""A file system whose calls can be made to fail, one for each module of tests."""
+"""A file system whose calls can be made to fail, one for each test module."""
 
 from __future__ import annotations
 

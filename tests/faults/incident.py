@@ -2,7 +2,7 @@
 
 1. The exit status is one of the contract's, no bug is reported, and if the command gave up it says in words which error the system returned
    and where.
-2. No byte of the evidence is lost, and everything beside it is unchanged.
+2. No byte of the evidence is lost, and nothing beside it is changed.
 3. Repeating the command leaves what it leaves without a fault; `kseg undo` afterwards, or at once, restores everything as found, times and
    permissions included, and nothing else. An index that the command reports as unreadable may have been rebuilt from its log instead: with
    other entries than a broker chose, but as valid.
@@ -25,18 +25,18 @@ _CONTRACT = (0, 1, 3, 4, 5)
 _OURS = re.compile(r"^aside$|(^|/)(kseg-|\.kseg(/|$)|\.kseg\.|\.[^/]*\.kseg-)")
 _MADE_ANEW = re.compile(
     r"cannot read (\S.*?(?:\.(?:time)?index|/leader-epoch-checkpoint)): .*\(unreadable-file\)$", re.MULTILINE
-)  # a side file that cannot be read is reported, and rebuilt from what the log still has
+)  # a side file that cannot be read is reported, and rebuilt from the log
 _RUN = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{8}\.c000\b")
 State = dict[str, tuple[str, str, int]]
 
 
 def state(root: Path) -> dict[str, Entry]:
-    """Everything of the root but what is kseg's own."""
+    """Everything below the root except kseg's own files."""
     return {name: entry for name, entry in tree_state(root).items() if name != "." and not _OURS.search(name)}
 
 
 def contents(root: Path) -> State:
-    """The same without times; a part of an export without the name of its run."""
+    """The state without times, and with the id of the run removed from the names of export files."""
     return {
         _RUN.sub("-run.c000", name): (entry.kind, entry.content, entry.mode)
         for name, entry in state(root).items()
@@ -44,13 +44,13 @@ def contents(root: Path) -> State:
 
 
 def litter(root: Path) -> list[str]:
-    """What is kseg's own."""
+    """kseg's own files."""
     return [name for name in tree_state(root) if _OURS.search(name)]
 
 
 @dataclass
 class Scenario:
-    """One case, created again for each fault."""
+    """A case that is created again for each fault."""
 
     case: Case
     original: Path
@@ -75,11 +75,11 @@ class Scenario:
         self.status = self.trace.status
 
     def count(self, kinds: Kind) -> int:
-        """How many calls of these kinds a run without a fault makes."""
+        """The number of calls of these kinds in a run without a fault."""
         return self.trace.calls(kinds)
 
     def fresh(self) -> Path:
-        """The data directory as found, in a place of its own."""
+        """The original data directory at a new path."""
         shutil.rmtree(self.place / str(self.rounds), ignore_errors=True)
         self.rounds += 1
         root = self.place / str(self.rounds)
@@ -94,7 +94,7 @@ class Scenario:
         return self.machine.run(words_for(words, root), root, fault)
 
     def strike(self, fault: Fault, goes_back: bool) -> list[str]:
-        """What is wrong after this fault; goes_back: it is taken back at once, else the command is given again."""
+        """What is wrong after this fault. goes_back: undo at once instead of repeating the command."""
         root = self.fresh()
         struck = self._run(root, self.case.words, fault)
         wrong = self._wrong_with(struck, fault, root) if struck.struck else []
@@ -120,7 +120,7 @@ class Scenario:
         return _wrong_with(struck, fault, root)
 
     def _unsound(self, root: Path, anew: set[str]) -> list[str]:
-        """Which of these side files verify does not accept."""
+        """Those of these side files that verify does not accept."""
         directories = sorted({str((root / name).parent) for name in anew if (root / name).exists()})
         output = self.machine.run(["verify", "--json", *directories], root).output if directories else ""
         errors = [line for line in output.splitlines() if '"severity":"error"' in line]
@@ -128,30 +128,36 @@ class Scenario:
 
     def _again(self, root: Path, struck: Outcome, anew: set[str]) -> list[str]:
         if self.case.words[0] == "append" and struck.status == 0:
-            return []  # it would append again
+            # it would append the lines again
+            return []
         if self.case.words[0] == "export" and struck.status == 5 and "cannot read" in struck.output:
-            return []  # what could be read has its place, and is not written over
+            # the readable part was published, and is not overwritten
+            return []
         again = self._run(root, self.case.words)
         is_done = struck.status == 0 or (struck.status == -9 and contents(root) == self.planned)
         if self.case.words[0] == "append" and again.status == 4 and "kseg undo" in again.output:
-            return []  # its writes are kept or undone, but it is unknown how far its input was read
+            # its writes are kept or undone, but how far it had read its input is unknown
+            return []
         if again.status not in (self.status, *((3, 4) if is_done else ())):
             return [f"given again it ends with {again.status}: {again.output}"]
         now, planned = _without_content(contents(root), anew), _without_content(self.planned, anew)
-        if struck.status in (4, 5):  # a marker that was not true meanwhile does not come back by itself
+        # a marker that was not true in between is not restored automatically
+        if struck.status in (4, 5):
             now, planned = _of_partitions(now), _of_partitions(planned)
         if now != planned:
             return [f"given again it leaves something else: {_first(now, planned)}"]
         return []
 
     def _back(self, root: Path) -> list[str]:
-        """Undo until there is nothing to undo, as an operator would: the whole first, then the partitions."""
-        if self.case.is_undo:  # it is the way back itself
+        """Undo until nothing is left to undo, as an operator would: first the whole, then the partitions."""
+        # the command itself is the undo
+        if self.case.is_undo:
             again = self._run(root, self.case.words)
             wrong = [] if contents(root) == self.planned else [f"undo again ends with: {again.output}"]
             return wrong + [f"left behind: {name}" for name in litter(root)]
         whole = root / ("out" if self.case.has_output else "data")
-        if self.case.has_output and not whole.exists() and litter(root):  # it was killed before there was one
+        # it was killed before the output existed
+        if self.case.has_output and not whole.exists() and litter(root):
             undone = self.machine.run(["undo", str(whole)], root)
             if undone.status:
                 return [f"undo of what is not there yet ends with {undone.status}: {undone.output}"]
@@ -171,7 +177,7 @@ class Scenario:
         return [f"undo leaves {name}" for name in litter(root) if name != "aside"]
 
     def _lost(self, root: Path) -> list[str]:
-        """Files as found of which not every byte is somewhere."""
+        """Original files of which not every byte exists somewhere."""
         if self.case.purges:
             return []
         there = {entry.content for entry in tree_state(root).values() if entry.kind == "file"}
@@ -182,7 +188,7 @@ class Scenario:
         return lost
 
     def _is_in_pieces(self, root: Path, name: str) -> bool:
-        """Whether its beginning still is there, and the end that was cut off or is grown over is kept."""
+        """Whether the beginning of the file still exists, and the end that was cut off or overwritten is kept."""
         data = (self.original / name).read_bytes()
         base = os.path.basename(name)
         here = root / name

@@ -1,7 +1,7 @@
-"""kseg in processes with a failing file system: the library of shim.c, and a server that runs command lines under it.
+"""kseg in processes with a failing file system: the library from shim.c, and a server that runs command lines with it.
 
-Starting Python for every fault would take most of the time. So one process is started with the library, imports all of kseg,
-and forks a child for each command line; the fault is armed in the child only.
+Starting Python for every fault would take most of the time. So one process is started with the library, imports all of kseg, and forks a
+child for each command line. The fault is armed in the child only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from pathlib import Path
 from tests.support.paths import ROOT
 
 SOURCE = Path(__file__).with_name("shim.c")
-_HEAD = struct.Struct("<iiiiqqii512s1024s512s")  # struct control
+# struct control in shim.c
+_HEAD = struct.Struct("<iiiiqqii512s1024s512s")
 _TOP = ROOT
 
 
@@ -37,7 +38,7 @@ class Mode(IntEnum):
 
 
 class Kind(IntFlag):
-    """Which calls are counted. GROW: those that may need room. UPDATE: a file that is there is opened for writing."""
+    """Which calls are counted. GROW: calls that may need space. UPDATE: opening an existing file for writing."""
 
     LOOK = 1
     CHANGE = 2
@@ -51,8 +52,8 @@ class Kind(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """mode at the call number `at` of those of `kinds`. error: an errno. lasts: all calls after it fail too, as on a disk
-    that is full and stays full."""
+    """mode happens at call number `at` of those of `kinds`. error: an errno. lasts: all later calls fail too, as on a disk that is full and
+    stays full."""
 
     mode: Mode = Mode.COUNT
     kinds: Kind = Kind.ALL
@@ -70,8 +71,8 @@ NO_FAULT = Fault(Mode.OFF)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command line ended. status: its exit status, -9 when it was killed. output: stdout and stderr. by_kinds: how many
-    calls there were of each combination of kinds. struck: the first call to which the fault happened, empty when none."""
+    """The end of a command line. status: its exit status, -9 if it was killed. output: stdout and stderr. by_kinds: the number of calls of
+    each combination of kinds. struck: the first call that the fault hit, or empty."""
 
     status: int
     output: str
@@ -79,7 +80,7 @@ class Outcome:
     struck: str
 
     def calls(self, kinds: Kind) -> int:
-        """How many calls there were of any of these kinds."""
+        """The number of calls of any of these kinds."""
         return sum(count for number, count in enumerate(self.by_kinds) if number & kinds)
 
 
@@ -88,7 +89,7 @@ def compiler() -> str | None:
 
 
 def build(folder: Path) -> Path:
-    """The library."""
+    """Build the library."""
     library = folder / "shim.so"
     words = [str(compiler()), "-shared", "-fPIC", "-O1", "-w", str(SOURCE), "-o", str(library), "-ldl"]
     subprocess.run(words, check=True)
@@ -96,7 +97,7 @@ def build(folder: Path) -> Path:
 
 
 class Machine:
-    """The server, seen from the test."""
+    """The server as a test uses it."""
 
     def __init__(self, library: Path, folder: Path) -> None:
         self._folder = folder
@@ -112,14 +113,14 @@ class Machine:
         self._server: subprocess.Popen[str] | None = None
 
     def arm(self, fault: Fault, root: Path) -> None:
-        """For every process that has the library: calls below `root`."""
+        """Arm the fault, for calls below `root`, in every process that has the library."""
         packed = _HEAD.pack(
             fault.mode, fault.error, fault.kinds, fault.lasts, fault.at, 0, 0, 0, os.fsencode(root), b"", b""
         )
         self._map[:] = packed
 
     def disarm(self) -> tuple[tuple[int, ...], str]:
-        """(how many calls there were of each combination of kinds, the first one to which the fault happened)"""
+        """Disarm the fault; returns (the number of calls of each combination of kinds, the first call that was hit)."""
         values = _HEAD.unpack(self._map[:])
         self.arm(NO_FAULT, Path("/"))
         return struct.unpack("<64q", values[10]), values[9].rstrip(b"\0").decode(errors="replace") if values[
@@ -127,7 +128,7 @@ class Machine:
         ] else ""
 
     def run(self, words: Sequence[str], root: Path, fault: Fault = NO_FAULT) -> Outcome:
-        """One command line of kseg, in a process of its own. root: the fault happens to calls below it."""
+        """Run a command line of kseg in a separate process. root: the fault affects calls below it."""
         if self._server is None:
             self._server = subprocess.Popen(
                 [sys.executable, "-P", "-m", "tests.faults.shim", str(self._folder)],
@@ -140,9 +141,7 @@ class Machine:
         assert self._server.stdin is not None and self._server.stdout is not None
         self.arm(Fault(Mode.OFF), root)
         request = {"words": list(words), "mode": int(fault.mode)}
-        self.arm(
-            Fault(Mode.OFF, fault.kinds, fault.at, fault.error, fault.lasts), root
-        )  # the child turns it on
+        self.arm(Fault(Mode.OFF, fault.kinds, fault.at, fault.error, fault.lasts), root)  # the child arms it
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
         status = int(self._server.stdout.readline())
@@ -171,13 +170,14 @@ def machine(folder: Path) -> Iterator[Machine]:
 
 
 def serve(folder: Path) -> None:
-    """Run a command line for each line on stdin; write its status."""
+    """Run a command line for each line on stdin, and write its status."""
     import kseg
 
     for package in ("cli", "compaction", "recovery", "segment"):
         for module in pkgutil.walk_packages([str(Path(kseg.__file__).parent / package)], f"kseg.{package}."):
             importlib.import_module(module.name)
-    gc.freeze()  # what a child would look through in vain, and copy
+    # otherwise each child would traverse and copy these objects
+    gc.freeze()
     control = os.open(os.environ["KSEG_FAULTS"], os.O_RDWR)
     for line in sys.stdin:
         request = json.loads(line)

@@ -1,7 +1,7 @@
 """Every command that changes files, killed at every change and failed at every file system call.
 
-By default a few of each are tried; KSEG_FAULT_STRIDE=1 tries every call (hours), 5 every fifth, from KSEG_FAULT_OFFSET on. The calls are
-those of the whole process, whoever makes them (shim.c); without a C compiler the tests are skipped. With --spark the tasks run in the
+By default a few of each are tried; KSEG_FAULT_STRIDE=1 tries every call (hours), 5 every fifth, from KSEG_FAULT_OFFSET on. All calls of the
+process count, whichever library makes them (shim.c). Without a C compiler the tests are skipped. With --spark, the tasks run in the
 command's own process.
 """
 
@@ -39,7 +39,7 @@ def scenario(request: pytest.FixtureRequest, capture_small: Path, place: Path, m
 
 
 def _tried(calls: int, tries: int, first: int) -> Iterator[int]:
-    """Which calls: `tries` of them, spread over all, or with a stride given every so-and-so-many-th."""
+    """The numbers of the calls to try: `tries` of them spread over all, or every n-th if a stride is given."""
     stride = STRIDE or max(1, calls // tries)
     return iter(range((first + OFFSET) % stride, calls, stride))
 
@@ -63,7 +63,7 @@ def test_killed_anywhere_it_goes_on_or_back(scenario: Scenario) -> None:
 def test_undo_behind_a_kill_at_the_end_gives_the_directory_its_time_back(
     capture_small: Path, place: Path, machine: Machine
 ) -> None:
-    """The journal of the data directory's own files has no outcome yet and is beside that of the run."""
+    """The journal of the data directory's own files is not complete yet, and is beside that of the run."""
     case = CASES["recover --quarantine"]
     original = place / "original" / "undecided"
     case.lay(capture_small, original / "data")
@@ -97,7 +97,7 @@ def test_any_error_at_any_call_is_one_sentence_and_harms_nothing(scenario: Scena
     ids=["full", "read-only", "dead"],
 )
 def test_a_disk_that_fails_for_good(scenario: Scenario, error: int, kinds: Kind) -> None:
-    """From some call on all calls fail, including those that clean up."""
+    """From some call on, all calls fail, including those that clean up."""
     calls = scenario.count(kinds)
     _strike(scenario, (Fault(Mode.FAIL, kinds, at, error, lasts=True) for at in _tried(calls, 1, 1)))
 

@@ -1,8 +1,8 @@
-"""Reading commands on a file system that disappears: a network mount with stale handles, a FUSE daemon that died.
+"""Reading commands on a file system that disappears: a network mount with stale handles, or a FUSE daemon that died.
 
-One file system call, or all from one on, answer ESTALE or ENOTCONN. The command ends according to the contract, and reports either the
-error or the same result as without one: a directory that cannot be listed is not an empty directory. The calls are those of the whole
-process (shim.c); without a C compiler the tests are skipped.
+One file system call, or all from one on, return ESTALE or ENOTCONN. The command ends according to its contract and reports either the error
+or the same result as without it, because a directory that cannot be listed is not an empty one. All calls of the process count (shim.c).
+Without a C compiler the tests are skipped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def data(capture_small: Path, place: Path) -> Path:
 
 
 def reported(output: str) -> list[str]:
-    """The rows. The sum of a data directory leaves out what cannot be examined; the row of the partition tells."""
+    """The rows, without the sum of a data directory, which leaves out what cannot be examined. The row of the partition reports it."""
     lines = [_TIMES.sub("", line) for line in output.splitlines() if line.startswith("{")]
     return [_BYTES.sub("", line) if '"type":"log-dir"' in line else line for line in lines]
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_asked_is_reported(
     wrong = []
     for at in range(error % stride, calls, stride):
         struck = machine.run(words, root, Fault(Mode.FAIL, Kind.LOOK, at, error, lasts))
-        # a directory that cannot be listed is opened as what it may be, and refused under another name
+        # a directory that cannot be listed is treated as a file, whose error message names another cause
         is_reported = os.strerror(error) in struck.output or struck.status in (3, 4, 5)
         if struck.status not in (0, 1, 3, 4, 5) or "Traceback" in struck.output:
             wrong.append(f"{at} {struck.struck}: ends with {struck.status}: {struck.output[-600:]}")
