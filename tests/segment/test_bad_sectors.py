@@ -19,12 +19,12 @@ from tests.support.sector_faults import SECTOR_BYTES, BadSectors, bad_sectors, u
 CASES = int(os.environ.get("KSEG_BAD_SECTORS", "60"))
 SEED = int(os.environ.get("KSEG_BAD_SECTORS_SEED", "1"))
 SIZES = (1, 511, 512, 513, 4095, 4096, 4097, 20_000, 32_768, 32_769, 70_001, 300_000, 1_048_576, 2_500_000)
-# one MiB, 64 KiB, a page, a sector; and the attempt to map it in
+# by reads of one MiB, of 64 KiB, of a page and of a sector, and by the attempt to map it
 MOST_READS_OF_A_SECTOR = 5
 
 
 def spoilt(lots: random.Random, size_bytes: int) -> list[int]:
-    """Some sectors: the first, the last (partial) one, and others, alone and in rows."""
+    """Some sectors: possibly the first and the (partial) last one, and others, single or consecutive."""
     last = (size_bytes - 1) // SECTOR_BYTES
     found = {sector for sector in (0, last) if lots.random() < 0.3}
     for _ in range(lots.randrange(5)):
@@ -63,7 +63,7 @@ def test_whatever_the_disk_is_like_all_but_the_bad_sectors_is_read(
         assert read_small(path) == expected, reported
         assert read_end(path, 700) == (size, expected[-700:]), reported
         assert areas_of(path) == lost, reported
-        # in whatever way it was asked for afterwards, no sector was asked for again
+        # no later access, of whatever kind, has read a bad sector again
         assert disk.failed_alone, reported
         assert set(disk.failed_alone.values()) == {1}, reported
         assert max(disk.failed.values()) <= MOST_READS_OF_A_SECTOR, reported
@@ -120,7 +120,8 @@ def test_a_large_healthy_part_is_read_at_once(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "pread", noted)
     with MappedFile(path) as file:
         assert [(area.position, area.length) for area in file.unreadable()] == [(4001 * 512, 512)]
-    assert len(calls) == 5 + 16 + 16  # MiB, 64 KiB of the bad one, pages of the bad one of these
+    # reads of a MiB, of 64 KiB in the bad MiB, and of a page in the bad 64 KiB
+    assert len(calls) == 5 + 16 + 16
     assert disk.failed_reads <= MOST_READS_OF_A_SECTOR
 
 
@@ -142,7 +143,7 @@ def test_an_error_of_the_file_itself_is_asked_once(
 def test_more_bad_areas_than_can_be_noted_are_not_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If not all bad areas of a file can be recorded, it is not read at all, instead of with unnoticed zeros."""
+    """If not all bad areas of a file can be recorded, it is not read at all, rather than with zeros that nobody notices."""
     disk = bad_sectors(monkeypatch, BadSectors())
     path = tmp_path / "file"
     path.write_bytes(b"x" * (6 << 20))

@@ -1,4 +1,4 @@
-"""Counted nouns, and that no module forms plurals on its own."""
+"""Counted nouns, and that no module builds plurals on its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checksums: published check values, buffers without a copy, every backend equal to the bitwise definition."""
+"""Checksums: published check values, buffers that are not copied, and every backend equal to the bitwise definition."""
 
 import mmap
 import subprocess
@@ -22,7 +22,7 @@ BINDINGS = [
 
 
 def bitwise(data: bytes, polynomial: int, value: int = 0) -> int:
-    """The definition, bit by bit: reflected, all ones in, all ones out."""
+    """The definition, bit by bit: reflected, initial value and final XOR all ones."""
     register = value ^ 0xFFFFFFFF
     for byte in data:
         register ^= byte
@@ -33,7 +33,8 @@ def bitwise(data: bytes, polynomial: int, value: int = 0) -> int:
 
 def test_check_values() -> None:
     assert crc.crc32c(b"123456789") == 0xE3069283  # fact sheet §12
-    assert crc.crc32(b"hello") == 0x3610A686  # the 0.7 vector of §12
+    # the 0.7 vector of fact sheet §12
+    assert crc.crc32(b"hello") == 0x3610A686
     assert crc.crc32c(b"") == 0
     assert crc.crc32(b"") == 0
     # RFC 3720, appendix B.4

@@ -1,4 +1,4 @@
-"""Journals in another directory than the one they are about (`--journal DIR`)."""
+"""Journals in another directory than the one that they describe (`--journal DIR`)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def half_done_at(directory: Path, around: Path) -> None:
             if half_done(str(directory)):
                 return
             complete_unfinished(str(directory), COMMAND, QUICK)
-            shutil.rmtree(around, ignore_errors=True)  # to what is there nothing points
+            # nothing refers to its content
+            shutil.rmtree(around, ignore_errors=True)
     raise AssertionError("it was never half done")
 
 
@@ -67,7 +68,7 @@ def test_what_lies_in_the_directory_takes_no_bytes(tmp_path: Path) -> None:
     assert not (directory / ".kseg").exists()
     pointers = [path for path in directory.glob("kseg-journal-*") if "-at-" in path.name]
     assert [path.stat().st_size for path in pointers] == [0]
-    # what a broker would take for a file of a log, or for one of its own that it left unfinished
+    # names that a broker would take for a file of a log, or for an unfinished file of its own
     known = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".swap", ".cleaned", ".deleted")
     assert not [path for path in directory.glob("kseg-journal-*") if path.name.endswith(known)]
 
@@ -121,7 +122,7 @@ def test_one_that_was_planted_is_followed_nowhere(tmp_path: Path) -> None:
     (other / pointer.name.replace(".done", ".open")).touch()
     (journal,) = unfinished_in(str(other))
     assert journal.state is JournalState.OUT_OF_REACH, "the journal is of another inode"
-    # a link on the way
+    # a link in the path
     home = next(around.glob("*/*"))
     home.rename(tmp_path / "victim")
     home.symlink_to(tmp_path / "victim")

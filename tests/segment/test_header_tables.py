@@ -1,4 +1,4 @@
-"""Tables and states of the kernels have the same numbers in Python and in C."""
+"""The columns and states of the kernels have the same numbers in Python and in C."""
 
 import re
 from types import ModuleType

@@ -1,6 +1,6 @@
 """Files above 2 GiB, which a broker cannot open: they are read completely, and a finding reports them.
 
-The files are sparse: batches at the front and after 2 GiB, in between batches whose bodies are holes of zeros.
+The files are sparse, with batches at the front and after 2 GiB, and in between batches whose bodies are holes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GIB = 1 << 30
 
 
 def sparse_log(path: Path) -> int:
-    """Three real batches around two of 1.1 GiB with holes for bodies; returns the file's size."""
+    """Write three real batches around two of 1.1 GiB whose bodies are holes; returns the size of the file."""
 
     def batch(offset: int) -> bytes:
         return encode_batch(NewBatch(records=(Record(offset, 1000 + offset, b"k", b"v"),)))

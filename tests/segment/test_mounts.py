@@ -30,11 +30,11 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("path", "point", "kind", "is_read_only"),
     [
-        ("/var/lib", "/", "ext4", False),  # `errors=remount-ro` is no `ro`
-        ("/data", "/data", "tmpfs", False),  # the later mount covers the earlier one
+        ("/var/lib", "/", "ext4", False),  # `errors=remount-ro` does not mean read-only
+        ("/data", "/data", "tmpfs", False),  # the later mount hides the earlier one
         ("/data/kafka", "/data", "tmpfs", False),
         ("/data/with space/kafka", "/data/with space", "ext4", True),
-        ("/data2", "/", "ext4", False),  # a line that breaks off counts for nothing
+        ("/data2", "/", "ext4", False),  # a truncated line is ignored
         ("/database", "/", "ext4", False),
     ],
 )

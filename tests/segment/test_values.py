@@ -1,4 +1,4 @@
-"""`segment.values.dataclass` makes what the standard library's decorator makes."""
+"""`segment.values.dataclass` creates the same classes as the standard library's decorator."""
 
 import dataclasses
 import pickle
@@ -13,7 +13,7 @@ from kseg.segment import values
 
 
 def _shapes(dataclass: Callable[..., Any]) -> dict[str, Any]:
-    """Classes with everything that kseg's own have, made by a decorator."""
+    """Classes with every feature that kseg's dataclasses use, created by this decorator."""
 
     @dataclass(frozen=True, slots=True)
     class Point:
@@ -91,7 +91,7 @@ CALLS: tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...] = (
 
 
 def _outcome(call: Callable[[], Any]) -> Any:
-    """What a call returns, or how it fails."""
+    """The result of a call, or its exception."""
     try:
         return call()
     except (TypeError, AttributeError) as error:
@@ -99,7 +99,7 @@ def _outcome(call: Callable[[], Any]) -> Any:
 
 
 def _about(kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-    """Everything that can be seen of a value."""
+    """Every visible property of a value."""
     value = _outcome(lambda: kind(*args, **named))
     if isinstance(value, tuple):
         return [value]
@@ -146,7 +146,7 @@ def test_each_value_has_its_own_default() -> None:
 
 @values.dataclass(frozen=True, slots=True)
 class Sent:
-    """A value for another process."""
+    """A value that is sent to another process."""
 
     x: int
     names: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""The codecs against Kafka 4.3.1's own readers and writers.
+"""The codecs compared with Kafka 4.3.1's own readers and writers.
 
-The hex strings under `JAVA_WROTE` are the output of org.apache.kafka.common.compress.*; how its readers treat unusual
-blocks is in `test_codec_verdicts`.
+The hex strings under `JAVA_WROTE` are the output of org.apache.kafka.common.compress.*. `test_codec_verdicts` shows how its readers treat
+unusual blocks.
 """
 
 import gzip
@@ -109,7 +109,8 @@ def test_any_content_round_trips(pieces: list[bytes], seed: object) -> None:
     for codec, magic in LEGAL:
         packed = compress(codec, magic, data)
         assert content_of(codec, magic, packed, len(data)) == data
-        assert bytes(decompress(codec, magic, packed, LIMIT)) == data  # any buffer will do
+        # any kind of buffer is accepted
+        assert bytes(decompress(codec, magic, packed, LIMIT)) == data
 
 
 @pytest.mark.behaviour("F48")
@@ -215,7 +216,8 @@ def test_random_bytes_are_a_codec_error_or_content(codec: int, magic: int, data:
 def test_every_truncation_is_an_error(codec: int) -> None:
     good = compress(codec, 2, SENTENCE)
     for length in range(1, len(good)):
-        if codec == L.SNAPPY and 16 <= length < 20:  # a header alone, and up to 3 bytes after it
+        # only a header and up to 3 more bytes
+        if codec == L.SNAPPY and 16 <= length < 20:
             assert content_of(codec, 2, good[:length]) == b""
         else:
             with pytest.raises(CodecError):
@@ -272,7 +274,7 @@ def test_bombs_do_not_take_memory() -> None:
 
 
 def test_many_tiny_pieces_cost_linear_time() -> None:
-    """It would take half a minute or more if a reader scanned the rest of the input for each piece."""
+    """If a reader scanned the rest of the input for each piece, this would take half a minute or more."""
     count = 20_000
     assert content_of(1, 2, gzip.compress(b"") * count) == b""
     raw = bytes(cramjam.snappy.compress_raw(b"a"))

@@ -1,7 +1,7 @@
 """Unusual compressed blocks, and how Kafka 4.3.1's readers treat them.
 
-Each row of `KAFKA_SAYS` was read to the end by the real org.apache.kafka.common.compress.* classes; the last column is the result: the
-content, or an error.
+The real org.apache.kafka.common.compress.* classes read each row of `KAFKA_SAYS` to the end. The last column is the result: the content, or
+an error.
 """
 
 import gzip
@@ -46,9 +46,9 @@ def block(data: bytes) -> bytes:
 
 
 def header_sum(flg: int, bd: int) -> int:
-    """HC of a frame without content size, from the library: it writes the same header when asked for the same."""
+    """The header checksum (HC) of a frame without content size. The library writes the same header for the same parameters."""
     frame = lz4.frame.compress(
-        bytes((1 << 2 * (bd >> 4) + 8) + 1),  # the library picks smaller blocks for less
+        bytes((1 << 2 * (bd >> 4) + 8) + 1),  # for smaller content the library chooses smaller blocks
         block_size=bd >> 4,
         block_linked=not flg & 0x20,
         block_checksum=bool(flg & 0x10),
@@ -260,7 +260,8 @@ def test_a_damaged_lz4_block_size_is_an_error(magic: int) -> None:
     good = compress(L.LZ4, magic, P)
     for value in range(256):
         broken = bytearray(good)
-        broken[9] = value  # third byte of the block size: 64 KiB and more
+        # third byte of the block size, in units of 64 KiB
+        broken[9] = value
         if value & 0x7F:
             with pytest.raises(CodecError):
                 content_of(L.LZ4, magic, bytes(broken))

@@ -1,4 +1,4 @@
-"""Writing one batch: the fact sheet's vectors, every batch that real brokers left, and refusals."""
+"""Writing a batch: the fact sheet's vectors, every batch that real brokers left, and refusals."""
 
 import dataclasses
 import struct
@@ -110,7 +110,7 @@ class TestVectors:
         ],
     )
     def test_lz4_wrappers_of_kafkas_own_test(self, magic: int, crc: int, block: str) -> None:
-        """The compressor differs from lz4-java here, so the block is that of 4.3.1 and the rest is ours."""
+        """The compressor here differs from lz4-java, so the compressed block is from 4.3.1, and the rest is ours."""
         records = (Record(0, 283843, b"key1", b"value1"), Record(1, 1234, b"key2", b"value2"))
         offset, _, _, attributes, timestamp, key, ours = message_of(
             encode_batch(NewBatch(records=records, magic=magic, codec=L.LZ4))
@@ -136,13 +136,14 @@ def capture_files(root: Path, *suffixes: str) -> list[Path]:
 
 
 class TestRealBatches:
-    """Each batch of a real broker, taken apart and written again."""
+    """Each batch of a real broker, decoded and written again."""
 
     def test_every_uncompressed_batch_is_written_as_the_broker_wrote_it(self, capture_small: Path) -> None:
         seen = 0
         for path in capture_files(capture_small / "data", ".log", ".checkpoint"):
             if b"\n" in path.read_bytes()[:2]:
-                continue  # a text checkpoint
+                # a text checkpoint, not a metadata snapshot
+                continue
             for entry in entries_of(path.read_bytes()):
                 if entry[22] & L.CODEC_MASK == L.NONE:
                     seen += 1
@@ -262,7 +263,7 @@ MARKER = end_transaction_batch(EndTransactionMarker(True, 1, T0), 0, 5, 0, 0)
 
 @pytest.mark.behaviour("F52")
 class TestRefusals:
-    """What no writer of Kafka produces is refused before a byte is written."""
+    """What Kafka never writes is refused before any byte is written."""
 
     @pytest.mark.parametrize(
         "new",
@@ -345,7 +346,7 @@ times = st.integers(min_value=0, max_value=2**62)
 
 @st.composite
 def new_batches(draw: st.DrawFn) -> NewBatch:
-    """Any batch that may be written."""
+    """Any batch that kseg may write."""
     base = draw(st.integers(min_value=0, max_value=2**62))
     offsets = sorted(draw(st.sets(st.integers(min_value=0, max_value=2**31 - 2), min_size=1, max_size=12)))
     records = tuple(

@@ -60,7 +60,7 @@ def test_the_walk_goes_on_behind_damage(middle: bytes, kind: str) -> None:
 @pytest.mark.parametrize("after", [b"", HELLO_0 * 3, HELLO_0[3:], b"\xff" * 9 + HELLO_1 * 2])
 @pytest.mark.parametrize("into", [0, 2, 4])
 def test_holes_are_judged_as_the_zeros_that_they_are(before: bytes, after: bytes, into: int) -> None:
-    """into: number of zeros that are stored before the hole; an entry may start with the last of them."""
+    """into: the number of zeros stored before the hole. An entry may start with the last of them."""
     zeros = 2 << 20
     data = HELLO_1 + before + bytes(zeros) + after
     start = len(HELLO_1 + before) + into
@@ -135,12 +135,14 @@ def test_nesting_and_size_are_bounded() -> None:
 
 
 def hostile(kind: str, size_bytes: int) -> bytes:
-    if kind == "candidates":  # at every other byte an entry begins that covers half of the file
+    # at every sixth byte there is an entry that covers half of the file
+    if kind == "candidates":
         return struct.pack(">iBB", size_bytes // 2, 0, 0) * (size_bytes // 6)
     if kind == "one valid, one huge":
         huge = struct.pack(">iBB", size_bytes // 2, 1, 0) + b"\1" * 4
         return (HELLO_1 + huge) * (size_bytes // 25)
-    if kind == "into zeros":  # many sizes that lead into a long run of zeros which does not end the file
+    # many sizes that lead into a long run of zeros, after which the file continues
+    if kind == "into zeros":
         half = size_bytes // 2
         entries = b"".join(
             HELLO_1 + struct.pack(">iB", half - position - 19 + 500, 0) + b"\1" * 4
@@ -154,7 +156,7 @@ def hostile(kind: str, size_bytes: int) -> bytes:
 
 @pytest.mark.parametrize("kind", ["candidates", "one valid, one huge", "into zeros", "zeros", "random"])
 def test_hostile_files_cost_linear_time(kind: str) -> None:
-    """8 times the bytes may take about 8 times as long; quadratic work would take 64 times."""
+    """8 times the bytes may take about 8 times as long; quadratic work would take 64 times as long."""
     seconds = []
     for size_bytes in (250_000, 2_000_000):
         data = hostile(kind, size_bytes)

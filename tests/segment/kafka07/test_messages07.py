@@ -1,4 +1,4 @@
-"""Kafka 0.7 files against what 0.7.1 (legacy capture) and Jafka 1.2.3 (ancient capture) read and recovered."""
+"""Kafka 0.7 files compared with what 0.7.1 (legacy capture) and Jafka 1.2.3 (ancient capture) read and recovered."""
 
 import base64
 import json
@@ -103,7 +103,7 @@ def test_nothing_that_was_handed_to_07_is_missing(legacy_small: Path, name: str)
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_the_entries_of_a_damaged_directory(legacy_small: Path, name: str) -> None:
-    """0.7 read up to the first invalid entry; all of that is found here, with the result of the checksum."""
+    """0.7 read up to the first invalid entry. kseg finds all entries up to there, with the result of the checksum."""
     expected = [
         (row["nextOffset"], row["valid"])
         for row in rows(legacy_small / f"records/0.7/2-hurt/{name}.jsonl")
@@ -235,7 +235,8 @@ def test_every_byte_of_jafkas_damaged_files_is_accounted_for(ancient_small: Path
             assert read == whole
         elif kind in ("zeros", "garbage"):
             assert read[: len(whole)] == whole
-        else:  # one entry is lost, with all of its set
+        # one entry is lost, including its complete set
+        else:
             kept = iter(whole)
             assert all(payload in kept for payload in read)
             assert len(read) < len(whole)

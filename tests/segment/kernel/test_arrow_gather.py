@@ -1,4 +1,4 @@
-"""The gather kernel: compiled and interpreted it builds the same columns, and never reads outside of its buffers."""
+"""The gather kernel, compiled and interpreted, builds the same columns and never reads outside of its buffers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOM = 4096
 
 
 def laid_out(kernel: Kernel, wrap: Wrap, data: bytes, bounds: array[int], room: int) -> Any:
-    """Everything that the kernel says of the records of the first batches of `data`."""
+    """The kernel's complete output for the records of the first batches in `data`."""
     gather = kernel["arrow_gather"]
     batches, count = table_of(data)
     cells = array("q", bytes(8 * 12 * CAPACITY))
@@ -117,7 +117,7 @@ def test_both_speeds(data: bytes, low: int, high: int, least_ms: int, control: b
     st.lists(st.integers(-MOST - 1, MOST), min_size=12 * 8, max_size=12 * 8),
 )
 def test_tables_that_lie(capacity: int, first: int, stop: int, at: int, cells: list[int]) -> None:
-    """Any table and any rows are refused or answered, equally by the compiled and the interpreted kernel."""
+    """The compiled and the interpreted kernel reject or answer any table and any rows in the same way."""
     data = bytes(range(40))
     batches = numbers(*range(C.BATCH_WIDTH * 4))
 

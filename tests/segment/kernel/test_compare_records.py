@@ -1,4 +1,4 @@
-"""Comparing tables of records: compiled and interpreted with the same results, for real records and for arbitrary numbers."""
+"""Comparing tables of records, compiled and interpreted, gives the same results for real records and for arbitrary numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = 64
 
 
 def read(kernel: dict[str, ModuleType], wrap: Any, data: bytes) -> tuple[array[int], array[int], int]:
-    """Batches, records and the number of records of some bytes, as far as they can be walked over."""
+    """The tables of batches and records, and the number of records, as far as the bytes can be walked."""
     table, count = table_of(data)
     cells, state = array("q", bytes(8 * 12 * ROWS)), numbers(0, 0, 0, 0, 0, 0)
     if count:

@@ -1,4 +1,4 @@
-"""The kernel that prints messages: interpreted with checked buffers and compiled with the same results, for any bytes and any buffer
+"""The kernel that prints messages, interpreted with checked buffers and compiled, gives the same results for any bytes and any buffer
 size."""
 
 from __future__ import annotations

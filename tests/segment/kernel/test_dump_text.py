@@ -1,4 +1,4 @@
-"""The kernels that write text, compiled and interpreted, and a whole dump on interpreted kernels."""
+"""The kernels that write text, compiled and interpreted, and a complete dump with interpreted kernels."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def test_lines(data: bytes, flags: int, room: int) -> None:
     ).map(b"".join)
 )
 def test_text_is_decoded_as_java_does(value: bytes) -> None:
-    """The tests with the real Kafka compare `java_output` with real Java."""
+    """Tests with the real Kafka compare `java_output` with real Java."""
     assert _printed(value) == decode_utf8(value).encode()
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_bytes_that_are_no_text(seed: int) -> None:
-    """Long enough for several blocks of the kernel, with sequences of all kinds across block boundaries, followed by text."""
+    """The bytes fill several blocks of the kernel, with sequences of all kinds across block boundaries, followed by text."""
     lots = random.Random(seed)
     pieces = [bytes([each]) for each in b"a\x7f\x80\xbf\xc0\xc1\xc2\xdf\xe0\xed\xef\xf0\xf4\xf5\xff"]
     pieces += [
@@ -94,7 +94,7 @@ def test_bytes_that_are_no_text(seed: int) -> None:
 
 
 def _printed(value: bytes) -> bytes:
-    """What a dump prints of a value, in no more room than the kernel asks for."""
+    """The text that a dump prints for a value, in a buffer of exactly the size that the kernel asks for."""
     data = sealed(_record(value), 1)
     batches, _ = table_of(data)
 
@@ -122,7 +122,7 @@ def _record(value: bytes) -> bytes:
 
 @pytest.mark.skipif(not COMPILED, reason="the kernels are not compiled: there is nothing to compare with")
 def test_a_whole_dump_on_interpreted_kernels_says_the_same(tmp_path: Path) -> None:
-    """Hundreds of damaged files, dumped by another process whose kernels are plain Python with checked buffers."""
+    """Another process, whose kernels are plain Python with checked buffers, dumps hundreds of damaged files."""
     lots = random.Random(7)
     for number in range(60):
         data = bytearray(

@@ -43,7 +43,7 @@ def test_every_kernel_is_here() -> None:
 
 @pytest.mark.parametrize(("module", "least"), [("buffer_access", 5), ("keymap_probe", 2), ("arithmetic", 2)])
 def test_what_is_inlined_is_what_is_interpreted(module: str, least: int) -> None:
-    """The `.pxd` of such a module repeats the bodies of its functions, beside the C types of their variables."""
+    """The `.pxd` of such a module repeats the bodies of its functions, with C types for their variables."""
 
     def bodies(source: Path, definition: str) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -99,7 +99,7 @@ def test_first_candidate(data: bytes, lowest: int, highest: int, cut: int) -> No
 
 @given(buffers(), st.integers(0, 600), st.integers(1, 7))
 def test_a_walk_until_a_position(data: bytes, until: int, capacity: int) -> None:
-    """It stops at the first batch that starts at or after the position, and is otherwise unchanged."""
+    """The walk stops at the first batch that starts at or after the position, and is otherwise the same."""
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
         walk = kernel["batch_walk"]
@@ -143,7 +143,7 @@ def test_questions_about_tables(data: bytes, draws: st.DataObject) -> None:
 
 @given(buffers(), st.data())
 def test_rows_are_copied(data: bytes, draws: st.DataObject) -> None:
-    """Into another table, and further up in the same one."""
+    """To another table, and to an earlier position in the same one."""
     cells, count = table_of(data)
     first = draws.draw(st.integers(0, count))
     width, row = draws.draw(st.integers(1, 20)), draws.draw(st.integers(0, 6))
@@ -214,7 +214,7 @@ def test_crc_of_equals_the_libraries(data: bytes, start: int, stop: int) -> None
 
 
 def test_the_instructions_of_this_processor_sum_as_the_library_does() -> None:
-    """All lengths up to several rounds of the widest loop, at every alignment, with every implementation that this processor has."""
+    """All lengths up to several rounds of the widest loop, at every alignment, with every implementation that this processor supports."""
     checksum = importlib.import_module("kseg.segment.kernel.checksum")
     data = random.Random(0).randbytes(3000)
     tables = memoryview(checksum.make_tables(checksum.CASTAGNOLI))
@@ -247,7 +247,7 @@ def test_the_constants_of_the_lanes_are_powers_of_x() -> None:
 
 @pytest.mark.parametrize("name", ["records", "walk", "checksum", "check", "text"])
 def test_tables_that_are_too_small_are_refused(name: str) -> None:
-    """C checks no bounds, so each entry function compares its tables with the given sizes."""
+    """C does not check bounds, so each entry function compares its tables with the given sizes."""
     data = batch(0)
     batches, _ = table_of(data)
     small, state = numbers(0, 0, 0), array("q", bytes(48))

@@ -1,4 +1,4 @@
-"""Rows of keys and offsets: extracted, merged, queried, divided and looked up as with dictionaries; compiled and interpreted."""
+"""Rows of keys and offsets are extracted, merged, queried, divided and looked up as with dictionaries, compiled and interpreted."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_offsets_go_to_the_stretch_they_lie_in(kernel: ModuleType) -> None:
 
 
 def records(*rows: tuple[int, int, int, int, int]) -> Columns:
-    """Of (offset, key start, key length, value start, value length)."""
+    """A table of records given as (offset, key start, key length, value start, value length)."""
     table = Columns(C.RECORD_WIDTH, 8)
     columns = (C.R_OFFSET, C.R_KEY_START, C.R_KEY_LENGTH, C.R_VALUE_START, C.R_VALUE_LENGTH)
     for at, row in enumerate(rows):

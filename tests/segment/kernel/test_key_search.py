@@ -1,4 +1,4 @@
-"""The search for a key: compiled and interpreted with the same results on any bytes; a batch is skipped only if decoding it finds
+"""The search for a key, compiled and interpreted, gives the same results on any bytes, and skips a batch only if decoding it finds
 nothing."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEYS = st.sampled_from([b"k", b"", b"k1", b"key"])
 
 
 def candidates(data: bytes, key: bytes, limits: array[int]) -> list[int]:
-    """The rows that either kernel stops at."""
+    """The rows at which either kernel stops."""
     table, count = table_of(data)
 
     def run(kernel: dict[str, ModuleType], wrap: Any) -> Any:
@@ -43,7 +43,7 @@ def candidates(data: bytes, key: bytes, limits: array[int]) -> list[int]:
 
 
 def decoded_alone(data: bytes, table: array[int], row: int) -> tuple[int, list[bytes | None]]:
-    """Why reading one uncompressed batch of magic 2 ended, and the keys of its records."""
+    """Why reading a single uncompressed batch of magic 2 ended, and the keys of its records."""
     records = INTERPRETED["record_walk"]
     cells, state = array("q", bytes(8 * 12 * 64)), numbers(row, 0, 0, 0, 0, 0)
     ended = records.read_plain(Checked(data), row, Checked(table), 16, Checked(cells), 64, Checked(state))

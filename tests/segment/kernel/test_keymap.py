@@ -1,4 +1,4 @@
-"""The map of a compaction against a dictionary, its hash against the published SipHash, compiled and interpreted."""
+"""The map of a compaction compared with a dictionary, and its hash with the published SipHash, compiled and interpreted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MASK = (1 << 64) - 1
 
 
 def siphash_128(key: bytes, data: bytes, rounds: int, last_rounds: int) -> bytes:
-    """SipHash-c-d with 128 bits, from the paper and the authors' reference: plain, slow, and not from the kernel."""
+    """SipHash-c-d with 128 bits, written simply from the paper and the authors' reference, independent of the kernel."""
     k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")
     v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
     v[1] ^= 0xEE
@@ -66,7 +66,7 @@ def siphash_128(key: bytes, data: bytes, rounds: int, last_rounds: int) -> bytes
 def table_of(
     keys: Sequence[bytes | None], offsets: Sequence[int], values: Sequence[bytes | None]
 ) -> tuple[bytes, Columns]:
-    """Records of one batch, as the decoder would leave them."""
+    """The records of a batch as the decoder would leave them."""
     body, records = b"", Columns(C.RECORD_WIDTH, max(1, len(keys)))
     records.count = len(keys)
     for at, (key, offset, value) in enumerate(zip(keys, offsets, values, strict=True)):

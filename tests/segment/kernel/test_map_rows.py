@@ -1,6 +1,6 @@
-"""Batches put into the map without a table of records: the same result as with a dictionary, from a file and from bodies.
+"""Batches put into the map without a table of records give the same result as with a dictionary, from a file and from bodies.
 
-Once with the compiled kernel, once with the interpreted one on buffers that check their indexes.
+Each test runs with the compiled kernel and with the interpreted one on buffers that check their indexes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BOTH = pytest.mark.parametrize(
 
 @dataclass
 class Batch:
-    """keys: of its records, one an offset. body: instead of theirs."""
+    """keys: of the records, at consecutive offsets. body: replaces the records."""
 
     base_offset: int
     keys: Sequence[bytes | None]
@@ -47,7 +47,7 @@ class Batch:
 
 
 def table_of(batches: Sequence[Batch]) -> tuple[Columns, bytes]:
-    """The table that a walk would make, and the file."""
+    """The table that a walk would fill, and the content of the file."""
     table, file = Columns(C.BATCH_WIDTH, len(batches) + 2), b""
     for row, batch in enumerate(batches):
         data = sealed(batch.content, len(batch.keys), base_offset=batch.base_offset)
@@ -66,7 +66,7 @@ def table_of(batches: Sequence[Batch]) -> tuple[Columns, bytes]:
 
 
 class Map:
-    """A map with a kernel's state."""
+    """A map with the state of a kernel."""
 
     def __init__(self, kernel: ModuleType | None, limit: int = SLOTS - 1) -> None:
         if kernel is None:
@@ -110,7 +110,7 @@ class Map:
         return output
 
     def latest(self) -> dict[bytes, int]:
-        """The content of the slots, by the hash of the key."""
+        """The content of the slots by hash of the key."""
         found = {}
         for at in range(0, 3 * SLOTS, 3):
             first, second, mark = self.slots[at : at + 3]
@@ -132,7 +132,7 @@ def model(batches: Sequence[Batch], start: int = 0) -> dict[bytes, int]:
 
 
 def packed(batches: Sequence[Batch]) -> tuple[bytes, list[int]]:
-    """The bodies one after the other, with some bytes between that belong to none."""
+    """The bodies one after the other, separated by bytes that belong to none."""
     body, bounds = b"\xff\xff", []
     for batch in batches:
         bounds += [len(body), len(body) + len(batch.content)]
@@ -165,7 +165,7 @@ def test_the_map_has_the_last_offset_of_each_key(
     both = Map(kernel)
     assert both.put(table, body, bounds, 0, 0, len(batches), start) == K.MAPPED
     assert both.latest() == model(batches, start)
-    # from a row in the middle of a run on, which is what continues after a bad batch
+    # start at a row in the middle of a run, as after a bad batch
     rest = Map(kernel)
     middle = len(batches) // 2
     assert rest.put(table, body, bounds, 0, middle, len(batches)) == K.MAPPED

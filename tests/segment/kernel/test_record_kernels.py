@@ -1,4 +1,4 @@
-"""The kernels that read records: the compiled and the interpreted ones give equal tables."""
+"""The kernels that read records give equal tables, compiled and interpreted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel of verify, compiled and interpreted: the same results, and those that the rules require."""
+"""The kernel of verify, compiled and interpreted, gives the same results, which are those that the rules require."""
 
 from __future__ import annotations
 

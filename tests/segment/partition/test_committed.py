@@ -1,4 +1,4 @@
-"""What read_committed hides by the headers of a log and the snapshot at its start."""
+"""What read_committed hides, determined from the headers of a log and the snapshot at its start."""
 
 from __future__ import annotations
 

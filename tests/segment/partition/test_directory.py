@@ -1,4 +1,4 @@
-"""The inventory of directories (fact sheet §1; rows F57, F59), on generated and on captured trees."""
+"""The inventory of directories (fact sheet §1; rows F57, F59), for generated and captured trees."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ ZERO = f"{0:020d}"
 
 
 def make(root: Path, *names: str) -> Path:
-    """Empty files (and, where a name ends in a slash, directories) below root."""
+    """Create empty files, and directories for names that end with a slash, below root."""
     for name in names:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ def test_captured_kafka07_log(ancient_small: Path) -> None:
     directory = partition(ancient_small / "taps-0")
     offsets = [entry.name.base_offset or 0 for entry in directory.kafka07_files]
     assert len(offsets) == 8 and directory.segments == () and offsets == sorted(offsets)
-    # 0.7 numbers are byte positions: each file starts where the one before ends
+    # the numbers in 0.7 names are byte positions: each file starts where the previous one ends
     sizes = [entry.size_bytes for entry in directory.kafka07_files]
     assert all(
         offset + size == following

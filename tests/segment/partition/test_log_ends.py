@@ -1,4 +1,4 @@
-"""The fast path for the end of a log gives the general result, or none."""
+"""The fast path for the end of a log gives the general result or none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST_SEED = int(os.environ.get("KSEG_LISTINGS_SEED", "0"))
 
 
 def answers(directory: Path) -> bool:
-    """Whether there is a quick end; it is the general one, which has nothing to add."""
+    """Whether the fast path finds an end. If so, it must be the general one, without findings."""
     with PartitionLog(PartitionTarget(str(directory))) as log:
         last = log.segments[-1]
         index_path = last.paths.get(Role.OFFSET_INDEX, str(directory / "none.index"))

@@ -127,10 +127,10 @@ def test_segment_file(suffix: str, role: Role, state: FileState) -> None:
 @pytest.mark.parametrize(
     ("name", "role", "offset"),
     [
-        ("1.log", Role.LOG, 1),  # the dump tool takes it
+        ("1.log", Role.LOG, 1),  # the dump tool accepts it
         ("9223372036854775807.log", Role.LOG, 9223372036854775807),
         ("09223372036854775808.log", Role.LOG, None),
-        ("00000000000000000005.foo.log", Role.LOG, 5),  # Kafka: digits before the first dot
+        ("00000000000000000005.foo.log", Role.LOG, 5),  # Kafka: the digits before the first dot
         ("server.log", Role.LOG, None),
         ("-5.log", Role.LOG, None),
         ("x.checkpoint", Role.METADATA_SNAPSHOT, None),

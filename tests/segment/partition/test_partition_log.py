@@ -1,4 +1,4 @@
-"""A partition as a log: segments opened lazily, where it starts and ends, what is counted as read."""
+"""A partition as a log: segments are opened lazily, where the log starts and ends, and what counts as read."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def last_crc_wrong(log: Path) -> diseases.InflictedDamage:
 
 
 def test_the_end_behind_damage(whole: Path, tmp_path: Path) -> None:
-    """A torn batch is not part of the log, nor are zeros after it; an intact batch after damage is."""
+    """A torn batch is not part of the log, nor are zeros after it. An intact batch after damage is."""
     log = max(whole.glob("*.log"))
     last_first = int.from_bytes(log.read_bytes()[diseases.batch_spans(log)[-1][0] :][:8])
     cases: tuple[tuple[Callable[[Path], diseases.InflictedDamage], str, int], ...] = (
@@ -121,7 +121,7 @@ def test_epochs_of_the_batches_are_those_of_the_file(whole: Path, tmp_path: Path
 
 @pytest.mark.behaviour("X08", "X09")
 def test_aborted_transactions_are_collected_over_segments(whole: Path, tmp_path: Path) -> None:
-    """TransactionIndexTest.testCollectAbortedTransactions: four entries, here in two segments."""
+    """TransactionIndexTest.testCollectAbortedTransactions: four entries, in this test in two segments."""
     copy = diseases.copy_of(whole, tmp_path / "metro-0")
     for file in copy.glob("*.txnindex"):
         file.unlink()
@@ -161,7 +161,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
 def test_any_bytes_in_any_file_are_survived(
     data: st.DataObject, whole: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Garbage in one file: every command answers, or reports why it cannot."""
+    """After garbage in any one file, every command answers or reports why it cannot."""
     copy = diseases.copy_of(whole, tmp_path_factory.mktemp("rubbish") / "metro-0")
     file = data.draw(st.sampled_from(sorted(path for path in copy.iterdir())))
     content = bytearray(file.read_bytes())

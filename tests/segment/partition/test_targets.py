@@ -21,7 +21,7 @@ ID = "0123456789abcdef0123456789abcdef"
 
 @pytest.fixture
 def disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two data directories below `disks`, seen from the directory above."""
+    """Two data directories below `disks`, listed from the directory above."""
     for name in (
         "a/meta.properties",
         "a/bootstrap.checkpoint",
@@ -196,6 +196,7 @@ def test_captures(capture_small: Path, ancient_small: Path) -> None:
         str(p.relative_to(capture_small / "expected")) for p in (capture_small / "expected").rglob("*.txt")
     }
     found = {f"{os.path.relpath(path, data)}.txt" for path in paths(files)}
-    assert found == expected | {"bootstrap.checkpoint.txt"}  # which the script that made the capture left out
+    # the script that made the capture left this file out
+    assert found == expected | {"bootstrap.checkpoint.txt"}
     assert len(resolve_targets([data], expand=Expansion.VERIFY)) == 13
     assert len(resolve_targets([str(ancient_small)])) == 9

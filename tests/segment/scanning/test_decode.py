@@ -1,4 +1,4 @@
-"""From batches to records: valid ones are read as Kafka reads them, invalid ones get a code and do not affect others."""
+"""From batches to records: valid ones are read as Kafka reads them; invalid ones get a code and do not affect the others."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TestCases:
         assert all(problem.sentence for problem in problems)
 
     def test_between_others_in_tiny_tables(self, case: Case) -> None:
-        """An invalid batch does not affect its neighbours, nor does a table that becomes full in the middle."""
+        """An invalid batch does not affect its neighbours, even if a table becomes full in the middle."""
         around = sealed(record() + record(1), 2)
         for capacity in (1, 2, 3):
             records, problems = decoded(around + case.data + around + case.data + around, capacity)
@@ -178,7 +178,7 @@ def test_a_value_longer_than_its_message_is_named_and_the_rest_is_read() -> None
 def test_a_key_longer_than_its_message(magic: int, key_length: int) -> None:
     data = message(1, None, None, magic=magic, raw=struct.pack(">i", key_length) + b"k" * 4)
     _, problems = decoded(data)
-    # below zero is null, then the four bytes are the value's length
+    # below zero the key is null, and the next four bytes are the length of the value
     expected = R.VALUE_BEYOND_MESSAGE if key_length < 0 else R.MESSAGE_TOO_SHORT
     assert [problem.code for problem in problems] == [expected]
 
@@ -223,7 +223,7 @@ def test_decompression_is_bounded(magic: int) -> None:
 @pytest.mark.behaviour("F07")
 @pytest.mark.parametrize("size", [14, 30, 48])
 def test_a_batch_smaller_than_its_header_is_no_index_error(size: int) -> None:
-    """Even if its checksum is right."""
+    """This holds even if its checksum is valid."""
     data = sealed(record(), 1)
     small = data[:8] + struct.pack(">i", size) + data[12 : 12 + size]
     pieces = list(scan(small + data))

@@ -1,5 +1,5 @@
-"""Runs of compressed batches: every row once and in order, each body within its bounds, bodies that do not fit or cannot be decompressed
-alone."""
+"""Runs of compressed batches contain every row once and in order, with each body within its bounds. Bodies that do not fit or cannot be
+decompressed are alone in their run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reported(
     codecs: Sequence[int] = (),
     limit_bytes: int = MAX_BODY_BYTES,
 ) -> tuple[list[bytes | None], list[int]]:
-    """What each row from `first` on was given as, None where there was a problem; and the sizes of the runs."""
+    """The body of each row from `first` on, None if there was a problem; and the sizes of the runs."""
     table, view = file_of(bodies, codecs or [L.GZIP] * len(bodies))
     found: list[bytes | None] = []
     sizes = []
@@ -92,7 +92,7 @@ def test_what_cannot_be_opened_comes_alone() -> None:
 
 
 def block_of(codec: int, content: bytes, rng: random.Random) -> bytes:
-    """A block of a codec, as Java writes it or otherwise, sometimes damaged."""
+    """A compressed block, written as by Java or in another way, sometimes damaged."""
     block = compress(codec, L.MAGIC_V2, content)
     if codec == L.LZ4 and rng.random() < 0.3:
         flags = {"block_checksum": rng.random() < 0.5, "content_checksum": rng.random() < 0.5}

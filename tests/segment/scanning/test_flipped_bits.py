@@ -1,4 +1,4 @@
-"""One inverted bit of a batch is found by the checksum, wherever it is; other damage is not taken for one."""
+"""The checksum identifies a single flipped bit of a batch, wherever it is. Other damage is not taken for one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ KINDS = [(0, 0), (1, 0), (1, L.GZIP), (2, 0), (2, L.GZIP), (2, L.SNAPPY), (2, L.
 
 
 def first_checked(magic: int) -> int:
-    """The first byte of a batch that its checksum covers or holds: the checksum stands before the magic in the old formats."""
+    """The first byte of a batch that its checksum covers or that is part of it. In the old formats the checksum precedes the magic byte."""
     return L.CRC_POSITION if magic == 2 else L.ENTRY_OVERHEAD
 
 
 @pytest.mark.parametrize(("magic", "codec"), KINDS)
 def test_every_bit_is_found(magic: int, codec: int) -> None:
-    """Of the checksum and of what it covers, but for the magic, which says how to read the rest."""
+    """This holds for the checksum and what it covers, except for the magic byte, which determines how to read the rest."""
     whole = batch(70, 2 if magic == 2 or codec else 1, b"value " * 9, magic, codec)
     found, expected = [], []
     for position in range(first_checked(magic), len(whole)):
@@ -67,7 +67,8 @@ def test_two_bits_of_a_batch_are_not_one(codec: int) -> None:
 
 
 def test_a_bit_that_makes_the_checksum_right_but_not_the_records() -> None:
-    """The header declares three records, the batch has two: its checksum covers that, so the one bit explains it in vain."""
+    """The header declares three records, and the batch has two. The checksum covers that, so the flipped bit explains the checksum but not
+    the records."""
     whole = bytearray(batch(0, 2, b"value", 2, 0))
     whole[RECORD_COUNT_POSITION + 3] = 3
     whole[L.CRC_POSITION : L.CRC_POSITION + 4] = crc32c(whole[L.ATTRIBUTES_POSITION :]).to_bytes(4, "big")
@@ -87,7 +88,7 @@ def test_damage_of_several_batches_is_followed_as_far_as_one_bit_explains_it() -
 
 
 def test_a_batch_of_more_than_16_mib_is_not_looked_at() -> None:
-    """One of its bits would explain any damage with a probability of more than 6 %."""
+    """With a probability of more than 6 %, one of its bits would explain any damage."""
     whole = bytearray(batch(0, 1, bytes(flipped_bits.MAX_BATCH_BYTES), 2, 0))
     whole[100] ^= 1
     assert flipped_bits_in(memoryview(whole), 0, len(whole)) == ()

@@ -1,4 +1,4 @@
-"""Records of one key: the same records and problems as when everything is decoded."""
+"""Records of one key: the same records and problems as after decoding everything."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Found = tuple[list[tuple[int, Record]], list[tuple[int, int | None, str]]]
 
 
 def gathered(view: memoryview, key: bytes, keyed: KeyedRecords | None) -> Found:
-    """(position of its batch, record) of each match, and (position, code, sentence) of each problem."""
+    """(position of its batch, record) for each match, and (position, code, sentence) for each problem."""
     matches, problems = [], []
     decoder = Decoder(view)
     for table in Scanner(view).blocks():
@@ -47,8 +47,8 @@ def search(data: bytes, key: bytes, lowest: int = 0, above: int = INT64_MAX, ear
 
 
 def some_batches(kinds: Iterable[int]) -> bytes:
-    """A log of batches by kind: 0 to 4 the codec, 5 a marker, 6 a body that does not decode, 7 one that does not decompress,
-    8 emptied by a cleaner, 9 one whose body is larger than a run."""
+    """A log of batches by kind: 0 to 4 the codec, 5 a marker, 6 a body that cannot be decoded, 7 one that cannot be decompressed, 8 emptied
+    by a cleaner, 9 one whose body is larger than a run."""
     data, offset = b"", 0
     for kind in kinds:
         if kind == 5:
@@ -110,7 +110,7 @@ def test_markers_do_not_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_headers_exclude_is_not_decompressed() -> None:
-    """The body that cannot be decompressed is beyond the limit, so it is not decompressed."""
+    """The body that cannot be decompressed is excluded by the limits, so no problem is reported."""
     data = some_batches([3, 7, 3])
     assert [each[1].offset for each in search(data, b"a")[0]] == [0, 7]
     assert len(search(data, b"a")[1]) == 1

@@ -1,4 +1,4 @@
-"""Which offsets a damaged batch at the log end has lost, where one of the two numbers that tell it is altered."""
+"""The offsets that a damaged batch at the log end has lost, if one of the two numbers that determine them is altered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def lost(data: bytes) -> LostRange:
-    """Of a batch at the end of a log that ended at offset 99 before it."""
+    """The range lost by a batch at the end of a log whose previous batch ended at offset 99."""
     return lost_range(memoryview(data), 0, len(data), FIRST, None, None, (FIRST, None))
 
 
@@ -41,7 +41,7 @@ def test_the_checksum_proves_the_number_that_is_altered(batch: bytes, field: int
 
 
 def test_a_batch_of_which_a_cleaner_kept_two_records_ends_where_its_header_says(batch: bytes) -> None:
-    """Its number of records is smaller than that of its offsets, and damage elsewhere leaves nothing that the checksum could prove."""
+    """It has fewer records than offsets, and because of damage elsewhere the checksum proves nothing."""
     data = bytearray(batch)
     data[_COUNT + 3] = 2
     data[-1] ^= 1
@@ -56,7 +56,8 @@ def test_a_torn_batch_has_no_checksum_that_proves_anything(batch: bytes) -> None
 
 @pytest.mark.parametrize("zeros", [0, 7, 40, None])
 def test_a_batch_that_is_torn_in_its_header(batch: bytes, zeros: int | None) -> None:
-    """From where its last offset is written on, the range is known; zeros that a file system has left behind it are no numbers."""
+    """Once the last offset delta is written, the range is known. Zeros that a file system has left after the data do not count as
+    numbers."""
     for written in range(1, len(batch)):
         found = lost((batch[:written] + bytes(len(batch) if zeros is None else zeros))[: len(batch)])
         if written >= _HEADER:

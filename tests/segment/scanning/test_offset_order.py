@@ -1,4 +1,4 @@
-"""The offsets lost to damage are bounded by trusted batches only: an altered base offset bounds nothing."""
+"""Only trusted batches limit the offsets lost to damage; an altered base offset limits nothing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.scanning.offset_order import Claim, DamageBounds, OffsetOrder, is_misnamed
 
 WIDTH = 10
-OLD_FORMAT = 99  # the checksum of a message of magic 1
+# stands for the checksum of a magic 1 message
+OLD_FORMAT = 99
 
 
 def batch(number: int) -> Claim:
-    """The batch of that number in a log without gaps."""
+    """The batch with this number in a log without gaps."""
     return moved(number, number * WIDTH)
 
 
@@ -35,7 +36,7 @@ def order_of(before: list[Claim], base_offset: int = 0, rows: int = 3) -> Offset
 
 
 def fill(order: OffsetOrder, before: list[Claim], rows: int) -> None:
-    """Add batches in tables of so many rows."""
+    """Add batches in tables of `rows` rows."""
     for start in range(0, len(before), rows):
         part = before[start : start + rows]
         table = Columns(C.BATCH_WIDTH, rows)
@@ -59,7 +60,7 @@ def test_an_ordinary_log_is_bounded_by_its_neighbours(rows: int, batches: int) -
 
 
 class _RowByRow(OffsetOrder):
-    """Without the short cut for rows that go on above all others."""
+    """Without the fast path for rows that continue above all others."""
 
     def _continue(self, table: Columns, first: int, stop: int) -> bool:
         return False
@@ -72,7 +73,7 @@ _OFFSETS = st.one_of(
 
 @st.composite
 def claims(draw: st.DrawFn) -> list[Claim]:
-    """Runs of batches in order, with some that are altered, or of an old format."""
+    """Runs of batches in order, some of them altered or of an old format."""
     found: list[Claim] = []
     for start in draw(st.lists(st.integers(-20, 50), max_size=4)):
         begin = max(0, start + (len(found) if draw(st.booleans()) else 0))
@@ -118,7 +119,7 @@ def test_the_short_cut_changes_nothing(
 @pytest.mark.parametrize("bit", [5, 7, 12, 31, 40, 62])
 @pytest.mark.parametrize("rows", [1, 5, 100])
 def test_an_altered_offset_before_damage_moves_no_bound(at: int, bit: int, rows: int) -> None:
-    """In any batch, too high or too low."""
+    """This holds for any batch, too high or too low."""
     before = log(*range(12))
     first = before[at][0] ^ 1 << bit
     before[at] = moved(at, first)
@@ -147,7 +148,7 @@ def test_copies_take_no_offsets() -> None:
 
 
 def test_an_altered_batch_with_the_offsets_of_another_one_is_no_copy() -> None:
-    """Of 13 batches of 8 offsets, bit 5 of the last one is flipped."""
+    """Of 13 batches with 8 offsets each, bit 5 of the last base offset is flipped."""
     claims = [(number * 8, number * 8 + 7, number) for number in range(16)]
     assert order_of([*claims[:12], (64, 71, 12)]).around(claims[14:]) == DamageBounds(103, 112, 103, 112)
     assert order_of([*claims[:12], claims[8]]).around(claims[14:]) == DamageBounds(95, 112, 95, 112)
@@ -169,7 +170,7 @@ def test_the_only_batch_behind_damage_claims_an_offset_beyond_the_next_segment()
 
 
 def test_a_wrong_file_name_proves_nothing() -> None:
-    """Either all batches are below the offset in the name, or one of them is altered."""
+    """Either all batches are below the base offset in the name, or one of them is altered."""
     assert order_of(log(*range(6)), 500).around(log(8, 9), 900, 900) == DamageBounds(59, 80, 59, 80)
     before = [*log(0), moved(1, 10 + (1 << 24)), *log(2, 3)]
     assert order_of(before, 500).around(log(8, 9), 900, 900) == DamageBounds(39, 80, 39, 80)
@@ -178,7 +179,7 @@ def test_a_wrong_file_name_proves_nothing() -> None:
 
 
 def test_one_batch_below_the_base_offset_is_not_believed() -> None:
-    """A field that was overwritten with zeros, as at the edge of a hole."""
+    """A base offset that was overwritten with zeros, as at the edge of a hole."""
     before = [*log(50, 51), moved(52, 0)]
     assert order_of(before, 500).around(log(55)).last_before == 519
 
@@ -189,7 +190,7 @@ def test_the_only_batch_before_damage_is_altered() -> None:
 
 
 def test_reading_may_begin_in_the_middle() -> None:
-    """That a batch after the damage claims an offset near the start does not make it more likely."""
+    """A batch after the damage does not become more plausible by claiming an offset near the start."""
     order = OffsetOrder(0)
     order.begin_inside()
     table = Columns(C.BATCH_WIDTH, 1)

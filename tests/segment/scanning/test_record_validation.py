@@ -38,7 +38,7 @@ BATCHES = {
 
 
 def table_of(data: bytes) -> Columns:
-    """The batch headers of the bytes, taken for valid."""
+    """The batch headers in the bytes, as if they were valid."""
     table = Columns(C.BATCH_WIDTH, 64)
     state = memoryview(array("q", [0, 0]))
     walk(data, len(data), table.cells, table.capacity, state)
@@ -86,7 +86,7 @@ def _agree(data: bytes) -> None:
             control = bool(table.at(C.ATTRIBUTES, row) & L.CONTROL_BIT)
             packed = bool(table.at(C.ATTRIBUTES, row) & L.CODEC_MASK)
             if not packed:
-                # a marker is looked at where it lies
+                # a marker is checked in place
                 bounds = array("q", (0, len(body)))
                 valid = compressed_valid(body, bounds, row, row + 1, table.cells, table.capacity)
                 assert (valid > row) == quick or control

@@ -1,4 +1,4 @@
-"""The scanner: every byte accounted for, kinds of damage distinguished, every valid batch found again."""
+"""The scanner accounts for every byte, distinguishes the kinds of damage, and finds every valid batch again."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def test_a_range_between_batches_is_scanned_alone() -> None:
 def test_a_torn_end(magic: int, missing: int) -> None:
     data, positions = plain_file(magic=magic)
     found = scanned(data[:-missing])
-    if missing >= len(data) - positions[-1]:  # all of the last one: a clean end, or a torn one before it
+    # nothing of the last batch is left: a clean end, or the previous batch is torn
+    if missing >= len(data) - positions[-1]:
         assert len(found.damages) <= 1
         return
     assert found.positions == positions[:-1]
@@ -116,7 +117,7 @@ def test_a_torn_end(magic: int, missing: int) -> None:
 @pytest.mark.parametrize("left", range(1, 18))
 def test_a_tail_too_short_for_a_header_is_torn_if_it_begins_like_the_next_offset(left: int) -> None:
     found = scanned(PLAIN[: PLAIN_AT[-1] + left])
-    # leading zeros of a torn offset cannot be told from zeros that were never written
+    # leading zeros of a torn offset are indistinguishable from zeros that were never written
     assert found.only.kind == ("zero-tail" if left < 8 else "torn-tail")
     junk = scanned(PLAIN + b"\x7f" * left)
     assert junk.only.kind == "foreign-bytes"
@@ -191,7 +192,7 @@ def test_a_wrong_length_is_seen_through(magic: int, size_field: int, number: int
 
 @pytest.mark.parametrize("magic", MAGICS)
 def test_every_wrong_length_leads_back_to_the_next_batch(magic: int) -> None:
-    """A length into its own body, into other batches, exactly over several batches, exactly to the end."""
+    """Lengths that end inside the batch's own body, inside other batches, exactly after several batches, and exactly at the end."""
     data, positions = plain_file(magic=magic)
     true_size = positions[3] - positions[2]
     for size_bytes in range(12, len(data) - positions[2] + 40):
@@ -305,7 +306,7 @@ def test_a_batch_in_a_value_is_not_resurrected_while_the_outer_is_whole() -> Non
     inner = batch(100)
     data, positions = file_of([batch(0), batch(2, 1, inner * 3), batch(3), batch(4, 1, inner), batch(200)])
     assert scanned(data).positions == positions
-    # nor when the outer is damaged, its length being confirmed by what follows
+    # nor if the outer batch is damaged, as long as what follows confirms its length
     inflict = bytearray(data)
     inflict[positions[1] + 65] ^= 1
     found = scanned(inflict)
@@ -321,12 +322,13 @@ def test_a_batch_in_a_value_is_one_if_nothing_is_left_of_the_outer_one_and_its_o
 
     data, inner_at = inflict(inner_offset=30)
     assert inner_at in scanned(data).positions
-    data, inner_at = inflict(inner_offset=3)  # below the end of what was valid: an old copy, not this log's
+    # below the end of the valid batches, so it is an old copy from elsewhere
+    data, inner_at = inflict(inner_offset=3)
     assert inner_at not in scanned(data).positions
 
 
 def test_messages_stored_in_a_damaged_wrapper_are_found() -> None:
-    """A wrapper of magic 0 contains complete messages with absolute offsets; if nothing else is left, they are used."""
+    """A wrapper of magic 0 contains complete messages with absolute offsets. They are used if nothing else is left."""
     inner = batch(7, 1, b"inner", magic=0)
     frame = bytes.fromhex("04224d1860401a") + struct.pack("<I", len(inner) | 1 << 31) + inner + bytes(4)
     stored = encode_message(0, 7, -1, L.LZ4, None, frame)
@@ -337,7 +339,7 @@ def test_messages_stored_in_a_damaged_wrapper_are_found() -> None:
 
 
 def test_without_fitting_offsets_any_batch_of_the_segment_is_believed() -> None:
-    """A batch with a huge offset before the damage must not hide all that follow."""
+    """A batch with a huge offset before the damage must not hide all batches that follow."""
     data, positions = file_of([batch(2**30), b"\xee" * 50, batch(2), batch(4)])
     found = scanned(data)
     assert found.positions == [positions[0], positions[2], positions[3]]

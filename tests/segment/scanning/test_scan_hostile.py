@@ -1,7 +1,7 @@
-"""Files crafted to cost time: the scanner's work is linear in their size, and its memory constant.
+"""Files that are crafted to cost time: the scanner's work is linear in their size, and its memory constant.
 
 Work is counted, not timed: bytes summed, bytes searched, headers walked, candidates examined. A file four times as large may cost little
-more than four times as much. The allowance of futile checksums is removed here, because below it any file is fast.
+more than four times as much. The allowance for futile checksums is removed here, because any file below it is fast.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TIMES = 4
 
 
 class Work(Counter[str]):
-    """What a scan did, in comparable units."""
+    """The work of a scan, in comparable units."""
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
 
 def _filled(size: int, piece: Callable[[int, int], bytes], tail: bytes = b"") -> bytes:
-    """Pieces by (number, bytes left) until the file is full."""
+    """Pieces made from (number, bytes left) until the file is full."""
     data, number = bytearray(), 0
     while len(data) < size:
         data += piece(number, size - len(data))
@@ -126,7 +126,7 @@ def huge_claims_between_sound_batches(size: int) -> bytes:
 
 
 def claims_that_all_lead_to_one_batch(size: int) -> bytes:
-    """Half of the file is one sound batch; every header before it claims to end there."""
+    """Half of the file is one valid batch, and every header before it claims to end there."""
     large = batch(2**20, 1, random.Random(2).randbytes(size // 2))
     front = size - len(large)
     return _filled(
@@ -135,7 +135,7 @@ def claims_that_all_lead_to_one_batch(size: int) -> bytes:
 
 
 def claims_into_zeros(size: int) -> bytes:
-    """Half of the file is zeros that one byte ends; every header before it claims to end somewhere in them."""
+    """Half of the file is zeros followed by one byte, and every header before them claims to end among them."""
     half = size // 2
     return _filled(
         half,
@@ -162,14 +162,14 @@ def every_second_batch_damaged(size: int) -> bytes:
 
 
 def short_damage_before_long_batches(size: int) -> bytes:
-    """What is judged after the damage must not be judged again for each."""
+    """What is examined after damage must not be examined again for each later damage."""
     front = _filled(size // 2, lambda number, left: batch(2 * number) + header(2 * number, 61))
     rows = range(2**20, 2**20 + 8)
     return front + b"".join(batch(row, 1, random.Random(row).randbytes(size // 16)) for row in rows)
 
 
 def nested_sound_batches(size: int) -> bytes:
-    """Each batch holds all that follow it, and every checksum is right: the outermost is broken at its start."""
+    """Each batch contains all that follow, every checksum is valid, and the outermost is damaged at its start."""
     inner = batch(10**6)
     for offset in range(400, 0, -1):
         inner = batch(offset, 1, inner + random.Random(offset).randbytes(max(0, size - len(inner)) // 200))
@@ -177,7 +177,7 @@ def nested_sound_batches(size: int) -> bytes:
 
 
 def offsets_that_never_fit(size: int) -> bytes:
-    """A sound batch with the highest offset, then damage between sound batches below it."""
+    """A valid batch with the highest offset, then damage between valid batches below it."""
     return batch(2**31 - 20) + _filled(size, lambda number, left: batch(2 * number) + b"\xee" * 20)
 
 
@@ -205,14 +205,14 @@ def test_work_is_linear(made_by: Callable[[int], bytes], work: Work) -> None:
         work.clear()
         scanned(data)
         costs.append(Counter(work))
-        # no more than this for one candidate each few bytes, however long the ranges they claim
+        # at most this for a candidate every few bytes, however large the ranges that they claim
         assert work["summed"] <= 40 * len(data) + work["candidates"] * 2 * BLOCK_BYTES
         assert work["searched"] <= 4 * len(data)
         assert work["zeros"] <= 4 * len(data)
         assert work["candidates"] + work["walked"] <= len(data)
     for unit in ("searched", "zeros", "candidates", "walked"):
         assert costs[1][unit] <= 1.5 * TIMES * costs[0][unit] + 5000, (unit, costs)
-    # sums may reach the cost of two blocks a candidate, which small files do not; from there on they are linear
+    # sums may cost up to two blocks for each candidate, which small files do not reach; beyond that they are linear
     limit = costs[1]["candidates"] * 2 * BLOCK_BYTES + 40 * SMALL * TIMES
     assert costs[1]["summed"] <= max(limit, 1.5 * TIMES * costs[0]["summed"])
 
@@ -228,7 +228,8 @@ def test_memory_does_not_grow_with_the_damage() -> None:
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
-    assert peaks[1] < peaks[0] + 600_000  # a few tables and the remembered verdicts
+    # a few tables and the remembered results
+    assert peaks[1] < peaks[0] + 600_000
 
 
 def test_sums_in_vain_turn_to_blocks_and_find_the_same(work: Work) -> None:

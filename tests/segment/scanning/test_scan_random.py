@@ -1,4 +1,4 @@
-"""Random damage: no byte is unaccounted for, and a damaged batch does not affect others."""
+"""Random damage: no byte is unaccounted for, and a damaged batch does not affect the others."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.support.scan_helpers import batch, file_of, scanned, without
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[bytes, list[int]]:
-    """Mixed magics, rising offsets, sizes from a header to some hundred bytes."""
+    """Batches of different magics with increasing offsets, from a bare header to some hundred bytes."""
     offset, pieces = draw(st.integers(0, 2**40)), []
     for _ in range(draw(st.integers(2, 8))):
         magic = draw(st.sampled_from([0, 1, 2, 2, 2]))
-        # lz4 may store small contents as they are: then a damaged wrapper of magic 0 holds messages one can find
+        # lz4 may store small contents uncompressed; then messages are found inside of a damaged magic 0 wrapper
         codec = draw(st.sampled_from([0, 0, L.GZIP, L.LZ4 if magic == 2 else L.GZIP]))
         count = draw(st.integers(1, 3)) if magic == 2 or codec else 1
         pieces.append(batch(offset, count, draw(st.binary(max_size=80)), magic, codec))
@@ -42,10 +42,10 @@ def test_one_damaged_batch_costs_no_other(file: tuple[bytes, list[int]], draws: 
         case "zero":
             piece = bytearray(len(piece))
     damaged = data[:start] + piece + data[stop:]
-    # lost zeros may be made up for by those of the next offset: then that batch is the damaged one
+    # cut zeros may be replaced by those of the next offset, in which case the next batch is the damaged one
     assume(damaged[start:stop] != data[start:stop])
     shift = len(damaged) - len(data)
-    # by chance the length of a cut batch is confirmed by the start of another, or by the end: then it is believed
+    # the length of a cut batch may by chance lead to the start of another one or to the end, and is then trusted
     assume(shift == 0 or stop not in [len(damaged), *(position + shift for position in positions)])
     found = scanned(damaged, base_offset=int.from_bytes(data[:8], "big"))
     assert found.positions == [p if p < start else p + shift for p in without(positions, number)]

@@ -1,6 +1,6 @@
 """Text checkpoints (fact sheet §1.3; Kafka: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile).
 
-What is accepted and what is an error was determined with Kafka 4.3.1 for exactly these bytes.
+Kafka 4.3.1 decided for exactly these bytes what is accepted and what is an error.
 """
 
 from pathlib import Path

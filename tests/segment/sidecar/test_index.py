@@ -45,7 +45,8 @@ def time_entries(draw: st.DrawFn) -> list[TimeIndexEntry]:
 def test_offset_index_round_trip(entries: list[OffsetIndexEntry], zero_slots: int, surplus: int) -> None:
     data = encode_offset_index(entries, BASE)
     assert len(data) == 8 * len(entries)
-    tail = bytes(8 * zero_slots) if len(entries) or zero_slots != 1 else b""  # one slot alone is no zero tail
+    # a single slot does not count as a zero tail
+    tail = bytes(8 * zero_slots) if len(entries) or zero_slots != 1 else b""
     index = OffsetIndex(data + tail + bytes(surplus), BASE)
     assert list(index) == entries
     assert (index.entries, index.zero_tail_slots, index.trailing_bytes) == (
@@ -144,8 +145,8 @@ def test_a_lookup_reads_a_handful_of_bytes(zero_slots: int) -> None:
     assert OffsetIndex(bytes(8 * 1_000_000), 0).bytes_read <= 8 * 21
 
 
-# Real verdicts: OffsetIndex and TimeIndex of Kafka 4.3.1 on slots that are not sorted. Each line: slots, then
-# target → lookup, entries left by truncateTo(target).
+# Results of Kafka 4.3.1's OffsetIndex and TimeIndex for slots that are not sorted. Each line: slots, then target → lookup, entries left by
+# truncateTo(target).
 UNSORTED_OFFSETS = [
     ([(9, 1), (3, 2), (7, 3), (5, 4)], {4: ((0, 0), 0), 5: ((0, 0), 0), 8: ((0, 0), 0), 10: ((5, 4), 4)}),
     ([(2, 1), (8, 2), (4, 3), (6, 4), (0, 0)], {3: ((2, 1), 1), 5: ((4, 3), 3), 7: ((0, 0), 5)}),
@@ -276,7 +277,8 @@ def test_a_full_index_takes_no_more() -> None:
     with pytest.raises(FormatError, match="full with 3 entries"):
         offsets.append(4, 4)
     assert times.maybe_append(1, 1) and times.maybe_append(2, 2)
-    assert times.is_full  # the third slot is for the close of the segment
+    # the third slot is reserved for closing the segment
+    assert times.is_full
     with pytest.raises(FormatError, match="full with 2 entries"):
         times.maybe_append(3, 3)
     assert times.maybe_append(3, 3, skip_full_check=True)
@@ -346,7 +348,8 @@ def test_captured_indexes_say_what_kafkas_dump_says(capture: str, request: pytes
         index = OffsetIndex(data, base) if path.suffix == ".index" else TimeIndex(data, base)
         names = ("offset", "position") if path.suffix == ".index" else ("timestamp", "offset")
         printed = dumped(expected, rf"(?m)^{names[0]}: (-?\d+) {names[1]}: (-?\d+)$")
-        if not expected.with_suffix(".err").exists():  # else the tool died on the way
+        # otherwise the tool failed on the way
+        if not expected.with_suffix(".err").exists():
             assert list(map(tuple, index)) == printed, path
         assert index.sanity_problem() is None and index.zero_tail_slots == 0, path
         encoded = (

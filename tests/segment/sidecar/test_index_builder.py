@@ -1,7 +1,7 @@
-"""The indexes a broker writes, against files that brokers wrote.
+"""The indexes that a broker writes, compared with files that brokers wrote.
 
-The captured 4.3.1 topics were written with an index interval of 1024 bytes, the internal ones with 4096. `RECOVERED`
-holds what the real `LogSegment.recover` of 4.3.1 made of old segments with an interval of 300 bytes.
+The captured 4.3.1 topics were written with an index interval of 1024 bytes, the internal ones with 4096. `RECOVERED` has what the real
+`LogSegment.recover` of 4.3.1 made of old segments with an interval of 300 bytes.
 """
 
 import itertools
@@ -128,7 +128,8 @@ def test_an_offset_that_does_not_increase_is_left_out() -> None:
 def test_a_maximum_below_the_last_time_entry_is_refused_at_the_end() -> None:
     indexes = SegmentIndexes(0, interval_bytes=150)
     assert [indexes.add(100 * n, 100, offset, offset) for n, offset in enumerate((5, 6, 9))] == [None] * 3
-    assert indexes.add(300, 100, 8, 20) is None  # backwards between two index points: unnoticed
+    # lower than before, but between two index entries, so it is not noticed
+    assert indexes.add(300, 100, 8, 20) is None
     refusal = indexes.finish()
     assert refusal is not None and refusal.kafka_exception == OUT_OF_ORDER
 

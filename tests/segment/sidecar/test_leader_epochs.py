@@ -1,4 +1,4 @@
-"""The history of leader epochs: the acceptance rows, which quote Kafka's own LeaderEpochFileCacheTest."""
+"""The history of leader epochs: rows of the acceptance list, which quote Kafka's own LeaderEpochFileCacheTest."""
 
 import itertools
 from collections.abc import Iterable
@@ -66,7 +66,8 @@ def test_an_append_of_an_old_format_clears_the_history() -> None:
     assert history.latest is None
     assert not history.append_batch(batch(0, 10, magic=0))
     assert history.append_batch(batch(3, 11))
-    assert history.append_batch(batch(2, 12))  # a lower epoch replaces what follows it
+    # a lower epoch replaces the entries after it
+    assert history.append_batch(batch(2, 12))
     assert history.entries == ((2, 12),)
 
 

@@ -1,6 +1,6 @@
 """partition.metadata, meta.properties, .kafka_cleanshutdown, quorum-state (fact sheet §1.4, §1.5, §1.7).
 
-What is accepted and what is an error was determined with Kafka 4.3.1 for exactly these bytes.
+Kafka 4.3.1 decided for exactly these bytes what is accepted and what is an error.
 """
 
 from pathlib import Path

@@ -77,12 +77,13 @@ def test_producer_without_a_batch() -> None:
     entry = ProducerSnapshotEntry(7, 3, 99, -1, 12, 1, 2, 55)
     assert (entry.has_batch, entry.first_sequence, entry.first_offset) == (False, -1, -1)
     (stored,) = decode_snapshot(encode_snapshot([entry]))
-    assert stored == entry  # the real loader keeps the sequence of a batch that claims offset -1
+    # the real loader keeps the sequence of a batch with offset -1
+    assert stored == entry
     assert ProducerState.load([entry], 187).snapshot() == (ProducerSnapshotEntry(7, 3, -1, -1, 0, 1, 2, 55),)
 
 
 def test_a_batch_with_a_negative_last_offset_is_stored_and_not_loaded() -> None:
-    """The real loader writes it if an unverified header has a damaged last offset delta."""
+    """The real loader writes such an entry for an unverified header with a damaged last offset delta."""
     entry = ProducerSnapshotEntry(1, 0, 17, -2147483514, -2147483646, 1, 0, 119)
     (stored,) = decode_snapshot(encode_snapshot([entry]))
     assert stored == entry and not stored.has_batch
@@ -100,7 +101,7 @@ def test_a_number_must_fit() -> None:
         encode_snapshot([ENTRY._replace(producer_epoch=2**15)])
 
 
-# The messages are what Kafka 4.3.1 throws for these very bytes.
+# the messages of the exceptions that Kafka 4.3.1 throws for exactly these bytes
 @pytest.mark.behaviour("V16")
 @pytest.mark.parametrize(
     ("data", "message"),

@@ -1,4 +1,4 @@
-"""Control records against the fact sheet's vectors, a real broker's files, and what Kafka's own readers did.
+"""Control records compared with the fact sheet's vectors, a real broker's files, and the results of Kafka's own readers.
 
 The cases under `REFUSED` and `TOLERATED` were run through DumpLogSegments.printControlRecord of 4.3.1.
 """
@@ -142,11 +142,11 @@ REFUSED = [
     ("00000001", "00", "BufferUnderflowException"),
     ("00000001", None, "NullPointerException"),
     ("00000002", None, "NullPointerException"),
-    ("00000002", "0000 00000001 00 01 00", "RuntimeException"),  # voters null
+    ("00000002", "0000 00000001 00 01 00", "RuntimeException"),  # voters are null
     ("00000002", "0000 00000001 ffffffff07 01 00", "RuntimeException"),  # 2^31 - 2 voters
     ("00000002", "0000 00000001 8080808008 01 00", "RuntimeException"),  # the count wraps around
     ("00000002", "0000 00000001 ffffffffff 01 00", "IllegalArgumentException"),
-    ("00000004", "0000 01 00 7f", "RuntimeException"),  # a tag beyond the end
+    ("00000004", "0000 01 00 7f", "RuntimeException"),  # a tag after the end
     ("00000004", "0000 01 00 ffffffff0f", "NegativeArraySizeException"),
     ("00000004", "0000", "BufferUnderflowException"),
 ]
@@ -203,7 +203,7 @@ def test_rows_have_snake_case_names_all_the_way_down() -> None:
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
-        ("eda080", "\ufffd"),  # an encoded surrogate is one part for Java
+        ("eda080", "\ufffd"),  # for Java, an encoded surrogate is one malformed sequence
         ("eda041", "\ufffdA"),
         ("eda0", "\ufffd"),
         ("ed41", "\ufffdA"),

@@ -1,4 +1,4 @@
-"""Transactions followed by the kernel equal the same batches taken one by one, and the queue of open ones equals a plain map."""
+"""Transactions followed by the kernel equal the same batches applied one by one, and the queue of open transactions equals a plain map."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T0 = 1_795_250_580_883
 
 @st.composite
 def disordered(draw: st.DrawFn) -> list[NewBatch]:
-    """A log, some of whose batches may come once more: no broker writes that, and transactions then begin before others."""
+    """A log in which some batches may be repeated. No broker writes that, and it makes transactions begin before earlier ones."""
     log = draw(logs())
     again = draw(st.lists(st.integers(0, max(0, len(log) - 1)), max_size=6))
     return log + [log[at] for at in again if log]
@@ -42,7 +42,7 @@ def disordered(draw: st.DrawFn) -> list[NewBatch]:
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> tuple[ProducerSnapshotEntry, ...]:
-    """Entries of the producers of `logs`, in any order, with transactions that were open before."""
+    """Entries for the producers of `logs`, in any order, with transactions that were already open."""
     producers = draw(st.lists(st.sampled_from([7, 8, 9, 10]), unique=True))
     return tuple(
         ProducerSnapshotEntry(each, 0, -1, -1, 0, T0, -1, draw(st.sampled_from([None, 0, 1, 2, 3])))
@@ -136,13 +136,14 @@ def test_control_batches_to_read_are_all_but_markers_as_brokers_write_them(
     to_read = both(run)
     controls = rows_of_producers(table, table.count)
     assert set(to_read) <= set(controls)
-    for row in set(controls) - set(to_read):  # nothing can be wrong in these
+    # rows that the kernel skips must be readable
+    for row in set(controls) - set(to_read):
         assert read_marker(damaged, table, row) is not None
 
 
 def test_producers_and_their_transactions_pass_without_a_closer_look() -> None:
-    """Three producers with overlapping transactions; every third is aborted. Of 1,200 batches none is applied alone, although more
-    transactions begin than the queue holds."""
+    """Three producers with overlapping transactions, of which every third is aborted. None of the 1,200 batches is applied on its own,
+    although more transactions begin than the queue has room for."""
     made: list[NewBatch] = []
     offset, sequences = 0, [0, 0, 0]
     for at in range(600):
@@ -201,7 +202,7 @@ def test_a_full_table_of_markers_loses_none() -> None:
     )
 )
 def test_the_queue_equals_a_plain_map(steps: list[tuple[str, int, int]]) -> None:
-    """As long as a producer has at most one transaction, which `ProducerState` ensures."""
+    """As long as a producer has at most one transaction, which `ProducerState` ensures, the queue gives the same results."""
     queue = OpenTransactions(memoryview(array("q", bytes(8 * S_WIDTH))))
     plain: dict[int, tuple[int, int]] = {}
     for word, offset, producer in steps:

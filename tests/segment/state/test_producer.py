@@ -1,4 +1,4 @@
-"""Replay of producers and transactions: acceptance rows, a real broker's files, and a plain model of the rules."""
+"""Replay of producers and transactions: rows of the acceptance list, a real broker's files, and a plain model of the rules."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +53,7 @@ def batch_at(
 
 
 class Log:
-    """Appends to a replayed log; `events` keeps all that was said."""
+    """Appends to a replayed log. `events` collects everything that is reported."""
 
     def __init__(self, end_offset: int = 0, high_watermark: int | None = None) -> None:
         self.state = P.ProducerState(end_offset, high_watermark)
@@ -134,7 +134,7 @@ def test_first_unstable_offset_waits_for_the_oldest() -> None:
 
 
 def _own_batch(offset: int) -> int:
-    """As if each offset began a batch."""
+    """As if a batch began at each offset."""
     return offset
 
 
@@ -142,9 +142,9 @@ def _own_batch(offset: int) -> int:
 def test_a_decided_transaction_stays_unstable_above_the_high_watermark() -> None:
     log = Log(high_watermark=12)
     log.data(1, 10)
-    log.end(1, abort=False)  # at 10: replicated
+    log.end(1, abort=False)  # the marker at 10 is replicated
     log.data(2, 1)
-    log.end(2, abort=False)  # at 12: not replicated
+    log.end(2, abort=False)  # the marker at 12 is not
     log.data(3, 1)
     assert log.state.first_undecided_offset == 13
     assert log.state.first_unstable_offset == 11
@@ -161,7 +161,7 @@ def test_last_stable_offset() -> None:
     first = log.state.first_unstable_offset
     assert P.last_stable_offset(first, 0, 12, _own_batch) == 8
     assert P.last_stable_offset(first, 0, 5, _own_batch) == 5
-    # the batch that holds the log start is what a fetch begins with
+    # the result is the base offset of the batch that contains the log start, with which a fetch begins
     assert P.last_stable_offset(first, 10, 12, {10: 9}.__getitem__) == 9
     assert log.state.open_transactions == (P.OpenTransaction(1, 0, 8, 11, TIME, TIME),)
 
@@ -203,8 +203,8 @@ def test_lower_epochs_and_coordinator_epochs_are_taken_in() -> None:
 @pytest.mark.parametrize(
     ("sequences", "found"),
     [
-        ([(5, 2), (7, 1)], []),  # the first one may be anything
-        ([(L.INT32_MAX - 1, 3), (1, 1)], []),  # wraps around inside a batch
+        ([(5, 2), (7, 1)], []),  # the first sequence may be any
+        ([(L.INT32_MAX - 1, 3), (1, 1)], []),  # wraps around within a batch
         ([(L.INT32_MAX, 1), (0, 1)], []),
         ([(0, 3), (5, 1)], [(R.GAP, 3, 5, 2)]),
         ([(L.INT32_MAX, 1), (4, 1)], [(R.GAP, 0, 4, 4)]),
@@ -252,7 +252,7 @@ def test_two_transactions_with_one_first_offset() -> None:
 
 
 def test_an_emptied_control_batch_makes_its_producer_known() -> None:
-    # a snapshot that 4.3.1 wrote after recovering a log of one such batch holds exactly this entry
+    # as in the snapshot that 4.3.1 wrote after recovering a log of one such batch
     state = P.ProducerState()
     assert state.apply(batch_at(4, producer_id=9, control=True, epoch=3)) == ()
     assert state.snapshot() == (ProducerSnapshotEntry(9, -1, -1, -1, 0, -1, -1, None),)
@@ -310,7 +310,7 @@ def test_snapshots_have_the_order_of_a_java_hash_map() -> None:
 
 
 def replay(directory: Path, visit: Callable[[P.ProducerState], None]) -> dict[str, list[AbortedTxn]]:
-    """Replays a partition; `visit` sees the state at every segment's start and after every batch."""
+    """Replay a partition. `visit` is called with the state at each segment's start and after each batch."""
     state = P.ProducerState()
     aborted: dict[str, list[AbortedTxn]] = {}
     for log in sorted(directory.glob("*.log")):

@@ -1,4 +1,4 @@
-"""Tables of batches through the kernels equal the same batches taken one by one: producer map and index entries."""
+"""Tables of batches processed by the kernels equal the same batches processed one by one, in the producer map and in index entries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def anything(low: int, high: int) -> st.SearchStrategy[int]:
 
 @st.composite
 def tables(draw: st.DrawFn) -> Columns:
-    """Batches that mostly continue each other, with every header field wrong now and then."""
+    """Batches that mostly continue each other, with occasional errors in every header field."""
     count = draw(st.integers(0, 12))
     table = Columns(C.BATCH_WIDTH, max(1, count))
     table.count = count
@@ -93,7 +93,8 @@ def test_known_producers_pass_without_a_closer_look() -> None:
         }.items():
             table.cells[field * table.capacity + row] = value
     state = ProducerState()
-    assert state.follow(table, 0, 6) == 0  # nobody is known yet
+    # no producer is known yet
+    assert state.follow(table, 0, 6) == 0
     assert state.apply(batch_at(table, 0)) == state.apply(batch_at(table, 1)) == ()
     assert state.follow(table, 2, 6) == 6
     known = state.entry(1)
@@ -137,8 +138,8 @@ def followed_rows(
     open_room: int,
     most: int = 3,
 ) -> Any:
-    """Everything that `follow` says and leaves about the rows from `first` on, while producers 0 and 1 (7 and 8) are known; rows
-    that need a closer look are passed over."""
+    """The complete output of `follow` for the rows from `first` on, if producers 0 and 1 (7 and 8) are known. Rows that need a closer look
+    are skipped."""
     slots, state = array("q", bytes(8 * 9 * 4)), array("q", [-7, 0, 0, 0])
     opened, markers = array("q", bytes(8 * 4 * open_room)), array("q", bytes(8 * 5 * most))
     stops, row = [], first

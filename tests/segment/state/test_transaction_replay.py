@@ -1,4 +1,4 @@
-"""The replay of transactions by columns equals the replay of recovery, whose reference is the real Kafka."""
+"""The replay of transactions by columns equals the replay of recovery, which is compared with the real Kafka."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T0 = 1_795_250_580_883
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[NewBatch]:
-    """What three producers may have written: transactions, idempotent batches, markers of every shape, batches that were cleaned."""
+    """What three producers may have written: transactions, idempotent batches, markers of every kind, batches that were cleaned."""
     made = []
     offset = draw(st.integers(0, 5))
     sequences = [0, 0, 0]
@@ -110,8 +110,8 @@ def _tables(data: bytes, capacity: int) -> list[tuple[Decoder, Columns]]:
 
 
 class EndedTransaction(NamedTuple):
-    """A transaction with data that a marker ended. first_offset, last_offset: of its data. producer_epoch, timestamp_ms: of its last data
-    batch (the maximum timestamp)."""
+    """A transaction with data that was ended by a marker. first_offset, last_offset: of its data. producer_epoch, timestamp_ms: of its last
+    data batch (the maximum timestamp)."""
 
     producer_id: int
     producer_epoch: int

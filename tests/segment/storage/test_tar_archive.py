@@ -1,4 +1,4 @@
-"""A tar archive as a tree of files: every form of backups, and every kind of damage."""
+"""A tar archive as a tree of files: every format of backups, and every kind of damage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _forgotten() -> Iterator[None]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Files around the sizes where reading changes, and a name that needs more than a plain header."""
+    """Files with sizes around those at which reading changes, and a name too long for a plain header."""
     rng = random.Random(17)
     folder = tmp_path / "data"
     (folder / "a-0").mkdir(parents=True)
@@ -95,11 +95,12 @@ def test_a_compressed_archive_that_does_not_fit_is_gone_through_again(
         for name in ("large", "small", "middle"):
             assert read_small(f"{archive}/data/a-0/{name}") == (folder / "a-0" / name).read_bytes()
     with MappedFile(f"{archive}/data/a-0/large", random_access=True) as file:
-        assert not file.is_in_part  # each range would cost a pass
+        # because each range would need a pass over the archive
+        assert not file.is_in_part
 
 
 def test_a_sparse_member_has_its_holes(tmp_path: Path) -> None:
-    """As GNU tar -S stores a preallocated file of a broker (PAX format 1.0)."""
+    """GNU tar -S stores a broker's preallocated file like this (PAX format 1.0)."""
     stored = b"".join(f"{number}\n".encode() for number in (2, 512, 512, 4096, 0)).ljust(512, b"\0")
     stored += b"A" * 512
     info = tarfile.TarInfo("GNUSparseFile.0/a-0/0.index")
@@ -176,7 +177,7 @@ def test_an_archive_that_was_cut_off_shows_what_is_left_and_says_so(folder: Path
 
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_every_byte_of_a_stream_that_was_cut_off_is_there(folder: Path, is_cut: bool) -> None:
-    """Of two gzip members and padding between and behind them; the cut is in the second, which is smaller than a read."""
+    """The stream has two gzip members with padding between and after them, and is cut in the second, which is smaller than a read."""
     plain = tar_of(folder, folder.parent / "b.tar").read_bytes()
     half = len(plain) // 2
     members = [gzip.compress(part) + bytes(700) for part in (plain[:half], plain[half:])]
