@@ -1,4 +1,4 @@
-"""The race evaluates correctly; all programs are fakes with claimed times, nothing is measured here."""
+"""The race evaluates correctly. All programs are fakes with claimed times, and nothing is measured here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MACHINE = Machine(2, 24 << 30, "a processor", "Linux 6 x86_64")
 
 
 def turns(*seconds: float, **figures: float) -> Turn:
-    """A contestant that claims these times, one a turn."""
+    """A contestant that claims these times, one for each turn."""
     left = iter(seconds)
     return lambda: Sample(next(left), figures)
 
@@ -125,8 +125,7 @@ def test_private_memory_is_what_the_kernel_calls_anonymous() -> None:
 
 
 def fake_kseg(directory: Path) -> Path:
-    """A program called kseg that prints its words; asked for a lookup, an answer; asked to recover or to
-    compact, makes files."""
+    """A program called kseg that prints its arguments; for a lookup it prints an answer, for recover and compact it creates files."""
     script = directory / "kseg"
     answer = '{"type":"lookup","found":true,"record":{},"bytes_read":100}'
     script.write_text(
@@ -153,7 +152,7 @@ def test_programs_are_run_and_their_failure_is_reported(tmp_path: Path) -> None:
 
 
 def fake_reader(directory: Path) -> Path:
-    """A program that reads nothing and says how long two passes took."""
+    """A program that reads nothing and reports the times of two passes."""
     script = directory / "rust_reader"
     script.write_text("#!/bin/sh\necho '{\"seconds\": 0.2}'\necho '{\"seconds\": 0.1}'\n")
     script.chmod(0o755)
@@ -161,7 +160,7 @@ def fake_reader(directory: Path) -> Path:
 
 
 def tiny_corpora(directory: Path, names: Iterable[str]) -> None:
-    """A log of nothing and a snapshot at offset 7 in each."""
+    """Corpora that consist of a tiny log and a snapshot at offset 7."""
     for name in names:
         place = directory / name / "bench-0"
         place.mkdir(parents=True, exist_ok=True)
@@ -214,7 +213,8 @@ def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
     monkeypatch.setattr(decode_rows, "SIZE_BYTES", 1 << 16)
     monkeypatch.setattr(producer_corpus, "make", tiny_corpora)
     monkeypatch.setattr(rust_reader, "BINARY", fake_reader(tmp_path))
-    in_sessions = ("source", "spark")  # rows whose turns are sessions of Spark
+    # rows that run in a session of Spark
+    in_sessions = ("source", "spark")
     raced = [each for each in rows(contestants) if not each.name.startswith(in_sessions)]
     results = [race(each, 1, Failed) for each in raced]
     assert [result.problem for result in results] == [None] * len(results)

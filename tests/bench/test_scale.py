@@ -1,4 +1,4 @@
-"""The cluster model computes what its page says; the costs are made up, nothing is measured here."""
+"""The cluster model computes what its page says. The costs are made up, and nothing is measured here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_cluster_pays_for_its_session_and_for_every_task() -> None:
     # 16,384 tasks of 256 MiB each
     assert cluster_s(COSTS, load, FAST, 10) == pytest.approx(5 + (4096 + 16_384 * 0.01) / 40)
     assert cluster_s(COSTS, load, Node(4, GIB / 2), 10) == pytest.approx(5 + 4096 / 5)
-    # 16,384 tasks of 1 ms each are more than what 1,000 machines need for the work
+    # 16,384 tasks of 1 ms each take longer than 1,000 machines need for the work
     assert cluster_s(COSTS, load, FAST, 1_000) == pytest.approx(5 + 16_384 * 0.001)
 
 
@@ -55,7 +55,8 @@ def test_the_break_even_lies_where_both_take_as_long() -> None:
     below, above = (Load("count", int(size * part), max(1, int(size * part) // GIB)) for part in (0.9, 1.1))
     assert cluster_s(COSTS, below, FAST, 10) > alone_s(COSTS, below, FAST)
     assert cluster_s(COSTS, above, FAST, 10) < alone_s(COSTS, above, FAST)
-    assert break_even_bytes(COSTS, "count", FAST, 1) is None  # a cluster of one only costs
+    # a cluster of one machine never pays off
+    assert break_even_bytes(COSTS, "count", FAST, 1) is None
 
 
 def test_the_report_names_what_was_measured_and_what_follows() -> None:

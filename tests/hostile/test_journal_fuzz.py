@@ -1,7 +1,7 @@
-"""Journals that somebody has forged, or a disk has corrupted: every line and every field of real ones, replaced.
+"""Journals that somebody forged or a disk corrupted: every line and every field of real ones is replaced.
 
-Each draw sets up a real change in some state (begun, unfinished, done, partly undone), tampers with its journal, and runs one of the
-commands that follow journals. Then every original byte is still in the directory or its quarantine, nothing around the directory has
+Each draw makes a real change in some state (begun, unfinished, done, partly undone), tampers with its journal, and runs one of the commands
+that follow journals. Afterwards every original byte must be in the directory or its quarantine, nothing around the directory may have
 changed, and a refusal is one sentence with status 4.
 """
 
@@ -121,7 +121,7 @@ STAGES: tuple[Callable[[Case, Path, str | None], None], ...] = (abandoned, half_
 
 
 def tampered(content: bytes, draw: random.Random, outside: Path) -> tuple[bytes, str]:
-    """Another journal, and in words how it came to be."""
+    """A tampered journal, and a description of how it was made."""
     content = content[: content.rfind(b"\n") + 1]
     if draw.random() < 0.15 or not content:
         return _spoilt(content, draw)
@@ -210,7 +210,7 @@ def contents(root: Path) -> dict[Path, bytes | str]:
 
 
 def assert_nothing_lost(start: dict[str, Held], places: list[Path], words: str) -> None:
-    """Every file as found is somewhere, whole, or its beginning is and the end that was cut off."""
+    """Every original file exists somewhere, either complete or as its beginning and the end that was cut off."""
     found = {path: path.read_bytes() for place in places for path in place.rglob("*") if path.is_file()}
     for name, file in start.items():
         if any(content.startswith(file.content) for content in found.values()):

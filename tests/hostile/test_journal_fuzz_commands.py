@@ -1,10 +1,10 @@
 """Every command on a data directory with a tampered journal: a documented exit status, one sentence, and nothing lost.
 
-A draw lets a command change a data directory, tampers with one of the journals it left (as test_journal_fuzz does), and runs another
-command there. Whatever the journal says now, the program does not fail, nothing beside the data directory changes, and no log loses bytes
-that are in none of kseg's files below it. If a journal is still signed, its undo may remove what the first command wrote.
+A draw lets a command change a data directory, tampers with one of the journals that it left (as test_journal_fuzz does), and runs another
+command there. Whatever the journal contains now, the program does not fail, nothing beside the data directory changes, and every byte that
+a log loses is in one of kseg's files below the directory. If a journal is still signed, its undo may remove what the first command wrote.
 
-It takes more than ten seconds: each draw runs two or three whole commands.
+Takes more than ten seconds, because each draw runs two or three complete commands.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ pytestmark = pytest.mark.slow
 
 DRAWS = int(os.environ.get("KSEG_JOURNAL_COMMANDS", "120"))
 SEED = int(os.environ.get("KSEG_JOURNAL_COMMANDS_SEED", "12"))
-STATUSES = {0, 1, 2, 3, 4, 5}  # 5: what was found was repaired, and something remains
+# 5: what was found was repaired, and something remains
+STATUSES = {0, 1, 2, 3, 4, 5}
 
 RETAINED = ["retain", "--apply", "--cleanup-policy", "delete", "--now", NOW, "--retention-ms", "1d"]
 LAYS = {"recover": RECOVER, "compact": COMPACT, "retain": RETAIN, "append": COMPACT}
@@ -57,7 +58,7 @@ def logs(data: Path) -> dict[str, bytes]:
 
 
 def lost(before: Mapping[str, bytes], data: Path) -> list[str]:
-    """The logs of which bytes are nowhere below the directory: neither a file, nor a beginning and the pieces after it."""
+    """The logs with bytes that are nowhere below the directory, either in a file or in a beginning and the pieces after it."""
     files = {path: path.read_bytes() for path in data.rglob("*") if path.is_file() and not path.is_symlink()}
     found = []
     for name, content in before.items():

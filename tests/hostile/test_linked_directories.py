@@ -1,4 +1,5 @@
-"""Partition directories that are links: a broker follows them, and so do reading commands. They are changed with --follow-links only."""
+"""Partition directories that are links. A broker follows them, and so do commands that only read; others change them only with
+--follow-links."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ LOG = f"{0:020}.log"
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data directory with a damaged partition that is a link out of it, and one that is none."""
+    """A data directory with one damaged partition that is a link to a directory outside, and one that is not a link."""
     directory = tmp_path / "data"
     directory.mkdir()
     (directory / "meta.properties").write_bytes(b"version=1\nnode.id=1\ncluster.id=x\n")
@@ -118,7 +119,7 @@ def test_the_command_after_a_plan_is_not_refused(
 
 
 def test_no_link_leads_to_the_rest_of_the_machine(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A link to a directory with data directories below it is not followed: it could lead anywhere."""
+    """A link to a directory that contains data directories is not followed, because it could lead anywhere."""
     other = data.parent / "machine" / "var" / "kafka"
     shutil.copytree(data, other, symlinks=True)
     (data / "everything-0").symlink_to(data.parent / "machine")
@@ -138,7 +139,7 @@ def test_a_data_directory_that_is_a_link_is_the_users(data: Path) -> None:
 def test_a_linked_log_is_refused_only_where_something_would_change(
     capture_small: Path, tmp_path: Path, is_damaged: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker follows the link; a rename would replace it."""
+    """A broker follows the link, but a rename would replace it."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
     log = max((data / "fares-0").glob("*.log"))
     if is_damaged:

@@ -1,6 +1,6 @@
-"""Journals planted to make kseg write outside of a directory, or remove what it must not.
+"""Journals planted to make kseg write outside of a directory, or remove what it must not remove.
 
-Whoever can place files in the evidence can place journals with valid checksums, links, pipes, and names of other files.
+Whoever can place files in the evidence can place journals with valid checksums, links, pipes, and the names of other files.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def header(directory: Path, **fields: object) -> dict[str, object]:
 
 
 def plant(directory: Path, *lines: Mapping[str, object]) -> Path:
-    """A journal with right sums."""
+    """Write a journal with valid checksums."""
     folder = directory / ".kseg" / ID
     folder.mkdir(parents=True, exist_ok=True)
     data = b""
@@ -86,7 +86,7 @@ STAGED: dict[str, Any] = {"type": "staged", "files": [], "kept": [], "copied": [
 
 
 def every_command(directory: Path) -> list[str]:
-    """What those say that settle, finish and undo whatever is there; each refuses or does no harm."""
+    """Complete, change and undo whatever is there; each operation refuses or does no harm. Returns the messages of the refusals."""
     output = []
     for action in (
         lambda: complete_unfinished(str(directory), COMMAND, QUICK),

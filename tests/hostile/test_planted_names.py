@@ -56,7 +56,7 @@ UNSEEN = re.compile(
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory with a partition of each name, and in one of them files of every kind."""
+    """A data directory with a partition for each name, one of which contains files of every kind."""
     directory = tmp_path_factory.mktemp("planted") / "data"
     directory.mkdir()
     (directory / "meta.properties").write_bytes(b"version=1\nnode.id=1\ncluster.id=x\n")
@@ -96,7 +96,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def on_terminal(arguments: list[str]) -> tuple[int, bytes]:
-    """Exit status, and what a terminal is sent on both streams."""
+    """The exit status, and everything that is written to a terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "kseg", *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
@@ -106,7 +106,8 @@ def on_terminal(arguments: list[str]) -> tuple[int, bytes]:
         while True:
             try:
                 piece = os.read(ours, 1 << 16)
-            except OSError:  # the other end is closed and all is read
+            # the other end is closed and everything is read
+            except OSError:
                 break
             if not piece:
                 break
@@ -123,7 +124,8 @@ def test_no_name_drives_a_terminal(command: list[str], data: Path) -> None:
     text = OWN_COLOURS.sub("", shown.decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
     assert not UNSEEN.search(text), UNSEEN.findall(text)
     assert "line\nfeed" not in text
-    if command[0] in DIGESTED:  # which show the first few names only
+    # these commands show only the first few names
+    if command[0] in DIGESTED:
         _, shown = on_terminal([*command, "--verbose", "--no-progress", str(data)])
         text = OWN_COLOURS.sub("", shown.decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
         assert not UNSEEN.search(text), UNSEEN.findall(text)

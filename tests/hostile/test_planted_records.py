@@ -1,5 +1,5 @@
-"""Names in records may be anything: of groups, members, topics, transactional ids, configurations. No command passes one to a terminal
-unescaped or breaks a line at it, and the command suggested for a directory of any name is one that a shell accepts as printed."""
+"""Names in records may be anything: names of groups, members, topics, transactional ids, configurations. No command writes one to a
+terminal unescaped or breaks a line at it, and the command suggested for a directory of any name can be pasted into a shell."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def test_into_a_pipe_goes_what_can_be_seen(
     command: str, data: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     status = run([*command.split(), str(data)])
-    text = b"".join(capfdbinary.readouterr()).decode()  # no byte that is no UTF-8
+    # fails on bytes that are not UTF-8
+    text = b"".join(capfdbinary.readouterr()).decode()
     assert status in (0, 1, 5), text
     assert not UNSEEN.search(text), UNSEEN.findall(text)
     assert "line\nfeed" not in text and "\t" not in text

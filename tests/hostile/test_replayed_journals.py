@@ -1,7 +1,7 @@
-"""A genuine journal of the same user whose change is over, put back by somebody who kept a copy: nothing is lost by following it.
+"""A genuine journal by the same user, of a change that is over, is put back by somebody who kept a copy: following it loses nothing.
 
-All of kseg's files are copied at the moment when the change was done, with their inodes where they are hard links (as somebody on the same
-file system could keep them), and put back after the change was undone or forgotten, and after later changes.
+All of kseg's files are copied when the change is done, hard links with their inodes (as somebody on the same file system could keep them),
+and put back after the change was undone or forgotten, and after later changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def lines(tmp_path: Path) -> Path:
 
 
 def kept_copy(place: Path, aside: Path) -> None:
-    """Of the journal and what belongs to it; the names of files are kept alive as links, so that inodes stay what they were."""
+    """Copy the journal and its files. The files are kept as hard links, so that their inodes stay the same."""
     shutil.copytree(place / ".kseg", aside, copy_function=os.link)
     for path in aside.rglob("*.jsonl"):
         data, status = path.read_bytes(), path.stat()
@@ -57,7 +57,7 @@ def all_bytes(place: Path) -> list[bytes]:
 
 
 def is_somewhere(place: Path, content: bytes) -> bool:
-    """Whether a content is there whole, or its beginning in one file and what was cut off in another."""
+    """Whether a content exists completely, or as its beginning in one file and the part that was cut off in another."""
     there = all_bytes(place)
     if content in there:
         return True
@@ -94,7 +94,7 @@ def test_what_was_there_is_there_afterwards(
         assert run([*command, str(place)]) in (0, 1)
         run(["undo", "--forget", "--apply", str(place)])
     elif since == "others":
-        # 4: the torn log is back
+        # 4: the log is torn again
         assert run(["append", "--apply", "--from", str(lines), str(place)]) in (0, 4)
         run(["undo", "--forget", "--apply", str(place)])
     before = files_in(place)
@@ -148,7 +148,8 @@ def test_a_state_directory_that_cannot_be_written_keeps_nobody_from_an_undo(plac
 def test_of_executors_with_another_key_everything_is_kept(
     place: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A cluster's executors sign with the keys of their machines: an undo here trusts none of it, and keeps what it removes."""
+    """The executors of a cluster sign with the keys of their own machines. An undo on this machine trusts none of these, and keeps what it
+    removes."""
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("XDG_STATE_HOME", str(tmp_path / "executor"))
         command = [str(lines) if word == "LINES" else word for word in CHANGES[name][1]]

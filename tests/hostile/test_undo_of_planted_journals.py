@@ -1,7 +1,7 @@
-"""Journals planted to make an undo destroy a log: each claims that kseg has written what was always there.
+"""Journals planted to make an undo destroy a log: each claims that kseg has written an original file.
 
-Everything in them is valid: checksums, inodes, sizes, times. Only the signature is missing. So everything that the undo removes from the
-directory must still be somewhere in it afterwards.
+Everything in them is valid: checksums, inodes, sizes, times. Only the signature is missing. So everything that the undo removes must still
+be somewhere in the directory afterwards.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def plant(path: Path, lines: Sequence[Line]) -> None:
 
 
 def keep(directory: Path, name: str, content: bytes) -> int:
-    """Below the journal; the checksum."""
+    """Write a file that the journal keeps; returns its checksum."""
     path = directory / ".kseg" / ID / "old" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
@@ -132,7 +132,7 @@ def a_repair_that_wrote_the_logs(directory: Path) -> list[Line]:
 
 
 def a_repair_that_wrote_over_a_log(directory: Path) -> list[Line]:
-    """The log as found, of which garbage is kept."""
+    """The journal claims that kseg wrote the log and kept the original, which is garbage."""
     keep(directory, LAST, b"garbage")
     held = directory / ".kseg" / ID / "old" / LAST
     steps = [{"do": "write", "file": LAST, "size": len(FILES[LAST]), "pieces": [], "why": "planted"}]
@@ -224,7 +224,8 @@ def test_what_the_undo_takes_out_is_kept(
         result = json.loads(out)
         assert result["kept"] and all(Path(path).is_file() for path in result["kept"])
         assert not (partition / ".kseg").exists()
-    else:  # a repair goes back from the states that its steps pass through only
+    # a repair is undone only from a state that its steps pass through
+    else:
         assert state != "done" and "repair" in kind, err
 
 
@@ -307,7 +308,7 @@ def test_a_signed_journal_that_was_tampered_with_is_one_of_a_stranger(tmp_path: 
 
 
 def copies(data: Path, state: str) -> list[Line]:
-    """That `recover --output` made the partition."""
+    """Lines that claim that `recover --output` created the partition."""
     directory = data / "orders-0"
     first = {
         "type": "journal",

@@ -1,4 +1,4 @@
-"""Order, bounds, worker deaths and interrupts of the fan-out, with trivial work."""
+"""The fan-out with trivial work: order, bounds, worker deaths and interrupts."""
 
 import errno
 import gc
@@ -66,7 +66,7 @@ def stumble(target: Toy, options: str) -> Iterator[Event]:
 
 
 def touch_what_is_gone() -> None:
-    """Touch a page of a map, beyond the end of its file, without a handler."""
+    """Touch a page of a map beyond the end of its file, without a handler."""
     with tempfile.TemporaryFile() as file:
         file.truncate(2 * mmap.PAGESIZE)
         view = mmap.mmap(file.fileno(), 2 * mmap.PAGESIZE)
@@ -138,7 +138,8 @@ def test_big_text_streams_through_pipes_with_bounded_memory(monkeypatch: pytest.
         most_waiting = max(most_waiting, crew[0]._ahead_bytes)
 
     assert seen == b"A" * 12 + b"B" * 12 + b"C" * 12 + b"D" * 12
-    assert most_waiting < 3_000_000 + 3 * 1_300_000  # the limit, and one message of each worker
+    # the limit, and one message from each worker
+    assert most_waiting < 3_000_000 + 3 * 1_300_000
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -183,7 +184,7 @@ def killed_at_two(target: Toy, options: str) -> Iterator[Event]:
 def test_this_process_works_where_the_system_allows_no_more(
     allowed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker at target 2 is killed, and cannot be replaced."""
+    """The worker at target 2 is killed and cannot be replaced."""
     start, left = TargetWorker.__init__, iter(range(allowed))
 
     def limited(worker: TargetWorker, *rest: Any) -> None:
@@ -260,7 +261,7 @@ def test_leaving_early_stops_the_workers(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks /proc who is alive")
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    """The parent holds the lock on the data directory; once it is released, no worker may change files."""
+    """The parent holds the lock on the data directory. When the lock is released, no worker may change files any more."""
     parent = os.fork()
     if parent == 0:
         for _ in fanout.run(note_and_wait, toys(9), str(tmp_path), 3):
@@ -280,7 +281,7 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="asks /proc who is alive")
 def test_workers_end_with_a_killed_parent_that_has_forked_others(tmp_path: Path) -> None:
-    """What the work on a shared target has forked may outlive the parent; it does not keep the workers alive."""
+    """A process that was forked by the work on a shared target may outlive the parent, but does not keep the workers alive."""
     parent = os.fork()
     if parent == 0:
         for _ in fanout.run(fork_or_wait, toys(9), str(tmp_path), 3, None, {0}, str(tmp_path)):
@@ -317,7 +318,7 @@ def fork_or_wait(target: Toy, directory: str) -> Iterator[Event]:
 
 
 def is_at_work(process: int) -> bool:
-    """Whether a process lives; one that has ended and that nobody has asked about does not."""
+    """Whether a process is alive; a zombie is not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -325,10 +326,11 @@ def is_at_work(process: int) -> bool:
 
 
 class Inherited:
-    """What only the process that made it may finalize, such as the client of a broker, whose end waits for its threads."""
+    """An object that only the process that created it may finalize, such as the client of a broker, which waits for its threads."""
 
     def __init__(self) -> None:
-        self.myself = self  # garbage for the collector alone
+        # a cycle, which only the garbage collector frees
+        self.myself = self
         self.owner = os.getpid()
 
     def __del__(self) -> None:
@@ -363,7 +365,7 @@ def collect_and_signal(_reads: int, writes: int) -> None:
 
 
 def where(target: Toy, options: str) -> Iterator[Event]:
-    """A row with the process, after as many lines as its number."""
+    """A row with the process id, after as many lines as the target's number."""
     for _ in range(target.number):
         yield Text(f"{options}\n".encode())
     yield Row({"type": "toy", "number": target.number, "pid": os.getpid(), "options": options})
@@ -402,7 +404,7 @@ def test_a_shared_target_that_fails_is_named_like_others(shared: set[int]) -> No
 
 
 def test_the_workers_go_on_during_a_shared_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sends more than a pipe holds, so it goes on only as this process reads."""
+    """Each worker sends more than a pipe can buffer, so it continues only while this process reads."""
     monkeypatch.setattr(fanout, "RECEIVE_SECONDS", 0)
     ends: dict[int, float] = {}
 

@@ -1,4 +1,4 @@
-"""Commands that use threads, where the system lets none start, or only some: they do the same work."""
+"""Commands that use threads do the same work if the system allows no thread to start, or only some."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def limit_threads(patch: pytest.MonkeyPatch, allowed: int) -> None:
 
 
 def contents(data: Path) -> dict[str, str]:
-    """Of the files that are not kseg's own."""
+    """The content of all files except kseg's own."""
     return {name: entry.content for name, entry in tree_state(data).items() if "kseg" not in name}
 
 

@@ -1,4 +1,4 @@
-"""No command forks while its process has another thread, of Python or of a library.
+"""No command forks while its process has another thread, from Python or from a library.
 
 A fork copies only the calling thread: locks that another one holds at that moment stay locked in the child. Python 3.12 and later warn
 about it.
@@ -40,7 +40,8 @@ def test_the_process_has_one_thread_at_each_fork(capture_small: Path, tmp_path: 
         ["dump", "--print-data-log", data],
         ["verify", "--deep", data],
         ["doctor", data],
-        ["list", "--verbose", data],  # otherwise one process is sooner done
+        # without --verbose, one process would be faster
+        ["list", "--verbose", data],
         ["transactions", data],
         ["what-if", data],
         ["lookup", "--latest", data],
@@ -48,7 +49,8 @@ def test_the_process_has_one_thread_at_each_fork(capture_small: Path, tmp_path: 
         ["compact", "--cleanup-policy", "compact", data],
         ["retain", "--cleanup-policy", "delete", "--retention-ms", "7d", data],
         ["recover", "--rebuild", "--apply", data],
-        ["export", "--to", "json", "--output", tmp_path / "json", data],  # after it Arrow is imported
+        # last, because it imports Arrow
+        ["export", "--to", "json", "--output", tmp_path / "json", data],
     ]
     if importlib.util.find_spec("pyarrow") is None:
         commands.pop()

@@ -1,4 +1,4 @@
-"""Each artifact, installed in an empty environment: no Python, no compiler, no network; then the commands of the demo."""
+"""Each artifact is installed in an empty environment without Python, compiler or network, and runs the commands of the demo."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = Path(os.environ.get("KSEG_DIST", ROOT / "dist"))
-TARBALLS = sorted(DIST.glob("kseg-*-linux-x86_64*.tar.gz"))  # that with Arrow is the first one
+# the one with Arrow sorts first
+TARBALLS = sorted(DIST.glob("kseg-*-linux-x86_64*.tar.gz"))
 MAX_BYTES = 60 * 1000 * 1000
 MAX_START_RATIO = 1.5
 STARTS = 24
@@ -29,7 +30,7 @@ CHROOT = shutil.which("chroot", path=SYSTEM) or "chroot"
 
 
 def demo(kseg: Kseg) -> None:
-    """The demo's commands: their statuses, and a word of what each says."""
+    """The demo's commands: their exit statuses, and a word from the output of each."""
     assert kseg("--version").stdout.startswith("kseg ")
     assert "kernel: compiled" in kseg("--version").stdout
     assert "metro-zstd " in kseg("list", "--topic", "metro-*", ".").stdout
@@ -41,7 +42,7 @@ def demo(kseg: Kseg) -> None:
 
 
 def damage_and_repair(kseg: Kseg, partition: Path) -> None:
-    """A byte is changed; recover takes the damage out, undo brings it back."""
+    """Change a byte. recover removes the damage, and undo restores it."""
     log = partition / "00000000000000000000.log"
     data = bytearray(log.read_bytes())
     data[700] ^= 0x58
@@ -77,7 +78,8 @@ def empty_root(place: Path) -> Path:
         "libutil.so.1",
         "libresolv.so.2",
         "libgcc_s.so.1",
-        "libstdc++.so.6",  # of Arrow alone
+        # only Arrow needs it
+        "libstdc++.so.6",
     ]
     for source in [loader, *(library / name for name in names if (library / name).exists())]:
         target = place / str(source).lstrip("/")
@@ -88,7 +90,7 @@ def empty_root(place: Path) -> Path:
 
 
 def inside(root: Path, program: str) -> Kseg:
-    """Run a program in another root, as root, without a network. Skips where changing the root directory is not permitted."""
+    """Run a program in another root, as root, without a network. Skips the test if changing the root is not permitted."""
     if os.geteuid() != 0:
         pytest.skip("only root may change the root directory")
 
@@ -136,7 +138,7 @@ def test_the_debian_package_puts_everything_in_its_place(package: Path, tmp_path
 
 
 def test_the_tarball_starts_about_as_fast_as_an_installation(tmp_path: Path, data: Path) -> None:
-    """Processor time of `kseg --version` and of a small dump, alternating; the installed one comes from the wheel in the tarball."""
+    """Processor time of `kseg --version` and of a small dump, alternating with an installation of the wheel in the tarball."""
     from releasing.interpreter import MINOR
     from releasing.wheels import pythons
 
@@ -159,7 +161,7 @@ def test_the_tarball_starts_about_as_fast_as_an_installation(tmp_path: Path, dat
 
 
 def processor_s(command: list[str], place: Path) -> float:
-    """What a command and its children take."""
+    """The processor time of a command and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, cwd=place, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -168,7 +170,7 @@ def processor_s(command: list[str], place: Path) -> float:
 
 @pytest.mark.parametrize("archive", TARBALLS, ids=lambda path: path.name)
 def test_the_sbom_and_the_licences_are_of_what_is_inside(archive: Path, tmp_path: Path) -> None:
-    """Every package in it is listed, and every binary belongs to a listed one."""
+    """Every package in the artifact is listed, and every binary belongs to a listed package."""
     from releasing import inventory
 
     with tarfile.open(archive) as packed:
@@ -190,7 +192,8 @@ def test_a_wheel_installs_without_a_compiler_and_a_network(wheel: Path, tmp_path
 
     tag = wheel.name.split("-")[2]
     python = next(path for path in pythons() if path.resolve().name == f"python3.{tag[3:]}")
-    house = tmp_path / "house"  # packages of an index, fetched before the network is removed
+    # a directory as the package index, filled before the network is removed
+    house = tmp_path / "house"
     subprocess.run([python, "-m", "pip", "wheel", "--quiet", "--wheel-dir", house, wheel], check=True)
     subprocess.run([python, "-m", "venv", tmp_path / "venv"], check=True)
     bin_directory = tmp_path / "venv" / "bin"
@@ -214,7 +217,7 @@ def test_a_wheel_installs_without_a_compiler_and_a_network(wheel: Path, tmp_path
 
     demo(kseg)
     damage_and_repair(kseg, data / "metro-zstd-0")
-    # a function declared in C alone is a Python one where a kernel was translated without its types
+    # a function that is declared in C is a Python function if a kernel was translated without its types
     words = "from kseg.segment.kernel import usual_blocks; print(hasattr(usual_blocks, 'lz4_end'))"
     python = bin_directory / "python"
     reported = subprocess.run([python, "-I", "-c", words], capture_output=True, text=True, check=True)
