@@ -12,11 +12,11 @@ from tests.support.command_lines import Say, json_run
 
 @pytest.fixture
 def say(capfd: pytest.CaptureFixture[str]) -> Say:
-    """`say(command, …)`: run a command; its exit status and its rows."""
+    """`say(command, …)`: run a command; returns its exit status and its rows."""
     return partial(json_run, capfd=capfd)
 
 
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A running broker is given no time: a lock holder that stands for it changes nothing."""
+    """Do not wait for a running broker: the lock holder that represents it changes nothing."""
     monkeypatch.setattr(time, "sleep", lambda _: None)

@@ -1,5 +1,5 @@
-"""A data directory of another user, with files that only that one may read, as a broker leaves every metadata snapshot (mode 0400): what
-the user who runs kseg may not read is named, and is neither damaged nor missing, since a broker reads it."""
+"""A data directory of another user, with files that only that user may read, as a broker leaves every metadata snapshot (mode 0400). What
+the user of kseg may not read is named and counts neither as damaged nor as missing, because the broker can read it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAYS = "starts, unless it fails to load what could not be examined"
 
 @pytest.fixture
 def data(capture_small: Path) -> Iterator[Path]:
-    """Where others can look into: pytest's directories are closed to them."""
+    """A data directory outside of pytest's directories, which other users cannot enter."""
     with tempfile.TemporaryDirectory(prefix="kseg-test-") as made:
         Path(made).chmod(0o755)
         data = Path(shutil.copytree(capture_small / "data", Path(made) / "data"))
@@ -90,7 +90,7 @@ def test_a_path_in_a_closed_directory_is_not_said_to_be_missing(
 def test_a_partition_that_may_not_be_entered_is_not_examined(
     mode: int, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Whether or not its files may be listed. What a broker makes of it is said to be unknown in the first line."""
+    """Whether or not its files may be listed, the first line says that it is unknown what a broker makes of it."""
     (data / "metro-none-0").chmod(mode)
     for command in ("verify", "doctor"):
         capfd.readouterr()

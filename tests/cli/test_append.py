@@ -159,7 +159,8 @@ def test_standard_input_is_checked_as_a_whole_before_it_is_written(
 ) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
     target = str(log_dir / "metro-0")
-    good = b'{"value":"%s"}\n' % (b"x" * 500) * 10_000  # more than a pipe holds
+    # more than a pipe can buffer
+    good = b'{"value":"%s"}\n' % (b"x" * 500) * 10_000
     with trees.unchanged(log_dir):
         done = fed(good + b'{"value"}\n', "--apply", target, file=file)
         assert done.returncode == 2 and b"standard input, line 10001: it is not JSON" in done.stderr
@@ -187,10 +188,11 @@ def test_standard_input_is_read_from_where_it_stands(
 def test_a_pipe_that_cannot_be_kept_is_refused_with_the_way_out(
     fed: Callable[..., subprocess.CompletedProcess[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If there is no room for the temporary file (here because of a limit on file sizes), nothing is appended."""
+    """If there is no room for the temporary file (in this test because of a limit on file sizes), nothing is appended."""
     log_dir = healthy.log_dir(tmp_path / "data")
     script = tmp_path / "limited"
-    script.write_text(f'#!/bin/sh\nulimit -f 1000\nexec {sys.executable} "$@"\n')  # blocks of 512 bytes
+    # in blocks of 512 bytes
+    script.write_text(f'#!/bin/sh\nulimit -f 1000\nexec {sys.executable} "$@"\n')
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
     lines = b'{"value":"%s"}\n' % (b"x" * 500) * 10_000
@@ -210,11 +212,11 @@ def test_a_pipe_that_cannot_be_kept_is_refused_with_the_way_out(
 
 
 def test_a_pipe_does_not_wait_in_memory(tmp_path: Path) -> None:
-    """200 MiB come through a pipe into a process whose data segment is limited to less than that."""
+    """200 MiB are piped to a process whose data segment is limited to less than that."""
     code = (
         "import re, sys; from kseg.cli.main import run; "
         "status = run(['append', '--apply', '--quiet', '--from', '-', '--segment-index-bytes', '64KiB', sys.argv[1]]); "
-        # ru_maxrss would be that of the process it was started from, where that had more
+        # ru_maxrss would be inherited from the parent process if that had used more
         "print(status, re.search(r'VmHWM:\\s+(\\d+) kB', open('/proc/self/status').read())[1])"
     )
     line = b'{"value":"%s"}\n' % (b"x" * (1 << 20))
@@ -264,7 +266,7 @@ def test_ctrl_c_leaves_everything_as_it_was(tmp_path: Path, moment: str) -> None
         if moment == "writing":
             process.stdin.close()
             process.stdin = None
-        # the marker goes when writing begins; the lock is there from the start
+        # the marker is removed when writing begins; the lock exists from the start
         file, is_there = (".kafka_cleanshutdown", False) if moment == "writing" else (".lock", True)
         while process.poll() is None and (log_dir / file).exists() is not is_there:
             time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""An append to a new partition, killed at any point: `undo --finish` keeps what was written, and the next append goes on, or names the
+"""An append to a new partition, killed at any point: `undo --finish` keeps what was written, and the next append continues or names the
 command that comes first."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Backups in tar archives: reading commands answer as for the directory that was packed, all others refuse."""
+"""Backups in tar archives: reading commands give the same answers as for the directory that was packed, and all others refuse."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _forgotten() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def backups(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A data directory whose times are whole seconds, as archives keep them, and archives of it."""
+    """A data directory with times in whole seconds, as archives keep them, and archives of it."""
     place = tmp_path_factory.mktemp("backups")
     data = Path(shutil.copytree(capture_small / "data", place / "data"))
     log = data / "metro-none-0" / "00000000000000000000.log"
@@ -85,7 +85,7 @@ def test_an_archive_answers_as_the_directory_does(
 
 
 def _without_next_command(text: str) -> list[str]:
-    """What can be done about damage on a disk cannot be done in an archive."""
+    """Without the suggestion to repair damage, which is impossible in an archive."""
     return [line for line in text.splitlines() if not line.startswith("next: ")]
 
 
@@ -128,7 +128,8 @@ def test_export_reads_an_archive(
             *["--to", "csv", "--no-meta", "--topic", "metro-*", "--partition-by", "topic", "--jobs"],
             jobs,
         ]
-        assert run([*command, "--output", str(tmp_path / name), str(path)]) == 1  # one log is damaged
+        # status 1, because one log is damaged
+        assert run([*command, "--output", str(tmp_path / name), str(path)]) == 1
         capfd.readouterr()
     written = {name: _csv_by_topic(tmp_path / name) for name in ("from-disk", "from-tar")}
     assert len(written["from-disk"]) == 5
@@ -136,7 +137,7 @@ def test_export_reads_an_archive(
 
 
 def _csv_by_topic(output: Path) -> dict[str, list[bytes]]:
-    """Names of files have the paths of the logs in them."""
+    """The CSV files by topic. Their names contain the paths of the logs."""
     return {
         folder.name: [path.read_bytes() for path in sorted(folder.glob("*.csv"))]
         for folder in output.iterdir()
@@ -204,7 +205,7 @@ def test_an_archive_is_told_by_its_content_too(tmp_path: Path, capfd: pytest.Cap
     (tmp_path / "x.tar").write_bytes(b"no archive" * 100)
     assert run(["list", str(tmp_path / "x.tar")]) == 3
     assert f"cannot read {tmp_path / 'x.tar'}: not a tar archive" in capfd.readouterr().err
-    # a topic may be called like an archive
+    # a topic name may end like that of an archive
     (tmp_path / "t.tar-0").mkdir()
     (tmp_path / "t.tar-0" / "00000000000000000000.log").write_bytes(b"")
     assert run(["list", str(tmp_path / "t.tar-0")]) == 0
@@ -213,7 +214,8 @@ def test_an_archive_is_told_by_its_content_too(tmp_path: Path, capfd: pytest.Cap
 def test_a_worker_that_is_not_forked_opens_the_archive_itself(
     backups: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("threading.active_count", lambda: 2)  # then workers are spawned
+    # with two threads, workers are spawned rather than forked
+    monkeypatch.setattr("threading.active_count", lambda: 2)
     path = f"{backups['b.tar']}/data"
     assert run(["lookup", "--latest", "--json", "--jobs", "2", path]) == 0
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]

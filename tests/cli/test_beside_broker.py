@@ -1,5 +1,5 @@
-"""Commands beside a running broker, for which a process that holds its lock stands: what is usual there is not reported, and nothing is
-changed, however the directory was named."""
+"""Commands beside a running broker, represented by a process that holds its lock: states that are normal there are not reported, and
+nothing is changed, however the directory was named."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def loud(rows: Rows) -> set[str]:
 
 
 def clean(partition: Path) -> None:
-    """The cleaner is at work, and has replaced a segment but for its last rename."""
+    """The cleaner is running, and has replaced a segment except for its last rename."""
     (first, *_) = sorted(partition.glob("*.log"))
     shutil.copy2(first, first.with_suffix(".log.cleaned"))
     shutil.copy2(first, first.with_suffix(".log.swap"))
 
 
 def recreate(partition: Path) -> None:
-    """The topic was deleted and made again: the checkpoints still have the offsets of the former one."""
+    """The topic was deleted and created again, and the checkpoints still have the offsets of the former one."""
     for name in (POINTS, WATERMARKS):
         path = partition.parent / name
         lines = path.read_text().splitlines()
@@ -58,14 +58,14 @@ def recreate(partition: Path) -> None:
 
 
 def roll(partition: Path) -> None:
-    """The active segment has one batch so far."""
+    """The active segment has only one batch so far, and no indexes yet."""
     last = max(partition.glob("*.log"))
     last.with_suffix(".index").unlink()
     last.with_suffix(".timeindex").unlink()
 
 
 def begin_epoch(partition: Path) -> None:
-    """The entry of an epoch is written before its first batch."""
+    """The entry of a leader epoch is written before its first batch."""
     path = partition / "leader-epoch-checkpoint"
     version, _, *entries = path.read_text().splitlines()
     entries.append("99 99999999")
@@ -99,7 +99,7 @@ def test_an_index_that_is_missing_elsewhere_is_reported(data: Path, say: Say) ->
 
 
 def test_a_plan_leaves_the_checkpoints_to_the_broker(data: Path, say: Say) -> None:
-    """They are written after the logs were read, so they are newer."""
+    """The checkpoints are written after the logs were read, so they are newer."""
     (data / CLEANED).write_text("0\n1\nfares 0 99999999\n")
     (data / f"{CLEANED}.tmp").touch()
 
@@ -128,7 +128,7 @@ APPLYING = [
 def test_an_append_through_a_link_is_refused(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The partition was named through a link beside no `.lock`."""
+    """The partition is given as a link in a directory that has no `.lock`."""
     (link := tmp_path / PARTITION).symlink_to(data / PARTITION)
     (records := tmp_path / "records.json").write_text('{"value": "x"}\n')
     words = ["append", "--apply", "--follow-links", "--from", str(records), str(link)]
@@ -160,7 +160,7 @@ def whole(data: Path) -> list[Path]:
 
 
 def of_several(data: Path) -> list[Path]:
-    """The broker's log dir is the second one, and nobody uses the first."""
+    """The broker's log dir is the second one, and no process uses the first."""
     other = data.with_name("another")
     other.mkdir()
     shutil.copytree(data / "metro-none-0", other / "metro-none-0")

@@ -40,7 +40,7 @@ VERSION = record("FeatureLevelRecord", name="metadata.version", featureLevel=21)
 
 @pytest.fixture
 def made(capture_small: Path, tmp_path: Path) -> Make:
-    """The log dirs of a case, a level deeper than others: a metadata log nearby would count."""
+    """The log dirs of a case, one level deeper than those of others, because verify would consider a metadata log nearby."""
 
     def make(name: str) -> list[Path]:
         data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
@@ -106,7 +106,8 @@ def test_with_server_properties(
     file.write_text(f"node.id=1\nlog.dirs={data} , {tmp_path}/missing\n")
     (line,) = forecast_lines(capfd, "--server-properties", file, data)
     assert f"No `meta.properties` found in {tmp_path}/missing" in line
-    file.write_text("node.id=1\nlog.dirs=/data/of/the/original\n")  # it is a copy
+    # a copy, whose original is elsewhere
+    file.write_text("node.id=1\nlog.dirs=/data/of/the/original\n")
     assert starts(capfd, "--server-properties", file, data)[0]["outcome"] == "starts"
     other = copy_tree(data, tmp_path / "node" / "other")
     text = (other / "meta.properties").read_text().replace("directory.id=", "directory.id=A")
@@ -139,7 +140,8 @@ def test_a_topic_configuration_of_an_older_version(made: Make, capfd: pytest.Cap
 def test_a_controller_starts_with_topic_configs_of_old(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It has no logs to configure; observed with a controller of 3.9.1 that a 4.3.1 one follows, whose brokers do not start."""
+    """A controller has no logs to configure. Observed with a controller of 3.9.1 that is followed by a 4.3.1 one, whose brokers do not
+    start."""
     controller, broker, log = 3000, tmp_path / "broker", tmp_path / "data" / METADATA_DIRECTORY
     write_log(log, [VERSION, BROKER, *topic("fares", topic_id(1)), config("fares", "segment.bytes", "9000")])
     voters = [{"voterId": controller}]
@@ -198,7 +200,7 @@ def test_a_sound_directory_starts_and_keeps_all(made: Make, capfd: pytest.Captur
 
 
 def test_a_directory_with_nothing_but_the_metadata_log(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
-    """As on a controller, or in metadata.log.dir: it was said to be without a metadata log."""
+    """As on a controller, or in metadata.log.dir. verify used to say that such a directory has no metadata log."""
     (data,) = made("clean")
     (data / "meta.properties").write_text("version=1\nnode.id=3000\ncluster.id=Mz9XvQe1R0mU7bTq2LkP5w\n")
     for partition in data.iterdir():
@@ -258,7 +260,7 @@ def test_a_broker_that_was_migrated_to_kraft_uses_no_zookeeper(
 
 
 def test_a_directory_of_2_1_has_no_cluster_id(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
-    """That keeps a 4.3.1 broker from starting, but not one of 2.1."""
+    """A 4.3.1 broker does not start with it; one of 2.1 does."""
     (data,) = made("metadata_log_gone")
     (data / "meta.properties").write_text("broker.id=1\nversion=0\n")
     verdict, note = forecast_lines(capfd, data)
@@ -293,7 +295,7 @@ def test_a_cut_is_reported_with_its_price(
 
 
 def test_a_log_that_ends_early_is_not_kept(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
-    """No byte of it is removed; the forecast used to be that the broker keeps all logs."""
+    """No byte of it is removed, but verify used to predict that the broker keeps all logs."""
     (data,) = made("last_index_of_another_log")
     (row,) = starts(capfd, data)
     assert row["outcome"] == "starts" and not row["partitions_truncated"]
@@ -313,7 +315,7 @@ def test_a_log_that_ends_early_is_not_kept(made: Make, capfd: pytest.CaptureFixt
 
 
 def test_a_directory_like_a_log_of_the_metadata_log(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
-    """A broker ignores it, and so does the search for the latest epoch of the log."""
+    """A broker ignores such a directory, and so does the search for the latest epoch of the log."""
     (data,) = made("clean")
     (data / "__cluster_metadata-0" / f"{900:020d}.log").mkdir()
     (row,) = starts(capfd, data)
@@ -324,7 +326,7 @@ def test_a_directory_like_a_log_of_the_metadata_log(made: Make, capfd: pytest.Ca
 def test_a_segment_that_is_swapped_in_is_no_loss(
     made: Make, capfd: pytest.CaptureFixture[str], stop: str
 ) -> None:
-    """The segment that it replaces used to be counted as lost. The real log keeps the replacement (test_recover_differential.py)."""
+    """The replaced segment used to be counted as lost. The real log keeps the replacement (test_recover_differential.py)."""
     (data,) = made(stop)
     leftover_swap(data / "metro-none-0" / f"{72:020d}.log")
     (row,) = starts(capfd, data)
@@ -406,8 +408,9 @@ def test_the_lists_are_short_and_quiet_says_nothing(made: Make, capfd: pytest.Ca
 
 
 def test_no_file_is_examined_again_for_the_forecast(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listing already knows which entries are directories in the place of a file."""
-    (data,) = made("leader_epochs_foreign")  # its load is simulated
+    """The listing already knows which entries are directories in place of a file."""
+    # its load is simulated
+    (data,) = made("leader_epochs_foreign")
     asked: list[str] = []
 
     def isdir(path: str) -> bool:
@@ -443,8 +446,8 @@ def test_the_estimate_is_a_range_that_says_what_it_stands_on(
     assert "loads" not in "".join(broker_start_words(clean | {"estimated_s_slow": 1.0}))
 
 
-# what a 4.3.1 broker logged as the time in which it loaded all logs, after an unclean stop where nothing else is said, on two processors
-# that others used as well: logs, bytes, batches, seconds
+# the time in which a 4.3.1 broker said it loaded all logs, by default after an unclean stop, on two processors that were also used
+# otherwise: logs, bytes, batches, seconds
 STARTS = {
     "4 logs of 512 MiB, 64 KiB a batch, in memory": (4, 2_147_241_718, 33_000, 1.9),
     "4 logs of 512 MiB, 64 KiB a batch, from the disk": (4, 2_147_241_718, 33_000, 5.9),
@@ -470,7 +473,7 @@ def test_the_starts_that_were_measured_lie_in_the_range(
 
 
 def test_a_cluster_without_a_metadata_version(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """As of KRaft before 3.3; observed with the data directory of a 3.2.3 node."""
+    """As with KRaft before 3.3; observed with the data directory of a 3.2.3 node."""
     data = tmp_path / "data"
     made = [record("RegisterBrokerRecord", brokerId=NODE, brokerEpoch=1), *topic("fares", topic_id(1))]
     write_log(data / "__cluster_metadata-0", made)

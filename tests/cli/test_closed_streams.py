@@ -1,4 +1,4 @@
-"""Commands whose standard streams are closed, or cannot be written, as in a script with `>&-` or on a full disk."""
+"""Commands whose standard streams are closed or cannot be written, as in a script with `>&-` or on a full disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
 def test_no_file_gets_the_number_of_a_closed_stream(data: Path, closed: tuple[int, ...]) -> None:
-    """The output went into the file that was opened next."""
+    """The output used to be written to the file that was opened next."""
 
     def close() -> None:
         for descriptor in closed:
@@ -65,7 +65,7 @@ def test_no_file_gets_the_number_of_a_closed_stream(data: Path, closed: tuple[in
 def test_a_change_whose_output_nobody_reads_is_completed(
     data: Path, tmp_path: Path, shown: tuple[str, ...], jobs: str
 ) -> None:
-    """As with `| head -1`: it ended in the middle, with the exit status 0 and without a word."""
+    """As with `| head -1`. The change used to end in the middle, with exit status 0 and without a message."""
     before = tree_state(data)
     usual = Path(shutil.copytree(data, tmp_path / "usual"))
     expected = subprocess.run([*KSEG, *COMPACT, usual], capture_output=True, check=False, cwd=ROOT).returncode
@@ -84,7 +84,7 @@ def test_a_change_whose_output_nobody_reads_is_completed(
 def test_a_change_whose_output_cannot_be_written_is_completed(
     data: Path, tmp_path: Path, shown: tuple[str, ...]
 ) -> None:
-    """As when the output goes to a full disk: with --json and --verbose, it ended in the middle."""
+    """As when the output goes to a full disk. With --json and --verbose, the change used to end in the middle."""
     before = tree_state(data)
     usual = Path(shutil.copytree(data, tmp_path / "usual"))
     subprocess.run([*KSEG, *COMPACT, usual], capture_output=True, check=False, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""The command line: two parsers with the same results; help, completion, versions, mistakes, start-up."""
+"""The command line: two parsers with the same results; help, completion, versions, errors, start-up."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_help_of_the_program_lists_the_commands_and_the_exit_status() -> None:
 
 @pytest.mark.parametrize("words", [["--help"], ["dump", "--help"]])
 def test_help_has_a_width_and_may_be_cut_short(words: list[str]) -> None:
-    """COLUMNS=0 emptied it, and it ended with status 1 when its reader had gone."""
+    """COLUMNS=0 used to empty the help, and it ended with status 1 if its reader had exited."""
     assert kseg(*words, COLUMNS="0").stdout == kseg(*words, COLUMNS="80").stdout
     with subprocess.Popen(
         [sys.executable, "-m", "kseg", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
@@ -287,7 +287,7 @@ def test_start_up_imports_nothing_heavy(words: list[str]) -> None:
 
 
 def test_dataclasses_are_imported_without_inspect_until_somebody_uses_it() -> None:
-    """From Python 3.12 on `dataclasses` uses it for every class, so it is imported then."""
+    """From Python 3.12 on, `dataclasses` uses it for every class, so it is imported then."""
     run_one = "from kseg.cli.main import run; run(['dump', '--format', 'kafka', 'missing.log'])"
     loaded = imported(run_one)
     assert "dataclasses" in loaded

@@ -1,4 +1,4 @@
-"""`kseg compact` as it is typed: the plan and its exit status, settings from a file, refusals, output."""
+"""`kseg compact` as a user types it: the plan and its exit status, settings from a file, refusals, output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ POLICY = ("--cleanup-policy", "compact")
 @pytest.fixture
 def say(capfd: pytest.CaptureFixture[str]) -> Say:
     def call(*words: str | Path) -> tuple[int, str, str]:
-        policy = () if "--config" in words else POLICY  # these directories have no metadata log that knows it
+        # these directories have no metadata log with the policy
+        policy = () if "--config" in words else POLICY
         status = run(["compact", *policy, *map(str, words)])
         printed = capfd.readouterr()
         return status, printed.out, printed.err
@@ -239,7 +240,8 @@ def test_a_copy_does_not_go_into_the_input(
         with unchanged(partition.parent):
             assert run([command, *policy, "--output", str(output), str(partition)]) == 4
         assert "is in the input directory" in capfd.readouterr().err
-    (partition.parent / "meta.properties").unlink()  # no broker's: copies may be beside what they are of
+    # now it is not a broker's directory, and a copy may be beside its original
+    (partition.parent / "meta.properties").unlink()
     assert run([command, *policy, "--output", str(partition.parent / "copy"), str(partition)]) == 0
 
 

@@ -1,4 +1,4 @@
-"""Kafka Connect's topics in `dump`, `lookup` and `read`: keys and values as the JSON they are, secrets left out.
+"""Kafka Connect's topics in `dump`, `lookup` and `read`: keys and values as JSON, without secrets.
 
 The records are what Connect 4.3.1 writes (the prefixes are those of KafkaConfigBackingStore and KafkaStatusBackingStore)."""
 

@@ -1,4 +1,4 @@
-"""Copies keep their log start, high watermark, recovery point and first dirty offset: `--output` of one partition or all."""
+"""Copies keep their log start, high watermark, recovery point and first dirty offset, with `--output` of one partition or of all."""
 
 from __future__ import annotations
 
@@ -79,14 +79,15 @@ def test_a_copy_brings_its_checkpoints(
     assert status == 0, rows
     expected = of(*PARTITIONS) if narrowed == "whole" else of("metro-none-0")
     found = carried(output)
-    if words[0] == "compact":  # which has new first dirty offsets to tell
+    # compact writes new first dirty offsets
+    if words[0] == "compact":
         dirty = "cleaner-offset-checkpoint"
         assert found[dirty] == own_row(rows)["next_dirty_offsets"]
         found.pop(dirty), expected.pop(dirty)
     assert found == expected
     reported = own_row(rows)["checkpoints"]
     assert all(reported.get(name, {}) == offsets for name, offsets in expected.items())
-    # the log starts there as in the original
+    # the copy has the log start of the original
     for place in (data, output):
         _, (answer, *_) = printed("lookup", "--earliest", place / "metro-none-0", capfd=capfd)
         assert answer["offset"] == 30
@@ -157,7 +158,8 @@ def test_undo_takes_back_the_checkpoints_of_a_copy_too(
     assert printed(*words, "--output", output, data / "fares-0", capfd=capfd)[0] == 0
     (second,) = set(output.glob("kseg-journal-*.jsonl")) - {first}
     after = tree_state(output)
-    assert printed("undo", first, capfd=capfd)[0] == 4  # the second wrote over its checkpoints
+    # the second copy has rewritten the checkpoints of the first
+    assert printed("undo", first, capfd=capfd)[0] == 4
     assert tree_state(output) == after
     assert printed("undo", second, capfd=capfd)[0] == 0
     assert tree_state(output) == before

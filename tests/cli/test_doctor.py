@@ -1,4 +1,4 @@
-"""`kseg doctor`: it reports what the commands that it combines report, and its steps work as printed."""
+"""`kseg doctor`: it reports what the commands that it combines report, and its steps work exactly as printed."""
 
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ def test_while_a_broker_runs_it_is_to_be_stopped_first(
     assert rows[0]["broker_running"] is True and rows[0]["broker_process_id"] == process_id
     assert f"A BROKER IS RUNNING here (process {process_id})" in text
     assert commands(rows)[0] == "kafka-server-stop.sh --node-id 1"
-    with child(run_of(data)) as other:  # kseg, which is not to be stopped by kafka-server-stop.sh
+    # the lock is held by kseg, which kafka-server-stop.sh must not stop
+    with child(run_of(data)) as other:
         assert other.output() == "in"
         rows = doctor(capfd, data, status=1)
     assert rows[0]["broker_running"] is False
@@ -147,7 +148,8 @@ def test_a_half_done_change_comes_before_everything_else(
     journals = list((data / "orders.00-1").rglob("journal*"))
     assert len(journals) == 1
     lines = journals[0].read_bytes().splitlines(keepends=True)
-    journals[0].write_bytes(b"".join(lines[:-1]))  # killed before its last line
+    # as if killed before its last line
+    journals[0].write_bytes(b"".join(lines[:-1]))
     rows = doctor(capfd, data, status=1)
     words = [shlex.split(step)[:2] for step in commands(rows)]
     assert words == [["kseg", "undo"], ["kseg", "doctor"]]
@@ -212,7 +214,7 @@ def test_what_hangs_and_who_stands_outside_the_log(tmp_path: Path, capfd: pytest
     assert hangs[0]["abort_command"].replace("HOST:PORT", "broker1:9092") in commands(rows)
     reset = shlex.split(commands(rows)[-1])
     assert reset[0] == "kafka-consumer-groups.sh" and "late group" in reset and "fares:0" in reset
-    # not to the end that the log has when it is typed in: producers may have appended records that the group has not read
+    # not to the log end at the time when it is typed in: producers may have appended records that the group has not read
     assert reset[reset.index("--to-offset") + 1] == str(offsets[0]["log_end_offset"])
 
 
@@ -220,7 +222,7 @@ def test_no_reset_is_advised_for_an_offset_that_is_in_the_repaired_log(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Batches of another topic follow the log end and start at offset 0 again, so the log seems to end there. Resetting the group to that
-    end would skip records that it has not read: after step 2 the log has all of them."""
+    end would skip records that it has not read, because after step 2 the log has all of them."""
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     (last, foreign) = (max((data / name).glob("*.log")) for name in ("metro-zstd-0", "gates-append-1"))
     with last.open("ab") as stream:
@@ -234,7 +236,7 @@ def test_no_reset_is_advised_for_an_offset_that_is_in_the_repaired_log(
 
 
 def test_the_node_id_of_another_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """With the wrong node id all partitions look stray; the step corrects it."""
+    """With the wrong node id all partitions look stray. The step corrects it."""
     data = broker_dir(tmp_path / "data", 1, 2)
     metadata.write_log(
         data / "__cluster_metadata-0",
@@ -266,7 +268,7 @@ def test_the_node_id_of_another_is_named(tmp_path: Path, capfd: pytest.CaptureFi
 def test_the_values_of_a_lost_identity_are_asked_for(
     is_there: bool, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`recover` does not write meta.properties without these values, so advising `recover` alone would never end."""
+    """`recover` does not write meta.properties without these values, so following the advice of `recover` alone would never end."""
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     properties = data / "meta.properties"
     before = dict(line.split("=", 1) for line in properties.read_text().splitlines() if line[0] != "#")
@@ -310,8 +312,8 @@ def test_a_second_directory_without_identity_takes_the_values_of_the_first(
 def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A control batch with a valid CRC whose records cannot be decompressed with its codec. After a clean shutdown a broker does not read
-    it."""
+    """The log has a control batch with a valid CRC whose records cannot be decompressed with its codec. After a clean shutdown a broker
+    does not read it."""
     data = broker_dir(tmp_path / "a data dir", 1, 2)
     marker = EndTransactionMarker(is_abort=False, coordinator_epoch=0, timestamp_ms=1_700_000_331_000)
     batch_bytes = encode_batch(end_transaction_batch(marker, 330, 4000, 1, 5))
@@ -341,8 +343,8 @@ def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
 def test_no_repair_is_advised_that_changes_nothing(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The topic id of a partition is lost, and only the metadata log has it. The plan and the repair used to be advised all the same, again
-    and again; they are where another partition can be repaired."""
+    """Only the metadata log has the lost topic id of a partition. Plan and repair used to be advised all the same, again and again. They
+    are advised if another partition can be repaired."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     (data / "fares-0" / "partition.metadata").write_bytes(b"")
     (data / METADATA_DIRECTORY).rename(tmp_path / "aside")
@@ -423,7 +425,7 @@ def test_directories_that_no_broker_starts_with_are_moved_out(
 def test_a_directory_with_the_name_of_another_topic_gets_its_own_back(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Not the topic id of that topic, which would have its records served as those of the other one."""
+    """It does not get the topic id of the other topic, whose records would then be mixed with its own."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
     (data / "gates-append-0").rename(tmp_path / "gates-append-0")
     (data / "fares-0").rename(data / "gates-append-0")
@@ -435,7 +437,7 @@ def test_a_directory_with_the_name_of_another_topic_gets_its_own_back(
 def test_the_last_step_repeats_what_the_forecast_was_made_with(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Without server.properties, looking again would not find that a directory of log.dirs is missing."""
+    """Without server.properties, the second examination would not find that a directory of log.dirs is missing."""
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     torn_tail(max((data / "fares-0").glob("*.log")))
     properties = tmp_path / "server.properties"

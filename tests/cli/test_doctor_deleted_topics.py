@@ -1,7 +1,8 @@
-"""A topic that was deleted by mistake: `doctor` names its logs before a start deletes them.
+"""A topic that was deleted by mistake: `doctor` names its logs before a start of the broker deletes them.
 
-Observed with 4.3.1, which marked the directories of a topic and was stopped: as they are, it deletes them a minute after its start; moved
-out, and put in the place of the partitions of a new topic of that name, with the id that `doctor` tells, it serves every record.
+Observed with a 4.3.1 broker that marked the directories of a topic and was stopped: without the steps it deletes them a minute after its
+start. If they are moved out, and then replace the partitions of a new topic of that name, with the id that `doctor` prints, the broker
+serves every record.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tests.support.lock_holders import child, running_broker
 
 @pytest.fixture
 def marked(capture_small: Path, tmp_path: Path) -> Path:
-    """A log dir in which a broker has marked both partitions of a topic for deletion, and that of a topic that it still has."""
+    """A log dir in which a broker has marked for deletion both partitions of a deleted topic, and a partition of a topic that still
+    exists."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     append(data, record("RemoveTopicRecord", topicId=ids(data)["gates-append"]))
     for number, name in enumerate(("gates-append-0", "gates-append-1", "fares-0")):
@@ -42,7 +44,7 @@ def test_what_is_left_of_a_deleted_topic(marked: Path, capfd: pytest.CaptureFixt
 
 
 def test_nothing_is_left_to_move(marked: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A running broker deletes it by itself, and an empty log has no records."""
+    """A running broker deletes such a directory by itself, and an empty log has no records."""
     with child(running_broker(marked)) as other:
         assert other.output() == "in"
         assert not of_type(doctor(capfd, marked, status=0), "step")

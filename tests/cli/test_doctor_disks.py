@@ -47,7 +47,7 @@ def test_on_a_full_disk_room_is_made_first(
 def test_a_read_only_mount_comes_first(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """doctor used to report that a broker starts, and to advise a repair in place."""
+    """doctor used to report that a broker starts, and to advise an in-place repair."""
     data = broker_dir(tmp_path / "data", 1, 2)
     real = os.statvfs
 

@@ -1,4 +1,4 @@
-"""Doctor, where the log of a segment is missing: find it before the repair removes what is left of the segment."""
+"""Doctor if the log of a segment is missing: look for it before the repair removes what is left of the segment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kseg doctor` where the metadata log is damaged in a way that no repair mends, or is in none of the directories."""
+"""`kseg doctor` if the metadata log has damage that no repair can fix, or is in none of the directories."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_only_a_snapshot_in_the_metadata_log_is_one() -> None:
 
 
 def test_a_metadata_log_that_is_nowhere_is_asked_for(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """If another data directory has the metadata log, nothing needs to be done; given both, nothing is asked."""
+    """If another data directory has the metadata log, nothing needs to be done; if both are given, no step asks for it."""
     other = data.parent / "other"
     other.mkdir()
     (data / METADATA).rename(other / METADATA)
@@ -111,7 +111,7 @@ def test_a_node_of_zookeeper_has_none(data: Path, capfd: pytest.CaptureFixture[s
 def test_a_damaged_snapshot_is_a_matter_for_doctor(
     command: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`kseg recover`, which used to be advised, changes nothing here."""
+    """`kseg recover`, which used to be advised, changes nothing in this case."""
     (snapshot,) = (data / METADATA).glob("*.checkpoint")
     bad_crc(snapshot)
     for target in (data, data / METADATA):
@@ -121,14 +121,15 @@ def test_a_damaged_snapshot_is_a_matter_for_doctor(
         assert lines == [f"next: kseg doctor {target}"]
     bad_crc(data / "fares-0" / f"{0:020d}.log")
     assert run(["verify", str(data)]) == 1
-    assert capfd.readouterr().out.splitlines()[-1] == f"next: kseg recover {data}"  # the other damage
+    # advised because of other damage
+    assert capfd.readouterr().out.splitlines()[-1] == f"next: kseg recover {data}"
 
 
 @pytest.mark.parametrize("command", ["verify", "metadata", "recover", "recover --apply"])
 def test_a_gap_in_the_metadata_log_is_a_matter_for_doctor(
     command: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`kseg recover`, which used to be advised, leaves a log that a broker fails on. doctor has the steps, whatever else is damaged."""
+    """`kseg recover`, which used to be advised, leaves a log on which a broker fails. doctor has the steps, whatever else is damaged."""
     CASES["metadata_cut_without_snapshot"](data)
     bad_crc(data / "fares-0" / f"{0:020d}.log")
     run([*command.split(), str(data)])
@@ -151,7 +152,7 @@ def test_the_cost_of_a_snapshot_is_that_it_stays_damaged(
 def test_a_metadata_log_under_another_name_gets_its_own_back(
     data: Path, name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Not moved out, after which a node that is its own controller would set every partition aside as stray."""
+    """It is not moved out, because a node that is its own controller would then rename every partition as stray."""
     (data / METADATA).rename(data / name)
     assert commands(doctor(capfd, data, status=1)) == [
         f"mv -T {data}/{name} {data}/{METADATA}",

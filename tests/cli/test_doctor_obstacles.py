@@ -1,5 +1,5 @@
-"""The steps of `kseg doctor` for what is in a broker's way by being where it is. A real broker is started after them in
-tests/kafka/test_doctor.py."""
+"""The steps of `kseg doctor` for directories and files that prevent a broker's start by being where they are. tests/kafka/test_doctor.py
+starts a real broker after them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", MOVED)
 def test_it_is_moved_out(name: str, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """doctor used to advise a closer look, three times."""
+    """doctor used to advise a closer look three times."""
     CASES[name](data)
     with trees.unchanged(data):
         rows = doctor(capfd, data, status=1)
@@ -106,8 +106,8 @@ def test_a_file_or_an_empty_directory_is_no_data_directory(
 def test_a_replaced_disk_under_paths_of_two_spellings(
     data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The steps are for a broker, which is started somewhere else: log.dirs is right about the spelling. A directory that was given and is
-    in log.dirs used to have two steps, and the metadata log a place that no broker finds."""
+    """The steps are for a broker that is started in another working directory, so the paths in log.dirs count. A directory that was given
+    and is in log.dirs used to have two steps, and the metadata log a path at which no broker finds it."""
     (data.parent / "new").mkdir()
     properties = data.parent / "kraft.properties"
     properties.write_text(f"node.id=1\nlog.dirs={data.parent}/new,{data}\n")
@@ -140,8 +140,8 @@ def test_a_metadata_log_with_a_gap_is_not_repaired(data: Path, capfd: pytest.Cap
 def test_the_metadata_log_of_the_preview_of_kraft_keeps_its_name(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Observed with one of 2.8.2: under the name of today 4.3.1 ends with "upgrades from the preview release of KRaft in 2.8 to newer
-    versions are not supported"."""
+    """Observed with a metadata log of 2.8.2: under today's name, 4.3.1 ends with "upgrades from the preview release of KRaft in 2.8 to
+    newer versions are not supported"."""
     (data / "__cluster_metadata-0").rename(data / "@metadata-0")
     first, *_ = commands(doctor(capfd, data, status=1))
     assert first == f"kseg export --to json --output DIR {data}"
@@ -162,7 +162,7 @@ def test_a_renamed_partition_gets_its_name_back_and_a_copy_beside_it_is_moved_ou
 def test_files_from_a_file_system_without_case_get_their_names_back(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The partition used to be sought on the whole machine."""
+    """doctor used to advise searching the whole machine for the partition."""
     partition = data / "fares-0"
     before = {path.name: path.read_bytes() for path in partition.iterdir()}
     for name in before:
@@ -171,12 +171,13 @@ def test_files_from_a_file_system_without_case_get_their_names_back(
     assert again == f"kseg doctor {data}"
     subprocess.run(restore, shell=True, check=True)
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
-    shutil.copy(partition / f"{0:020d}.log", partition / f"{0:020d}.LOG")  # a copy is not the only one
+    # the .LOG file is not the only copy, so no search is advised
+    shutil.copy(partition / f"{0:020d}.log", partition / f"{0:020d}.LOG")
     assert not any(command.startswith("find") for command in commands(doctor(capfd, data, status=0)))
 
 
 def test_what_fsck_found_is_kept(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """rmdir, which is right for an empty one, refused it."""
+    """rmdir, which is right for an empty directory, failed."""
     (data / "lost+found" / "#131077").mkdir(parents=True)
     first, _ = commands(doctor(capfd, data, status=1))
     assert first == f"mv {data}/lost+found {data}-lost+found"
@@ -185,7 +186,7 @@ def test_what_fsck_found_is_kept(data: Path, capfd: pytest.CaptureFixture[str]) 
 def test_a_copy_under_the_name_of_no_topic_is_moved_out(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker loads it and serves nobody from it. It used to be listed."""
+    """A broker loads it and serves it to nobody. doctor used to advise listing it."""
     shutil.copytree(data / "fares-0", data / "fares.restored-0")
     assert commands(doctor(capfd, data, status=1)) == [
         f"mv {data}/fares.restored-0 {data}-fares.restored-0",
@@ -199,7 +200,7 @@ def test_a_copy_under_the_name_of_no_topic_is_moved_out(
 def test_without_a_metadata_log_the_checkpoints_tell_the_former_name(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker with ZooKeeper. Of two directories that could be metro-lz4-0 neither gets its name, and stations-0 exists."""
+    """A broker with ZooKeeper. Neither of two directories that could be metro-lz4-0 gets that name, and stations-0 exists."""
     shutil.rmtree(data / "__cluster_metadata-0")
     (data / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=Mz9XvQe1R0mU7bTq2LkP5w\n")
     (data / "fares-0").rename(data / "_fares-0 (copy)")
@@ -227,7 +228,7 @@ def test_without_a_metadata_log_the_checkpoints_tell_the_former_name(
 def test_of_two_copies_of_a_missing_partition_the_search_finds_both(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Where they were moved to."""
+    """It searches for the directories to which they were moved."""
     shutil.copytree(data / "fares-0", data / "fares-0.old")
     (data / "fares-0").rename(data / "fares-0.bak")
     *moves, search, _ = commands(doctor(capfd, data, status=1))

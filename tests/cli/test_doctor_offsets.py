@@ -25,7 +25,7 @@ Pair = tuple[bytes, bytes | None]
 
 
 def _subscription(*topics: str) -> bytes:
-    """Version 0: the version, an array of topics, no user data."""
+    """A subscription of version 0: the version, an array of topics, no user data."""
     named = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
     return b"\0\0" + len(topics).to_bytes(4, "big") + named + b"\xff\xff\xff\xff"
 
@@ -37,7 +37,7 @@ def classic(
     members: int = 0,
     protocol_type: str = "consumer",
 ) -> Pair:
-    """subscriptions: of the members; those without one have bytes that are none."""
+    """subscriptions: of the members. Members without one have bytes that cannot be parsed."""
     member = {
         "groupInstanceId": None,
         "clientId": "c",
@@ -75,7 +75,7 @@ def with_own_expiry(group: str, expires_ms: int) -> Pair:
 
 
 def sound(root: Path, *batches: bytes) -> Path:
-    """A log dir with these batches in `__consumer_offsets-0`, as a broker leaves it."""
+    """A log dir with these batches in `__consumer_offsets-0`, in the state that a broker leaves."""
     data = broker(root, *batches)
     write_segment(data / "fares-1")
     for directory, number in (("fares-0", 5), ("fares-1", 5), (f"{CONSUMER_OFFSETS}-0", 6)):
@@ -193,7 +193,8 @@ def test_an_open_transaction_holds_an_offset_until_it_ends(
 def test_a_group_of_which_only_some_members_may_come_back(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Who comes back keeps the offsets of the topics that it subscribes to (tests/kafka/test_offsets_after_start.py asks a coordinator)."""
+    """A member that comes back keeps the offsets of the topics that it subscribes to (tests/kafka/test_offsets_after_start.py asks a
+    coordinator)."""
     records = [
         *(
             commit(1, group, topic)
@@ -224,7 +225,7 @@ def test_offsets_of_deleted_topics_need_no_step(tmp_path: Path, capfd: pytest.Ca
 
 
 def test_what_does_not_expire_after_this_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A running broker has looked already, a coordinator fails to load a damaged log, and a replica that is not in sync does not lead."""
+    """A running broker has checked already, a coordinator fails to load a damaged log, and a replica that is not in sync does not lead."""
     data = sound(tmp_path, batch(0, commit(4)), batch(1, commit(5)))
     assert told(doctor(capfd, WEEK_LATER, data)) == {"billing": 1}
     with child(running_broker(data)) as other:

@@ -1,4 +1,4 @@
-"""Doctor, where a partition is in two data directories."""
+"""Doctor if a partition is in two data directories."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_of_a_partition_in_two_directories_the_one_that_is_behind_goes(
 
 
 def test_of_many_partitions_in_two_directories_each_pair_is_counted_for_itself() -> None:
-    """Five are listed in full. The step for one pair of directories used to contain the total of all pairs."""
+    """Five are listed in full. The step for a pair of directories used to contain the total of all pairs."""
     twice = [(f"second/many-{n}", f"first/many-{n}") for n in range(6)]
     twice += [(f"third/many-{n}", f"first/many-{n}") for n in range(6, 9)]
     situation = Situation(Request(("first", "second", "third")))
@@ -61,7 +61,7 @@ def test_a_directory_that_does_not_go_with_the_others_is_left_out(
     changes: dict[str, str],
     status: int,
 ) -> None:
-    """Disks of several nodes may have been mounted on one machine: then nothing needs to be done."""
+    """Disks of several nodes may have been mounted on one machine, in which case nothing needs to be done."""
     if "directory_id" in changes:
         lines = (capture_small / "data" / "meta.properties").read_text().splitlines()
         changes = {
@@ -81,7 +81,7 @@ def test_a_directory_that_does_not_go_with_the_others_is_left_out(
 def test_whose_the_file_is_where_its_node_id_differs(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], own: int
 ) -> None:
-    """By the voter that listens where the file does. With the ids of two exchanged disks in their files, three real nodes had no quorum:
+    """The voter that listens at the file's address decides. With exchanged ids on two exchanged disks, three real nodes had no quorum:
     "Leader sent a voter key … that doesn't match the local key"."""
     data, file = copy_tree(capture_small / "data", tmp_path / "data"), tmp_path / "server.properties"
     ports = {1: 19091, 2: 19092}
@@ -107,7 +107,7 @@ def test_whose_the_file_is_where_its_node_id_differs(
 
 
 def test_of_many_replicas_under_another_name_those_without_a_step_are_counted(tmp_path: Path) -> None:
-    """Five are listed in full; the others used to be left out without a word."""
+    """Five are listed in full. The others used to be left out without a word."""
     situation = Situation(Request((str(tmp_path),)))
     for number in range(8):
         path = str(tmp_path / f"orders-{number}")

@@ -24,7 +24,7 @@ EXPIRING = ("fares", "metro-gzip", "metro-lz4")
 
 @pytest.fixture
 def data(capture_small: Path, tmp_path: Path) -> Path:
-    """A log dir in which the records of three topics are older than their limit, and those of one were exempted from it."""
+    """A log dir in which the records of three topics are older than their limit."""
     made = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     append(made, *(config(topic, "retention.ms", "1000") for topic in EXPIRING))
     return made
@@ -69,7 +69,7 @@ def test_one_that_keeps_records_needs_no_step(data: Path, capfd: pytest.CaptureF
 
 
 def test_a_damaged_partition_is_not_counted(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What is left of it depends on the repair; the next examination has it."""
+    """What is left of it depends on the repair. The next examination counts it."""
     bad_crc(max((data / "metro-gzip-0").glob("*.log")))
     (told,) = of_type(doctor(capfd, data, status=1), "retention")
     assert told["examples"] == ["fares-0", "metro-lz4-0"]
@@ -83,13 +83,13 @@ def test_a_running_broker_has_done_it(data: Path, capfd: pytest.CaptureFixture[s
 
 
 def test_a_policy_that_is_unknown(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Without a metadata log nobody knows whether a topic is compacted."""
+    """Without a metadata log it is unknown whether a topic is compacted."""
     shutil.rmtree(data / "__cluster_metadata-0")
     assert not of_type(doctor(capfd, data, status=0), "retention")
 
 
 def test_segments_in_remote_storage(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Local copies of what is in remote storage go, but no record does; what is not known to be there stays."""
+    """Local copies of segments in remote storage are deleted, but no records are lost. Segments not known to be there are kept."""
     target = PartitionTarget(str(data / "fares-0"), str(data))
     values = {"cleanup.policy": "delete", "remote.storage.enable": "true", "retention.ms": "1000"}
     tiered = TopicSettings({name: Setting(value, Source.TOPIC) for name, value in values.items()})
@@ -102,7 +102,8 @@ def test_segments_in_remote_storage(data: Path, capfd: pytest.CaptureFixture[str
     (found,) = due(replace(tiered, remote_end_offset=end))
     assert isinstance(found, DueDeletion) and found.segments and not found.is_everything
     assert due(tiered) == due(replace(tiered, remote_end_offset=0)) == []
-    for local, source, is_by_default in (  # -2: as retention.ms
+    # -2 means the value of retention.ms
+    for local, source, is_by_default in (
         ("-2", Source.TOPIC, True),
         ("-2", Source.BUILT_IN, True),
         ("1000", Source.TOPIC, False),

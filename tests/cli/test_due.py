@@ -1,4 +1,4 @@
-"""A plan with changes exits with 1 and one without changes with 0, for every command that changes logs, and in every way to request it
+"""For every command that changes logs, and for every way to request it, a plan with changes exits with 1 and one without changes with 0
 (docs/json.md, "Exit status of a plan")."""
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kseg.cli.main import run
 from tests.support import trees
 
 NOW = ("--now", "2030-01-01")
-# the made-up directory has no metadata log that would know the policies
+# the generated directory has no metadata log with the policies
 COMPACT, DELETE = ("--cleanup-policy", "compact"), ("--cleanup-policy", "delete")
 PARTITION = {
     "recover": "metro-0",
     "compact": "gates.old-0",
     "retain": "metro-0",
-}  # the cleaner has markers in several passes
+}  # in gates.old-0 a single pass leaves nothing to do; with markers the cleaner needs several
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def nothing(_: Path) -> None:
     pass
 
 
-# command → what makes something due in metro-0, the words that ask for it, words with which nothing is due
+# command → damage that makes something due in metro-0, the arguments that request it, arguments with which nothing is due
 DUE: dict[str, tuple[Callable[[Path], object], tuple[str, ...], tuple[str, ...]]] = {
     "recover": (damage, (), ("--topic", "gates.old")),
     "compact": (nothing, ("--include-active", *COMPACT), ("--min-compaction-lag-ms", "100000d", *COMPACT)),
@@ -106,7 +106,7 @@ def test_a_checkpoint_that_is_to_be_written_is_due(log_dir: Path, capfd: pytest.
 
 
 def test_a_failure_comes_before_what_is_due(log_dir: Path, command: str) -> None:
-    """5: some of the targets failed; 3 if it was the only one."""
+    """5 if some of the targets failed, 3 if the only one did."""
     make, asks, _ = DUE[command]
     make(log_dir)
     gone = str(log_dir / "gone-0")
@@ -142,7 +142,7 @@ def results(out: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("words", [["--unmark"], ["--purge"]])
 def test_marks(log_dir: Path, capfd: pytest.CaptureFixture[str], words: list[str]) -> None:
-    """Files marked for deletion are to be restored, or deleted once they are old enough."""
+    """Files marked for deletion can be restored, or deleted once they are old enough."""
     partition = str(log_dir / "metro-0")
     soon = ["--now", "2100-01-01"]
     assert run(["retain", "--json", *words, *soon, partition]) == 0
@@ -157,7 +157,7 @@ def test_marks(log_dir: Path, capfd: pytest.CaptureFixture[str], words: list[str
 
 
 def test_a_log_start_that_moves_is_due(log_dir: Path) -> None:
-    """No segment is deleted, but the checkpoint must be written."""
+    """No segment is deleted, but the checkpoint has to be written."""
     partition = str(log_dir / "metro-0")
     words = ["retain", "--quiet", *DELETE, "--log-start-offset", "5", partition]
     with trees.unchanged(log_dir):

@@ -28,7 +28,7 @@ Unchanged = Callable[..., AbstractContextManager[None]]
 
 
 def flags_for(path: str) -> list[str]:
-    """The options the captures were dumped with (fixtures/README.md)."""
+    """The options with which the captures were dumped (fixtures/README.md)."""
     if not path.endswith((".log", ".checkpoint")):
         return []
     decoders = [flag for partition, flag in DECODED.items() if path.startswith(partition)]
@@ -45,7 +45,8 @@ def test_every_file_of_the_capture_dumps_like_the_real_tool(
         path = str(truth.relative_to(expected))[: -len(".txt")]
         assert run(["dump", *flags_for(path), path]) in (0, 1)
         if truth.with_suffix(".rc").exists():
-            assert capfdbinary.readouterr().out.startswith(truth.read_bytes()), path  # kseg continues
+            # the tool stopped, and kseg continues
+            assert capfdbinary.readouterr().out.startswith(truth.read_bytes()), path
         else:
             assert capfdbinary.readouterr().out == truth.read_bytes(), path
         compared += 1
@@ -120,7 +121,7 @@ def test_filters_and_limit(partition: Path, capfd: pytest.CaptureFixture[str]) -
 
 
 def on_a_terminal(*words: str) -> tuple[bytes, int]:
-    """What kseg writes when stdout and stderr are a terminal, and its exit status."""
+    """The output of kseg when stdout and stderr are a terminal, and its exit status."""
     parent, child = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "kseg", *words], stdout=child, stderr=child, stdin=child, cwd=ROOT
@@ -130,7 +131,8 @@ def on_a_terminal(*words: str) -> tuple[bytes, int]:
         while True:
             try:
                 piece = os.read(parent, 65536)
-            except OSError:  # the other end is closed
+            # the other end is closed
+            except OSError:
                 break
             if not piece:
                 break

@@ -1,5 +1,5 @@
 """The decoders of `dump`: which one is used, and records that no decoder can read. The texts are those of fact sheet internal topics §1,
-observed with the real tool; `tests/kafka/test_dump_decoders.py` compares again."""
+observed with the real tool; `tests/kafka/test_dump_decoders.py` compares them again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log_of(directory: Path, records: Sequence[Pair]) -> Path:
 
 
 def lines(capfdbinary: pytest.CaptureFixture[bytes], *words: str) -> list[str]:
-    """Record lines of a dump without their metadata."""
+    """The record lines of a dump without their metadata."""
     status = run(["dump", "--no-progress", "--skip-record-metadata", *words])
     out = capfdbinary.readouterr().out.decode()
     assert status in (0, 1)

@@ -1,4 +1,4 @@
-"""Requests that a dump cannot satisfy: no path, a missing file, a file without read permission."""
+"""Requests that dump cannot satisfy: no path, a missing file, a file without read permission."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_no_path_is_a_wrong_request(capfdbinary: pytest.CaptureFixture[bytes]) -
 def test_files_are_paths_and_a_comma_at_the_end_names_none(
     metro: Path, flags: list[str], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """As `ls *.log | tr '\\n' ,` writes them."""
+    """The output of `ls *.log | tr '\\n' ,` ends with such a comma."""
     assert run(["dump", *flags, str(metro)]) == 0
     by_path = capfdbinary.readouterr().out
     assert run(["dump", *flags, "--files", f"{metro},"]) == 0
@@ -41,7 +41,7 @@ def test_a_path_that_cannot_be_read_is_named(
     missing = tmp_path / "00000000000000000000.log"
     assert run(["dump", str(missing)]) == 3
     assert str(missing).encode() in capfdbinary.readouterr().err
-    # among others it costs only itself
+    # if there are other files, they are dumped
     with trees.unchanged(metro.parent):
         assert run(["dump", "--no-progress", "--jobs", "1", str(missing), str(metro)]) == 5
     output = capfdbinary.readouterr()

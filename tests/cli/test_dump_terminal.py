@@ -1,4 +1,4 @@
-"""Control characters in keys, values and header names do not reach a terminal; in a pipe the bytes are exact."""
+"""Control characters in keys, values and header names do not reach a terminal. In a pipe, the bytes are exact."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def test_on_a_terminal_they_are_escaped(log: Path) -> None:
     while True:
         try:
             piece = os.read(ours, 65536)
-        except OSError:  # the other end is closed and all is read
+        # the other end is closed and everything is read
+        except OSError:
             break
         if not piece:
             break

@@ -1,5 +1,5 @@
-"""What share groups of Kafka 4.0.0 left, which were early access: 4.3.1 loads neither of the two partitions (`Deserializing record …
-failed`), and no repair of the logs changes that. Keys and values are those of a real 4.0.0."""
+"""The state of share groups of Kafka 4.0.0, which were early access. 4.3.1 loads neither of the two partitions (`Deserializing record …
+failed`), and no repair of the logs changes that. Keys and values are from a real 4.0.0."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def test_verify_and_recover_agree_and_say_why(
         found.append([(row["id"], row["message"]) for row in rows if row.get("severity") == "error"])
     assert found[0] == found[1] != []
     assert all(kind == "coordinator-load-fails" and "Kafka 4.0" in message for kind, message in found[0])
-    assert run(["recover", "--apply", str(partition)]) == 1  # the side files are due
+    # the side files are repaired
+    assert run(["recover", "--apply", str(partition)]) == 1
     assert "cannot be loaded by its coordinator" in capfd.readouterr().out
     assert run(["verify", str(partition)]) == 1
 
@@ -44,7 +45,7 @@ def test_verify_and_recover_agree_and_say_why(
 def test_recover_does_not_read_the_records_of_a_partition_that_needs_no_repair(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """That took twelve times as long as all the rest, for what `verify` reports."""
+    """Reading them took twelve times as long as everything else, only for what `verify` reports."""
     partition = tmp_path / "data" / "__share_group_state-0"
     partition.mkdir(parents=True)
     records = [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in WRITTEN[partition.name]]

@@ -1,8 +1,8 @@
-"""The exit status of every command about directories in every state, against the rule of the command contract (`cli/run_summary.py`); and a
-pipe in the place of a file ends no command by hanging it.
+"""The exit status of every command for directories in every state, compared with the rule of the command contract (`cli/run_summary.py`);
+and no command hangs if a pipe is in place of a file.
 
-Where a status is not 0 there is a reason: 1 what was found or is due, 2 no target of the kind that was asked for, 3 what cannot be read,
-5 a part of the targets.
+A status other than 0 has a reason: 1 something was found or is due, 2 no target of the requested kind, 3 something cannot be read, 5 some
+of the targets failed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from tests.support.status_cases import (
 )
 from tests.support.trees import tree_state
 
-LIMIT_S = 120  # that only a command that hangs reaches
+# only a command that hangs reaches it
+LIMIT_S = 120
 
 
 DAMAGED = {
@@ -52,7 +53,7 @@ DAMAGED = {
     "compact": 5,  # the other partition is planned
 }
 IS_NO_DIRECTORY = {
-    # with a warning, as Kafka's tool passes such a file over
+    # with a warning, because Kafka's tool skips such a file
     **dict.fromkeys(("verify", "doctor", "list", "dump"), 0),
     **dict.fromkeys(
         (
@@ -99,7 +100,7 @@ def _furnished(base: Path, root: Path) -> Path:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """An open that waits for the other end of a pipe is broken off."""
+    """Interrupt an open that waits for the other end of a pipe."""
 
     def end(_signal: int, _frame: object) -> None:
         raise TimeoutError("the command hangs")
@@ -146,7 +147,8 @@ def _directory(path: Path) -> None:
 
 
 def _socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(path.parent):  # such a path is short
+    # because the path of a socket must be short
+    with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(path.parent):
         made.bind(path.name)
 
 
@@ -169,10 +171,10 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "dangling link": _dangling_link,
 }
 OTHERS = ("metadata", "groups", "undo", "undo --list", "undo --forget")
-# What reads the log fails for its partition, as for an unreadable one; the other partitions are done.
+# Commands that read the log fail for its partition, as for an unreadable one. The other partitions are processed.
 ODD_LOG = {**SOUND, **{command: 5 for command in COMMANDS if command not in OTHERS}}
 ODD_LOG |= {"verify": 1, "doctor": 1, "read": 3, "append": 3}
-# Side files: what can do without them does; what opens or replaces them fails.
+# Commands that do not need the side file work; those that open or replace it fail.
 CHANGES = {"recover": 5, "recover --apply": 5, "compact": 5}
 ODD: dict[str, dict[str, int]] = {
     f"{FIRST}.log": ODD_LOG,
@@ -205,11 +207,11 @@ ODD: dict[str, dict[str, int]] = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ODD)
 def test_what_is_no_regular_file_is_one_thing_to_every_command(name: str, kind: str, root: Path) -> None:
-    """export, lookup, what-if and retain used to skip a pipe in the place of a log, recover planned a repair that it then refused, and
-    verify reported a directory there as valid.
+    """export, lookup, what-if and retain used to skip a pipe in place of a log, recover planned a repair that it then refused, and verify
+    reported a directory in its place as valid.
 
-    Which command opens which file does not depend on what is there instead: each command meets each file with two of the kinds, and each
-    kind in the place of several files. With KSEG_COMBINATIONS=all every command meets every kind of every file."""
+    Which files a command opens does not depend on what is in their place, so each command is run with two of the kinds for each file, and
+    with each kind for several files. With KSEG_COMBINATIONS=all, every command is run with every kind for every file."""
     turn = [*ODD].index(name) + [*KINDS].index(kind)
     asked = [
         command for number, command in enumerate(COMMANDS) if ALL or (turn + number) % len(KINDS) in (0, 2)
@@ -240,7 +242,8 @@ def test_a_pipe_in_the_place_of_a_file_hangs_nothing(name: str, root: Path) -> N
 
     found = _statuses(root, make)
     assert set(found.values()) <= {0, 1, 2, 3, 4, 5}
-    if name != ".lock":  # which a broker takes as it is
+    # a broker accepts a pipe as its lock file
+    if name != ".lock":
         assert (found["verify"], found["doctor"]) == (1, 1)
 
 
@@ -279,7 +282,7 @@ def _closed(data: Path) -> None:
     data.chmod(0)
 
 
-# The earliest offset, the limits of retention and the end that is appended to are found without the first log.
+# Earliest offset, limits of retention and the log end for an append are found without reading the first log.
 _NOT_ITS_CONTENT = {command: SOUND[command] for command in ("lookup", "retain", "append")}
 _UNLISTABLE = {**ODD_LOG, "verify": 5, "doctor": 5, "undo --list": 3, "undo --forget": 3}
 FORBIDDEN: dict[str, tuple[Callable[[Path], None], dict[str, int]]] = {
@@ -297,7 +300,7 @@ FORBIDDEN: dict[str, tuple[Callable[[Path], None], dict[str, int]]] = {
 
 @pytest.fixture
 def open_root(base: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The same where others can look into: pytest's directories are closed to them."""
+    """The same directories outside of pytest's, which other users cannot enter."""
     with tempfile.TemporaryDirectory(prefix="kseg-test-") as made:
         made_root = _furnished(base, Path(made))
         made_root.chmod(0o777)
@@ -307,7 +310,7 @@ def open_root(base: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def everything_imported(base: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """By kseg, and of the standard library by its commands. Once for all tests: it stays imported."""
+    """Import all of kseg and what its commands need from the standard library. Done once for all tests, because it stays imported."""
     import_everything()
     root = _furnished(base, tmp_path_factory.mktemp("imported"))
     with contextlib.chdir(root):
@@ -337,7 +340,7 @@ def test_the_status_of_what_may_not_be_read_or_changed(
 def test_a_partition_that_may_not_be_listed_keeps_no_other_from_its_repair(
     is_listed_again: bool, open_root: Path, everything_imported: None
 ) -> None:
-    """With a clean-shutdown marker all partitions are planned before anything changes; the marker is removed for the repair and not
+    """With a clean-shutdown marker, all partitions are planned before anything changes. The marker is removed for the repair and not
     restored."""
     data = healthy(open_root)
     log = data / PARTITION / f"{FIRST}.log"
@@ -354,11 +357,13 @@ def test_a_partition_that_may_not_be_listed_keeps_no_other_from_its_repair(
     if is_listed_again:
         (data / OTHER).chmod(0o755)
         assert run(["undo", "--quiet", str(data)]) == 0
-    else:  # the run names the partitions that it has changed
+    # the journal of the run names the partitions that it has changed
+    else:
         assert run_as_nobody(["undo", "--list", "--quiet", str(data)]) == 0
         assert run_as_nobody(["undo", "--quiet", str(data)]) == 0
         (data / OTHER).chmod(0o755)
-    for path in data.rglob("*.kept"):  # whoever undoes it has not signed the journals
+    # the user who undoes has not signed the journals, so the removed files are kept
+    for path in data.rglob("*.kept"):
         path.unlink()
     assert {name: entry.content for name, entry in tree_state(data).items()} == {
         name: entry.content for name, entry in before.items()
@@ -385,8 +390,9 @@ def test_what_is_no_file_of_kafka_is_not_called_sound(root: Path, capfd: pytest.
 def test_no_command_is_advised_for_a_policy_that_nobody_knows(
     root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`kseg list`, which used to be advised, shows no policies; the options that set one are named."""
-    for data in (healthy(root), root / "base"):  # a metadata log beside it would count
+    """`kseg list`, which used to be advised, does not show policies. The message names the options that set one."""
+    # remove both metadata logs, because one beside the directory would count
+    for data in (healthy(root), root / "base"):
         shutil.rmtree(data / "__cluster_metadata-0")
     assert run(["retain", "--retention-ms", "7d", str(root / "data")]) == 4
     shown = capfd.readouterr()

@@ -1,4 +1,4 @@
-"""`kseg export` end to end, on this machine: output, exit statuses, kills, and that the input stays unchanged."""
+"""`kseg export` end to end on this machine: output, exit statuses, kills, and that the input stays unchanged."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def test_a_data_directory(
     out, err = capfd.readouterr()
     assert err == "" and out.count("\n") == 13 and "fares-0: 89 records in 1 file, " in out
     assert exported(tmp_path / "out", form) == dumped(everything_in(data))
-    assert len(files_of(tmp_path / "out")) == 12  # one for each partition
+    # one for each partition
+    assert len(files_of(tmp_path / "out")) == 12
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]
 
 
@@ -195,7 +196,7 @@ def test_pyarrow_is_nobody_else_s(data: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["errorifexists", "append", "overwrite"])
 def test_killed_anywhere_leaves_no_half_file(mode: str, data: Path, tmp_path: Path) -> None:
-    """In one process, killed at each change of the file system in turn."""
+    """In this process, killed at each change of the file system in turn."""
     inputs = [data / name for name in ("fares-0", "gates-append-0", "gates-append-1")]
     new = dumped(inputs)
     output, template = tmp_path / "out", tmp_path / "template"
@@ -235,7 +236,7 @@ def test_killed_anywhere_leaves_no_half_file(mode: str, data: Path, tmp_path: Pa
 
 
 def _exported(output: Path) -> list[tuple[str, int]]:
-    """(topic and partition, offset) of every record that a reader sees; every line must be whole."""
+    """(topic and partition, offset) of every record that a reader sees; fails on incomplete lines."""
     rows = []
     for path in files_of(output):
         if any(step.startswith((".", "_")) for step in path.relative_to(output).parts):
@@ -251,12 +252,13 @@ def _of(reported: list[Any]) -> list[tuple[str, int]]:
 
 
 def test_killed_at_any_time(data: Path, tmp_path: Path) -> None:
-    """The whole program with its workers, killed after random times."""
+    """The complete program with its workers, killed after random times."""
     output = tmp_path / "out"
     command = [sys.executable, "-m", "kseg", "export", "--to", "json", "--output", str(output), "--jobs", "2"]
     expected = _of(dumped(everything_in(data)))
     for wait in (0.3, 0.6, 0.9):
-        reader, writer = os.pipe()  # the workers hold it too
+        # the workers inherit the pipe
+        reader, writer = os.pipe()
         with subprocess.Popen([*command, str(data)], stdout=subprocess.DEVNULL, pass_fds=[writer]) as process:
             os.close(writer)
             time.sleep(wait)

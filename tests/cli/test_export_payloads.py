@@ -1,4 +1,4 @@
-"""`export` with decoded payloads: typed columns of all schema versions of a topic, undecodable payloads, JSON and CSV."""
+"""`export` with decoded payloads: typed columns for all schema versions of a topic, payloads that cannot be decoded, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def test_both_versions_fit_into_the_columns(log_dir: Path, tmp_path: Path) -> No
         "day": pa.date32(),
         "hour": pa.time32("ms"),
         "tags": pa.map_(pa.string(), pa.list_(pa.field("element", pa.string()))),
-        "code": pa.string(),  # text and a list: JSON
-        "next": pa.string(),  # contains itself: JSON
+        "code": pa.string(),  # text in one version and a list in another, so JSON
+        "next": pa.string(),  # recursive, so JSON
         "who": pa.struct([("n", pa.binary()), ("m", pa.float32())]),
         "note": pa.string(),
     }

@@ -1,7 +1,7 @@
-"""Every `next:` line that a command prints works as printed and covers everything that was requested. Following them from `verify` on leads
-to a directory in which `recover` has nothing left to repair.
+"""Every `next:` line that a command prints works as printed and covers everything that was requested. Following these lines from `verify`
+on leads to a directory in which `recover` has nothing left to repair.
 
-Every command on every kind of damage is some hundred commands, and as many hints: half a minute of CPU time, hence `slow`.
+Every command on every kind of damage makes several hundred commands and as many hints, which take half a minute of CPU time; hence `slow`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from tests.support.damaged_dirs import ID, INNER
 
 Inflict = Callable[[Path], object]
 NOW = ("--now", "1800000000000")
-OUTPUT = "exported"  # beside the data directory
+# beside the data directory
+OUTPUT = "exported"
 COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": NOW,
     "list": NOW,
@@ -46,7 +47,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export": ("--to", "json", "--output", OUTPUT),
     "undo": ("--forget",),
 }
-STEPS = 4  # to the end of the hints: verify, a plan, its --apply
+# until there are no more hints: verify, a plan, its --apply
+STEPS = 4
 
 
 def in_log(disease: Callable[[Path], object], data: Path) -> None:
@@ -74,13 +76,13 @@ def data(sound: Path, tmp_path: Path) -> Path:
 
 
 class Shell:
-    """Types commands, and reads what is to be typed next."""
+    """Runs commands and reads the suggested next command."""
 
     def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
         self._capfd = capfd
 
     def type(self, *words: str | Path) -> tuple[int, list[str]]:
-        """The exit status, and the words of the next command."""
+        """Returns the exit status and the arguments of the next command."""
         self._capfd.readouterr()
         shutil.rmtree(OUTPUT, ignore_errors=True)
         status = run([*map(str, words)])
@@ -120,7 +122,7 @@ def test_what_append_planned_it_appends_as_it_is_printed(data: Path, partition: 
 
 
 def test_what_came_from_a_pipe_is_asked_for_again(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The plan has consumed the pipe, so the same command without it would not work."""
+    """The plan has consumed the pipe, so the same command without the pipe would not work."""
     lines = data.with_name("lines.jsonl")
     lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
     head = "next, with the same lines on standard input: "
@@ -152,7 +154,7 @@ def test_an_export_that_met_damage_leads_to_its_repair(data: Path, shell: Shell)
 
 
 def test_a_run_is_forgotten_as_the_plan_says(data: Path, shell: Shell) -> None:
-    """Also by a relative path: the journals of a run contain absolute paths."""
+    """This includes a relative path, although the journals of a run contain absolute paths."""
     diseases.bad_crc(data / f"{INNER}.log")
     assert shell.type("recover", "--apply", *NOW, data)[0] == 0
     assert shell.type("undo", "--forget", data.name) == (1, ["undo", "--apply", "--forget", data.name])
@@ -166,7 +168,7 @@ def test_every_hint_of_every_command_works(data: Path, damage: Inflict, shell: S
     damage(data)
     followed: list[
         list[str]
-    ] = []  # nothing changes before the break, so that a second time would be the same
+    ] = []  # nothing changes before the break, so a repeated hint would give the same result
     for command, options in COMMANDS.items():
         status, words = shell.type(command, *options, data)
         assert status not in (2, 70)
@@ -176,7 +178,8 @@ def test_every_hint_of_every_command_works(data: Path, damage: Inflict, shell: S
         assert words[-1] == str(data) or words[0] == "dump", "it is about all that was asked"
         assert shell.type(*words)[0] not in (2, 3, 70) or words[0] == "dump"
         if "--apply" in words:
-            break  # the others were asked before it
+            # the other commands were tried before the change
+            break
 
 
 @pytest.mark.slow
@@ -214,7 +217,7 @@ def test_nine_partitions_are_one_repair(data: Path, shell: Shell) -> None:
 def test_what_only_the_user_knows_is_asked_for_last(
     data: Path, content: bytes | None, shell: Shell, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line with all other repairs; with the values filled in, that command does the repair."""
+    """It is asked for in one line with all other repairs. With the values filled in, that command repairs everything."""
     (data / "meta.properties").unlink()
     if content is not None:
         (data / "meta.properties").write_bytes(content)
@@ -244,7 +247,7 @@ def test_a_plan_that_fails_in_part_leads_on(data: Path, shell: Shell) -> None:
 
 @pytest.fixture
 def marked(data: Path) -> Path:
-    """A directory of a deleted topic, with damage in it."""
+    """A damaged directory of a deleted topic."""
     diseases.bad_crc(data / f"{INNER}.log")
     S.deleted_directory(data / "metro-0")
     return data / f"metro-0.{ID}-delete"
@@ -274,7 +277,7 @@ def test_nothing_of_it_is_repaired(data: Path, marked: Path, shell: Shell) -> No
 def test_whoever_names_it_can_work_on_it(
     marked: Path, shell: Shell, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Somebody deleted a topic by mistake and stopped the broker before the files were deleted."""
+    """As if somebody deleted a topic by mistake and stopped the broker before it deleted the files."""
     status, words = shell.type("verify", *NOW, marked)
     assert status == 1 and words == ["recover", str(marked)]
     assert shell.type("recover", "--apply", *NOW, marked)[0] == 0
@@ -295,18 +298,19 @@ ODD = os.fsdecode(b"a b\n\xffc 'd'")
 
 
 class TypedShell:
-    """Types lines as they were printed into bash, in the directory above the data directory."""
+    """Runs lines in bash exactly as they were printed, in the directory above the data directory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
     def type(self, line: str, mark: str = "next: ") -> tuple[int, str]:
-        """The exit status, and the line to type next: what follows the mark."""
+        """Returns the exit status, and the next line to type: what follows the mark."""
         done = subprocess.run(
             ["bash", "-c", line], cwd=self._folder, env=self._environment, capture_output=True, check=False
         )
-        printed = (done.stdout + done.stderr).decode().splitlines()  # all of it UTF-8
+        # fails if any of it is not UTF-8
+        printed = (done.stdout + done.stderr).decode().splitlines()
         reported = [each.partition(mark)[2] for each in printed if each.lstrip().startswith(mark)]
         assert len(reported) <= 1 and done.returncode not in (2, 70), printed
         return done.returncode, reported[0] if reported else ""

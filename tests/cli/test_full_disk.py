@@ -1,4 +1,4 @@
-"""Freeing a file system without a free byte: `retain --purge --apply` needs none, and other changes say how much they need."""
+"""Freeing a full file system: `retain --purge --apply` needs no free byte, and other changes say how much space they need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARKED_BYTES = 1 << 20
 
 @pytest.fixture(params=["tmpfs", "ext4"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own."""
+    """A small file system."""
     words = ["-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs"]
     if request.param == "ext4":
         image = tmp_path / "image"
@@ -49,7 +49,8 @@ def _fill(path: Path) -> None:
 def test_marked_files_are_deleted_without_a_free_byte(disk: Path, capture_small: Path) -> None:
     data = disk / "data"
     RETAIN.lay(capture_small, data)
-    (data / "log-start-offset-checkpoint").unlink()  # there is nothing to mark
+    # then there is nothing to mark
+    (data / "log-start-offset-checkpoint").unlink()
     marked = sorted(data.glob("*/*.deleted"))
     with marked[-1].open("ab") as file:
         file.write(bytes(MARKED_BYTES))
@@ -62,7 +63,7 @@ def test_marked_files_are_deleted_without_a_free_byte(disk: Path, capture_small:
 
 
 def _fill_up(disk: Path) -> None:
-    """Leave no free block: ext4 gives back deleted blocks, and what a delayed allocation reserved, when it syncs."""
+    """Leave no free block. When ext4 syncs, it frees deleted blocks and the reserves of delayed allocations."""
     for round_ in range(10):
         subprocess.run(["sync", "-f", str(disk)], check=True)
         if round_ and os.statvfs(disk).f_bavail == 0:
@@ -77,7 +78,7 @@ def _free_bytes(disk: Path) -> int:
 
 
 def test_limits_with_a_purge_free_it_first(disk: Path, capture_small: Path) -> None:
-    """Purging the files already marked frees the space that marking more requires."""
+    """Purging files that are marked already frees the space that marking more files requires."""
     data = disk / "data"
     RETAIN.lay(capture_small, data)
     for directory in data.glob("*-[01]"):
@@ -159,7 +160,7 @@ def test_what_needs_room_says_how_much_and_touches_nothing(
 def test_without_inodes_it_says_so_and_touches_nothing_or_all(
     command: str, spare: int, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The message used to name the bytes needed, although millions were free."""
+    """The message used to say how many bytes were needed, although millions were free."""
     changing = CHANGINGS[command]
     changing.lay(capture_small, tmp_path / "data")
     files = sum(len([folder, *names]) for folder, _, names in os.walk(tmp_path / "data")) + 1
@@ -253,11 +254,12 @@ def test_append_asks_for_room_before_it_writes(
 def test_holes_are_read_where_no_page_is_left(
     disk: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Reading a hole through a mapping allocates nothing, not even on tmpfs: the answers are the same as with free space."""
+    """Reading a hole through a mapping allocates nothing, even on tmpfs, so the answers are the same as with free space."""
     place = Path(shutil.copytree(capture_small / "data" / "metro-none-0", disk / "metro-none-0"))
     log = place / f"{0:020}.log"
     whole = log.stat().st_size
-    os.truncate(log, whole + (64 << 20))  # zeros that were allocated and never written
+    # zeros that were allocated and never written
+    os.truncate(log, whole + (64 << 20))
     words = [["verify"], ["dump"], ["list"], ["recover"], ["lookup", "--offset", "3"]]
 
     def reported() -> list[tuple[int, list[str]]]:
@@ -266,7 +268,8 @@ def test_holes_are_read_where_no_page_is_left(
             capfd.readouterr()
             status = run([*each, "--json", str(place)])
             rows = capfd.readouterr().out.splitlines()
-            found.append((status, [row for row in rows if '"room"' not in row]))  # of which there is less
+            # without the remaining space, which differs
+            found.append((status, [row for row in rows if '"room"' not in row]))
         return found
 
     before = reported()
@@ -278,8 +281,8 @@ def test_holes_are_read_where_no_page_is_left(
 def test_a_copy_of_a_member_of_an_archive_has_no_room(
     disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Reported before a byte is copied, or when space runs out in the meantime. The log is not called damaged, and nothing is left
-    behind."""
+    """This is reported before a byte is copied, or when the space is used up in the meantime. The log is not called damaged, and nothing is
+    left behind."""
     log = tmp_path / "large-0" / f"{0:020}.log"
     log.parent.mkdir()
     log.write_bytes(bytes(2 * SIZE))

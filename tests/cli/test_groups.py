@@ -28,7 +28,7 @@ def of_type(rows: Rows, kind: str) -> Rows:
 
 
 def test_a_capture_of_a_real_broker(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The expectations are the dump tool's text of the same log."""
+    """The expectations are from the dump tool's text for the same log."""
     rows = groups(capfd, capture_small / "data")
     (group,) = of_type(rows, "group")
     assert (group["group"], group["group_type"], group["state"], group["epoch"]) == (
@@ -56,7 +56,7 @@ def test_a_capture_of_a_real_broker(capture_small: Path, capfd: pytest.CaptureFi
 
 
 def test_old_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """0.9 wrote commits with an expiry time; 0.10 and 1.1 wrote other versions into the same log."""
+    """0.9 wrote commits with an expiry time. 0.10 and 1.1 wrote other versions to the same log."""
     for state in ("0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"):
         rows = groups(capfd, legacy_small / "data" / state)
         offsets = of_type(rows, "offset")
@@ -67,7 +67,7 @@ def test_old_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_group_deleted_by_a_broker_before_0_10(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Messages of v0 have no timestamps, and the tombstone of a group is one."""
+    """Messages of v0 have no timestamps, and the tombstone of the group is one of them."""
     gone = (key(CONSUMER_OFFSETS, 2, group="gone"), None)
     log_dir = broker(tmp_path, batch(0, commit(4)), batch(1, gone, at_ms=-1, leader_epoch=-1, magic=0))
     assert run(["groups", "--verbose", str(log_dir)]) == 0
@@ -118,7 +118,7 @@ def test_every_field_of_the_contract_is_there(tmp_path: Path, capfd: pytest.Capt
 def test_a_member_has_what_it_still_gives_back_and_nothing_of_deleted_topics(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As a coordinator describes it: see tests/kafka/test_random_groups.py, and for the deleted topic test_groups_broker.py."""
+    """This is how a coordinator describes it: see tests/kafka/test_random_groups.py, and for the deleted topic test_groups_broker.py."""
     fares, gone = FARES, metadata.topic_id(8)
     part = {"assignmentEpochs": None}
     assigned = value(
@@ -159,7 +159,7 @@ def test_a_member_has_what_it_still_gives_back_and_nothing_of_deleted_topics(
         (("--at", T0 + 60_000), both),
         (("--at", T0 + 59_999), [*both, ("gone", 1)]),
     ):
-        # the metadata log is found from a partition or a segment that is named alone, too
+        # the metadata log is also found if only a partition or a segment is given
         partition = log_dir / f"{CONSUMER_OFFSETS}-0"
         for path in (log_dir, partition, partition / f"{0:020d}.log"):
             (row,) = of_type(groups(capfd, *words, path), "member")
@@ -193,8 +193,8 @@ def test_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.CaptureFixtu
 def test_a_group_in_another_partition_than_with_the_default_number_of_them(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`g` hashes to partition 3 of 50. If it is found in another one, the topic does not have 50, and `my-group` may be in any
-    partition."""
+    """`g` hashes to partition 3 of 50. If it is found in another one, the topic does not have 50 partitions, and `my-group` may be in any
+    of them."""
     here = tmp_path / f"{CONSUMER_OFFSETS}-1"
     write_segment(here, batch(0, commit(4, "g")))
     write_segment(tmp_path / f"{CONSUMER_OFFSETS}-12", batch(0, commit(4, "another")))
@@ -212,7 +212,7 @@ def test_a_group_in_another_partition_than_with_the_default_number_of_them(
 def test_a_group_whose_partition_is_elsewhere_is_unknown(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`my-group` hashes to partition 12 of 50; with one partition, as the metadata log says, to that one."""
+    """`my-group` hashes to partition 12 of 50, but with one partition, as the metadata log says, to that one."""
     log_dir = broker(tmp_path, batch(0, commit(4)))
     rows = groups(capfd, "--group", "my-group", log_dir, status=1)
     (missing,) = of_type(rows, "missing_group")
@@ -239,7 +239,7 @@ def test_a_group_whose_partition_is_elsewhere_is_unknown(
 
 @pytest.mark.behaviour("G13")
 def test_the_reset_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """As jackson-csv writes it: quotes around more than 24 characters, and around characters below `-`."""
+    """As jackson-csv writes it: text of more than 24 characters or with characters below `-` is quoted."""
     names = ["t", "my.topic-1_x", "a" * 24, "b" * 25]
     commits = [commit(at, group, name) for group in ('say "hi"', "a,b") for at, name in enumerate(names)]
     log_dir = broker(tmp_path, batch(0, *commits))
@@ -262,7 +262,7 @@ def test_the_reset_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
 def test_the_tool_is_told_every_group_of_the_reset_file(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """kafka-consumer-groups.sh --all-groups leaves out those that the broker no longer has (tests/kafka/test_offsets_after_start.py)."""
+    """kafka-consumer-groups.sh --all-groups leaves out groups that the broker no longer has (tests/kafka/test_offsets_after_start.py)."""
     for count in (20, 21):
         names = [f"g{number:02}" for number in range(count)]
         log_dir = broker(tmp_path / str(count), batch(0, *(commit(1, name) for name in names)))
@@ -346,7 +346,7 @@ def test_a_record_that_fails_the_load(tmp_path: Path, capfd: pytest.CaptureFixtu
 def test_damage_that_a_start_removes_before_the_load(
     where: str, is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What a broker does is in tests/kafka/test_group_load.py."""
+    """For what a broker does, see tests/kafka/test_group_load.py."""
     parts = [batch(at, commit(at, f"group {at}")) for at in range(4)]
     hurt = 3 if where in ("end", "torn") else 1
     whole = parts[hurt]

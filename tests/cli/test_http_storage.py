@@ -1,4 +1,4 @@
-"""Logs on a web server that lists directories: it tells no sizes in a listing, so each file is asked for by itself."""
+"""Logs on a web server with directory listings. A listing has no sizes, so each file is requested separately."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ import pytest
 from tests.support.forked_programs import ForkedPrograms, forked_programs
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed: fsspec reads no http:// without it")
-pytestmark = pytest.mark.slow  # each question is a program that loads an HTTP client
+# each command is a program that loads an HTTP client
+pytestmark = pytest.mark.slow
 
 
 class Ranges(SimpleHTTPRequestHandler):
-    """Serves ranges, as web servers do but Python's own."""
+    """Serves ranges, as real web servers do and Python's own does not."""
 
     has_sizes = True
 
@@ -48,7 +49,7 @@ class Ranges(SimpleHTTPRequestHandler):
         return io.BytesIO(part)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Not on stderr."""
+        """Log nothing to stderr."""
 
 
 class NoSizes(Ranges):
@@ -89,7 +90,7 @@ def programs() -> Iterator[ForkedPrograms]:
             "--json",
             "--jobs",
             "2",
-        ],  # a worker is a new process, which imports an HTTP client: one command has them
+        ],  # a worker is a new process that imports an HTTP client, so only one command has workers
         ["lookup", "--latest", "--json"],
         ["dump", "--print-data-log"],
         ["groups", "--json"],

@@ -1,4 +1,4 @@
-"""Kafka's own topics in JSON and tables: decoded by default, with names, and without secrets."""
+"""Kafka's own topics in JSON and in tables: decoded by default, with names, and without secrets."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_values_are_those_that_the_tool_prints(
 
 
 def _assert_holds(ours: Any, theirs: Any) -> None:
-    """All that the tool prints; it leaves out tagged fields with their default, and has no names."""
+    """The row has everything that the tool prints, which leaves out tagged fields with their default and adds no names."""
     if isinstance(theirs, dict):
         for name, value in theirs.items():
             _assert_holds(ours[name], value)
@@ -158,7 +158,7 @@ def test_key_and_value_are_decoded_each_on_its_own(
 def test_share_records_of_4_0_are_recognised(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """4.0 (definitions of 4.0.0): no metadata hash after the epoch, and a record type 9."""
+    """4.0 (definitions of 4.0.0) writes no metadata hash after the epoch, and has a record type 9."""
     directory = log_of(
         tmp_path / "__consumer_offsets-7",
         [

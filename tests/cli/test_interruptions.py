@@ -1,4 +1,4 @@
-"""A command that Ctrl-C ends tells what was done; a change also the commands that go on and that go back."""
+"""A command interrupted by Ctrl-C reports what was done, and if it changes files, also the commands to continue and to undo."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 
 def interrupted(words: list[str], at: str) -> int:
-    """The status of a command that Ctrl-C ends when this partition is to be planned, while others are being written."""
+    """The exit status of a command that is interrupted by Ctrl-C when it begins to plan this partition, while others are being written."""
 
     def guarded(
         work: Work[PartitionTarget, ChangeOptions], target: PartitionTarget, options: ChangeOptions

@@ -1,4 +1,4 @@
-"""`--journal DIR` and `--quarantine DIR` of every command that changes files, over whole data directories."""
+"""`--journal DIR` and `--quarantine DIR` for every command that changes files, on complete data directories."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_run_is_taken_back_from_there(
     assert not list(data.rglob(".kseg")) and not list(data.rglob("kseg-journal-*.jsonl"))
     assert all_held(data) != start
     assert run(["verify", "--quiet", str(data)]) in (0, 1)
-    # on another machine, without that disk
+    # as on another machine, without that disk
     (away / "journals").rename(away / "hidden")
     assert run(["undo", str(data)]) == 4
     assert "is not there" in capfd.readouterr().err
@@ -52,7 +52,7 @@ def test_a_run_is_taken_back_from_there(
 def test_what_kseg_leaves_in_a_partition_is_its_own(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`verify` used to report pointers, files kept for undo and the journal of a killed run as not a Kafka file."""
+    """`verify` used to report pointers, files kept for undo, and the journal of a killed run as not being files of Kafka."""
     data, partition = tmp_path / "data", tmp_path / "data" / "metro-none-0"
     changing = CHANGINGS["recover"]
     changing.lay(capture_small, data)
@@ -109,7 +109,7 @@ def test_a_quarantine_that_cannot_be_is_refused_and_leaves_nothing_in_the_way(
 
 
 def test_the_longest_name_of_a_topic_has_a_home(capture_small: Path, tmp_path: Path) -> None:
-    """A topic's name has up to 249 characters, so that the directory's with anything behind it may be longer than a file system allows."""
+    """A topic name may have up to 249 characters, so the directory name with a suffix may be longer than a file system allows."""
     partition = tmp_path / "data" / f"{'t' * 249}-12345"
     shutil.copytree(capture_small / "data" / "metro-none-0", partition)
     with max(partition.glob("*.log")).open("ab") as log:

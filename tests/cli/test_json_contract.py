@@ -1,9 +1,10 @@
-"""docs/json.md documents every line that a command prints with --json and every field of it, and everything that it documents is printed.
+"""docs/json.md documents every line that a command prints with --json and every field of the line, and everything that it documents is
+printed.
 
-The commands run on directories in many states. Each field of a line must appear in a section of the page about its command or its type,
-including subsections, except below values with names of their own (a message, a configuration). The types and fields of the examples and
-tables must occur in a line, or be listed here with the reason why none of these directories has them. Ninety commands take some twenty
-seconds of CPU time.
+The commands run on directories in many states. Each field of a line must be in a section of the page about its command or its type,
+including subsections, except within values whose names come from the evidence (a message, a configuration). The types and fields of the
+examples and tables must occur in a line, or be listed here with the reason why none of these directories has them. Ninety commands take
+some twenty seconds of CPU time.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | 
 Rows = list[tuple[str, dict[str, Any]]]
 
 SIDE_FILES = "Side files"
-# whose own names are those of the evidence
+# values whose own names come from the evidence
 FREE = frozenset(
     ["data", "details", "properties", "settings", "codecs", "features", "entity", "findings", "checkpoints", "held", "lines_ignored", "next_dirty_offsets", "log_start_offsets", "control", "value", "key", "connect"]
 )  # fmt: skip
-# what the section of a command leaves to others, by command and type
+# other sections that document lines of a command, by command and type
 DOCUMENTED_ELSEWHERE = {
     "dump": (SIDE_FILES,),
     "doctor damage": ("recover",),
@@ -208,7 +209,8 @@ def _printed(line: str) -> Rows:
 # --- a line is a line for every reader
 
 
-SEPARATORS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines splits
+# the separators at which str.splitlines splits
+SEPARATORS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 ODD_TEXT = f"Ä{SEPARATORS}\u2027\u202a\x84\x86\ue028ß😀"
 OF_SEPARATORS = (
     "dump --print-data-log {data}",
@@ -229,7 +231,8 @@ OF_SEPARATORS = (
 
 
 def _with_separators(folder: Path, name: str) -> None:
-    """Wherever a text can be: keys, values, header names and values, groups, metadata of commits, transactional ids, users, paths."""
+    """Put the text wherever there can be one: keys, values, header names and values, groups, metadata of commits, transactional ids, users,
+    paths."""
     odd = ODD_TEXT.encode()
     user = quota({"user": ODD_TEXT}, "producer_byte_rate", 7.0)
     made = broker(folder, batch(0, commit(7, ODD_TEXT, metadata=ODD_TEXT)), name=name)
@@ -255,7 +258,8 @@ def test_no_text_ends_a_line(tmp_path: Path) -> None:
                 lines = text.decode().splitlines()
                 assert len(lines) == text.count(b"\n"), line
                 shown.update(_texts([json.loads(each) for each in lines]))
-            assert any("\u2028" in each for each in shown), line  # as a path at least
+            # at least in a path
+            assert any("\u2028" in each for each in shown), line
             if line.split()[0] in ("dump", "lookup", "read", "groups", "transactions", "metadata"):
                 assert ODD_TEXT in shown, line
 
@@ -321,7 +325,7 @@ def test_every_type_is_documented(rows: Rows) -> None:
 
 
 def _types(command: str) -> set[str]:
-    """Those that the table at the top has for a command."""
+    """The types that the table at the top lists for a command."""
     (line,) = re.findall(rf"^\| `{command}` \| (.*) \|$", PAGE.partition("\n## ")[0], re.MULTILINE)
     entries = {"dump": re.findall(r"`(\w+)`", SECTIONS[SIDE_FILES])}
     of_verify = _types("verify") if command == "doctor" else set()
@@ -371,7 +375,7 @@ VALUES = frozenset(
         "deleting",
     ]
 )
-# which none of these directories has; tests/kafka/test_groups_broker.py meets them with a broker's
+# none of these directories has them; tests/kafka/test_groups_broker.py gets them from a broker
 NOT_PRINTED: dict[str, set[str]] = {"member": {"topic_id", "subtopology"}, "share_topic": set()}
 TABLE_ROWS = [
     pytest.param(section, kind, text, id=f"{section}-{kind}")

@@ -84,7 +84,7 @@ WITH_THE_RIGHT_ID = (unknown_partition, moved_to_another_node)
 
 
 def advice_of(damage: Callable[[Path], str]) -> str:
-    """An id that is right already would only be written once more."""
+    """If the id is right already, writing it again would change nothing."""
     if damage in WITH_THE_RIGHT_ID:
         return "its topic id is right, so no repair changes that"
     return "kseg recover --apply --topic-id "
@@ -94,7 +94,7 @@ def advice_of(damage: Callable[[Path], str]) -> str:
 def test_the_id_that_is_right_already_helps_nobody(
     data: Path, say: Say, damage: Callable[[Path], str]
 ) -> None:
-    """The reason why it is not advised: writing it again leaves the directory as stray as before, and recover reports that."""
+    """This is why it is not advised: writing it again leaves the directory as stray as before, and recover reports that."""
     name = damage(data)
     wanted = ids(data)[name.rpartition("-")[0]]
     for _ in range(2):
@@ -129,7 +129,7 @@ def test_an_intact_directory_has_none(data: Path, say: Say) -> None:
 def test_what_becomes_stray_is_an_error(
     data: Path, say: Say, damage: Callable[[Path], str], level: tuple[str, ...]
 ) -> None:
-    """tests/kafka/test_strays.py shows on a real broker which these are. For a single partition the metadata log of its data directory is
+    """tests/kafka/test_strays.py shows these cases with a real broker. For a single partition, the metadata log of its data directory is
     read."""
     name = damage(data)
     with unchanged(data):
@@ -159,7 +159,7 @@ def test_the_message_names_the_id_and_says_what_is_served_then(data: Path, say: 
     ("content", "policy"),
     [
         (None, "salvage"),
-        (None, "kafka"),  # which dies of the others
+        (None, "kafka"),  # a broker fails on the other contents
         (b"", "salvage"),
         (b"garbage", "salvage"),
         (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "salvage"),
@@ -168,7 +168,7 @@ def test_the_message_names_the_id_and_says_what_is_served_then(data: Path, say: 
 def test_recover_takes_the_id_from_the_metadata_log(
     capture_small: Path, data: Path, say: Say, name: str, content: bytes | None, policy: str
 ) -> None:
-    """Missing, empty, garbage, or the zero id: the broker's file is restored byte for byte."""
+    """The file is missing or empty, or contains garbage or the zero id. The broker's file is restored byte for byte."""
     path = data / name / FILE
     path.unlink() if content is None else path.write_bytes(content)
     assert say("recover", "--policy", policy, data / name)[0] == 1
@@ -181,7 +181,7 @@ def test_recover_takes_the_id_from_the_metadata_log(
 
 
 def test_an_empty_directory_is_made_anew_and_needs_no_id(data: Path, say: Say) -> None:
-    """A broker renames it as stray and loses nothing: verify and recover agree."""
+    """A broker renames it as stray and loses nothing, and verify and recover agree."""
     for file in (data / "fares-0").iterdir():
         file.unlink()
     assert say("verify", data / "fares-0")[0] == 0
@@ -198,8 +198,8 @@ def test_the_copy_has_it_too(data: Path, say: Say, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [each for each in STRAYS if each is not lose_file])
 def test_recover_does_not_guess(data: Path, say: Say, damage: Callable[[Path], str]) -> None:
-    """An id of another topic may be the right one: exit status 1, and the complete command is printed. The clean-shutdown marker remains
-    true."""
+    """An id of another topic may be the right one, so the exit status is 1 and the complete command is printed. The clean-shutdown marker
+    is still true."""
     name = damage(data)
     before = (data / name / FILE).read_bytes()
     status, rows = say("recover", "--apply", data)
@@ -216,7 +216,7 @@ def test_recover_does_not_guess(data: Path, say: Say, damage: Callable[[Path], s
 
 
 def test_the_user_settles_it(data: Path, say: Say) -> None:
-    """The id that the metadata log has for the topic name replaces another one; any other id is still refused."""
+    """The id that the metadata log has for the topic name replaces another one. Any other id is still refused."""
     name = unknown_id(data)
     wanted = ids(data)["metro-lz4"]
     assert say("recover", "--apply", "--topic-id", topic_id(3), data / name)[0] == 4
@@ -225,7 +225,7 @@ def test_the_user_settles_it(data: Path, say: Say) -> None:
 
 
 def test_a_name_that_was_anothers_too(data: Path, say: Say) -> None:
-    """The topic was deleted and created again: without the file it is unknown whose records these are."""
+    """The topic was deleted and created again. Without the file it is unknown to which of the two the records belong."""
     made_again(data)
     (data / "stations-0" / FILE).unlink()
     status, rows = say("recover", "--apply", data / "stations-0")
@@ -252,7 +252,7 @@ def test_the_id_of_another_topic(data: Path, say: Say) -> None:
 
 
 def unfinished(data: Path) -> Path:
-    """What a broker leaves that is killed while it creates `made-0`: it flushes partition.metadata before the first record."""
+    """The state after a broker was killed while it created `made-0`: it flushes partition.metadata before the first record."""
     append(data, *topic("made", topic_id(4), directories=["UsCu_Qd6HlJL_AROE7wUxg"]))
     (data / ".kafka_cleanshutdown").unlink()
     path = data / "made-0"
@@ -322,7 +322,7 @@ def test_a_lone_copy_may_name_the_metadata_log(data: Path, say: Say, tmp_path: P
 
 @pytest.mark.parametrize("cut", [1, 60, 200])
 def test_a_metadata_log_that_is_not_whole_accuses_nobody(data: Path, say: Say, cut: int) -> None:
-    """A topic that is unknown may be defined after the damage; a topic that was deleted does not return."""
+    """An unknown topic may be defined after the damage, but a deleted topic does not return."""
     unknown_id(data), unknown_topic(data), unknown_partition(data)
     log = data / LOG / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:-cut])

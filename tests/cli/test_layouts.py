@@ -1,6 +1,6 @@
-"""Locations of data directories: below several levels, under names of partitions, beside each other, behind links.
+"""Locations of data directories: several levels down, under names of partitions, beside each other, behind links.
 
-A data directory of a real broker is moved around; every command must find the same in it.
+A data directory of a real broker is moved around, and every command must find the same in it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from kseg.segment.partition.targets import Expansion, LogDirTarget, PartitionTar
 
 PARTITIONS = ("fares-0", "gates-append-0", "metro-zstd-0")
 FIRST = f"{0:020}.log"
-DIRECTORY_ID = "UsCu_Qd6HlJL_AROE7wUxg"  # of the capture
+# of the capture
+DIRECTORY_ID = "UsCu_Qd6HlJL_AROE7wUxg"
 OTHER_DIRECTORY_ID = "AsCu_Qd6HlJL_AROE7wUxg"
 CLUSTER_ID = "Mz9XvQe1R0mU7bTq2LkP5w"
 MARK = "0123456789abcdef" * 2
@@ -28,7 +29,7 @@ MARK = "0123456789abcdef" * 2
 
 @pytest.fixture
 def disk(capture_small: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Lays down a data directory with some partitions of a real broker, damaged in one byte unless it is not to be."""
+    """Creates a data directory with some partitions of a real broker, with a damaged byte on request."""
 
     def lay(where: str, *names: str, damaged: bool = False, **identity: str) -> Path:
         made = tmp_path / where
@@ -70,7 +71,7 @@ def findings(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(row["id"], row["path"]) for row in rows if row["type"] == "finding"]
 
 
-# the path given, and where below it the data directory lies
+# the given path, and where below it the data directory is
 LAYOUTS = {
     "Strimzi": ("data-0", "data-0/kafka-log0"),
     "Strimzi, all disks": ("", "data-0/kafka-log0"),
@@ -95,7 +96,7 @@ def test_damage_is_found_wherever_the_data_directory_lies(
     assert resolve_targets([str(given)], expand=Expansion.VERIFY) == targets
     status, rows = output(capfd, "verify", given)
     assert status == 1 and ("bad-crc", str(made / PARTITIONS[0] / FIRST)) in findings(rows)
-    # as many as where the directory is named itself
+    # the same findings as if the directory itself is given
     assert findings(output(capfd, "verify", made)[1]) == findings(rows)
 
 
@@ -110,7 +111,8 @@ def test_every_command_finds_the_partitions(
     assert paths <= {row.get("directory") for row in listed}
     _, dumped = output(capfd, "dump", given)
     dirs = {os.path.dirname(row["file"]) for row in dumped if row["type"] == "batch"}
-    assert dirs - {str(made)} == paths  # bootstrap.checkpoint is the data directory's
+    # bootstrap.checkpoint is in the data directory
+    assert dirs - {str(made)} == paths
     compact = ["compact", "--cleanup-policy", "compact", "--first-dirty-offset", "0"]
     retain = ["retain", "--cleanup-policy", "delete", "--retention-ms", "1"]
     for words in (["recover"], compact, retain):
@@ -129,7 +131,7 @@ def test_every_command_finds_the_partitions(
 def test_several_disks_of_one_node_are_all_read(
     disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As Strimzi mounts them, each with its lost+found, and one disk that is not mounted."""
+    """Disks mounted as by Strimzi, each with its own lost+found, and one that is not mounted."""
     disk("data-0/kafka-log0", "fares-0")
     disk("data-1/kafka-log0", "metro-zstd-0", damaged=True, directory=OTHER_DIRECTORY_ID)
     (tmp_path / "data-0" / "lost+found").mkdir(mode=0)
@@ -149,7 +151,7 @@ def test_several_disks_of_one_node_are_all_read(
 
 
 def test_a_partition_is_told_by_what_it_holds(disk: Disk, tmp_path: Path) -> None:
-    """An empty directory named like a partition is one inside a data directory, and none beside data directories."""
+    """An empty directory with the name of a partition counts as one inside a data directory, but not beside data directories."""
     made = disk("srv/kafka", "fares-0")
     (made / "empty-7").mkdir()
     (tmp_path / "srv" / "disk-1").mkdir()
@@ -174,7 +176,7 @@ def test_a_stray_segment_file_hides_no_partition(disk: Disk, capfd: pytest.Captu
 def test_a_data_directory_inside_another_is_named_and_judged(
     name: str, disk: Disk, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A 4.3.1 broker takes it for an empty partition data-0, finds no topic with its id, and renames it to `data-0.<id>-stray`; with
+    """A 4.3.1 broker takes it for an empty partition data-0, finds no topic with its id, and renames it to `data-0.<id>-stray`. With
     another name the broker does not start."""
     outer = disk("kafka", "fares-0")
     inner = disk(f"kafka/{name}", "metro-zstd-0", damaged=True, directory=OTHER_DIRECTORY_ID)
@@ -193,7 +195,8 @@ def test_loops_of_links_end(disk: Disk, tmp_path: Path, capfd: pytest.CaptureFix
     (tmp_path / "srv" / "b" / "up").symlink_to("..")
     (made / "loop-0").symlink_to(made)
     (tmp_path / "srv" / "a").symlink_to("a")
-    (tmp_path / "srv" / "0").symlink_to("b/kafka")  # sorts before the directory itself
+    # sorts before the directory itself
+    (tmp_path / "srv" / "0").symlink_to("b/kafka")
     targets = [LogDirTarget(str(made)), PartitionTarget(str(made / "fares-0"), str(made))]
     assert resolve_targets([str(tmp_path / "srv")], expand=Expansion.VERIFY) == targets
     assert resolve_targets([str(tmp_path / "srv" / "0")])[0].path == str(tmp_path / "srv" / "0" / "fares-0")
@@ -237,7 +240,8 @@ def test_a_partition_in_two_data_directories_of_a_node(
         assert [(row["path"], row["other"]) for row in twice] == [
             (f"{tmp_path}/b/fares-0", f"{tmp_path}/a/fares-0")
         ]
-    for command in ("verify", "recover"):  # which repairs nothing of it
+    # they do not repair duplicate partitions
+    for command in ("verify", "recover"):
         run([command, str(tmp_path / "a"), str(tmp_path / "b")])
         assert f"next: kseg doctor {tmp_path}/a {tmp_path}/b\n" in capfd.readouterr().out
     _, rows = output(capfd, "doctor", tmp_path / "a", tmp_path / "b")
@@ -266,7 +270,7 @@ def test_a_copy_beside_the_original_is_reported_once(
 def test_disks_of_several_nodes_are_no_damage(
     identity: dict[str, str], field: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Several nodes are expected to have replicas of the same partition."""
+    """Several nodes normally have replicas of the same partition."""
     disk("a", "fares-0")
     disk("b", "fares-0", directory=OTHER_DIRECTORY_ID, **identity)
     disk("c", "metro-zstd-0", directory="BsCu_Qd6HlJL_AROE7wUxg", **identity)

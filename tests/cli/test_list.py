@@ -1,4 +1,4 @@
-"""`kseg list` end to end: nothing on disk is left out, totals come first in text, JSON has the rows of the contract."""
+"""`kseg list` end to end: nothing on disk is left out, totals come first in the text, and JSON has the rows of the contract."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_topic_is_a_line(capture_small: Path, capfd: pytest.CaptureFixture[str
 
 
 def test_estimates_and_counts(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Offsets of transaction markers and of compacted records are not counted as records."""
+    """Offsets of transaction markers and of compacted records do not count as records."""
     data = capture_small / "data"
     output = {}
     for words in (["--no-count"], ["--count"]):
@@ -112,7 +112,8 @@ def test_estimates_and_counts(capture_small: Path, capfd: pytest.CaptureFixture[
         assert counted[4] == str(row["records"]) and estimated[4] == f"~{row['records_estimated']}"
         assert row["records_estimated"] == row["log_end_offset"] - row["log_start_offset"]
         assert counted[5] == estimated[5] == f"{row['log_start_offset']}-{row['log_end_offset']}"
-        assert counted[-2:] == estimated[-2:]  # the last time
+        # the last timestamp
+        assert counted[-2:] == estimated[-2:]
 
 
 def test_only_the_ends_of_a_log_are_read_unless_it_is_counted(
@@ -207,7 +208,7 @@ def test_a_narrow_terminal_keeps_what_matters() -> None:
 def test_directories_with_a_suffix_are_named_by_their_topic_ids(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The topic in such a name may be truncated; for a removed topic it is taken from the metadata log."""
+    """The topic in such a name may be truncated. For a deleted topic, the name is taken from the metadata log."""
     whole = "a" * 240
     write_log(
         tmp_path / "__cluster_metadata-0",

@@ -40,8 +40,8 @@ def finished(
 
 
 def log_dir(root: Path, *more: bytes) -> Path:
-    """orders-0 has offsets 100 to 149 here, its log starts at 10, epoch 1 begins at 60. 10 to 119 were uploaded, the next segment is under
-    way."""
+    """orders-0 has offsets 100 to 149 on disk, a log start of 10, and epoch 1 from 60 on. Offsets 10 to 119 were uploaded, and the next
+    segment is being uploaded."""
     write_meta_properties(root)
     local = root / "orders-0"
     local.mkdir()
@@ -124,7 +124,7 @@ def test_partitions_that_are_elsewhere_and_that_are_gone(
 
 
 def test_of_two_brokers_the_one_that_is_farther(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A follower lags in the topic and in the partition; a third broker has an earlier topic of this name."""
+    """A follower lags in the topic and in the partition. A third broker has an earlier topic with this name."""
     log_dir(tmp_path / "1")
     records = [*finished(ORDERS, 0, 0, 39, {0: 0}), *finished(ORDERS, 1, 40, 79, {0: 40, 1: 60})]
     write_remote_log(tmp_path / "0" / "__remote_log_metadata-7", records)
@@ -166,7 +166,7 @@ def test_without_the_topic_nothing_can_be_said(tmp_path: Path, capfd: pytest.Cap
 def test_a_topic_that_was_deleted_segment_by_segment(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As brokers of 4.3 do it: no record says that the partition is deleted. One deletion is still under way."""
+    """Brokers of 4.3 delete a topic like this: no record says that the partition is deleted. One deletion is still in progress."""
     gone = [update(FARES, SEGMENTS[number], state) for state in (DELETING, DELETED) for number in (4, 5)]
     uploads = [*finished(FARES, 4, 0, 9, {0: 0}), *finished(FARES, 5, 10, 19, {0: 10})]
     root = log_dir(tmp_path, *uploads, *gone)
@@ -201,8 +201,8 @@ def test_an_offset_below_the_local_log_may_be_there(
 def test_groups_that_read_from_remote_storage(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], is_configured: bool
 ) -> None:
-    """Their offsets are in the log, and a reset would skip what they have not read. Whether the topic is tiered, either its configuration
-    or the segments in remote storage tell."""
+    """Their offsets are in the remote log, and a reset would skip what they have not read. Either the topic's configuration or the segments
+    in remote storage tell whether it is tiered."""
     data = log_dir(tmp_path)
     commits = [
         commit(offset, group, topic="orders") for offset, group in ((9, "out"), (10, "in"), (99, "too"))

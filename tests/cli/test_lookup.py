@@ -161,7 +161,7 @@ class TestKeySearch:
     def test_the_metadata_log_says_how_many_partitions_there_are(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        """Each partition of the topic has the same keys; one of five is selected, and the directory of the metadata log is not among
+        """Each partition of the topic has the same keys. One of five is selected, and the directory of the metadata log is not among
         them."""
         log_dir = broker_dir(tmp_path / "logs", 1, 5, running=False)
         key = "key-3"
@@ -179,7 +179,7 @@ class TestKeySearch:
 
 
 def test_a_hit_of_a_huge_record_is_a_few_lines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """JSON and --verbose show all of it."""
+    """JSON and --verbose show the complete record."""
     huge = "x" * 100_000
     line = {"type": "record", "key": "k", "value": huge, "headers": [["h", huge]]}
     (tmp_path / "lines").write_text(json.dumps(line) + "\n", encoding="utf-8")
@@ -197,7 +197,7 @@ def test_a_hit_of_a_huge_record_is_a_few_lines(tmp_path: Path, capfd: pytest.Cap
 def test_copies_of_a_partition_are_told_apart(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A replica being moved to another data directory, or a stray one, used to look like the live one."""
+    """A replica that is being moved to another data directory, or a stray one, used to look like the live one."""
     live, suffixed = (
         "metro-none-0",
         [f"metro-none-0.{'0' * 31}{n}-{state}" for n, state in enumerate(("future", "stray"))],

@@ -1,4 +1,5 @@
-"""A data directory without meta.properties: files of newer brokers prove that it must have had one, and verify and recover agree on it."""
+"""A data directory without meta.properties: files of newer brokers prove that there must have been one, and verify and recover agree on
+that."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _PARTITIONS = shutil.ignore_patterns("*-[0-9]*")
 
 @pytest.fixture
 def bare(capture_small: Path, tmp_path: Path) -> Path:
-    """One log in a data directory, and nothing that says which broker wrote it."""
+    """A log in a data directory, without any hint as to which broker wrote it."""
     data = tmp_path / "disks" / "a"
     log = data / "metro-none-0" / f"{0:020}.log"
     log.parent.mkdir(parents=True)
@@ -99,7 +100,7 @@ def test_logs_of_old_brokers_say_nothing(bare: Path, capfd: pytest.CaptureFixtur
 
 @pytest.fixture
 def zookeeper_dirs(bare: Path, capture_small: Path) -> tuple[Path, Path]:
-    """Two data directories of 2.1; the first has lost its meta.properties."""
+    """Two data directories of 2.1, of which the first has lost its meta.properties."""
     shutil.copy2(capture_small / "data" / "metro-none-0" / "leader-epoch-checkpoint", bare / "metro-none-0")
     other = bare.parent / "b"
     shutil.copytree(bare / "metro-none-0", other / "metro-none-1")
@@ -144,7 +145,7 @@ def test_the_directory_id_of_a_broker_that_may_have_migrated(
     is_kept: bool,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A node that was migrated from ZooKeeper keeps version 0, and has directory ids, which nothing here tells."""
+    """A node that was migrated from ZooKeeper keeps version 0 and has directory ids, which no file here contains."""
     lost, other = zookeeper_dirs
     for partition in (lost / "metro-none-0", other / "metro-none-1"):
         shutil.copy2(capture_small / "data" / "metro-none-0" / "partition.metadata", partition)
@@ -157,7 +158,7 @@ def test_the_directory_id_of_a_broker_that_may_have_migrated(
 def test_a_broker_does_not_start_after_a_run_that_does_not_know_the_values(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The status used to be 0, and the verdict SOUND, although a broker would not start."""
+    """The status used to be 0, and the verdict SOUND, although a broker would not have started."""
     bare = tmp_path / "data"
     shutil.copytree(capture_small / "data", bare)
     (bare / META).unlink()
@@ -172,7 +173,7 @@ def test_a_broker_does_not_start_after_a_run_that_does_not_know_the_values(
 
 @pytest.fixture
 def unfinished(capture_small: Path, tmp_path: Path) -> Path:
-    """A data directory of which a meta.properties was written and not renamed."""
+    """A data directory whose meta.properties was written to a temporary file and not renamed."""
     data = tmp_path / "data"
     shutil.copytree(capture_small / "data", data)
     return (data / META).rename(data / f"{META}.tmp")
@@ -180,7 +181,7 @@ def unfinished(capture_small: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("has_old_file", [False, True])
 def test_a_complete_temporary_file_has_the_values(unfinished: Path, has_old_file: bool) -> None:
-    """It used to be removed, and the values asked for."""
+    """recover used to remove it and to ask for the values."""
     before = {line for line in unfinished.read_text().splitlines() if not line.startswith("#")}
     if has_old_file:
         (unfinished.parent / META).write_text("version=1\n")
@@ -199,8 +200,8 @@ def test_a_cut_temporary_file_has_none(unfinished: Path, capfd: pytest.CaptureFi
 def test_two_lost_directory_ids_beside_a_directory_that_has_its_own(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One run can give only one id; the run for each names the directory that knows node and cluster. Without it the printed command asked
-    for these as well."""
+    """A run can set only one id, so the run for each directory also names the directory that contains node and cluster id. Without it, the
+    printed command used to ask for these as well."""
     whole, *lost = (
         shutil.copytree(capture_small / "data", tmp_path / name, ignore=ignored)
         for name, ignored in (("whole", None), ("one", _PARTITIONS), ("two", _PARTITIONS))

@@ -1,5 +1,5 @@
-"""The journal of a run over a data directory is gone, or something else has changed its files since: what can still be undone, and what is
-said of the rest."""
+"""The journal of a run on a data directory is gone, or something else has changed its files since: what can still be undone, and what is
+reported about the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.trees import tree_state
 
 @pytest.fixture
 def repaired(capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
-    """A data directory after a repair of one partition, with the marker taken out, and without the journals of its own files."""
+    """A data directory after a repair of one partition that removed the marker, without the journals of its own files."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     (data / ".kafka_cleanshutdown").touch()
     log = max((data / "fares-0").glob("*.log"))
@@ -75,7 +75,7 @@ def test_the_steps_of_doctor_lead_on(repaired: Path, capfd: pytest.CaptureFixtur
 
 @pytest.fixture
 def overtaken(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data directory with a repair that was interrupted, and a log to which a broker has appended since."""
+    """A data directory with an interrupted repair, and a log to which a broker has appended since."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     log = max((data / "metro-none-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-1])
@@ -106,7 +106,7 @@ def test_what_can_be_neither_finished_nor_undone_leads_on(
 
 
 def test_it_is_looked_at_once(overtaken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sentence used to look at all files again."""
+    """Building the message used to examine all files again."""
     looked = list[str]()
 
     def counting(directory: str, disk: Disk) -> dict[str, ObservedFile]:

@@ -1,4 +1,4 @@
-"""`kseg metadata`: rows of every kind, earlier states, directories, secrets, narrowing, and logs that are damaged."""
+"""`kseg metadata`: rows of every kind, earlier states, directories, secrets, filters, and damaged logs."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_what_is_removed_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[st
 
 @pytest.mark.behaviour("M03")
 def test_changes_of_a_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Only the fields of a record change; the partition epoch counts all records (ClearElr is a change in the real TopicDelta as well), the
+    """Only the fields in a record change. The partition epoch counts all records (ClearElr is a change in the real TopicDelta as well), the
     leader epoch only those with a leader."""
     change: dict[str, Any] = {"partitionId": 0, "topicId": topic_id(1)}
     write_log(
@@ -157,7 +157,7 @@ def test_changes_of_a_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str
 
 
 def test_directories(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Every status; the topic of a directory is looked up by its id, as far back as the log goes."""
+    """Every status. The topic of a directory is looked up by its id, as far back as the log goes."""
     write_meta_properties(tmp_path)
     write_log(
         tmp_path / LOG,
@@ -196,7 +196,7 @@ def test_directories(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_log_dirs_of_a_node_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A replica in another log dir than the assigned one is not missing; the metadata log in one log dir is used for all."""
+    """A replica in another log dir than the assigned one is not missing. The metadata log in one log dir is used for all."""
     second = topic_id(77)
     write_meta_properties(tmp_path / "a")
     write_meta_properties(tmp_path / "b", directory=second)
@@ -219,7 +219,7 @@ def test_the_log_dirs_of_a_node_together(tmp_path: Path, capfd: pytest.CaptureFi
 def test_what_a_broker_does_not_keep_in_another_log_dir_is_missing(
     left: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The directory of a topic that was deleted and created again, one that becomes stray, or the start of a move."""
+    """For example the directory of a topic that was deleted and created again, one that becomes stray, or the beginning of a move."""
     second = topic_id(77)
     write_meta_properties(tmp_path / "a")
     write_meta_properties(tmp_path / "b", directory=second)
@@ -275,7 +275,7 @@ def test_secrets_are_shown_when_asked_for_only(tmp_path: Path, capfd: pytest.Cap
 def test_configurations_that_4_0_removed_are_no_secrets(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Observed after a migration from ZooKeeper with 3.9.1; the names are those of 3.9.1 that 4.3.1 does not know."""
+    """Observed after a migration from ZooKeeper with 3.9.1. The names are those of 3.9.1 that 4.3.1 does not know."""
     names = "format.version", "downconversion.enable", "timestamp.difference.max.ms"
     settings = [
         *(setting(2, "orders", f"message.{name}", "shown") for name in names),
@@ -334,7 +334,7 @@ def test_mistakes(words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture
 def test_a_damaged_log_is_uncertain(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is reported as missing or stray that may be in the damaged part; the exit status is 1."""
+    """Nothing that may be in the damaged part is reported as missing or stray, and the exit status is 1."""
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     (snapshot,) = (data / LOG).glob("*.checkpoint")
     snapshot.unlink()
@@ -353,7 +353,7 @@ def test_a_damaged_log_is_uncertain(
 
 
 def test_mutated_and_truncated_logs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Records of every type with changed or cut bytes under valid checksums, and files with changed or cut bytes."""
+    """Records of every type with changed or removed bytes under valid checksums, and files with changed or removed bytes."""
     kinds = [
         *topic("orders", topic_id(1)),
         *(BROKER, CREDENTIAL, ACL, TOKEN, quota({"user": "a"}, "k", 1.5), config("orders", "a", "b")),
@@ -388,7 +388,7 @@ def test_mutated_and_truncated_logs(tmp_path: Path, capfd: pytest.CaptureFixture
 
 
 def mutated(draw: random.Random, data: bytes) -> bytes:
-    """Some bytes changed, cut, doubled or put in."""
+    """Some bytes are changed, removed, repeated or inserted."""
     content = bytearray(data)
     for _ in range(draw.randint(1, 3)):
         at = draw.randrange(len(content)) if content else 0

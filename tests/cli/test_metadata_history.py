@@ -14,7 +14,7 @@ from tests.support.metadata_rows import LOG, of, one, rows
 
 
 def test_every_offset_of_a_brokers_log(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """At the snapshot's end offset the snapshot gives the same image; an unfinished transaction is not visible (fact sheet §12.3)."""
+    """At the snapshot's end offset the snapshot gives the same image. An unfinished transaction is not visible (fact sheet §12.3)."""
     log = capture_small / "data" / LOG
     assert of(rows(capfd, "--offset", 5, log), "feature") == []
     assert len(of(rows(capfd, "--offset", 10, log), "feature")) > 3
@@ -31,7 +31,7 @@ def test_every_offset_of_a_brokers_log(capture_small: Path, capfd: pytest.Captur
 
 
 def test_a_place_that_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The log starts at 4: the state before the oldest snapshot is unknown, and the message names the first offset that can be shown."""
+    """The log starts at 4, so the state before the oldest snapshot is unknown, and the message names the first offset that can be shown."""
     log = tmp_path / LOG
     write_log(log, topic("later", topic_id(3)), topic("last", topic_id(4)), base_offset=4)
     write_snapshot(log, 4, topic("first", topic_id(1)))
@@ -75,7 +75,7 @@ def test_the_end_of_the_log_is_no_earlier_state(
 def test_a_time_at_the_end_of_the_log_is_not_behind_it(
     capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """An idle controller writes twice a second; a time between its last two records means the end of the log."""
+    """An idle controller writes twice a second. A time between its last two records means the end of the log."""
     log = capture_small / "data" / LOG
     end_ms = one(rows(capfd, log), "metadata")["timestamp"]
     assert of(rows(capfd, "--at", end_ms + 400, log), "finding") == []
@@ -97,7 +97,7 @@ def test_before_the_first_record(tmp_path: Path, capfd: pytest.CaptureFixture[st
 def test_as_of_a_time_where_the_clock_went_back(
     with_snapshots: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """All batches of that time or earlier count, and no others, in whatever order they are; a snapshot that contains a later one is not
+    """All batches of that time or earlier count, in whatever order they are, and no others. A snapshot that contains a later batch is not
     used, even if its last record is early enough."""
     log, names = tmp_path / LOG, ["first", "ahead", "back", "later"]
     made = [topic(name, topic_id(number)) for number, name in enumerate(names, 1)]
@@ -124,7 +124,7 @@ def test_as_of_a_time_where_the_clock_went_back(
 def test_a_snapshot_with_a_later_batch_that_the_log_has_lost(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The later batch cannot be removed from the snapshot, and nothing else has the state."""
+    """The later batch cannot be removed from the snapshot, and nothing else contains the state."""
     log = tmp_path / LOG
     made = [topic(name, topic_id(number)) for number, name in enumerate(["ahead", "back", "more"], 1)]
     write_log(log, *made, base_offset=2, times_ms=[T0 + 900, T0 + 100, T0 + 200])
@@ -139,14 +139,14 @@ def test_a_snapshot_with_a_later_batch_that_the_log_has_lost(
     [
         ([0, 1, 2, 3], 3),
         ([0, 3, 2, 1], 3),  # the topic is the latest of all
-        ([3, 2, 1, 0], 2),  # it counts with its End, although its Begin is later
-        ([2, 0, 1, 3], 3),  # of an unfinished transaction, although its Begin is later
+        ([3, 2, 1, 0], 2),  # it counts with its End, although Begin is later
+        ([2, 0, 1, 3], 3),  # the transaction is unfinished, although Begin is later
     ],
 )
 def test_a_metadata_transaction_counts_from_its_end_on(
     times: list[int], first_seen: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Begin, a topic, another record, End: the topic exists as of times that include both it and the End."""
+    """Begin, a topic, another record, End: the topic exists at times that include both its own record and the End."""
     log = tmp_path / LOG
     begin = record("BeginTransactionRecord", name="x")
     no_op, end = record("NoOpRecord"), record("EndTransactionRecord")
@@ -158,14 +158,14 @@ def test_a_metadata_transaction_counts_from_its_end_on(
 
 
 def test_history_of_a_brokers_log(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Each event names the controller that wrote it, the leader of its epoch."""
+    """Each event names the controller that wrote it: the leader of its epoch."""
     events = of(rows(capfd, "--history", capture_small / "data" / LOG), "event")
     assert {event["epoch"] for event in events} == {1, 2}
     assert {event["controller_id"] for event in events} == {1}
 
 
 def test_history(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Who created, changed and deleted what, with the previous values; records of an aborted transaction have no author."""
+    """Who created, changed and deleted what, with the previous values. Records of an aborted transaction have no author."""
     write_log(
         tmp_path / LOG,
         [*topic("orders", topic_id(1), 2), config("orders", "retention.ms", "5")],
@@ -194,7 +194,7 @@ def test_history(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_long_history_and_a_copy_under_another_name(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """More events than are buffered, each once and in order; the directory is a copy of a metadata log."""
+    """More events than are buffered, each once and in order. The directory is a copy of a metadata log."""
     copy = tmp_path / "copied"
     settings = [config("orders", "retention.ms", str(number)) for number in range(1200)]
     write_log(copy, topic("orders", topic_id(1), 3), *(settings[at : at + 50] for at in range(0, 1200, 50)))

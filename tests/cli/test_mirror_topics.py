@@ -1,5 +1,5 @@
-"""MirrorMaker's topics in rows: what is damaged or another's. What its own classes write is compared in
-tests/kafka/test_mirror_maker.py."""
+"""MirrorMaker's topics in rows: damaged records, and records that are not MirrorMaker's. tests/kafka/test_mirror_maker.py compares what its
+own classes write."""
 
 from __future__ import annotations
 

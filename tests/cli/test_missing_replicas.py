@@ -1,4 +1,4 @@
-"""A missing partition directory: the metadata log has the replica, and a broker would create it again, empty."""
+"""A missing partition directory: according to the metadata log the node has the replica, and a broker would create it again, empty."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def test_a_directory_that_is_gone_is_an_error(data: Path, say: Say, gone: list[s
     row = next(row for row in rows if row.get("id") == "replica-missing")
     assert row["severity"] == "error" and "recreates it empty" in row["message"]
     assert row["topic_id"] == ids(data)[row["topic"]]
-    offsets = {"fares": 117, "gates-append": 30, "__consumer_offsets": 34}  # recovery-point-offset-checkpoint
+    # the recovery points
+    offsets = {"fares": 117, "gates-append": 30, "__consumer_offsets": 34}
     assert row["checkpointed_offset"] == offsets[row["topic"]]
 
 
@@ -74,14 +75,16 @@ def test_a_directory_that_was_emptied_is_as_good_as_gone(
 
 @pytest.mark.evidence("replica-missing")
 def test_what_a_replaced_disk_had(data: Path) -> None:
-    """Its directory id is in no log dir, and the new one has an id that the node has not registered; tests/kafka/start_cases.py asks a
-    broker. While another log dir may be elsewhere, nothing is said."""
+    """No log dir has its directory id, and the new one has an id that the node has not registered; tests/kafka/start_cases.py asks a
+    broker. As long as another log dir may be elsewhere, nothing is reported."""
     shutil.copytree(data, old := data.parent / "old")
     properties = data / "meta.properties"
     properties.write_text(properties.read_text().replace("UsCu_Qd6HlJL_AROE7wUxg", topic_id(8)))
-    assert found_in(data) == {}  # the old one is beside it
+    # the old disk is beside it
+    assert found_in(data) == {}
     shutil.rmtree(old)
-    assert found_in(data) == {}  # so are all partitions
+    # all partitions are still here
+    assert found_in(data) == {}
     shutil.rmtree(data / "fares-0")
     (finding,) = found_in(data)["replica-missing"]
     assert "log dir UsCu_Qd6HlJL_AROE7wUxg, which the node no longer has: at its" in finding.message
@@ -106,7 +109,7 @@ def test_nothing_is_missing_where_all_is_there(data: Path, say: Say) -> None:
 
 
 def test_a_part_of_the_directory_is_not_asked(data: Path, say: Say) -> None:
-    """With one topic or partition selected, missing replicas of others are not checked."""
+    """If one topic or partition is selected, missing replicas of others are not checked."""
     shutil.rmtree(data / "fares-0")
     for words in ((data / "stations-0",), ("--topic", "stations", data)):
         status, rows = say("verify", *words)
@@ -120,7 +123,8 @@ def test_other_replicas_may_have_it(data: Path) -> None:
     (finding,) = found_in(data)["replica-fetched-anew"]
     assert finding.severity == "warning" and "(node 2)" in finding.message
     none: dict[str, Any] = {"eligibleLeaderReplicas": [], "lastKnownElr": []}
-    change(data, "fares", isr=[2], leader=-1, **none)  # it fetches, whenever it starts
+    # the replica is fetched, whenever the broker starts
+    change(data, "fares", isr=[2], leader=-1, **none)
     assert names(found_in(data), "replica-fetched-anew") == ["fares-0"]
     change(data, "fares", isr=[1, 2], leader=-1)
     (finding,) = found_in(data)["replica-missing"]
@@ -135,13 +139,14 @@ def test_what_was_never_made(data: Path) -> None:
     directory: dict[str, Any] = {"directories": ["UsCu_Qd6HlJL_AROE7wUxg"]}
     append(data, *topic("made-since", topic_id(4), **directory))
     assert names(found_in(data), "replica-unmade") == ["made-since-0"]
-    (data / "recovery-point-offset-checkpoint").write_bytes(b"")  # then nothing speaks for it
+    # without it nothing indicates that the replica was never created
+    (data / "recovery-point-offset-checkpoint").write_bytes(b"")
     assert names(found_in(data)) == ["made-since-0"]
 
 
 @pytest.mark.usefixtures("no_pauses")
 def test_a_running_broker_deletes_a_topic_after_the_metadata_log_was_read(data: Path) -> None:
-    """It writes the record first, and renames the directory then: the directory is missing only in an older image."""
+    """The broker writes the record first and then renames the directory, so the directory is missing only in an older image."""
     fares = ids(data)["fares"]
 
     def delete() -> None:
@@ -156,7 +161,7 @@ def test_a_running_broker_deletes_a_topic_after_the_metadata_log_was_read(data: 
 
 @pytest.mark.usefixtures("no_pauses")
 def test_a_running_broker_creates_a_topic(data: Path) -> None:
-    """Under a new name, or under that of a topic that it deleted meanwhile."""
+    """Under a new name, or under that of a topic that it has deleted in the meantime."""
     fares = ids(data)["fares"]
     here: dict[str, Any] = {"directories": ["UsCu_Qd6HlJL_AROE7wUxg"]}
 
@@ -209,7 +214,8 @@ def test_a_future_log_takes_its_place(data: Path) -> None:
 def test_a_directory_that_was_renamed_by_hand_has_its_log(
     data: Path, renamed: str, is_recognised: bool
 ) -> None:
-    """By its topic id, also in the place of another topic's, or with a name that is no partition's."""
+    """The directory is recognized by its topic id, even if it has the name of another topic's partition, or one that is not a
+    partition's."""
     if (data / renamed).exists():
         shutil.rmtree(data / renamed)
     (data / renamed).parent.mkdir(exist_ok=True)
@@ -220,7 +226,7 @@ def test_a_directory_that_was_renamed_by_hand_has_its_log(
 
 
 def test_which_of_several_has_the_log(data: Path) -> None:
-    """Two partitions of a topic with odd names are told apart by these; of two copies nobody knows which one it was."""
+    """If two partitions of a topic have odd names, these distinguish them; of two copies it is unknown which one is the original."""
     for number in (0, 1):
         (data / f"gates-append-{number}").rename(data / f"gates-append-{number}.bak")
     found = {Path(each.path).name: each.diagnosis for each in found_in(data)["replica-missing"]}
@@ -241,14 +247,14 @@ def test_a_directory_with_a_wrong_id_is_there(data: Path, say: Say) -> None:
 
 @pytest.mark.parametrize("directories", [[topic_id(5)], ["AAAAAAAAAAAAAAAAAAAAAg"]])
 def test_what_lies_in_another_log_dir(data: Path, directories: list[str]) -> None:
-    """Assigned to another directory, or to a lost one: this directory need not have it."""
+    """It is assigned to another directory, or to a lost one, so this directory need not have it."""
     shutil.rmtree(data / "fares-0")
     change(data, "fares", directories=directories)
     assert found_in(data) == {}
 
 
 def second_log_dir(data: Path, directory_id: str) -> Path:
-    """Another log dir of the node, without a metadata log of its own."""
+    """A second log dir of the node, without its own metadata log."""
     other = data.parent / "data2"
     other.mkdir()
     text = (data / "meta.properties").read_text()
@@ -257,7 +263,7 @@ def second_log_dir(data: Path, directory_id: str) -> Path:
 
 
 def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
-    """Each misses only what is assigned to it, alone or together; an unassigned replica may be in any of them."""
+    """Alone or together, each log dir lacks only what is assigned to it. An unassigned replica may be in any of them."""
     other = second_log_dir(data, topic_id(5))
     partition_metadata = shutil.copy2(data / "stations-0" / "partition.metadata", data.parent)
     (data / "stations-0").rename(other / "stations-0")
@@ -269,7 +275,7 @@ def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
     assert found_in(data) == {} and names(found_in(other)) == ["stations-0"]
     change(data, "stations", directories=["AAAAAAAAAAAAAAAAAAAAAA"])
     register(data, "UsCu_Qd6HlJL_AROE7wUxg", topic_id(5))
-    # unassigned, it may be in either; the checkpoints of one know it
+    # the replica is unassigned and may be in either; one has it in its checkpoints
     assert names(found_in(data)) == ["stations-0"] and found_in(other) == {}
     shutil.copytree(data / "fares-0", other / "stations-0")
     shutil.copy2(partition_metadata, other / "stations-0")
@@ -282,7 +288,8 @@ def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
 
 
 def test_one_that_was_moved_between_log_dirs(data: Path) -> None:
-    """A broker loads it from the other directory and tells the controller. A copy of this directory does not count as another one."""
+    """A broker loads the replica from the other directory and tells the controller. A copy of this directory does not count as another
+    one."""
     partition_metadata = (data / "fares-0" / "partition.metadata").read_bytes()
     shutil.rmtree(data / "fares-0")
     shutil.copytree(data, data.parent / "copy")
@@ -290,9 +297,11 @@ def test_one_that_was_moved_between_log_dirs(data: Path) -> None:
     assert names(found_in(data)) == ["fares-0"]
     moved = second_log_dir(data, topic_id(5)) / "fares-0"
     moved.mkdir()
-    assert names(found_in(data)) == ["fares-0"]  # an empty directory is no replica
+    # an empty directory is not a replica
+    assert names(found_in(data)) == ["fares-0"]
     (moved / f"{0:020}.log").write_bytes(b"")
-    assert names(found_in(data)) == ["fares-0"]  # without its topic id a log becomes stray
+    # without its topic id a log becomes stray
+    assert names(found_in(data)) == ["fares-0"]
     (moved / "partition.metadata").write_bytes(partition_metadata)
     assert found_in(data) == {}
 
@@ -360,7 +369,7 @@ def test_a_log_dir_that_lost_all_of_its_partitions(data: Path) -> None:
 
 @pytest.mark.parametrize("lose", LOST_PROPERTIES)
 def test_the_metadata_log_in_another_log_dir(data: Path, lose: Callable[[Path], None]) -> None:
-    """The partitions in the second log dir identify it; the first has the metadata log and its own directory id."""
+    """The second log dir is identified by its partitions; the first one has the metadata log and its own directory id."""
     other = second_log_dir(data, topic_id(5))
     register(data, "UsCu_Qd6HlJL_AROE7wUxg", topic_id(5))
     for name in ("stations", "fares"):
@@ -371,12 +380,13 @@ def test_the_metadata_log_in_another_log_dir(data: Path, lose: Callable[[Path], 
     shutil.rmtree(other / "fares-0")
     assert found_in(data) == {} and names(found_in(other)) == ["fares-0"]
     shutil.rmtree(other / "stations-0")
-    if lose is not without_node:  # nothing is left that says whose directory that is
+    # nothing that identifies the directory is left
+    if lose is not without_node:
         assert MetadataFinder([str(other)]).image_for(str(other)) is None
 
 
 def test_a_copy_from_another_node_does_not_outvote_the_rest(data: Path) -> None:
-    """A second node has other partitions; one of them was copied here."""
+    """A second node has other partitions, one of which was copied here."""
     made: dict[str, Any] = {"replicas": [2], "isr": [2], "leader": 2, "directories": [topic_id(6)]}
     node = record(
         "RegisterBrokerRecord", brokerId=2, incarnationId=topic_id(7), brokerEpoch=200, logDirs=[topic_id(6)]
@@ -422,7 +432,7 @@ def test_doubts_accuse_nobody(data: Path) -> None:
 def test_each_directory_is_read_once_however_many_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For each missing replica every directory was read again: minutes with thousands of each."""
+    """kseg used to read every directory again for each missing replica, which took minutes with thousands of each."""
     data = broker_dir(tmp_path / "data", 2, 6)
     for number in (1, 3, 5):
         shutil.rmtree(data / f"orders.00-{number}")

@@ -1,4 +1,4 @@
-"""The next command to type: for everything that was requested, with real paths, and only commands that exist."""
+"""The suggested next command covers everything that was requested, has the real paths, and consists of existing commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kseg.spark.options import ClusterOptions
 
 
 def advice_for(kinds: dict[str, str | Path], running: str, *paths: str | Path, **more: object) -> str:
-    """kinds: of findings, with the path of each."""
+    """kinds: ids of findings, with the path of each."""
     hints: dict[str, list[str]] = {}
     for kind, path in kinds.items():
         hints.setdefault(CATALOGUE[kind].hint, []).append(str(path))
@@ -25,7 +25,7 @@ def advice_for(kinds: dict[str, str | Path], running: str, *paths: str | Path, *
 
 @pytest.mark.parametrize("running", COMMANDS)
 def test_the_advice_for_every_finding_is_a_command_line_of_this_version(running: str) -> None:
-    """One test for all findings: two thousand would cost more than what they ask."""
+    """One test for all findings, because two thousand tests would cost more than what they check."""
     cluster = ClusterOptions(master="spark://a:7077", conf=(("spark.log.level", "WARN"),), archives=("a#b",))
     advised = {
         kind: advice_for(

@@ -75,7 +75,7 @@ def test_what_is_not_kafkas(command: str, tmp_path: Path, capfd: pytest.CaptureF
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_beside_others(log_dir: Path, command: str, say: Say, capture_small: Path) -> None:
-    """One directory with partitions and one without: both are read, and only the second is reported as empty."""
+    """A directory with partitions and one without: both are read, and only the second is reported as empty."""
     other = shutil.copytree(capture_small / "data", log_dir.parent / "disk-a")
     meta = (log_dir / "meta.properties").read_text()
     (log_dir / "meta.properties").write_text(meta.replace("directory.id=U", "directory.id=A"))

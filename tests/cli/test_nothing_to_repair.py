@@ -1,4 +1,4 @@
-"""`recover` never says 'nothing to repair' with exit 0 beside an error of `verify`: a plan, a refusal or a sentence."""
+"""`recover` never says 'nothing to repair' with exit status 0 if `verify` reports an error: it has a plan, a refusal or a message."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_error_of_verify_is_never_nothing_to_repair(partition: Path, case: in
         damage_anything(rng, partition)
     verified = run(["verify", str(partition)])
     planned = run(["recover", "--policy", policy, str(partition)])
-    # nothing is planned beside a directory in the place of a log
+    # nothing is planned if a directory is in place of a log
     unreadable = {3} if any(path.is_dir() for path in partition.glob("*.log")) else set[int]()
     assert {verified, planned} <= {0, 1, 4, 5} | unreadable
     if verified:
@@ -79,8 +79,8 @@ def test_an_error_of_verify_is_never_nothing_to_repair(partition: Path, case: in
 @pytest.mark.parametrize("policy", ["salvage", "kafka"])
 @pytest.mark.parametrize("case", range(CASES // 4))
 def test_a_repair_ends_as_the_same_command_given_again(partition: Path, case: int, policy: str) -> None:
-    """The run that leaves damage reports it, and the next one does not. With policy kafka the clean-shutdown marker decides what a broker
-    does, and a broker removes it when it starts loading: a run that removes it is followed by loads as after a crash."""
+    """The run that leaves damage reports it, and the next one does not. With policy kafka, the clean-shutdown marker decides what a broker
+    does, and a broker removes it when it starts loading. So after a run that removes it, the log is loaded as after a crash."""
     rng = random.Random(f"{SEED}-again-{case}")
     log_dir = partition.parent
     for other in log_dir.iterdir():
@@ -101,7 +101,7 @@ def test_a_repair_ends_as_the_same_command_given_again(partition: Path, case: in
 
 
 def test_files_of_kafka_0_7_beside_segments(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A broker ignores them; recover says so, and reports what is wrong with them."""
+    """A broker ignores these files. recover says so, and reports what is wrong with them."""
     (partition / f"{0:020}.kafka").write_bytes(b"\xff" * 100)
     assert run(["verify", str(partition)]) == 1
     capfd.readouterr()
@@ -134,7 +134,7 @@ def test_a_directory_where_nothing_has_to_be_written_is_reported(
 def test_nothing_is_repaired_beside_what_is_no_log(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The plan used to remove the indexes of the log that is missing."""
+    """The plan used to remove the indexes of the missing log."""
     file = log(partition)
     content = file.read_bytes()
     for make in (Path.mkdir, os.mkfifo):
@@ -151,7 +151,7 @@ def test_nothing_is_repaired_beside_what_is_no_log(
 
 
 def with_header(file: Path, number: int, position: int, value: int) -> None:
-    """Another 32-bit number in the header of a batch, under a right checksum."""
+    """Replace a 32-bit number in the header of a batch, with a valid checksum."""
     data = bytearray(file.read_bytes())
     at, size = batch_spans(file)[number]
     struct.pack_into(">i", data, at + position, value)
@@ -163,7 +163,7 @@ def with_header(file: Path, number: int, position: int, value: int) -> None:
 def test_an_impossible_count_stays_and_is_named(
     partition: Path, capfd: pytest.CaptureFixture[str], position: int, value: int
 ) -> None:
-    """The offsets may be right: a broker loads the batch, consumers stop at it, and it cannot be repaired."""
+    """The offsets may be right. A broker loads the batch, consumers stop at it, and it cannot be repaired."""
     with_header(log(partition), 3, position, value)
     assert run(["recover", str(partition)]) == 1
     assert "still not sound" in capfd.readouterr().out
@@ -172,7 +172,7 @@ def test_an_impossible_count_stays_and_is_named(
 def test_a_last_offset_below_the_first_is_no_valid_batch(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No log can contain it: it is moved to the quarantine although its checksum is right."""
+    """No log can contain such a batch, so it is moved to the quarantine although its checksum is valid."""
     with_header(log(partition), 3, 23, -1)
     assert run(["verify", str(partition)]) == 1
     assert run(["recover", str(partition)]) == 1

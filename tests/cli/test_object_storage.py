@@ -1,4 +1,4 @@
-"""Logs in a bucket: the reading commands answer as for the directory that was uploaded, and a lookup reads next to nothing."""
+"""Logs in a bucket: the reading commands give the same answers as for the uploaded directory, and a lookup reads next to nothing."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from tests.support.tiered import upload
 pytest.importorskip("moto.server", reason="moto is not installed: no S3 server")
 pytest.importorskip("pyarrow")
 pytest.importorskip("s3fs", reason="s3fs is not installed: kseg[remote]")
-pytestmark = pytest.mark.slow  # each question is a program that loads an S3 client
+# each command is a program that loads an S3 client
+pytestmark = pytest.mark.slow
 
 URL = f"s3://{BUCKET}/kafka"
-# a worker is a new process, which imports an S3 client for longer than most answers take: one command has them here, one below
+# a worker is a new process that imports an S3 client, which takes longer than most commands; so one command has workers here, and one below
 COMMANDS = (
     ["list", "--topic", "*"],
     ["verify", "--json", "--jobs", "2"],
@@ -51,7 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture(scope="module")
 def data(capture_small: Path, server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory with one damaged log, which the bucket has too."""
+    """A data directory with a damaged log, which is also in the bucket."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path_factory.mktemp("bucket") / "data"))
     log = data / "metro-none-0" / "00000000000000000000.log"
     content = bytearray(log.read_bytes())
@@ -109,7 +110,8 @@ def test_export_reads_a_bucket(server: S3Server, data: Path, tmp_path: Path, job
             jobs,
         ]
         reported = server.kseg(*command, "--output", output, path)
-        assert reported.returncode == 1, reported.stderr  # one log is damaged
+        # status 1, because one log is damaged
+        assert reported.returncode == 1, reported.stderr
         written.append({file.parent.name: file.read_bytes() for file in Path(output).rglob("*.csv")})
     assert len(written[0]) == 5
     assert written[0] == written[1]
@@ -168,7 +170,8 @@ def test_no_credentials(server: S3Server) -> None:
 
 def test_nobody_answers(server: S3Server) -> None:
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # and nobody listens
+        # where nothing listens
+        unused.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
         reported = server.kseg("list", URL, AWS_ENDPOINT_URL=endpoint)
     assert reported.returncode == 3
@@ -203,13 +206,14 @@ REFUSALS = {
     "gone": "the object was deleted after it was listed; start again",
     "cut": "s3://backups cannot be reached (",
 }
-# how the store refuses and who meets it, this process or a worker, have nothing to do with each other: an answer with an error, and none
+# how the store refuses does not depend on whether a worker or this process reads, so only two kinds are tried in workers: with and without
+# an answer
 IN_WORKERS = {"denied", "cut"}
 
 
 @pytest.fixture(scope="module")
 def two_topics(data: Path, server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The URL of the data directory with two of its topics: a forecast of its start reads all that is there."""
+    """The URL of the data directory with only two of its topics, because the forecast of a start reads everything."""
     few = Path(
         shutil.copytree(
             data,
@@ -225,7 +229,7 @@ def two_topics(data: Path, server: S3Server, tmp_path_factory: pytest.TempPathFa
 def test_an_object_that_the_store_does_not_give_is_not_damaged(
     server: S3Server, two_topics: str, kind: str
 ) -> None:
-    """One log of the bucket: the requests about the others are answered, and exit status 5 says that one failed."""
+    """If one log cannot be read, requests about the others are answered, and exit status 5 says that one failed."""
     log = "fares-0/00000000000000000068.log"
     sentence = f"kseg: cannot read {two_topics}/{log}: {REFUSALS[kind]}"
     jobs = "2" if kind in IN_WORKERS else "1"
@@ -255,10 +259,12 @@ def test_every_command_goes_on_without_what_the_store_does_not_give(
             in reported.stdout + reported.stderr
         )
 
-        reported = server.kseg("verify", two_topics)  # the forecast of the start met the same object
+        # the forecast of the start reads the same object
+        reported = server.kseg("verify", two_topics)
         assert reported.stderr.count(sentence) == 1
 
-        reported = server.kseg("dump", "--topic", "fares", two_topics)  # so did the indexes of the log
+        # and so do the indexes of the log
+        reported = server.kseg("dump", "--topic", "fares", two_topics)
         assert reported.returncode == 5 and reported.stderr.count(sentence) == 1
         assert f"next: kseg dump --topic fares {two_topics}/fares-0" in reported.stderr + reported.stdout
 
@@ -266,7 +272,8 @@ def test_every_command_goes_on_without_what_the_store_does_not_give(
         reported = server.kseg("export", "--to", "json", "--topic", "fares", "--topic", "metro-zstd", "--output", str(output), two_topics)  # fmt: skip
         assert reported.returncode == 5 and reported.stderr.startswith(sentence)
         (written,) = output.rglob("*.json*")
-        assert len(written.read_text().splitlines()) == 160  # all of metro-zstd, and nothing half
+        # all of metro-zstd, and no incomplete file
+        assert len(written.read_text().splitlines()) == 160
 
         reported = server.kseg("lookup", "--offset", "70", f"{two_topics}/fares-0")
         assert (reported.returncode, reported.stdout) == (3, "") and reported.stderr.startswith(sentence)
@@ -320,7 +327,8 @@ def test_commands_that_change_directories_refuse_a_bucket(server: S3Server, comm
     assert reported.stderr.startswith(
         f"kseg: kseg {command[0]} works on directories on disk only, and {URL} is in"
     )
-    assert len(server.answers()) == before  # nobody was asked
+    # no request was sent
+    assert len(server.answers()) == before
 
 
 # --- ranges
@@ -332,7 +340,7 @@ _BASE_MS = 1_750_000_000_000
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A partition whose one segment has 1 GiB: batches of ten records, a second apart, and index entries as a broker writes them."""
+    """A partition with one segment of 1 GiB: batches of ten records, a second apart, and index entries as a broker writes them."""
     directory = tmp_path_factory.mktemp("large") / "big-0"
     directory.mkdir()
     write_large(directory, _BATCHES)
@@ -340,7 +348,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_large(directory: Path, batches: int) -> None:
-    """Offsets ten apart; offset index and time index with an entry for each batch but the first."""
+    """Write batches ten offsets apart, and offset and time indexes with an entry for each batch but the first."""
     batch = bytearray(_one_batch())
     assert len(batch) == _BATCH_BYTES
     stem = str(directory / f"{0:020d}")
@@ -388,10 +396,12 @@ def test_a_lookup_in_an_object_of_1_gib_reads_at_most_2_mib(server: S3Server, la
         assert row["offset"] == offset
         answers = server.answers()[before:]
         assert sum(size for _, _, size in answers) <= 2 << 20, answers
-        assert len(answers) <= 40  # one after the other, each a round trip
+        # they are sequential, and each costs a round trip
+        assert len(answers) <= 40
         here = json.loads(server.kseg("lookup", option, str(value), "--json", str(large)).stdout)
         there = json.loads(reported.stdout.replace(url, str(large)))
-        looked_at = there.pop("bytes_read"), here.pop("bytes_read")  # of headers that were fetched along
+        # it differs because of the headers that a range includes
+        looked_at = there.pop("bytes_read"), here.pop("bytes_read")
         assert there == here
         assert max(looked_at) < 1 << 20
     before = len(server.answers())

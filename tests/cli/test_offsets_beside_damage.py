@@ -1,5 +1,5 @@
-"""One answer about damage beside altered offsets, where the logs of a long run of `test_one_answer` had several: what is a copy, which of
-two batches is altered, and what stays lost over the rounds of salvage."""
+"""All commands agree on damage beside altered offsets, in cases where a long run of `test_one_answer` found different answers: what is a
+copy, which of two batches is altered, and what stays lost over several rounds of salvage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["cleaned", "partitions", "plain"]  # fixtures
 def test_a_batch_with_the_offsets_of_another_one_is_not_a_copy_of_it(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Bit 4 of offset 90 is flipped: it claims 74 to 77, which an earlier batch has. Damage directly behind it begins at 94."""
+    """Bit 4 of offset 90 is flipped, so the batch claims 74 to 77, which an earlier batch has. Damage directly after it begins at 94."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     altered_at, (damage, _) = spans[27][0], spans[28]
@@ -56,8 +56,8 @@ def test_an_offset_that_no_segment_can_hold_is_named_before_damage_at_the_log_en
 def test_what_is_lost_in_damage_stays_lost_when_another_batch_moves(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A batch with the offsets behind the log end moves there and gets the leader epoch of its new neighbours, which takes another round.
-    The repaired log has only a gap where the damage was."""
+    """A batch with the offsets after the log end moves there and gets the leader epoch of its new neighbours, which takes another round.
+    The repaired log has a gap only where the damage was."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     moved, (damage, size) = spans[23], spans[17]
@@ -93,7 +93,7 @@ def test_a_batch_whose_offset_with_one_bit_flipped_back_fills_its_gap_does_not_m
 def test_zeros_up_to_an_offset_do_not_prove_that_it_is_0(
     cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Offset 0 is lost as well, but the batch behind the zeros does not have it."""
+    """Offset 0 is lost as well, but the batch after the zeros does not have it."""
     first, second = sorted(cleaned.glob("*.log"))[:2]
     put(first, (60, b"\x55" * 30))
     zeroed, _ = list(batch_spans(second))[-1]

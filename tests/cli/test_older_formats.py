@@ -1,6 +1,6 @@
-"""Logs of brokers that cannot read message format v2 (or v1): a cleaner of Kafka 4 writes batches of v2 into them.
+"""Logs of brokers that cannot read message format v2 (or v1): a cleaner of Kafka 4 writes v2 batches to them.
 
-The dump tools of 0.8.2, 0.9.0 and 0.10.2 end with an exception at a batch of v2. `legacy-small` has directories of such brokers.
+The dump tools of 0.8.2, 0.9.0 and 0.10.2 fail with an exception at a v2 batch. `legacy-small` has directories of such brokers.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def test_what_an_old_broker_can_read(legacy_small: Path, state: str, magic: int)
 
 
 def test_what_tells_a_later_broker(legacy_small: Path, tmp_path: Path) -> None:
-    """A partition of 2.x with message.format.version 0.10 may have no file of its own that shows it; the files of a
-    partition of 0.9 may be from a repair."""
+    """A partition of 2.x with message.format.version 0.10 may contain no file that reveals the version. The files of a partition of 0.9 may
+    come from a repair."""
     log_dir = Path(shutil.copytree(legacy_small / "data/0.9.0.1/2-compacted", tmp_path / "data"))
     directory = log_dir / KEYED
     alone, among_others = PartitionTarget(str(directory)), PartitionTarget(str(directory), str(log_dir))
@@ -72,7 +72,7 @@ def test_compact_says_what_becomes_unreadable(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A cleaner of Kafka 4 does the same without a word, so kseg does it too."""
+    """A cleaner of Kafka 4 does the same without a warning, so kseg does it too."""
     monkeypatch.chdir(tmp_path)
     log_dir = Path(shutil.copytree(legacy_small / "data/0.9.0.1/2-compacted", "data"))
     assert run([*COMPACT, "--json", *place, str(log_dir / KEYED)]) == 0

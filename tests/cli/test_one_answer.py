@@ -38,7 +38,7 @@ def cleaned(partitions: list[Path], tmp_path: Path) -> Path:
 
 
 def compacted(root: Path) -> Path:
-    """Segments at 0, 60 and 120, of whose batches most hold fewer records than offsets, with gaps between them."""
+    """Segments at 0, 60 and 120, most of whose batches have fewer records than offsets, with gaps between them."""
     topic = Topic(root)
     for number in range(30):
         keys = [
@@ -59,7 +59,7 @@ def compacted(root: Path) -> Path:
 def test_a_damaged_compacted_batch_is_two_records_everywhere(
     cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The header tells its range of offsets and its number of records; a gap before it is not a loss."""
+    """The header contains its range of offsets and its number of records. A gap before it is not a loss."""
     damage, before = None, -1
     for path in sorted(cleaned.glob("*.log")):
         data = path.read_bytes()
@@ -85,7 +85,8 @@ def test_a_damaged_compacted_batch_is_two_records_everywhere(
 def test_an_altered_offset_behind_damage_takes_no_offsets_with_it(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Foreign bytes precede the last batch of a segment, which claims an offset beyond the next segment: nothing was lost there."""
+    """Foreign bytes precede the last batch of a segment, which claims an offset beyond the next segment, although nothing was lost
+    there."""
     path = sorted(plain.glob("*.log"))[1]
     position, _ = list(batch_spans(path))[-1]
     data = bytearray(path.read_bytes())
@@ -109,7 +110,7 @@ def put(path: Path, *changes: tuple[int, bytes]) -> None:
 
 
 def removed_from(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[Answer]:
-    """What salvage takes out."""
+    """The batches that salvage removes."""
     (result,) = (row for row in rows(capfd, "recover", partition) if row["type"] == "result")
     return [(row["finding"], *(row[name] for name in LEVELS)) for row in result["removed"]]
 
@@ -119,7 +120,7 @@ def removed_from(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[Ans
 def test_an_offset_that_is_too_high_does_not_move_the_range_of_damage_behind_it(
     plain: Path, capfd: pytest.CaptureFixture[str], before: int
 ) -> None:
-    """Directly before the damage, or a few batches earlier."""
+    """The batch is directly before the damage, or a few batches earlier."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     damage, size = spans[15]
@@ -168,8 +169,8 @@ def test_offsets_that_the_segment_cannot_hold_prove_no_other_batch_wrong(
 def test_a_batch_whose_offset_was_zeroed_with_what_lies_before_it_keeps_its_place(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A hole of zeros ends in its header. It claims offset 0; that is also lost at the start of the log, but this batch does not hold
-    it."""
+    """A hole of zeros ends in its header, so it claims offset 0. That offset is also lost at the start of the log, but this batch does not
+    have it."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     zeroed, width = spans[15]
@@ -193,7 +194,7 @@ def test_a_batch_whose_offset_was_zeroed_with_what_lies_before_it_keeps_its_plac
 def test_a_batch_in_a_hole_of_zeros_does_not_fill_another_hole(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Its base offset was zeroed with the batches before it, and offset 0 is lost at the start of the log."""
+    """Its base offset was zeroed together with the batches before it, and offset 0 is lost at the start of the log."""
     first, other = sorted(plain.glob("*.log"))[::2]
     spans = list(batch_spans(first))
     put(first, (1, b"\x55" * 90))
@@ -209,7 +210,7 @@ def test_a_batch_in_a_hole_of_zeros_does_not_fill_another_hole(
 def test_two_neighbours_with_altered_offsets_do_not_move_to_the_end_of_the_log(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Both claim offsets that the next segment has, or that are beyond it, and the log continues below that."""
+    """Both claim offsets of the next segment or beyond it, and the log continues below that."""
     path = min(plain.glob("*.log"))
     sound = path.read_bytes()
     spans = list(batch_spans(path))
@@ -228,7 +229,7 @@ def test_two_neighbours_with_altered_offsets_do_not_move_to_the_end_of_the_log(
 def test_two_batches_with_altered_offsets_directly_before_damage_are_both_named(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """They are in order with each other, and the log continues below them behind the damage."""
+    """They are in order with each other, and after the damage the log continues below them."""
     path = min(plain.glob("*.log"))
     spans = list(batch_spans(path))
     one, other, (damage, size) = spans[13][0], spans[14][0], spans[15]
@@ -247,7 +248,7 @@ def test_two_batches_with_altered_offsets_directly_before_damage_are_both_named(
 def test_a_lookup_does_not_start_at_an_index_entry_whose_batch_claims_lower_offsets(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The damage behind it would seem to begin at these."""
+    """The damage after it would seem to begin at these offsets."""
     path = sorted(plain.glob("*.log"))[1]
     spans = list(batch_spans(path))
     indexed = {entry.position for entry in OffsetIndex(path.with_suffix(".index").read_bytes(), 0)}
@@ -354,7 +355,7 @@ def test_the_four_commands_agree_on_damage_beside_altered_offsets(
 def test_the_four_commands_name_an_altered_header(
     case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The CRC covers neither base offset nor leader epoch: every batch is valid, and one of them has a wrong header."""
+    """The CRC covers neither base offset nor leader epoch, so every batch is valid although one has a wrong header."""
     rng = random.Random(f"{SEED}-altered-{case}")
     source = partitions[case % 2]
     partition = tmp_path / source.name

@@ -1,4 +1,4 @@
-"""overlayfs whose layers are on several file systems: a file of the lower layer changes its numbers when it is first written to."""
+"""overlayfs with layers on several file systems: a file of the lower layer changes its device and inode when it is first written to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def test_a_change_is_undone(words: tuple[str, ...], capture_small: Path, tmp_pat
         CHANGINGS[words[0]].lay(capture_small, lower / "data")
         if words[0] == "recover":
             (lower / "data" / ".kafka_cleanshutdown").unlink()
-            torn_tail(max((lower / "data" / "fares-0").glob("*.log")))  # is cut off in place
+            # will be truncated in place
+            torn_tail(max((lower / "data" / "fares-0").glob("*.log")))
         (other / "upper").mkdir()
         (other / "work").mkdir()
         layers = f"lowerdir={lower},upperdir={other}/upper,workdir={other}/work,xino=off"

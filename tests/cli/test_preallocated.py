@@ -1,6 +1,5 @@
-"""Zeros after the last batch of an active segment with the size of a segment are preallocated: an info for every command. Zeros that an
-interrupted write left are an error: in a segment other than the last, with a size that nobody configures, or under the marker of a clean
-shutdown."""
+"""Zeros after the last batch of an active segment that has the size of a segment are preallocated, and an info for every command. Zeros of
+an interrupted write are an error: in any other segment, with a size that nobody configures, or despite a clean-shutdown marker."""
 
 from __future__ import annotations
 
@@ -116,7 +115,7 @@ def test_retention_by_size_does_not_count_them(log: Path, capfd: pytest.CaptureF
 
 
 def _preallocate(partition: Path, size_bytes: int) -> Path:
-    """The active log, as under a running broker with preallocate=true."""
+    """Preallocate the active log as under a running broker with preallocate=true."""
     active = max(partition.glob("*.log"))
     os.truncate(active, size_bytes)
     for suffix, index_bytes in ((".index", 10 << 20), (".timeindex", 10485756)):
@@ -125,7 +124,7 @@ def _preallocate(partition: Path, size_bytes: int) -> Path:
 
 
 def _contents(directory: Path) -> dict[str, bytes]:
-    """Of its live files."""
+    """The content of the live files."""
     live = (path for path in directory.iterdir() if path.suffix != ".deleted" and path.is_file())
     return {path.name: path.read_bytes() for path in live}
 
@@ -134,7 +133,7 @@ def _contents(directory: Path) -> dict[str, bytes]:
 def test_compaction_with_the_active_segment_is_that_of_the_trimmed_one(
     tmp_path: Path, stays: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """stays: a transaction is open in the active segment, so it is rolled and not rewritten."""
+    """stays: a transaction is open in the active segment, so the segment is rolled and not rewritten."""
     words = ["compact", "--include-active", "--cleanup-policy", "compact", "--now", "1800000000000", "--json"]
     for name in ("data", "trimmed"):
         (tmp_path / name).mkdir()
@@ -165,7 +164,8 @@ def test_compaction_with_the_active_segment_is_that_of_the_trimmed_one(
 def test_preallocated_indexes_of_a_metadata_log_are_no_repair(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A node recovers it at every start, and 4.4.0 stops without trimming them; those of another partition are trimmed."""
+    """A node recovers the metadata log at every start, and 4.4.0 stops without trimming its indexes. Those of other partitions are
+    trimmed."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
     for name, status in (("__cluster_metadata-0", 0), ("metro-none-0", 1)):
         for suffix in (".index", ".timeindex"):
@@ -177,8 +177,8 @@ def test_preallocated_indexes_of_a_metadata_log_are_no_repair(
 
 @pytest.mark.parametrize("padding", [0, 30])
 def test_a_roll_completes_the_time_index(log: Path, padding: int, capfd: pytest.CaptureFixture[str]) -> None:
-    """Of an active segment that stays, because a transaction is open in it. The index of a killed broker lacks the greatest timestamp, from
-    which a broker takes the age of a segment that it does not recover any more."""
+    """The active segment stays, because a transaction is open in it. The index of a killed broker lacks the greatest timestamp, which
+    determines the age of a segment that is no longer recovered."""
     index = (log / ACTIVE).with_suffix(".timeindex")
     complete = index.read_bytes()
     index.write_bytes(complete[:-12] + bytes(12 * padding))

@@ -1,4 +1,4 @@
-"""The progress bar: only on a terminal, only for long runs, never mixed with results."""
+"""The progress bar appears only on a terminal and for long runs, and is never mixed with results."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ sys.exit(over_targets(work, None, style, expand=Expansion.FILES, request=Request
 def errors_of(
     paths: list[str], *, progress: str, jobs: str, terminal: bool, script: str = SLOW
 ) -> tuple[bytes, bytes]:
-    """(stdout, stderr) of the slow toy; stderr is a terminal or a pipe, stdout always a pipe."""
+    """(stdout, stderr) of the slow toy command. stderr is a terminal or a pipe, stdout always a pipe."""
     return streams_of([sys.executable, "-c", script, progress, jobs, *paths], terminal=terminal, status=1)
 
 
 def streams_of(command: list[str], *, terminal: bool, status: int) -> tuple[bytes, bytes]:
-    """The same of any command, which must end with `status`."""
+    """(stdout, stderr) of any command, which must exit with `status`."""
     parent, child = pty.openpty() if terminal else os.pipe()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(
@@ -80,10 +80,9 @@ def test_a_terminal_sees_a_bar_and_stdout_only_results(tmp_path: Path, jobs: str
     partition.mkdir()
     paths = toy_files(partition, 2)
     out, seen = errors_of(paths, progress="yes", jobs=jobs, terminal=True)
-    assert (
-        re.search(rb"orders-0/[ab]\.log", seen) and b"MiB" in seen
-    )  # whichever of them told of its bytes last
-    assert seen.count(b"\x1b[2K") >= 1  # it leaves the screen again
+    assert re.search(rb"orders-0/[ab]\.log", seen) and b"MiB" in seen  # whichever reported its bytes last
+    # the bar is erased at the end
+    assert seen.count(b"\x1b[2K") >= 1
     assert out.decode().splitlines()[:2] == [f"{path}: error: toy (bad-crc)" for path in paths]
 
 
@@ -184,7 +183,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_long_work_shows_how_far_it_is(
     command: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the order of the table: what is undone was applied before."""
+    """In the order of the table, because undo needs a previous apply."""
     monkeypatch.chdir(data.parent)
     if command == "undo":
         run(["recover", "--apply", "--quiet", str(data)])
@@ -203,7 +202,8 @@ def test_every_long_work_shows_how_far_it_is(
         while b"0:00:0" not in seen and (process.poll() is None or select.select([parent], [], [], 0)[0]):
             if select.select([parent], [], [], 0.05)[0]:
                 seen += os.read(parent, 1 << 16)
-        while process.poll() is None:  # what it still says is of no interest, but has to go somewhere
+        # further output is not checked, but must be read
+        while process.poll() is None:
             if select.select([parent], [], [], 0.05)[0]:
                 os.read(parent, 1 << 16)
         reader.join()
@@ -214,7 +214,7 @@ def test_every_long_work_shows_how_far_it_is(
 
 
 def test_an_undo_counts_directories_before_its_first_result(tmp_path: Path) -> None:
-    """The directories are restored together, so no row is printed before all of them are done."""
+    """The directories are restored together, so no row is printed before all are done."""
     data = broker_dir(tmp_path / "data", 1, 3, running=True)
     assert run(["recover", "--apply", "--quiet", str(data)]) == 0
     _, seen = streams_of([sys.executable, "-c", EVERY, "undo", str(data)], terminal=True, status=0)

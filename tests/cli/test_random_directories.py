@@ -1,6 +1,6 @@
-"""Commands about random partition directories and data directories, sound, damaged and odd: none of them is a bug in kseg.
+"""Commands on random partition directories and data directories, valid, damaged and odd: none ends as a bug in kseg.
 
-`KSEG_COMMANDED` says how many directories (default 40), `KSEG_COMMANDED_SEED` from which seed on; three commands about each.
+`KSEG_COMMANDED` is the number of directories (default 40), `KSEG_COMMANDED_SEED` the first seed; three commands run on each.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def test_no_command_is_a_bug(
         try:
             targets = make(seed, place)
         except (KsegError, OSError):
-            continue  # no such directory can be made
+            # such a directory cannot be created
+            continue
         for command in random.Random(seed).sample(COMMANDS, 3):
             assert_no_bug(command, targets, place, capfd)
 
@@ -96,5 +97,5 @@ def test_commands_that_were_a_bug(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """An entry of a damaged index with a negative position; a missing index of a segment with a short name."""
+    """Seeds with an entry with a negative position in a damaged index, and a missing index of a segment with a short name."""
     assert_no_bug(command, make(seed, tmp_path), tmp_path, capfd)

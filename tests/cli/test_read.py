@@ -30,7 +30,8 @@ def test_raw_bytes_are_whole_batches_of_the_segment(
     assert capfdbinary.readouterr().out == data[:first]
 
     assert run(["read", "--offset", "0", "--max-bytes", "10", "--raw", str(metro)]) == 0
-    assert capfdbinary.readouterr().out == data[:first]  # doubled until it fits
+    # the limit is doubled until the batch fits
+    assert capfdbinary.readouterr().out == data[:first]
 
     assert run(["read", "--offset", "0", "--max-bytes", "100", "--no-grow", "--raw", str(metro)]) == 0
     assert capfdbinary.readouterr().out == data[:100]

@@ -1,4 +1,4 @@
-"""A file system that the kernel makes read-only in the middle of a change or of its undo, and one with a quota."""
+"""A file system that the kernel remounts read-only during a change or its undo, and one with a quota."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_undo_names_some_of_many_directories(
 def test_an_undo_that_fails_in_the_middle_is_not_taken_back(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of partitions outside a data directory, where no journal stands for all."""
+    """The partitions are outside of a data directory, so there is no journal for all of them."""
     paths = [str(shutil.move(data / name, data.parent / name)) for name in ("metro-none-0", "metro-zstd-0")]
     before = [tree_state(Path(path)) for path in paths]
     run(["recover", "--apply", "--quiet", *paths])

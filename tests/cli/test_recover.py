@@ -1,4 +1,4 @@
-"""`kseg recover`: the plan, the result of carrying it out, copies, and refusals."""
+"""`kseg recover`: the plan, the result of applying it, copies, and refusals."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_plan_changes_nothing_and_says_what_both_policies_cost(
     result = result_of(rows)
     assert result["applied"] is False and result["journal"] is None
     (removed,) = result["removed"]
-    # the second batch of the capture: 575 bytes from byte 477 on, offsets 12 to 23
+    # the second batch of the capture: 575 bytes from position 477 on, offsets 12 to 23
     assert removed["file"] == str(partition / FIRST)
     assert [removed[name] for name in ("position", "length", "first_offset", "last_offset")] == [
         477,
@@ -82,7 +82,7 @@ def test_a_plan_changes_nothing_and_says_what_both_policies_cost(
     lost = {"offsets": 12, "records": 12, "records_at_most": 12}
     assert result["costs"]["salvage"] == {**lost, "bytes": 575, "batches": 0, "damaged_bytes_left": 0}
     kafka = result["costs"]["kafka"]
-    # a broker cuts the first segment at byte 477 and drops the second: offsets 12 to 159 are gone
+    # a broker truncates the first segment at position 477 and deletes the second, so offsets 12 to 159 are lost
     sizes = [log.stat().st_size for log in partition.glob("*.log")]
     assert kafka["bytes"] == sum(sizes) - 477
     assert kafka["offsets"] == kafka["records"] == 160 - 12 and kafka["batches"] == 12
@@ -168,7 +168,8 @@ def test_a_copy_is_repaired_and_the_input_stays(
     log_dir: Path, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damage(log_dir / "metro-zstd-0" / FIRST)
-    (log_dir / ".lock").touch()  # as a broker that was killed leaves it
+    # as a killed broker leaves it
+    (log_dir / ".lock").touch()
     (log_dir / "empty-0.0123456789abcdef0123456789abcdef-stray").mkdir()
     copy = tmp_path / "copy"
     with unchanged(log_dir):
@@ -182,9 +183,10 @@ def test_a_copy_is_repaired_and_the_input_stays(
     ]
     assert run(["verify", str(copy)]) == 0
     own, copied = files_in(log_dir), files_in(copy)
-    # the copy is not marked clean as the original is: a batch was lost
+    # unlike the original, the copy is not marked clean, because a batch was lost
     assert ".kafka_cleanshutdown" not in copied and own.pop(".kafka_cleanshutdown")
-    journals = {name for name in copied if name.startswith("kseg-journal-")}  # undo takes the copy away by it
+    # with which undo removes the copy
+    journals = {name for name in copied if name.startswith("kseg-journal-")}
     assert len(journals) == 1
     assert (
         copied.keys() - journals == own.keys() - {".lock"}
@@ -194,7 +196,8 @@ def test_a_copy_is_repaired_and_the_input_stays(
     capfd.readouterr()
     (log_dir / "empty-0.0123456789abcdef0123456789abcdef-stray").rmdir()
     with unchanged(copy):
-        assert run(["recover", "--output", str(copy), str(log_dir)]) == 4  # it already exists
+        # the output already exists
+        assert run(["recover", "--output", str(copy), str(log_dir)]) == 4
 
 
 def test_copies_of_several_data_directories_lie_side_by_side(
@@ -202,7 +205,8 @@ def test_copies_of_several_data_directories_lie_side_by_side(
 ) -> None:
     shutil.copytree(log_dir, log_dir.parent / "other")
     damage(log_dir.parent / "other" / "fares-0" / FIRST)
-    meta = log_dir.parent / "other" / "meta.properties"  # of another node: no two directories are the same
+    # of another node, because no two directories may have the same ids
+    meta = log_dir.parent / "other" / "meta.properties"
     meta.write_text(
         meta.read_text().replace("node.id=1", "node.id=2").replace("directory.id=U", "directory.id=A")
     )
@@ -220,7 +224,7 @@ def test_where_a_broker_dies_policy_kafka_refuses(
     log = max(partition.glob("*.log"))
     with log.open("ab") as stream:
         stream.write(bytes(100))
-    # a clean start reads the log end over the zeros (fact sheet 6.3c: CorruptRecordException)
+    # a clean start determines the log end from the zeros (fact sheet 6.3c: CorruptRecordException)
     words = ("recover", "--policy", "kafka", "--clean-shutdown", "--apply", partition)
     with unchanged(log_dir):
         status, rows = json_run(*words, capfd=capfd)
@@ -298,7 +302,7 @@ def test_the_next_command_carries_out_the_plan_that_was_shown(
 def test_the_page_cache_is_left_to_a_broker(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], is_asked: bool
 ) -> None:
-    """With both policies cached pages are dropped at the end, for valid partitions as for damaged ones."""
+    """With either policy, cached pages are dropped at the end, for valid and for damaged partitions."""
     damage(log_dir / "fares-0" / FIRST)
     dropped = set()
 

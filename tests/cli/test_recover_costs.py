@@ -1,4 +1,4 @@
-"""The costs that `recover` reports for either policy, counted by hand from the damage that was done."""
+"""The costs that `recover` reports for each policy, compared with a manual count for the damage that was done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.verify_helpers import NOW_MS
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory that was stopped cleanly; metro-0 has segments 0, 102, 198 and 297, and ends at 330."""
+    """A cleanly stopped data directory. metro-0 has segments 0, 102, 198 and 297, and ends at 330."""
     return healthy.log_dir(tmp_path_factory.mktemp("healthy") / "data")
 
 
@@ -48,7 +48,7 @@ UNCLEAN = ("--unclean-shutdown", "--recovery-point", "0")
 
 
 def parts(file: Path) -> dict[int, bytes]:
-    """The batches of a log by their first offset."""
+    """The batches of a log by their base offset."""
     return {offsets(batch)[0]: batch for _, batch in batches(file)}
 
 
@@ -61,7 +61,7 @@ def width(batch: bytes) -> int:
 def test_batches_out_of_order_behind_a_cut(
     partition: Path, capfd: pytest.CaptureFixture[str], policy: str
 ) -> None:
-    """A damaged batch is followed by a copy of an earlier one, a later one, and one in between; another is missing."""
+    """A damaged batch is followed by a copy of an earlier one, a later one, and one that belongs in between; another one is missing."""
     file = log(partition, NEXT)
     content = parts(file)
     firsts = sorted(content)
@@ -72,9 +72,10 @@ def test_batches_out_of_order_behind_a_cut(
     order = [*firsts[:4], damaged, firsts[1], later, inside, *firsts[8:]]
     file.write_bytes(b"".join(content[at] for at in order))
     found = costs(capfd, partition, "--policy", policy, *UNCLEAN)
-    # the header of the damaged batch has its count; a batch without a trace is no cost of a policy
+    # the header of the damaged batch has its count; a batch that left no trace does not count as a cost of a policy
     assert found["salvage"]["offsets"] == width(content[damaged])
-    assert found["salvage"]["batches"] == 1  # the copy
+    # the copy
+    assert found["salvage"]["batches"] == 1
     behind = len(order) - 5 + len(batch_spans(log(partition, LAST)))
     assert found["kafka"]["batches"] == behind
     assert found["kafka"]["offsets"] == 330 - damaged - width(content[gone])
@@ -85,7 +86,7 @@ def test_batches_out_of_order_behind_a_cut(
 def test_offsets_of_a_torn_tail_under_a_clean_marker(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker leaves the torn bytes in the log; their offsets are lost, since nobody can read them."""
+    """A broker keeps the torn bytes in the log, but their offsets are lost, because nobody can read them."""
     file = log(partition, LAST)
     position, size = batch_spans(file)[-1]
     lost = width(file.read_bytes()[position:])
@@ -101,8 +102,8 @@ def test_offsets_of_a_torn_tail_under_a_clean_marker(
 def test_what_salvage_loses_is_the_same_whether_or_not_a_broker_loads_the_log(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The end of each segment is cut off. Only where the log could be loaded, the records between the cut batch and the next segment
-    counted."""
+    """The end of each segment is cut off. Records between the cut batch and the next segment used to count only if the log could be
+    loaded."""
     for base in (FIRST, MIDDLE, NEXT):
         file = log(partition, base)
         os.truncate(file, file.stat().st_size // 2)
@@ -116,7 +117,7 @@ def test_what_salvage_loses_is_the_same_whether_or_not_a_broker_loads_the_log(
 def test_what_each_crash_leaves_costs_nothing_whichever_policy_counts_it(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Policy kafka runs the load and compares the records; policy salvage knows without it."""
+    """Policy kafka loads the log and compares the records; policy salvage knows without a load."""
     for suffix in (".index", ".timeindex"):
         index = log(partition, LAST).with_suffix(suffix)
         put(index, index.stat().st_size, bytes(480))
@@ -144,7 +145,7 @@ def test_a_copy_that_a_broker_leaves_is_no_damage_to_consumers(
 def test_a_sinking_leader_epoch_is_nothing_orderly(
     partition: Path, number: int | None, is_in_order: bool
 ) -> None:
-    """A broker's load ignores it and salvage corrects it: only salvage knows what that costs."""
+    """A broker's load ignores the epoch and salvage corrects it, so only salvage knows the cost."""
     if number is not None:
         file = log(partition, NEXT)
         put(file, batch_spans(file)[number][0] + 12, struct.pack(">i", 0))
@@ -169,7 +170,7 @@ def test_retention_by_wrong_times_has_the_limit_of_the_broker(
     segments: int,
     source: str,
 ) -> None:
-    """Zeros in a time index mean 1970, which exceeds any limit; without a metadata log the topic's settings are unknown."""
+    """Zeros in a time index mean 1970, which exceeds any limit. Without a metadata log the topic's settings are unknown."""
     index = min(partition.glob("*.timeindex"))
     put(index, 0, bytes(index.stat().st_size))
     file = tmp_path / "server.properties"
@@ -186,7 +187,7 @@ def test_retention_by_wrong_times_has_the_limit_of_the_broker(
 def test_a_control_record_is_none_where_its_attributes_are_zeros(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A batch with a producer id but no sequence number was a control batch."""
+    """A batch with a producer id but without a sequence number used to count as a control batch."""
     file = log(partition, NEXT)
     data = file.read_bytes()
     position = next(start for start, _ in batch_spans(file) if data[start + 22] & 0x20)
@@ -198,8 +199,8 @@ def test_a_control_record_is_none_where_its_attributes_are_zeros(
 def test_what_is_not_counted_has_a_limit_and_is_lost_once(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The log has transactions, so not every offset is a record: at most as many records are lost as offsets. After a repair that was
-    killed before it wrote the checkpoints, the loss is not reported as a new one."""
+    """The log has transactions, so not every offset has a record: at most as many records are lost as offsets. After a repair that was
+    killed before it wrote the checkpoints, the loss is not reported again as a new one."""
     data, file = partition.parent, max(partition.glob("*.log"))
     last_batch, _ = batch_spans(file)[-1]
     file.write_bytes(file.read_bytes()[: last_batch + 30])

@@ -1,4 +1,4 @@
-"""A whole run of `kseg recover --apply`, killed at any point: repeated it reaches the planned end, undone the start."""
+"""A complete run of `kseg recover --apply`, killed at any point: repeating it produces the planned result, undoing it the original."""
 
 from __future__ import annotations
 

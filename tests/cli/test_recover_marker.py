@@ -1,5 +1,5 @@
-"""The clean-shutdown marker of a data directory in which `recover` changes parts: it stays byte for byte, with the broker's epoch, where
-everything it covers is true, and is removed otherwise; only --mark-clean writes one."""
+"""The clean-shutdown marker of a data directory that `recover` changes in part: it is kept byte for byte, with the broker's epoch, if
+everything it vouches for is true, and is removed otherwise. Only --mark-clean writes one."""
 
 from __future__ import annotations
 
@@ -132,7 +132,8 @@ def test_each_data_directory_has_its_own(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     other = copy_tree(data, tmp_path / "other")
-    meta = other / "meta.properties"  # of another node, or it were a copy that no broker starts with
+    # of another node; otherwise it would be a copy with which no broker starts
+    meta = other / "meta.properties"
     meta.write_text(
         meta.read_text().replace("node.id=1", "node.id=2").replace("directory.id=U", "directory.id=A")
     )

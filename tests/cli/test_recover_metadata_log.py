@@ -1,4 +1,4 @@
-"""The metadata log: a node recovers it at every start, also after a clean stop, and reads all of it."""
+"""The metadata log: a node recovers it at every start, even after a clean stop, and reads all of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.support.trees import copy_tree
 LOG = f"{0:020}.log"
 METADATA = "__cluster_metadata-0"
 SNAPSHOT_END = 69
-TOPIC, PARTITION_CHANGES, LEADER_CHANGE = 71, 86, 100  # offsets at which batches of these begin
+# base offsets of the batches with these records
+TOPIC, PARTITION_CHANGES, LEADER_CHANGE = 71, 86, 100
 Unchanged = Callable[..., AbstractContextManager[None]]
 
 
@@ -26,7 +27,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 
 def batch_at(log: bytes, offset: int) -> int:
-    """The position of the batch that begins at an offset, or of the first one after it."""
+    """The position of the batch with this base offset, or of the first one after it."""
     position = 0
     while int.from_bytes(log[position : position + 8], "big") < offset:
         position += 12 + int.from_bytes(log[position + 8 : position + 12], "big")
@@ -34,7 +35,7 @@ def batch_at(log: bytes, offset: int) -> int:
 
 
 def flip(data: Path, offset: int) -> int:
-    """Damage the batch at an offset; where it begins."""
+    """Damage the batch at an offset; returns its position."""
     path = data / "__cluster_metadata-0" / LOG
     log = bytearray(path.read_bytes())
     position = batch_at(bytes(log), offset)
@@ -44,7 +45,7 @@ def flip(data: Path, offset: int) -> int:
 
 
 def without(data: Path, offset: int) -> None:
-    """Take out the batch at an offset."""
+    """Remove the batch at an offset."""
     path = data / METADATA / LOG
     log = path.read_bytes()
     position = batch_at(log, offset)
@@ -63,7 +64,7 @@ def reported(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, di
 
 
 def test_a_clean_stop_does_not_spare_it(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """As `verify` forecasts, and as a real node does (tests/kafka/test_metadata_log_repair.py)."""
+    """As `verify` predicts, and as a real node does (tests/kafka/test_metadata_log_repair.py)."""
     assert (data / ".kafka_cleanshutdown").exists()
     position = flip(data, 100)
     log = data / "__cluster_metadata-0" / LOG
@@ -77,7 +78,7 @@ def test_a_clean_stop_does_not_spare_it(data: Path, capfd: pytest.CaptureFixture
 def test_a_gap_that_a_node_loads_is_a_repair(
     data: Path, capfd: pytest.CaptureFixture[str], offset: int
 ) -> None:
-    """A snapshot covers it, or no record refers to the lost one; a real node starts (tests/kafka/test_metadata_log_repair.py)."""
+    """A snapshot covers the gap, or no record refers to the lost one, so a real node starts (tests/kafka/test_metadata_log_repair.py)."""
     flip(data, offset)
     partition = data / METADATA
     status, result = reported(capfd, "recover", partition)
@@ -86,7 +87,8 @@ def test_a_gap_that_a_node_loads_is_a_repair(
     assert (status, result["doubt"], result["log_end_offset"]) == (0, None, 140)
     status, result = reported(capfd, "recover", partition)
     assert (status, result["doubt"], result["steps"]) == (0, None, 0)
-    assert run(["doctor", str(data)]) == 0  # nothing is left to be done
+    # nothing is left to do
+    assert run(["doctor", str(data)]) == 0
 
 
 def test_a_gap_that_a_node_fails_on_is_no_repair(
@@ -103,7 +105,7 @@ def test_a_gap_that_a_node_fails_on_is_no_repair(
 def test_with_other_voters_no_gap_is_a_repair(
     data: Path, capfd: pytest.CaptureFixture[str], unchanged: Unchanged
 ) -> None:
-    """The node cuts a damaged log when it starts, and fetches the rest; what is missing in one without a damage it never fetches."""
+    """A node truncates a damaged log when it starts, and fetches the rest. What is missing in a log without damage it never fetches."""
     flip(data, LEADER_CHANGE)
     quorum_state = data / METADATA / "quorum-state"
     state = json.loads(quorum_state.read_text())

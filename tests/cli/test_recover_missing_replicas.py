@@ -1,4 +1,4 @@
-"""What `recover` says and does about missing replicas."""
+"""What `recover` reports and does about missing replicas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["data"]  # a fixture
 
 
 def own_row(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of the data directory itself."""
+    """The row of the data directory itself."""
     (row,) = [row for row in rows if row["type"] == "result" and "log_dir" in row]
     return row
 
@@ -92,7 +92,7 @@ def test_recover_is_asked_for_a_part_only(data: Path, say: Say) -> None:
 @pytest.mark.evidence("marker-without-epoch")
 @pytest.mark.parametrize("is_missing", [True, False])
 def test_a_marker_beside_a_missing_replica_has_no_epoch(data: Path, say: Say, is_missing: bool) -> None:
-    """The epoch tells the controller that nothing has been lost since (KIP-966), and it would keep the empty replica in sync."""
+    """The epoch tells the controller that nothing has been lost since (KIP-966), so it would keep the empty replica in sync."""
     marker = data / ".kafka_cleanshutdown"
     before = marker.read_bytes()
     assert b'"brokerEpoch":103' in before
@@ -112,7 +112,7 @@ def test_a_marker_does_not_come_back_beside_a_missing_replica(data: Path, say: S
 
 
 def test_what_is_noted_of_a_missing_replica_stays(data: Path, say: Say) -> None:
-    """Its directory may return; without its log start offset deleted records would as well."""
+    """Its directory may return, and without its log start offset deleted records would return with it."""
     points = data / "recovery-point-offset-checkpoint"
     shutil.rmtree(data / "fares-0")
     points.write_text(points.read_text().replace("stations 0 300", "stations 0 9999"))

@@ -1,4 +1,4 @@
-"""A segment whose end was never written is a hole on the disk: it is neither read nor filled."""
+"""A segment whose end was never written is a hole on disk, which is neither read nor filled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOLE_BYTES = 3 << 30
 
 
 def reading_seconds(count: int) -> float:
-    """Processor time to sum so many zeros with what Python brings along: on this machine, as busy as it is now."""
+    """Processor time that Python's zlib needs for this number of zeros, on this machine under its present load."""
     piece, started = bytes(1 << 20), time.process_time()
     for _ in range(256):
         zlib.crc32(piece)

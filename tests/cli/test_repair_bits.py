@@ -1,4 +1,4 @@
-"""`kseg recover --repair-bits` on data directories of real brokers: every log has the bytes again that the broker wrote."""
+"""`kseg recover --repair-bits` on data directories of real brokers: every log gets the bytes back that the broker wrote."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.support.trees import copy_tree
 
 
 def logs_in(directory: Path) -> dict[str, bytes]:
-    """Without the quarantine."""
+    """The logs without those in the quarantine."""
     files = (file for file in sorted(directory.rglob("*.log")) if ".kseg" not in file.parts)
     return {str(file.relative_to(directory)): file.read_bytes() for file in files}
 
 
 def invert_a_bit_of_each(directory: Path, seed: int) -> int:
-    """In one batch of each log; returns how many bits these are."""
+    """Flip a bit in one batch of each log; returns the number of bits."""
     chance, count = random.Random(seed), 0
     for file in sorted(directory.rglob("*.log")):
         spans = batch_spans(file)
@@ -31,7 +31,7 @@ def invert_a_bit_of_each(directory: Path, seed: int) -> int:
         data = bytearray(file.read_bytes())
         checked = (
             17 if data[position + 16] == 2 else 17 + 1
-        )  # from the checksum; of the old formats from behind the magic
+        )  # from the checksum on; in old formats, from after the magic byte
         at = position + chance.randrange(checked, length)
         data[at] ^= 1 << chance.randrange(8)
         file.write_bytes(data)
@@ -43,7 +43,7 @@ def invert_a_bit_of_each(directory: Path, seed: int) -> int:
 def test_a_data_directory_of_kafka_4(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
 ) -> None:
-    """And an undo returns the damaged bytes."""
+    """Undo restores the damaged bytes."""
     data = copy_tree(capture_small / "data", tmp_path / "data")
     count = invert_a_bit_of_each(data, seed)
     damaged = logs_in(data)
@@ -60,7 +60,7 @@ def test_a_data_directory_of_kafka_4(
 
 @pytest.mark.parametrize("seed", [0])
 def test_data_directories_of_old_brokers(legacy_small: Path, tmp_path: Path, seed: int) -> None:
-    """Formats 0 and 1, with messages inside compressed ones."""
+    """Formats 0 and 1, including messages inside compressed ones."""
     data = copy_tree(legacy_small, tmp_path / "data")
     assert invert_a_bit_of_each(data, seed) > 5
     for directory in sorted({file.parent for file in data.rglob("*.log")}):
@@ -77,8 +77,8 @@ def test_a_broker_restores_nothing(capture_small: Path, capfd: pytest.CaptureFix
 def test_doctor_restores_a_metadata_log_that_it_would_replace_otherwise(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A bit of a batch that no snapshot contains, in the log of the only controller: without the batch the node cannot be started. The
-    steps used to end with a new metadata log, without any configuration; followed, they leave every byte that the broker wrote."""
+    """A bit of a batch that no snapshot contains is flipped in the log of the only controller, and without the batch the node does not
+    start. The steps used to end with a new metadata log without any configuration. Now they lead to every byte that the broker wrote."""
     data = copy_tree(capture_small / "data", tmp_path / "data")
     log = data / "__cluster_metadata-0" / f"{0:020d}.log"
     for snapshot in log.parent.glob("*.checkpoint"):
@@ -93,7 +93,8 @@ def test_doctor_restores_a_metadata_log_that_it_would_replace_otherwise(
     (damage,) = (row for row in rows if row["type"] == "damage")
     assert damage["repair_bits"] and damage["costs"]["salvage"]["records"] == 0
     assert run(["recover", str(data)]) == 1
-    out = capfd.readouterr().out  # without the option the log stays as it is
+    # without the option the log stays as it is
+    out = capfd.readouterr().out
     assert "so the log is left as it is: try --repair-bits, or take this directory from another node" in out
     assert f"next: kseg doctor {data}" in out
     assert run(["recover", "--repair-bits", str(data)]) == 1

@@ -1,4 +1,4 @@
-"""The output of a run over many partitions: the verdict first, at any size; everything with --verbose and in JSON."""
+"""The output of a run over many partitions: the verdict comes first, for any number; --verbose and JSON contain everything."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Say = Callable[..., tuple[int, list[str]]]
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """24 partitions as a killed broker leaves them."""
+    """24 partitions in the state after a broker was killed."""
     return broker_dir(tmp_path_factory.mktemp("report") / "data", 3, 8)
 
 
 @pytest.fixture(scope="module")
 def flipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with one flipped bit."""
+    """The same partitions with one flipped bit."""
     data = broker_dir(tmp_path_factory.mktemp("report") / "flipped", 3, 8)
     bad_crc(data / "orders.01-5" / f"{0:020d}.log")
     return data
@@ -120,7 +120,7 @@ def test_json_ends_with_the_summary(flipped: Path, say: Say, command: str) -> No
 
 
 def on_terminal(words: list[str], **variables: str) -> bytes:
-    """What the command writes to a terminal."""
+    """The output of the command on a terminal."""
     child, master = pty.fork()
     if not child:
         os.environ.update({"TERM": "xterm", **variables})
@@ -150,7 +150,8 @@ def test_severities_have_a_colour_on_a_terminal_unless_that_is_not_wanted(flippe
 
 
 def test_answers_of_many_partitions_are_reported_in_a_few_lines(tmp_path: Path, say: Say) -> None:
-    """`lookup --latest` has one answer for each partition: the first ones in full, more in a line each, the others counted."""
+    """`lookup --latest` has one answer for each partition: the first ones are shown in full, more of them in a line each, and the others
+    are counted."""
     data = broker_dir(tmp_path / "data", 1, 60, linked=True)
     words = ("lookup", "--latest", "--topic", "orders.00", data)
     status, lines = say(*words)
@@ -167,7 +168,7 @@ def test_answers_of_many_partitions_are_reported_in_a_few_lines(tmp_path: Path, 
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every kind of damage twice."""
+    """Every kind of damage, twice."""
     return broken_dir(tmp_path_factory.mktemp("broken") / "data", 2, 60)
 
 
@@ -211,7 +212,7 @@ def test_with_many_kinds_the_first_of_each_has_a_line_and_the_others_their_numbe
 
 @pytest.mark.parametrize(("count", "reported", "more"), [(9, 3, "6"), (4, 4, ""), (5, 3, "2")])
 def test_no_line_says_that_there_is_one_more(count: int, reported: int, more: str) -> None:
-    """That line would take the place of the finding itself. Together with findings of the other kind there are too many to show all."""
+    """Such a line would take the place of the finding itself. Together with findings of another kind there are too many to show all."""
     groups = FindingGroups()
     if count < 9:
         for number in range(5):
@@ -244,7 +245,7 @@ def _streamed(report: LookupReport | FoldedRows, rows: Iterable[Mapping[str, obj
 
 @pytest.mark.parametrize("number", range(1, 60))
 def test_the_last_of_many_is_reported_itself(number: int) -> None:
-    """`1 more` would take as much space and say less."""
+    """`1 more` would take the same space and say less."""
     numbers = range(number)
     names = [f"t-{each}" for each in numbers]
     plan = RecoverReport(lambda _options, _paths: "")
@@ -294,7 +295,7 @@ def test_of_many_plans_the_costliest_come_first() -> None:
 
 
 def test_names_that_cannot_be_seen_are_reported_as_a_shell_takes_them(tmp_path: Path, say: Say) -> None:
-    """In lines about partitions as in those about paths."""
+    """This holds for lines about partitions and for lines about paths."""
     (made,) = broker_dir(tmp_path / "made", 1, 1).glob("orders.00-0")
     odd = os.fsdecode(b"a\nb\xff-0")
     shutil.copytree(made, tmp_path / "odd" / odd)
@@ -307,7 +308,7 @@ def test_names_that_cannot_be_seen_are_reported_as_a_shell_takes_them(tmp_path: 
 
 
 def test_failures_at_different_files_of_their_targets_are_alike(capfd: pytest.CaptureFixture[str]) -> None:
-    """For example where a file system has no inodes left: each change fails at another file."""
+    """For example if a file system has no inodes left, each change fails at another file."""
     sentence = "cannot change {}: No space left on device; nothing was changed"
     files = ("/.kseg/20261126T024225Z-7fad7822/old", "/00000000000000000000.log", "", "/.kseg")
     failures = [
@@ -322,7 +323,7 @@ def test_failures_at_different_files_of_their_targets_are_alike(capfd: pytest.Ca
 
 
 def test_no_more_targets_failed_than_there_are() -> None:
-    """The data directory's own files failed as well, and are not a target of compact."""
+    """The data directory's own files failed as well, but are not a target of compact."""
     summary = RunSummary(2)
     for path in ("data/a-0", "data/b-0", "data"):
         summary.fail(Failure(path, f"cannot read {path}: Input/output error", 3))

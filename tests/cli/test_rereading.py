@@ -1,5 +1,5 @@
-"""Reading commands beside a running broker, for which a process that holds its lock stands: files go while they are read. Without the lock
-a file that is missing is an error."""
+"""Reading commands beside a running broker, represented by a process that holds its lock: files disappear while they are read. Without the
+lock, a missing file is an error."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ def broker(target: PartitionTarget) -> Iterator[None]:
 
 
 class Work:
-    """Meets a deleted file in its first readings. shown: what it yields before that. is_raised: whether it raises, or yields the
-    failure."""
+    """Finds a deleted file in its first readings. shown: what it yields before that. is_raised: whether it raises or yields the failure."""
 
     def __init__(self, vanishing: int, *shown: Event, is_raised: bool = True) -> None:
         self.left = vanishing
@@ -108,7 +107,7 @@ def test_a_partition_that_goes_is_a_note(target: PartitionTarget) -> None:
 
 @pytest.mark.usefixtures("broker")
 def test_a_file_that_goes_while_it_is_shown_is_a_note(target: PartitionTarget) -> None:
-    """`dump` shows a log batch by batch, and used to end with an error."""
+    """`dump` prints a log batch by batch, and used to end with an error."""
 
     def work(target: PartitionTarget, options: object) -> Iterator[Event]:
         yield DONE
@@ -123,7 +122,7 @@ def test_a_file_that_goes_while_it_is_shown_is_a_note(target: PartitionTarget) -
 def test_an_export_lists_a_partition_again(
     target: PartitionTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the first reading has written is abandoned."""
+    """What the first reading has written is discarded."""
     Path(target.path).rmdir()
     healthy.partition(Path(target.path))
     left = [GONE]
@@ -155,7 +154,7 @@ def test_a_plan_says_that_its_files_are_in_use(
 def test_an_unreadable_copy_is_an_error_of_diff(
     target: PartitionTarget, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A pair of copies has no data directory whose lock could be asked for; this used to be a bug in kseg (status 70)."""
+    """A pair of copies has no data directory whose lock could be checked. This used to be a bug in kseg (status 70)."""
     Path(target.path).rmdir()
     healthy.partition(Path(target.path))
     copy = shutil.copytree(target.path, tmp_path / "copy" / "orders-0")
@@ -196,7 +195,7 @@ TORN = Finding("bad-crc", "orders-0/0.log", "cut off", position=40)
 
 
 class Damaged:
-    """Finds damage in its first readings. missing: in how many."""
+    """Finds damage in its first readings. missing: the number of these readings."""
 
     def __init__(self, readings: int) -> None:
         self.left = readings
@@ -213,7 +212,7 @@ class Damaged:
 def test_damage_is_what_a_second_reading_has_as_well(
     target: PartitionTarget, readings: int, expected: str
 ) -> None:
-    """`dump` compared an index with a log to which the broker had appended meanwhile."""
+    """`dump` used to compare an index with a log to which the broker had appended in between."""
     first, found = Rereading(Damaged(readings), confirms=True)(target, None)
     assert first == DONE
     assert isinstance(found, Finding) and found.id == expected
@@ -225,7 +224,7 @@ def test_damage_without_a_broker_is_shown_at_once(target: PartitionTarget) -> No
 
 @pytest.mark.usefixtures("broker")
 def test_a_directory_that_goes_before_it_is_listed_is_a_note(target: PartitionTarget) -> None:
-    """The system's error was passed on as a failure."""
+    """The system's error used to be reported as a failure."""
 
     def work(target: PartitionTarget, options: object) -> Iterator[Event]:
         shutil.rmtree(target.path)
@@ -242,7 +241,7 @@ def _planned(work: Work | Damaged, target: PartitionTarget) -> list[Event]:
 @pytest.mark.parametrize("work", [Work(2), Work(1, Row({"type": "first"})), Damaged(1)])
 @pytest.mark.usefixtures("broker")
 def test_a_plan_is_made_again_until_nothing_changes(target: PartitionTarget, work: Work | Damaged) -> None:
-    """One of files that the broker deleted meanwhile was an error, and one with an older index had damage."""
+    """A plan with files that the broker deleted in the meantime used to be an error, and one with an older index reported damage."""
     assert _planned(work, target)[-1] == DONE
     assert not work.left
 
@@ -293,7 +292,7 @@ def test_a_copy_that_goes_before_it_is_compared_is_a_note(target: PartitionTarge
 def test_an_index_that_is_cut_while_it_is_opened_is_read_again(
     target: PartitionTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker cuts a preallocated index to its size when it rolls the segment; it was an error."""
+    """The broker trims a preallocated index when it rolls the segment, which used to be an error."""
     index = Path(target.path, "0.index")
     index.write_bytes(bytes(SMALL_BYTES + 8))
     mapped, failures = MappedFile._mapped, [ValueError("mmap length is greater than file size")]

@@ -18,8 +18,10 @@ from kseg.cli.text.retain import KEPT
 
 Unchanged = Callable[[Path], AbstractContextManager[None]]
 NAMES = ("metro-none-0", "metro-lz4-0")
-DELETE = ("--cleanup-policy", "delete")  # said, where no metadata log knows it
-LAST_MS = 1_750_000_159_000  # of the last record in each partition of the capture
+# given because there is no metadata log with the policy
+DELETE = ("--cleanup-policy", "delete")
+# timestamp of the last record in each partition of the capture
+LAST_MS = 1_750_000_159_000
 
 
 @pytest.fixture
@@ -142,7 +144,7 @@ def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.Capt
         ("retention.ms=20000\ncleanup.policy=compact, delete\n", [0]),
         ("retention.ms=-1\nretention.bytes=1200\ncleanup.policy=delete\n", [0]),
         ("segment.bytes=5\ncleanup.policy=delete\n", []),
-        # as `kafka-configs.sh --describe` of Kafka 4.3.1 shows them
+        # in the format of Kafka 4.3.1's `kafka-configs.sh --describe`
         (
             (
                 "Dynamic configs for topic metro-none are:\n"
@@ -275,7 +277,7 @@ def test_a_purge_alone_says_nothing_of_policies(log_dir: Path, capfd: pytest.Cap
 def test_what_a_purge_leaves_is_reported_with_its_reason(
     log_dir: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """On a full disk NOTHING GOES is no answer without a word about the marked files."""
+    """On a full disk, NOTHING GOES is not a sufficient answer without a word about the marked files."""
     assert run(["retain", *DELETE, "--retention-ms", "20s", "--apply", str(log_dir)]) == 0
     capfd.readouterr()
     assert run(["retain", "--purge", "--apply", str(log_dir)]) == 0

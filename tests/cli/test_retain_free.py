@@ -34,7 +34,7 @@ def say(capfd: pytest.CaptureFixture[str]) -> Say:
 
 @pytest.fixture
 def data(capture_small: Path, tmp_path: Path) -> Path:
-    """A real broker's data directory, whose compacted topic `stations` has files that are marked already."""
+    """A real broker's data directory. Its compacted topic `stations` has files that are marked already."""
     return Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
 
 
@@ -83,7 +83,7 @@ def test_the_oldest_go_until_the_bytes_are_reached(data: Path, say: Say, wanted:
     ages = {(row["partition"], row["base_offset"]): row["largest_timestamp"] for row in segments}
     gone = going(rows)
     assert sum(share["segments"] for share in of_type(rows, "free_topic")) == len(gone) == free["segments"]
-    # not one more than needed: the bytes without the youngest of them would not do
+    # not one segment more than needed: without the youngest of them, the freed bytes would not suffice
     eligible = {
         key
         for key in ages
@@ -103,9 +103,10 @@ def test_done_it_frees_what_it_said(data: Path, say: Say) -> None:
     free = one(rows)
     assert free["marked_bytes"] > 0 and free["applied"] and free["reached"]
     freed = before - occupied(data)
-    # checkpoints, new producer snapshots and leader epochs of the cut logs weigh a few bytes
+    # checkpoints, new producer snapshots and leader epochs of the remaining logs take a few bytes
     journals = sum(path.stat().st_size for path in data.rglob("*kseg*") if path.is_file())
-    assert 0 < journals < 4_096  # of the log dir's own files, signed
+    # the signed journal of the log dir's own files
+    assert 0 < journals < 4_096
     assert abs(freed + journals - (free["marked_bytes"] + free["chosen_bytes"])) < 1_000
     assert freed >= 50 << 10 and not list(data.rglob("*.deleted"))
     assert run(["verify", "--quiet", str(data)]) == 0
@@ -198,7 +199,7 @@ def test_a_topic_whose_policy_nobody_knows_is_held(data: Path, say: Say, tmp_pat
 def test_what_the_topics_own_limits_delete_goes_first(
     data: Path, say: Say, capture_small: Path, tmp_path: Path
 ) -> None:
-    """Although it is younger: a broker deletes it at its next start anyway."""
+    """It is younger, but a broker deletes it at its next start anyway."""
     log_dir = tmp_path / "other"
     write_meta_properties(log_dir)
     for number, (name, source) in enumerate((("young", "fares-0"), ("old", "metro-none-0"))):
@@ -220,7 +221,7 @@ def test_what_the_topics_own_limits_delete_goes_first(
 
 @pytest.mark.evidence("occupied-bytes")
 def test_files_with_a_second_name_free_nothing(data: Path, say: Say, tmp_path: Path) -> None:
-    """A copy with hard links, for example a backup before the repair, keeps the blocks."""
+    """A hard-linked copy, for example a backup before the repair, keeps the blocks."""
     without_marks(data)
     _, rows = say("--free", "1GiB", *NOW, data)
     all_bytes = one(rows)["freeable_bytes"]
@@ -299,7 +300,7 @@ def test_each_file_system_gets_its_bytes() -> None:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Iterator[Path]:
-    """A directory on another file system than the tests' own."""
+    """A directory on another file system than that of the tests."""
     for root in ("/dev/shm", "/var/tmp"):
         if os.access(root, os.W_OK) and os.stat(root).st_dev != tmp_path.stat().st_dev:
             with tempfile.TemporaryDirectory(prefix=".kseg-", dir=root) as place:

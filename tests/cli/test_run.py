@@ -1,4 +1,4 @@
-"""The behaviour that all commands share: output streams, exit status, summary, next command."""
+"""The behaviour that all commands have in common: output streams, exit status, summary, next command."""
 
 from __future__ import annotations
 
@@ -355,7 +355,7 @@ def test_a_second_signal_does_not_interrupt_what_the_first_one_has_begun() -> No
 
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_signal_cuts_no_line_in_the_middle(tmp_path: Path, is_read: bool) -> None:
-    """Of a command that waits for the reader of its output; without a reader it ends soon."""
+    """The command waits for the reader of its output; if there is none, it ends soon."""
     code = (
         "import sys\nfrom kseg.cli.termination import handle_termination\nfrom tests.support.stub_commands import *\n"
         "handle_termination()\n"
@@ -369,7 +369,8 @@ def test_a_signal_cuts_no_line_in_the_middle(tmp_path: Path, is_read: bool) -> N
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         first = process.stdout.read(10)
-        while _unread_bytes(process.stdout.fileno()) < 60_000:  # of the 64 KiB of a pipe
+        # the pipe of 64 KiB is nearly full
+        while _unread_bytes(process.stdout.fileno()) < 60_000:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         if is_read:

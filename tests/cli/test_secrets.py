@@ -1,4 +1,4 @@
-"""No output contains secrets unless requested: exports in every form, raw bytes, rows of every decoder; the text of `dump` warns."""
+"""No output contains secrets unless requested: exports in every format, raw bytes, rows of every decoder; the text of `dump` warns."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.cli.test_internal_topic_rows import (
 )
 from tests.support.registry_dirs import partition
 
-# version 0: no voters, elected by nobody
+# version 0: no voters, and no one who elected
 LEADER_CHANGE = Record(5, TIME_MS, bytes.fromhex("0000 0002"), bytes.fromhex("0000 00000001 01 01 00"))
 SECRETS = (SALT, STORED, SERVER, PASSWORD.encode(), b"hunter2")
 
 
 def shown(data: bytes) -> set[bytes]:
-    """The secrets that are in some bytes, as they are, in hex or in base64 at any position."""
+    """The secrets that some bytes contain, in plain form, in hex, or in base64 at any position."""
     found = set()
     for each in SECRETS:
         forms = [each, each.hex().encode()]
@@ -105,7 +105,8 @@ def test_what_is_no_secret_is_exported_as_it_is(data: Path, tmp_path: Path) -> N
     plain = exported(data, tmp_path / "plain", *words)
     everything = exported(data, tmp_path / "everything", *words, "--show-secrets")
     replaced = [at for at, (one, other) in enumerate(zip(plain, everything, strict=True)) if one != other]
-    assert replaced == [0, 1, 3]  # the third cannot be decoded; the last is a control record
+    # the record at 2 cannot be decoded, and the last one is a control record
+    assert replaced == [0, 1, 3]
     assert {plain[at]["value"] for at in replaced} == {b"(redacted)"}
     for row, original in zip(plain, everything, strict=True):
         assert {**row, "value": None} == {**original, "value": None}

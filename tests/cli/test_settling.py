@@ -1,5 +1,5 @@
-"""Directories that disagree with the metadata log beside a running broker, for which a process that holds its lock stands: it is given
-time to finish what the metadata log says."""
+"""Directories that disagree with the metadata log beside a running broker, represented by a process that holds its lock: it gets time to
+finish what the metadata log says."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 
 def deleted_soon(data: Path) -> Callable[[], object]:
-    """The broker has written the deletion, and renames the directory while it is looked at."""
+    """The broker has written the deletion, and renames the directory while kseg examines it."""
     append(data, record("RemoveTopicRecord", topicId=ids(data)["fares"]))
     return lambda: (data / "fares-0").rename(data / f"fares-0.{'a' * 32}-delete")
 
 
 def written_soon(data: Path) -> Callable[[], object]:
-    """The broker creates a partition: partition.metadata follows the directory."""
+    """The broker creates a partition, writing partition.metadata after the directory."""
     text = (data / "fares-0" / FILE).read_text()
     (data / "fares-0" / FILE).unlink()
     return lambda: (data / "fares-0" / FILE).write_text(text)
 
 
 def made_again_soon(data: Path) -> Callable[[], object]:
-    """Under the name of a deleted topic, with an id that is in the metadata log only since that was read."""
+    """The broker creates a topic again under the name of a deleted one, with an id that is written to the metadata log only after that was
+    read."""
     append(data, record("RemoveTopicRecord", topicId=ids(data)["fares"]))
 
     def create() -> None:
@@ -51,7 +52,7 @@ def made_again_soon(data: Path) -> Callable[[], object]:
 
 @pytest.fixture(params=[True, False], ids=["finished", "unfinished"])
 def is_finished(request: pytest.FixtureRequest) -> bool:
-    """Whether the broker does what it is about to do while it is waited for."""
+    """Whether the broker finishes its change while kseg waits."""
     return bool(request.param)
 
 
@@ -86,7 +87,7 @@ def test_metadata_gives_a_running_broker_time_to_finish(
 
 
 def test_an_earlier_state_is_not_settled(data: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the metadata log said before is compared with what is there today, whether or not a broker runs."""
+    """An earlier state of the metadata log is compared with today's directories, whether or not a broker is running."""
     shutil.rmtree(data / "fares-0")
     end = read_metadata_log(str(data / LOG)).end_offset
     append(data, record("RemoveTopicRecord", topicId=ids(data)["fares"]))
@@ -101,7 +102,7 @@ def test_an_earlier_state_is_not_settled(data: Path, say: Say, monkeypatch: pyte
 def test_a_topic_that_is_made_again_all_the_time_is_not_stray(
     data: Path, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each look at the directory finds another topic, which is newer than the metadata log that was read."""
+    """Each look at the directory finds another topic, newer than the metadata log that was read."""
     numbers = count(10)
 
     def make_again(_: float = 0) -> None:
@@ -118,7 +119,7 @@ def test_a_topic_that_is_made_again_all_the_time_is_not_stray(
 
 
 def test_a_busy_broker_is_waited_for(data: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It renames the directory of a deleted topic some seconds after the record."""
+    """The broker renames the directory of a deleted topic some seconds after it wrote the record."""
     finish, waited = deleted_soon(data), list[float]()
 
     def sleep(seconds: float) -> None:
@@ -134,7 +135,7 @@ def test_a_busy_broker_is_waited_for(data: Path, say: Say, monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("no_pauses")
 def test_a_replica_that_moves_back_between_two_listings(data: Path) -> None:
-    """Both log dirs are listed one after the other: where it was not yet, and where it was no more."""
+    """The log dirs are listed one after the other, the first before the replica arrives there, the other after it has left."""
     away = shutil.move(data / "fares-0", data.parent / "fares-0")
 
     def others() -> list[str]:

@@ -1,4 +1,4 @@
-"""A log that is larger than the share of a process is the work of all of them."""
+"""A log that is larger than a process's share of the work is processed by all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 
 
 def partitions(root: Path, *sizes: int) -> list[Target]:
-    """A data directory and its partitions, each with two logs of these MiB together."""
+    """A data directory and its partitions, each with two logs of this size in MiB together."""
     targets: list[Target] = [LogDirTarget(str(root))]
     for number, size in enumerate(sizes):
         path = root / f"orders-{number}"
@@ -33,7 +33,8 @@ def partitions(root: Path, *sizes: int) -> list[Target]:
 
 
 def shape(targets: Sequence[Target], jobs: int, sharing: Sharing = Sharing.LARGE) -> list[int | str]:
-    """How many targets each run has, "shared" for one that all processes share; and at the end how many processes the others get."""
+    """The number of targets in each run, "shared" for a target that all processes share, and last the number of processes for the
+    others."""
     found, jobs_for_rest = target_runs(targets, jobs, sharing)
     assert [target for each in found for target in each.targets] == list(targets)
     assert all(len(each.targets) == 1 for each in found if each.is_shared)
@@ -47,11 +48,11 @@ def shape(targets: Sequence[Target], jobs: int, sharing: Sharing = Sharing.LARGE
         ([500, 4, 4], 2, [1, "shared", 2, 2]),
         ([1, 1, 500], 2, [3, "shared", 1]),
         ([300, 1, 300], 2, [1, "shared", 1, "shared", 1]),
-        ([100] * 9, 2, [10, 2]),  # enough for both all the time
+        ([100] * 9, 2, [10, 2]),  # enough to keep both busy all the time
         ([100] * 4, 2, [1, *["shared"] * 4, 1]),
         ([100] * 4 + [1000], 8, [1, *["shared"] * 5, 1]),
         ([10] * 60 + [1000], 8, [61, "shared", 8]),
-        ([60, 1], 2, [3, 2]),  # too small for that
+        ([60, 1], 2, [3, 2]),  # too small to be shared
     ],
 )
 def test_which_logs_are_shared(
@@ -109,7 +110,8 @@ def test_the_answer_is_the_same(
     over = fanout.run
 
     def note(*words: Any) -> object:
-        asked.extend(words[6].jobs for _ in words[5])  # with which options the shared ones are worked on
+        # the jobs with which shared targets are processed
+        asked.extend(words[6].jobs for _ in words[5])
         return over(*words)
 
     monkeypatch.setattr(shared_targets, "_LEAST_SHARED_BYTES", 1)

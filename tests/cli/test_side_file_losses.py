@@ -1,4 +1,5 @@
-"""What a clean start would silently lose: `verify` reports it, `recover` repairs it or says why not, and then `verify` finds nothing.
+"""Information that a clean start would silently lose: `verify` reports the loss, `recover` repairs it or says why not, and then `verify`
+finds nothing.
 
 Side files of a real broker's data directory are emptied, truncated, removed and replaced by old ones, one by one and in random
 combinations.
@@ -47,15 +48,16 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 META = "meta.properties"
 MARKER = ".kafka_cleanshutdown"
-START = 30  # of metro-none-0, once records were deleted
+# log start of metro-none-0 after records were deleted
+START = 30
 
 Disease = Callable[[Path], None]
 
 
 @pytest.fixture(scope="module")
 def stopped(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Cleanly stopped, after records of one log were deleted up to the middle of a batch (as a broker notes that:
-    LeaderEpochFileCache.truncateFromStart, LogManager.checkpointLogStartOffsets)."""
+    """A data directory that was cleanly stopped after records of one log had been deleted up to the middle of a batch (as a broker records
+    that: LeaderEpochFileCache.truncateFromStart, LogManager.checkpointLogStartOffsets)."""
     made = tmp_path_factory.mktemp("stopped") / "data"
     made.mkdir()
     for name in PARTITIONS:
@@ -84,14 +86,14 @@ def stopped(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def expected_in(data: Path) -> Iterator[str]:
-    """The replicas that the metadata log of the capture places in its data directory."""
+    """The replicas that the capture's metadata log assigns to its data directory."""
     image = read_metadata_log(str(data / "__cluster_metadata-0"))
     for expected in image.partitions_of(1, DIRECTORY_ID):
         yield f"{expected.topic}-{expected.partition}"
 
 
 def place_elsewhere(data: Path, *names: str) -> None:
-    """The metadata log has them in a log dir that is lost, and not in this one, where they are not."""
+    """Assign these replicas to a lost log dir, so that they are not missing here."""
     known, made = ids(data), []
     for name in sorted(names):
         topic, _, number = name.rpartition("-")
@@ -141,7 +143,7 @@ def old_epochs(path: Path) -> None:
     path.write_text("0\n1\n1 0\n")
 
 
-# what verify must name; None: nothing, a broker does as well without
+# the finding of verify, or None if a broker works as well without the file
 DISEASES: dict[str, tuple[Disease, str | None]] = {
     "snapshots gone": (on("fares-0/*.snapshot", gone), "snapshot-missing"),
     "all snapshots gone": (on("*/*.snapshot", gone), "snapshot-missing"),
@@ -166,7 +168,7 @@ DISEASES: dict[str, tuple[Disease, str | None]] = {
     "indexes gone": (on("metro-zstd-0/*.index", gone), "index-missing"),
     "time indexes empty": (on("fares-0/*.timeindex", empty), "time-index-incomplete"),
 }
-# the directory.id the metadata log knows
+# with the directory.id in the metadata log
 IDENTITY = ("--node-id", "1", "--cluster-id", "Mz9XvQe1R0mU7bTq2LkP5w")
 DIRECTORY_ID = "UsCu_Qd6HlJL_AROE7wUxg"
 
@@ -204,11 +206,12 @@ def test_verify_and_recover_agree(
     assert output("recover", data, capfd=capfd)[0] == 0
 
 
-@pytest.mark.parametrize("number", [1, 99, 2**64 - 1])  # Java compares the last 64 bits as a signed number
+# Java compares the last 64 bits as a signed number
+@pytest.mark.parametrize("number", [1, 99, 2**64 - 1])
 def test_a_reserved_directory_id_is_replaced(
     number: int, stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker ends with it (`directory_id_reserved` in tests/kafka/start_cases.py)."""
+    """A broker fails on it (`directory_id_reserved` in tests/kafka/start_cases.py)."""
     data = copy_tree(stopped, tmp_path / "data")
     reserved = uuid_text(number.to_bytes(16, "big"))
     original = (data / META).read_text()
@@ -244,7 +247,7 @@ def test_the_identity_comes_from_the_other_data_directories(
         (first / name).rename(second / name)
     for name in (META, RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
         shutil.copy2(first / name, second / name)
-    # the one of the two that the metadata log knows is the harmed one's
+    # of the two directory ids, the metadata log has that of the damaged directory
     (first / META).write_text((first / META).read_text().replace(DIRECTORY_ID, "AsCu_Qd6HlJL_AROE7wUxg"))
     harm(second / META)
     assert output("recover", "--apply", tmp_path, capfd=capfd)[0] == 0
@@ -266,7 +269,7 @@ def test_what_can_still_be_read_of_the_identity_is_kept(
 def test_what_comes_back_is_what_was_there(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Producers, epochs, log start offsets and recovery points are restored from the data; the marker is unchanged."""
+    """Producers, epochs, log start offsets and recovery points are restored from the data, and the marker is unchanged."""
     data = copy_tree(stopped, tmp_path / "data")
     for disease in ("snapshots gone", "epochs empty", "log starts empty", "recovery points empty"):
         DISEASES[disease][0](data)
@@ -332,7 +335,7 @@ def test_a_directory_that_was_not_stopped_may_lack_them(
 def test_list_and_lookup_know_a_lost_log_start(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], None]
 ) -> None:
-    """Like verify and recover: the log starts where the leader epochs start, and deleted records do not return."""
+    """As with verify and recover, the log starts where the leader epochs start, and deleted records do not return."""
     data = copy_tree(stopped, tmp_path / "data")
 
     def looked_up(*words: str) -> object:

@@ -1,4 +1,4 @@
-"""Logs with holes of many GiB, in the middle and at the end: every command that reads skips them."""
+"""Logs with holes of many GiB, in the middle and at the end, which every reading command skips."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAST = "00000000000000000297.log"
 HOLE_BYTES = 32 << 30
 INDEX, TIME_INDEX = f"{297:020}.index", f"{297:020}.timeindex"
 PREALLOCATED = {INDEX: 10 << 20, TIME_INDEX: (10 << 20) - 4}
-# The work itself takes about half a second, reading the hole tens of seconds.
+# The work itself takes about half a second; reading the hole would take tens of seconds.
 MOST_CPU_SECONDS = 6
 
 
@@ -62,7 +62,7 @@ def test_a_hole_costs_no_time(
 
 @pytest.fixture(params=["middle", "end"])
 def partition07(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Two files of Kafka 0.7, the last one with a hole between its messages or after them."""
+    """Two files of Kafka 0.7. The last one has a hole between its messages or after them."""
     made = tmp_path / "metro-0"
     made.mkdir()
     messages = encode_set(b"message %d" % number for number in range(1000))
@@ -98,7 +98,7 @@ def test_a_hole_in_a_log_of_kafka_0_7_costs_no_time(
     status: int | None,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    """status: None if it depends on the place: a hole at the end is cut off, one in the middle is too large to fill."""
+    """status: None if it depends on the position: a hole at the end is cut off, one in the middle is too large to fill."""
     log = max(partition07.iterdir())
     start = int(log.stem)
     places = {"LOG": str(log), "DIR": str(partition07), "OUT": str(tmp_path / "out")}
@@ -133,7 +133,7 @@ def run_within_limits(
 def test_the_hole_of_a_preallocated_index_is_not_read(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """10 MiB for each index of an active segment. In memory, a hole that is read is filled."""
+    """There are 10 MiB for each index of an active segment. On tmpfs, a hole that is read is filled."""
     partition = healthy.partition(tmp_path / "metro-0")
     monkeypatch.chdir(partition)
     for name, size_bytes in PREALLOCATED.items():
@@ -142,7 +142,8 @@ def test_the_hole_of_a_preallocated_index_is_not_read(
     before = sum(os.stat(name).st_blocks for name in PREALLOCATED)
     run(words)
     after = sum(os.stat(name).st_blocks for name in PREALLOCATED)
-    assert 512 * (after - before) <= 256 << 10  # the pages that a binary search looks at
+    # the pages that a binary search touches
+    assert 512 * (after - before) <= 256 << 10
 
 
 def _skip_unless_filled_by_reading(file: Path) -> None:

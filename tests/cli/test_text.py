@@ -1,4 +1,4 @@
-"""The text output for an answer."""
+"""The text output for a single answer."""
 
 from __future__ import annotations
 
@@ -63,4 +63,5 @@ def test_null_is_not_empty() -> None:
 def test_a_time_outside_the_calendar_is_a_number() -> None:
     assert moment(2**62) == f"{2**62} (not a date)"
     assert moment(-2) == "1969-12-31T23:59:59.998Z"
-    assert moment(-1) == "no timestamp"  # of messages of v0
+    # as for messages of v0
+    assert moment(-1) == "no timestamp"

@@ -1,4 +1,4 @@
-"""Segments as uploaded by a tiered-storage plugin are a partition like any other."""
+"""Segments that a tiered-storage plugin uploaded are a partition like any other."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def test_it_answers_as_the_partition_did(
         assert run(there) == status == 0
         reported = capfd.readouterr()
         ours, theirs = reported.out.replace(path, str(partition)), expected.out
-        if (
-            command[0] == "lookup"
-        ):  # how much was looked at, and where the log start is written down, are others
+        if command[0] == "lookup":  # the amount read, and where the log start is recorded, differ
             assert _answer(ours) == _answer(theirs)
         else:
             assert ours == theirs
@@ -102,7 +100,8 @@ def test_verify_reads_every_chunk_and_names_a_damaged_one(
     assert run(["verify", f"tiered:{tmp_path}/tiered/metro-zstd-0"]) == 0
     capfd.readouterr()
     with nothing_attached():
-        pass  # what was listed and read before is forgotten
+        # forget the listings and contents that were read before
+        pass
     log = min(topic.rglob("*.log"))
     content = bytearray(log.read_bytes())
     content[:8] = bytes(8)
@@ -170,7 +169,8 @@ def test_what_the_plugin_has_uploaded_lacks_nothing_of_a_data_directory(
     assert run(["verify", "--deep", root]) == 0
     reported = capfd.readouterr()
     assert reported.out.splitlines()[0] == "SOUND: no errors in 2 partitions"
-    assert len(reported.out.splitlines()) == 2 and reported.err == ""  # no word about a broker's start
+    # nothing about a broker's start
+    assert len(reported.out.splitlines()) == 2 and reported.err == ""
     assert run(["list", root]) == 0
     reported = capfd.readouterr()
     assert "uploaded by a tiered-storage plugin" in reported.out
@@ -215,7 +215,7 @@ def test_chunk_sizes_are_read_back(sizes: list[int]) -> None:
 
 
 def test_chunk_sizes_as_the_plugin_writes_them() -> None:
-    """By the plugin's own description: three values; all but the last are stored as one byte added to a base."""
+    """By the plugin's own description: three values. All but the last are stored as one byte that is added to a base."""
     assert decode_chunk_sizes(bytes.fromhex("00000003000f424001000a000f4254")) == [1000000, 1000010, 1000020]
 
 

@@ -1,4 +1,4 @@
-"""compact and retain touch only the topics with a matching cleanup.policy, with each topic's own settings."""
+"""compact and retain change only topics with a matching cleanup.policy, with each topic's own settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 
 def changed(rows: Rows) -> set[str]:
-    """The partitions that something is planned for."""
+    """The partitions for which something is planned."""
     return {
         row["partition"] for row in rows if "partition" in row and (row.get("steps") or row.get("deleted"))
     }
@@ -44,7 +44,7 @@ def unknown(rows: Rows) -> set[str]:
 
 
 def settings(rows: Rows, name: str) -> dict[str, tuple[str, str]]:
-    """Value and source of each setting, of a topic's partition 0."""
+    """Value and source of each setting for a topic's partition 0."""
     (row,) = [row for row in rows if row["type"] == "result" and row.get("partition") == f"{name}-0"]
     return {key: (each["value"], each["source"]) for key, each in row["settings"].items()}
 
@@ -52,7 +52,7 @@ def settings(rows: Rows, name: str) -> dict[str, tuple[str, str]]:
 def make(
     capture: Path, data: Path, *more: bytes, names: tuple[str, ...] = (COMPACTED, DELETED, DEFAULT)
 ) -> Path:
-    """A data directory of topics with the records of one that has several segments, and its metadata log."""
+    """A data directory of topics, each with the records of one that has several segments, and its metadata log."""
     write_meta_properties(data)
     batches = []
     for number, name in enumerate(names):
@@ -73,7 +73,7 @@ def make(
 def test_compact_leaves_topics_alone_that_are_deleted(
     data: Path, say: Say, words: list[str], capture_small: Path
 ) -> None:
-    """A whole data directory of a real broker: every topic with keys used to be compacted."""
+    """A complete data directory of a real broker. compact used to change every topic with keys."""
     status, rows = say("compact", "--apply", *words, *ON_THE_CLOCK, data)
     assert status == 0
     reported = {row["partition"] for row in rows if row["type"] == "result" and "partition" in row}
@@ -86,7 +86,7 @@ def test_compact_leaves_topics_alone_that_are_deleted(
 
 @pytest.mark.evidence("topic-policy")
 def test_retain_leaves_topics_alone_that_are_compacted(data: Path, say: Say, capture_small: Path) -> None:
-    """All of `stations` used to be deleted."""
+    """retain used to delete all of `stations`."""
     status, rows = say("retain", "--retention-ms", "7d", "--apply", *ON_THE_CLOCK, data)
     assert status == 0
     assert "stations-0" not in changed(rows) and "metro-none-0" in changed(rows)
@@ -138,7 +138,7 @@ def test_the_option_for_an_odd_topic_can_be_typed(
 
 
 def test_a_topic_that_nobody_knows_is_named_once(data: Path, say: Say) -> None:
-    """`gates-append` has two partitions, and one sentence is enough for both."""
+    """`gates-append` has two partitions, but one sentence is enough."""
     shutil.rmtree(data / LOG)
     for words in (["compact"], ["retain", "--retention-ms", "1"]):
         status, rows = say(*words, *ON_THE_CLOCK, "--topic", "gates-append", data)
@@ -158,7 +158,7 @@ def test_internal_topics_are_known_without_evidence(data: Path, say: Say) -> Non
 
 @pytest.mark.evidence("cleaner-checkpoint")
 def test_what_a_cleaner_has_cleaned_is_compacted(data: Path, say: Say) -> None:
-    """The only evidence is cleaner-offset-checkpoint, which lists `stations`."""
+    """The only evidence is cleaner-offset-checkpoint, which contains `stations`."""
     shutil.rmtree(data / LOG)
     _, rows = say("compact", *ON_THE_CLOCK, "--topic", "stations", data)
     assert changed(rows) == {"stations-0"}
@@ -168,8 +168,8 @@ def test_what_a_cleaner_has_cleaned_is_compacted(data: Path, say: Say) -> None:
 
 
 def test_a_default_that_the_cleaner_contradicts(capture_small: Path, tmp_path: Path, say: Say) -> None:
-    """The topic has no policy of its own but was compacted: the broker's default differs from Kafka's, and only server.properties has
-    it."""
+    """The topic has no policy of its own but was compacted, so the broker's default differs from Kafka's, and only server.properties
+    contains it."""
     data = make(capture_small, tmp_path / "data")
     (data / "cleaner-offset-checkpoint").write_text("0\n2\nplain 0 72\norders 0 72\n")
     words = ("--retention-ms", "1", *ON_THE_CLOCK, data)
@@ -211,7 +211,7 @@ def test_a_metadata_log_that_is_not_whole_is_not_believed(data: Path, say: Say, 
 def test_a_topic_that_the_metadata_log_does_not_know(
     capture_small: Path, tmp_path: Path, say: Say, change: str
 ) -> None:
-    """Another topic of that name, or none: its settings do not apply to this directory."""
+    """There is another topic with that name, or none, so its settings do not apply to this directory."""
     names = (COMPACTED, DELETED, OTHER) if change == "unknown-name" else (COMPACTED, DELETED, DEFAULT)
     more = [record("RemoveTopicRecord", topicId=topic_id(2))] if change == "removed" else []
     data = make(capture_small, tmp_path / "data", *more, names=names)
@@ -263,7 +263,7 @@ def test_the_order_of_precedence(capture_small: Path, tmp_path: Path, say: Say) 
 def test_built_in_limits_hold_only_where_server_properties_were_seen(
     capture_small: Path, tmp_path: Path, say: Say
 ) -> None:
-    """Nothing is deleted for an unknown limit; if the file is given, properties missing in it have Kafka's defaults."""
+    """Nothing is deleted for an unknown limit. If the file is given, properties that it does not contain have Kafka's defaults."""
     data = make(capture_small, tmp_path / "data")
     status, rows = say("retain", *ON_THE_CLOCK, data)
     assert (status, changed(rows)) == (0, set())
@@ -304,7 +304,7 @@ def test_options_override_values_and_never_the_policy(capture_small: Path, tmp_p
 
 
 def test_settings_of_the_cleaner_come_from_the_topic(capture_small: Path, tmp_path: Path, say: Say) -> None:
-    """No record is old enough for the topic's compaction lag, so nothing is cleaned, as by the broker's cleaner."""
+    """No record is older than the topic's compaction lag, so nothing is cleaned, as by the broker's cleaner."""
     data = make(capture_small, tmp_path / "data", config(COMPACTED, "min.compaction.lag.ms", str(2**62)))
     _, rows = say("compact", *ON_THE_CLOCK, data)
     (result,) = [row for row in rows if row.get("partition") == "accounts-0" and row["type"] == "result"]
@@ -345,7 +345,7 @@ def test_the_metadata_log_of_another_place(capture_small: Path, tmp_path: Path, 
 
 
 def test_purging_asks_for_no_policy(data: Path, say: Say) -> None:
-    """It also marks nothing else, whatever the topics are configured to."""
+    """It does not mark anything else either, whatever the topics are configured to."""
     shutil.rmtree(data / LOG)
     marked = data / "metro-none-0" / f"{0:020}.log"
     marked.rename(f"{marked}.deleted")

@@ -1,4 +1,4 @@
-"""What `kseg transactions` reads in the coordinators' log: removed ids, records that cannot be loaded, the ids asked for."""
+"""What `kseg transactions` reads in the coordinators' log: removed ids, records that cannot be loaded, and selected ids."""
 
 from __future__ import annotations
 
@@ -43,11 +43,14 @@ def test_a_tombstone_removes_the_id_and_its_name_is_remembered(
 @pytest.mark.parametrize(
     ("batches", "left"),
     [
-        ([], [0, 1]),  # nothing of it in orders-0
+        ([], [0, 1]),  # no batch in orders-0
         ([data_batch(0, PID, 0)], [0, 1]),
         ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 + 9)], [1]),
-        ([marker(0, PID, 0, at_ms=T0 + 9)], [1]),  # added, and nothing written
-        ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 - 9)], [0, 1]),  # of the transaction before
+        ([marker(0, PID, 0, at_ms=T0 + 9)], [1]),  # the partition was added, and no data was written
+        (
+            [data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 - 9)],
+            [0, 1],
+        ),  # the marker belongs to the previous transaction
         ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 + 9), data_batch(2, PID, 0, sequence=1)], [1]),
     ],
 )

@@ -1,4 +1,4 @@
-"""`kseg transactions` over handmade directories: the join with the coordinators' log, verdict by verdict."""
+"""`kseg transactions` on handmade directories: the join with the coordinators' log, verdict by verdict."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def test_committed_aborted_and_open(tmp_path: Path, capfd: pytest.CaptureFixture
         data_batch(3, 8, 1, count=2, at_ms=T0 + 50),
         marker(5, PID, 0, coordinator_epoch=4, at_ms=T0 + 60),
         marker(6, 8, 1, is_abort=True, at_ms=T0 + 70),
-        marker(7, 9, 0, at_ms=T0 + 80),  # without data
+        # a marker without data
+        marker(7, 9, 0, at_ms=T0 + 80),
         data_batch(8, PID, 0, count=2, sequence=3, at_ms=T0 + 90),
         batch(10, (b"k", b"v"), at_ms=T0 + 95),
     )
@@ -92,7 +93,8 @@ def test_damage_that_may_hold_a_marker_is_reported(
         batch(5, (b"k", b"v")),
         batch(6, (b"k", b"v")),
     ]
-    at = lost - 1  # the first batch has two records
+    # because the first batch has two records
+    at = lost - 1
     parts[at] = parts[at][:-1] + bytes([parts[at][-1] ^ 0xFF])
     path = write_orders(tmp_path, *parts)
     write_state(tmp_path, transaction("till", transactionStatus=COMPLETE_COMMIT))
@@ -110,7 +112,7 @@ def test_damage_that_may_hold_a_marker_is_reported(
 def test_a_producer_of_an_emptied_marker_alone_is_none(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The cleaner leaves the empty marker of a transaction that ended long ago. A broker started on it describes no such producer."""
+    """The cleaner keeps the empty marker of a transaction that ended long ago. A broker started on it describes no such producer."""
     emptied = encode_batch(
         NewBatch(
             base_offset=5,
@@ -140,7 +142,7 @@ def test_a_producer_of_an_emptied_marker_alone_is_none(
             "open",
             "ending",
         ),
-        # the second protocol: the decision has the next epoch already
+        # second protocol: the decision already has the next epoch
         (
             transaction(
                 "till",
@@ -161,7 +163,7 @@ def test_a_producer_of_an_emptied_marker_alone_is_none(
         ),
         (transaction("till", transactionStatus=COMPLETE_COMMIT), 0, "hanging", "orphaned"),
         (transaction("till", version=0, transactionStatus=COMPLETE_ABORT), 0, "hanging", "orphaned"),
-        # the second protocol: an epoch for each transaction
+        # second protocol: each transaction has its own epoch
         (
             transaction(
                 "till", transactionStatus=COMPLETE_COMMIT, producerEpoch=1, clientTransactionVersion=2
@@ -211,7 +213,7 @@ def test_what_the_coordinator_says_of_an_open_transaction(
 def test_a_committed_transaction_is_known_by_records_that_later_ones_replaced(
     then: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """In the second protocol each transaction has an epoch of its own: a record of the decision stays true when the id goes on."""
+    """In the second protocol each transaction has its own epoch, so the record of a decision stays true when the id continues."""
     second = {"clientTransactionVersion": 2, "previousProducerId": PID}
     write_orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 3, count=2))
     write_orders(tmp_path, data_batch(0, PID, 4, count=2), number=1)
@@ -259,7 +261,7 @@ def test_a_committed_transaction_that_used_up_the_epochs(
 def test_the_marker_of_a_later_transaction_ends_a_committed_one(
     state: int, verdict: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker goes by the first open offset of the producer (tests/kafka/test_ids_behind.py): an abort hides what was committed."""
+    """A broker goes by the first open offset of the producer (tests/kafka/test_ids_behind.py), so an abort hides what was committed."""
     second = {"clientTransactionVersion": 2, "previousProducerId": PID}
     write_orders(tmp_path, data_batch(0, PID, 3))
     epoch = 4 + (state != ONGOING)
@@ -284,7 +286,7 @@ def test_the_marker_of_a_later_transaction_ends_a_committed_one(
     [
         (2, 1, False, "unmarked"),
         (2, 1, True, "ongoing"),  # the coordinator aborts it once more
-        (2, 0, False, "ongoing"),  # of the transaction before
+        (2, 0, False, "ongoing"),  # a marker of the previous transaction
         (0, 1, False, "ongoing"),
     ],
 )
@@ -296,7 +298,7 @@ def test_a_partition_of_the_transaction_has_its_marker(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The end of the coordinator's log is lost, with the decision, and the end of one partition with its marker."""
+    """The end of the coordinator's log is lost, including the decision, and the end of one partition with its marker."""
     write_orders(tmp_path, data_batch(0, PID, 0))
     write_orders(tmp_path, data_batch(0, PID, 0), marker(1, PID, epoch, is_abort=is_abort), number=1)
     places = [("orders", 0), ("orders", 1)]
@@ -366,7 +368,7 @@ def test_the_state_of_a_broker_begins_with_its_snapshot(
 def test_producers_below_a_log_start_that_was_moved(
     is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The same as a real broker that is started on such a log (tests/kafka/test_random_transactions.py)."""
+    """The same producers as those of a real broker that is started on such a log (tests/kafka/test_random_transactions.py)."""
     data = tmp_path / "data"
     write_segment(
         data / "fares-0",
@@ -379,7 +381,8 @@ def test_producers_below_a_log_start_that_was_moved(
     (data / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     if is_clean:
         (data / ".kafka_cleanshutdown").write_text("")
-        (data / "fares-0" / f"{6:020}.snapshot").write_bytes(encode_snapshot([]))  # not after the log start
+        # at the log start, not after it
+        (data / "fares-0" / f"{6:020}.snapshot").write_bytes(encode_snapshot([]))
     rows = transaction_rows(capfd, str(data))
     assert [row["producer_id"] for row in rows["producer"]] == ([PID, 9] if is_clean else [PID, 8, 9])
     (partition,) = rows["partition"]

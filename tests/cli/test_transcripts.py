@@ -11,7 +11,8 @@ from tests import transcripts
 from tests.transcript_incidents import INCIDENTS, Incident
 from tests.transcripts import FOLDER
 
-SLOW = {"running-1050-partitions"}  # makes and reads a thousand partitions many times
+# creates and reads a thousand partitions many times
+SLOW = {"running-1050-partitions"}
 CASES = [
     pytest.param(incident, id=incident.name, marks=[pytest.mark.slow] * (incident.name in SLOW))
     for incident in INCIDENTS
@@ -46,7 +47,7 @@ SITUATIONS = {
     "60 columns, NO_COLOR": ("narrow-terminal", "narrow-groups"),
     "no terminal": tuple(incident.name for incident in INCIDENTS if incident.columns is None),
 }
-# why a command is in no transcript
+# the reasons why a command is in no transcript
 NOT_PLAYED = {
     "what-if": "it prints the processor time that it measured; tests/cli/test_what_if.py holds its lines",
     "diff": "it takes two directories; two-copies plays it",
@@ -55,7 +56,7 @@ WRITING = ("append", "compact", "export", "recover", "retain", "undo")
 
 
 def _played(situation: str, name: str) -> list[str]:
-    """What was typed in a transcript, as far as it belongs to the situation."""
+    """The commands of a transcript that belong to the situation."""
     text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
     if name == "running-1050-partitions" and situation.startswith(("sound", "one")):
         before, mark, behind = text.partition(FLIPPED)
@@ -72,7 +73,7 @@ def test_every_command_was_played_in_every_situation(situation: str) -> None:
 
 @pytest.mark.parametrize("situation", ["one flipped bit", "torn disk", "full disk"])
 def test_what_writes_wrote_there_or_tried_to(situation: str) -> None:
-    """Each transcript applies a change, not only the plan; `export` and `undo` have no plan."""
+    """Each transcript applies a change and does not only plan it; `export` and `undo` have no plan."""
     played = [line for name in SITUATIONS[situation] for line in _played(situation, name)]
     done = {
         line.split()[0] for line in played if "--apply" in line or line.startswith(("export", "undo data"))
@@ -81,7 +82,7 @@ def test_what_writes_wrote_there_or_tried_to(situation: str) -> None:
 
 
 def test_a_thousand_partitions_fit_a_screen() -> None:
-    """A valid directory takes at most 60 lines; with one error 70, and the error is within the first ten; no other command takes more."""
+    """A valid directory takes at most 60 lines, one with an error 70, with the error among the first ten. No other command takes more."""
     sound, *others, flipped, page, plan, _, _, _ = reported = _outputs("running-1050-partitions")
     assert len(sound) <= 60
     assert len(others) >= 8 and all(len(lines) <= 70 for lines in reported)

@@ -50,7 +50,7 @@ def change(partition: Path) -> Applied:
 
 
 class HalfWay(StoppingDisk):
-    """Nothing happens any more once the first step of the plan is taken."""
+    """From the first step of the plan on, no operation has any effect."""
 
     def __init__(self) -> None:
         super().__init__(1 << 60)
@@ -61,7 +61,7 @@ class HalfWay(StoppingDisk):
 
 
 def stop_half_way(partition: Path) -> str:
-    """The journal of a change of which one step was taken."""
+    """Stop a change after its first step; returns the path of its journal."""
     with pytest.raises(Stopped):
         apply_plan(plan_for(partition), journal_id=ID, disk=HalfWay())
     assert not (partition / INDEX).exists()
@@ -70,7 +70,7 @@ def stop_half_way(partition: Path) -> str:
 
 
 def assert_as_before(directory: Path, before: dict[str, object]) -> None:
-    """Also the times of the directories, though a lock was made in one of them and removed."""
+    """Compares the times of the directories as well, although a lock was created and removed in one of them."""
     assert differences(before, tree_state(directory)) == []  # type: ignore[arg-type]
 
 
@@ -175,7 +175,8 @@ def test_the_lock_is_held_while_working_and_gone_afterwards(data: Path) -> None:
     from kseg.change.apply.lock import locked
 
     with locked([str(data)]):
-        with locked([str(data)]):  # the same process, once more
+        # the same process may lock it again
+        with locked([str(data)]):
             pass
         asked = subprocess.run(
             [
@@ -188,7 +189,8 @@ def test_the_lock_is_held_while_working_and_gone_afterwards(data: Path) -> None:
             check=False,
         )
         assert b"BlockingIOError" in asked.stderr
-        child = os.fork()  # a worker process ends while its parent holds the lock
+        # a worker process ends while its parent holds the lock
+        child = os.fork()
         if not child:
             os._exit(0)
         os.waitpid(child, 0)

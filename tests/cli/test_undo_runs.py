@@ -19,7 +19,8 @@ from tests.support.failing_disks import die_at
 from tests.support.file_flags import flagged
 from tests.support.trees import Entry, tree_state
 
-STRIDE = int(os.environ.get("KSEG_KILL_STRIDE", "0"))  # 0: that of each case
+# 0: the stride of each test
+STRIDE = int(os.environ.get("KSEG_KILL_STRIDE", "0"))
 MARKER = ".kafka_cleanshutdown"
 LAST = f"{72:020}.log"
 
@@ -44,7 +45,7 @@ def several(data: Path) -> None:
 
 
 def torn_over_two(data: Path) -> Path:
-    """Move some partitions into a second data directory of the node, and tear logs in both; returns the second one."""
+    """Move some partitions to a second data directory of the node, and tear logs in both; returns the second one."""
     other = data.parent / "other"
     other.mkdir()
     for name in ("gates-append-0", "gates-append-1"):
@@ -77,7 +78,8 @@ def test_it_is_taken_back_with_the_path_that_was_given(
 ) -> None:
     damage(data)
     before = tree_state(data)
-    assert say("recover", "--apply", *way, data)[0] in (0, 1)  # policy kafka leaves some damage
+    # policy kafka leaves some damage
+    assert say("recover", "--apply", *way, data)[0] in (0, 1)
     assert tree_state(data) != before
     assert say("undo", data)[0] == 0
     assert tree_state(data) == before
@@ -95,7 +97,7 @@ def test_of_several_data_directories(data: Path, say: Say, mark: tuple[str, ...]
 
 @pytest.mark.parametrize("name", ["metro-none-0", "made-0"])
 def test_a_run_over_one_partition_is_taken_back_with_its_path(data: Path, name: str, say: Say) -> None:
-    """Including what it changed in the data directory's own files."""
+    """This includes what it changed in the data directory's own files."""
     lines = data.with_name("lines.jsonl")
     lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
     before = tree_state(data)
@@ -142,7 +144,7 @@ def test_what_a_later_run_set_in_the_data_directory_stays(data: Path, say: Say) 
 def test_what_stays_is_named_as_the_partition_was(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rows_shown: int
 ) -> None:
-    """It is not reported that everything was restored, not even if too many directories were restored to list them."""
+    """The output does not say that everything was restored, even if too many directories were restored to list them."""
     monkeypatch.chdir(data.parent)
     monkeypatch.setattr("kseg.cli.text.folded_rows._ROWS_SHOWN", rows_shown)
     names = [f"{data.name}/{name}" for name in ("metro-none-0", "fares-0", "gates-append-0")]
@@ -162,7 +164,7 @@ def test_what_stays_is_named_as_the_partition_was(
 
 
 def without_journals(state: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Beside those of an earlier run others have lain."""
+    """The state without kseg's directories, because the journals of an earlier run were beside others."""
     return {path: entry for path, entry in state.items() if not path.endswith(".kseg")}
 
 
@@ -189,7 +191,7 @@ def set_back(monkeypatch: pytest.MonkeyPatch, now_ms: int) -> None:
 def test_after_the_clock_was_set_back_the_newest_is_still_meant(
     data: Path, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine starts with the time of its hardware clock, and NTP corrects it between two runs, by hours or by years."""
+    """A machine starts with the time of its hardware clock, and between two runs NTP corrects it by hours or years."""
     now_ms = clock_ms()
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"value":"a"}\n')
@@ -295,7 +297,7 @@ def test_the_plan_says_what_to_type(data: Path, capfd: pytest.CaptureFixture[str
 
 
 def test_a_part_of_a_run_is_not_forgotten_alone(data: Path, say: Say) -> None:
-    """The rest of the run could then not be undone as a whole."""
+    """Otherwise the rest of the run could not be undone as a whole."""
     several(data)
     assert say("recover", "--apply", data)[0] == 0
     before = tree_state(data)
@@ -333,10 +335,12 @@ def test_what_does_not_go_together(data: Path, words: tuple[str, ...], say: Say)
 def test_one_undo_takes_back_a_run_that_was_killed_anywhere(
     data: Path, at: int, say: Say, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a clean-shutdown marker the data directory has no journal before the partitions; the last of those may only be staged."""
+    """Without a clean-shutdown marker, the data directory has no journal before the partitions do, and the last of these may only be
+    staged."""
     several(data)
     (data / MARKER).unlink()
-    (data / ".lock").touch()  # else a run that is killed leaves one
+    # otherwise a killed run would leave one
+    (data / ".lock").touch()
     before = tree_state(data)
     child = os.fork()
     if not child:
@@ -366,7 +370,7 @@ def test_one_undo_takes_back_a_run_that_was_killed_anywhere(
 def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
     data: Path, say: Say, flag: str, what: str, of_directory: bool
 ) -> None:
-    """Staging copies what it cannot link, and the change ended half way; names can be added to an append-only directory, but not
+    """Staging copies what it cannot link, and the change used to end halfway. In an append-only directory, names can be added but not
     removed."""
     several(data)
     log = data / "fares-0" if of_directory else max((data / "fares-0").glob("*.log"))
@@ -387,7 +391,7 @@ def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
 def test_a_data_directory_below_one_of_that_name_is_no_journal(
     capture_small: Path, tmp_path: Path, say: Say
 ) -> None:
-    """`undo` took /mnt/kseg-work/data for the place of a journal, and refused."""
+    """`undo` used to take /mnt/kseg-work/data for the place of a journal, and refused."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "kseg-work" / "data"))
     several(data)
     before = tree_state(data)
@@ -408,7 +412,8 @@ def test_a_data_directory_below_one_of_that_name_is_no_journal(
 def test_what_cannot_be_examined_is_one_sentence(
     data: Path, words: tuple[str, ...], stride: int, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Looks at files fail, one after the other; whatever was done by then, the same command again completes it."""
+    """Looking at files fails, for one file after the other. Whatever was done by then, the same command completes it when it is run
+    again."""
     several(data)
     shutil.copytree(data, tmp_path / "damaged")
     examined = Disk.status

@@ -25,7 +25,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def both(data: Path, say: Say) -> tuple[Path, Path]:
-    """Two data directories of one node, which one run has changed."""
+    """Two data directories of one node, changed by one run."""
     other = torn_over_two(data)
     return data, other
 
@@ -122,7 +122,7 @@ def test_of_two_paths_with_different_runs_the_newest_is_meant(both: tuple[Path, 
 def test_a_run_after_a_half_done_one_is_undone_first(
     data: Path, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It found the files as the half-done run had left them."""
+    """The later run found the files as the half-done run had left them."""
     several(data)
     before = tree_state(data)
     with failing_renames(monkeypatch, errno.EPERM, lambda _, new: new.startswith(f"{data}/fares-0/0")):

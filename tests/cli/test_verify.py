@@ -51,7 +51,8 @@ def test_damage_is_status_1_with_range_and_advice(
 ) -> None:
     log = partition / LOG
     data = bytearray(log.read_bytes())
-    data[600] ^= 0x55  # in the body of the second batch
+    # in the body of the second batch
+    data[600] ^= 0x55
     log.write_bytes(data)
 
     with unchanged(partition):

@@ -1,4 +1,4 @@
-"""`kseg what-if`: its lines, its table, and that its figures for limits and compaction are those of retain and compact."""
+"""`kseg what-if`: its lines, its table, and that its figures for limits and compaction equal those of retain and compact."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_what_kafka_does_not_take_is_refused(
 
 
 def test_what_no_setting_changes_is_told(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Batches of message formats v0 and v1 stay as they are: "exact" is no measurement of a codec there."""
+    """Batches of message formats v0 and v1 stay as they are, so for them "exact" says nothing about a codec."""
     old = legacy_small / "data" / "0.9.0.1" / "2-compacted"
     assert run(["what-if", "--topic", "hive.none", str(old)]) == 0
     assert "no setting changes 100 % (message formats v0 and v1" in capfd.readouterr().out

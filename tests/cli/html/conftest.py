@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Skip without Chromium or Playwright; where CI is set, that is a failure: there reports must be looked at."""
+    """Skip the test without Chromium or Playwright, or fail it if CI is set, where reports must be tested in a browser."""
     if chromium_path() is None:
         absent("no browser: install chromium (on Debian: apt install chromium)")
     if importlib.util.find_spec("playwright") is None:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ALONE = ("--jobs", "1", "--no-progress", "--now", "1795250600000", "--quiet")
-A4_WIDTH_PX = 1032  # landscape, within the margins
+# landscape, within the page margins
+A4_WIDTH_PX = 1032
 HOSTILE = "<script>alert(1)<b>x"
 
 
@@ -52,7 +53,7 @@ def test_both_copies_are_drawn(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         assert frame is not None and head is not None
         assert (
             head["x"] + head["width"] <= frame["x"] + frame["width"]
-        )  # what differs is seen without scrolling
+        )  # the difference is visible without scrolling
         seen.page.set_viewport_size({"width": A4_WIDTH_PX, "height": 703})
         seen.page.emulate_media(media="print")
         assert seen.call("document.documentElement.scrollWidth") == A4_WIDTH_PX

@@ -1,4 +1,4 @@
-"""The reports of list, retain and compact: the sliders show what the commands then do."""
+"""The reports of list, retain and compact: the sliders predict what the commands do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from tests.support.browsers import Scheme
 
-NOW = 1795250600000 + 2 * 86_400_000  # tombstones are over
+# late enough for tombstones to be removed
+NOW = 1795250600000 + 2 * 86_400_000
 ALONE = ("--jobs", "1", "--no-progress", "--now", str(NOW))
 
 

@@ -55,7 +55,7 @@ class Header(NamedTuple):
 
 
 def headers_of(log: Path) -> list[Header]:
-    """By the layout of Kafka's record batch."""
+    """The headers of the batches in a log, by the layout of Kafka's record batch."""
     data = log.read_bytes()
     found = []
     for at, _ in batch_spans(log):
@@ -129,7 +129,8 @@ def test_they_are_drawn(damaged: Path, page: Path, chromium: Browser) -> None:
         assert "2 damaged places" in seen.texts("#segments figcaption")[0]
         fares = seen.page.locator("#segments figure").first
         assert fares.locator("rect.segment").count() == 2 * len(list((damaged / "fares-0").glob("*.log")))
-        assert fares.locator("rect.damage").count() == 2 * 2  # on both axes
+        # on both axes
+        assert fares.locator("rect.damage").count() == 2 * 2
         field = seen.page.locator("#segments input")
         field.fill("stations-0")
         field.press("Enter")
@@ -154,7 +155,7 @@ def test_what_the_pointer_is_at_is_reported_as_text(page: Path, chromium: Browse
 
 
 def written(path: Path, partitions: int, segments: int) -> Path:
-    """A report of a large data directory, from the values that a run gives."""
+    """Write a report of a large data directory from the values that a run provides."""
     page = HtmlPage(str(path), "verify", 1795250600000)
     summary = RunSummary(partitions)
     for at in range(partitions):
@@ -200,7 +201,7 @@ def test_two_thousand_partitions_stay_small_and_open(
     assert {sum(each[6] for each in picture["segments"]) for picture in reported} == {segments}
     assert all(
         picture["segments"][0][6] == 1 for picture in reported if picture["damage"]
-    )  # the damaged one stays by itself
+    )  # the damaged segment is not merged with others
     with opened(chromium, path) as seen:
         assert seen.page.locator("#verified tbody tr").count() == 2000
         assert seen.page.locator("#verified tbody tr:visible").count() == 100

@@ -1,4 +1,4 @@
-"""`--html`: the report contains what the JSON lines contain, works in a browser, and nothing from the evidence is executed there."""
+"""`--html`: the report contains what the JSON lines contain, works in a browser, and executes nothing from the evidence there."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from tests.support.browsers import Scheme
 
-ALONE = ("--jobs", "1", "--no-progress", "--now", "1795250600000")  # no processes beside the browser
-# topic names, and so directory names, that an attacker may have chosen
+# no processes besides the browser
+ALONE = ("--jobs", "1", "--no-progress", "--now", "1795250600000")
+# topic names, and therefore directory names, that an attacker may have chosen
 HOSTILE = (
     "<img src=x onerror=window.hit=1>",
     "'\"><svg onload=window.hit=1>",
@@ -39,7 +40,7 @@ CLUSTER = "</script><script>window.hit=1</script><!--"
 
 @pytest.fixture(scope="module")
 def damaged(capture_small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory with damage in one partition, and with names that attack a program that shows them."""
+    """A data directory with damage in one partition, and with names that attack a program that displays them."""
     place = tmp_path_factory.mktemp("damaged") / "data"
     shutil.copytree(capture_small / "data", place)
     bad_crc(max((place / "stations-0").glob("*.log")), 0)
@@ -167,8 +168,9 @@ def test_the_policy_stops_what_would_get_past_the_escaping(
         refused = seen.call(
             "(() => { try { document.body.innerHTML = '<b>x</b>'; return '' } catch (e) { return e.name } })()"
         )
-        assert refused == "TypeError"  # Trusted Types
-        with pytest.raises(BlockingIOError):  # nobody has knocked
+        assert refused == "TypeError"  # refused by Trusted Types
+        # nothing has connected to the server
+        with pytest.raises(BlockingIOError):
             server.accept()
     assert len([each for each in seen.complaints if "Content Security Policy" in each]) >= 5
 

@@ -1,4 +1,4 @@
-"""The report of what-if: a bar for each setting, with the length that its line gives."""
+"""The report of what-if: a bar for each setting, as long as its line says."""
 
 from __future__ import annotations
 
