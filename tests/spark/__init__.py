@@ -1,1 +1,1 @@
-"""A package, so that the fixtures of its scope end when its tests do: without this file they would live as long as the session."""
+"""A package, so that fixtures with package scope end with its tests. Without this file they would live as long as the session."""

@@ -1,8 +1,10 @@
-"""The classes of Spark's Java processes, as one of them left them: the others map them from a file and do not load them again.
+"""An archive of the classes of Spark's Java processes, written by one of them: the others map the file instead of loading the classes
+again.
 
-A session of the tests lives for seconds, and so do its executors: half of the processor time of either goes into loading classes. The file
-is made once, by a session that does a little of everything, and again when Java or the jars change. Java takes it only with the class path
-with which it was made, whose first entry is the directory of Spark's configuration: that one is always the same, and empty.
+A session of the tests lives for seconds, and so do its executors, and both spend half of their processor time on loading classes. The file
+is created once, by a session that does a little of everything, and again when Java or the jars change. Java accepts it only with the class
+path with which it was created, whose first entry is the directory of Spark's configuration. Therefore that is always the same empty
+directory.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tests.support.paths import ROOT
 TARGET = Path(__file__).resolve().parent / "target"
 CONFIGURATION = TARGET / "conf"
 LIMIT_S = 480
-# for short-lived JVMs: compile once, quickly, and collect with one thread
+# for short-lived JVMs: use the fast compiler only, and collect garbage with one thread
 _BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SESSION = """
 import sys
@@ -47,8 +49,8 @@ gateway.proc.wait()
 
 
 def environment(place: Path) -> dict[str, str]:
-    """The environment in which every Java process of Spark starts quickly, whoever starts it. place: an empty directory to make the archive
-    in."""
+    """An environment in which every Java process of Spark starts quickly, whoever starts it. place: an empty directory to create the
+    archive in."""
     CONFIGURATION.mkdir(parents=True, exist_ok=True)
     archive = TARGET / f"spark-{_stamp()}.jsa"
     if not archive.exists():
@@ -57,7 +59,7 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def _environment(option: str) -> dict[str, str]:
-    """What Java says of an archive that it cannot use would stand in the output of kseg."""
+    """Suppresses Java's messages about an archive that it cannot use, which would appear in the output of kseg."""
     options = f'{_BRIEF} -Xlog:disable "{option}"'
     return {
         "SPARK_CONF_DIR": str(CONFIGURATION),
@@ -68,7 +70,7 @@ def _environment(option: str) -> dict[str, str]:
 
 
 def _stamp() -> str:
-    """Java and the jars: an archive holds for these only."""
+    """A digest of Java and the jars, for which alone an archive is valid."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else Path("java")
     digest = hashlib.sha256(Path(__file__).read_bytes())

@@ -1,8 +1,8 @@
-"""Spark for the tests of this room: one session at a time, on this machine alone or on a real standalone cluster.
+"""Spark for the tests of this directory: one session at a time, on this machine alone or on a real standalone cluster.
 
-All tests of this room run in one process, one after the other (`tests/conftest.py`): they share the sessions and the cluster.
-The tests on this machine alone come first and those on the cluster last: a change between the two costs a session, and two executors.
-After the last of them everything is stopped, JVM and threads included, since later tests may fork.
+All tests of this directory run in one process, one after the other (`tests/conftest.py`), and share the sessions and the cluster. The tests
+on this machine alone come first and those on the cluster last, because a change between the two costs a session and two executors. After
+the last test everything is stopped, JVM and threads included, because later tests may fork.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.spark.standalone import Standalone
 
 LOCAL = "local[2]"
-# settings of every test session; small, so that several fit beside each other
+# settings of every test session, small enough for several sessions at a time
 CONF = (
     ("spark.sql.shuffle.partitions", "2"),
     ("spark.driver.memory", "1g"),
@@ -42,7 +42,7 @@ Use = Callable[[str], "SparkSession"]
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests of this room by the session that they use, in the positions that they have."""
+    """Order the tests of this directory by the session that they use, keeping the positions that they occupy."""
     places = [number for number, item in enumerate(items) if item.nodeid.startswith(ROOM)]
     ordered = sorted((items[place] for place in places), key=_session_of)
     for place, item in zip(places, ordered, strict=True):
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _session_of(item: pytest.Item) -> int:
-    """0: none, or one of its own; 1: on this machine alone; 2: on the cluster; 3: on the cluster, with its own settings."""
+    """0: none, or its own; 1: on this machine alone; 2: on the cluster; 3: on the cluster, with its own settings."""
     names = getattr(item, "fixturenames", ())
     if "any_spark" in names and isinstance(item, pytest.Function):
         return 2 if item.callspec.params["any_spark"] == "standalone" else 1
@@ -62,7 +62,7 @@ def _session_of(item: pytest.Item) -> int:
 
 
 def require_spark() -> None:
-    """Skip without pyspark or Java; a failure where CI is set: there Spark must be available."""
+    """Skip the test without pyspark or Java, or fail it if CI is set, where Spark must be available."""
     if missing := _missing():
         absent(f"no Spark: {missing}")
 
@@ -79,8 +79,9 @@ def _missing() -> str | None:
 
 @pytest.fixture(scope="package", autouse=True)
 def _one_job() -> Iterator[None]:
-    """Beside the threads of a session a command starts its workers as new interpreters, hundreds of them in this room: what it says without
-    `--spark`, which is what `--spark` is compared with, does not depend on their number. Tests of the fan-out name theirs."""
+    """Run commands with one job. Beside the threads of a session, a command starts its workers as new interpreters, which would be hundreds
+    here. The output without `--spark`, with which `--spark` is compared, does not depend on their number. Tests of the fan-out set the
+    number of jobs themselves."""
     with default_jobs(1):
         yield
 
@@ -97,21 +98,22 @@ def brief_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _brief_java_for_spark(request: pytest.FixtureRequest) -> None:
-    """The others of this room start none, and `./check fast` has only them."""
+    """Only for tests marked `spark`: the others here start no JVM, and `./check fast` runs only those."""
     if request.node.get_closest_marker("spark") is not None:
         request.getfixturevalue("brief_java")
 
 
 @pytest.fixture(scope="package")
 def use_master(brief_java: None) -> Iterator[Use]:
-    """The session on a master; a session on another master is stopped."""
+    """Returns a function for the session on a master. A session on another master is stopped."""
     require_spark()
     from pyspark import SparkContext
 
     from tests.spark.standalone import with_tests
 
     before, on_interrupt = dict(os.environ), signal.getsignal(signal.SIGINT)
-    os.environ.update(with_tests(before))  # the JVM is started once, in whatever directory a test is then
+    # the JVM is started once, in the working directory of whichever test is first
+    os.environ.update(with_tests(before))
     current = ""
 
     def use(master: str) -> SparkSession:
@@ -132,7 +134,8 @@ def use_master(brief_java: None) -> Iterator[Use]:
         gateway.proc.stdin.close()
         gateway.proc.wait(300)
         SparkContext._gateway = SparkContext._jvm = None
-    signal.signal(signal.SIGINT, on_interrupt)  # a context cancels its jobs, even after it was stopped
+    # a Spark context handles SIGINT by cancelling its jobs, even after it was stopped
+    signal.signal(signal.SIGINT, on_interrupt)
     os.environ.clear()
     os.environ.update(before)
 
@@ -149,7 +152,7 @@ def standalone(brief_java: None, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture
 def local_spark(use_master: Use) -> SparkSession:
-    """The session on this machine alone, two cores."""
+    """The session on this machine alone, with two cores."""
     return use_master(LOCAL)
 
 
@@ -163,14 +166,14 @@ def cluster_spark(use_master: Use, standalone: Standalone) -> SparkSession:
 
 @pytest.fixture(params=["local", "standalone"])
 def any_spark(request: pytest.FixtureRequest) -> SparkSession:
-    """Either session, one after the other."""
+    """Each of the two sessions in turn."""
     name = "local_spark" if request.param == "local" else "cluster_spark"
     given: SparkSession = request.getfixturevalue(name)
     return given
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each reason why no cluster was used, also without -rs."""
+    """Print one line for each reason why no cluster was used, even without -rs."""
     reports = terminalreporter.stats.get("skipped", [])
     reasons = {
         str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports if "spark" in report.keywords

@@ -1,4 +1,4 @@
-"""The published jars of Delta and Iceberg: fetched once with Maven, when first needed."""
+"""The published jars of Delta and Iceberg, fetched once with Maven when first needed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from tests.kafka.jars import MAVEN_LIMITS, run_build, tool
 
 PROJECT = Path(__file__).resolve().parent / "tables"
 TARGET = PROJECT / "target"
-GROUPS = "io.delta,org.apache.iceberg"  # what else they need Spark has
+# Spark contains everything else that they need
+GROUPS = "io.delta,org.apache.iceberg"
 
 
 def table_jars() -> list[Path]:
-    """Both formats' jars. Raises MissingTool without Maven, BuildFailed when it cannot fetch."""
+    """The jars of both formats. Raises MissingTool without Maven, BuildFailed if Maven cannot fetch them."""
     maven = tool("mvn")
     TARGET.mkdir(exist_ok=True)
-    with (TARGET / "lock").open("w") as lock:  # parallel test workers wait for the one that fetches
+    # parallel test workers wait for the one that fetches
+    with (TARGET / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         stamp = hashlib.sha256((PROJECT / "pom.xml").read_bytes()).hexdigest()
         fetched = TARGET / "libs" / ".pom"

@@ -1,6 +1,6 @@
-"""A real Spark cluster on this machine: a master and workers of the installed pyspark, on loopback, on free ports.
+"""A real Spark cluster on this machine: a master and workers of the installed pyspark, on free loopback ports.
 
-Each is a process of its own, started as Spark's own scripts start it, and stopped by its process id.
+Each is a separate process that is started as by Spark's own scripts and stopped by its process id.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Daemon:
-    """A master or a worker. output: its log file. hidden: a directory that is empty to it and to what it starts."""
+    """A master or a worker. output: its log file. hidden: a directory that appears empty to it and to its children."""
 
     def __init__(
         self,
@@ -61,7 +61,8 @@ class Daemon:
                 stderr=log,
                 cwd=place,
                 env=_quiet(environment, host) | {"SPARK_WORKER_DIR": str(place / "work")},
-                start_new_session=True,  # Ctrl-C is for the tests to handle
+                # the tests handle Ctrl-C
+                start_new_session=True,
                 preexec_fn=_end_with_the_tests,  # noqa: PLW1509  (one system call, no lock taken)
             )
 
@@ -70,7 +71,7 @@ class Daemon:
         return self._process.pid
 
     def wait_for(self, pattern: str) -> re.Match[str]:
-        """The first match in what it says; fails when it dies or takes too long."""
+        """The first match in its output. Fails if it dies or takes too long."""
         give_up = time.monotonic() + START_SECONDS
         while time.monotonic() < give_up:
             match = re.search(pattern, self.output.read_text(errors="replace"))
@@ -93,8 +94,7 @@ class Daemon:
 
 
 class Standalone:
-    """A master and its workers, of one core each. environment: what the nodes find in theirs. hidden: a directory that
-    the workers do not see."""
+    """A master and workers of one core each. environment: that of the nodes. hidden: a directory that the workers do not see."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Standalone:
         self._started += 1
         words = ["--port", "0", "--cores", "1", "--memory", "1g", self.url]
         place = self._place / f"worker-{self._started}"
-        # an address of its own for each: Spark takes them for different machines, which a second attempt needs
+        # each has its own address, so that Spark takes them for different machines, which a second attempt requires
         host = f"127.0.0.{1 + self._started}"
         worker = Daemon(_WORKER, words, place, self._environment, self._hidden, host)
         self.workers.append(worker)
@@ -146,7 +146,7 @@ class Standalone:
 
 
 def executor_of(pid: int) -> int:
-    """The process id of the executor that a Python worker belongs to."""
+    """The process id of the executor to which a Python worker belongs."""
     while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
         status = Path(f"/proc/{pid}/status").read_text()
         pid = int(re.search(r"PPid:\s+([0-9]+)", status)[1])  # type: ignore[index]  # every process has one
@@ -154,12 +154,12 @@ def executor_of(pid: int) -> int:
 
 
 def _end_with_the_tests() -> None:
-    """Have the system end this process when its parent ends, for whatever reason (Linux)."""
+    """Let the system end this process when its parent ends, for whatever reason (Linux)."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def with_tests(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which nodes find kseg and the tests' own works."""
+    """An environment in which nodes can import kseg and the work defined in tests."""
     paths = filter(None, (str(ROOT), environment.get("PYTHONPATH")))
     return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
 

@@ -1,6 +1,6 @@
-"""A real Spark session over a disk with bad sectors: the rows before and after them arrive, and the loss is reported.
+"""A real Spark session on a disk with bad sectors: the rows before and after them arrive, and the loss is reported.
 
-ext4 on a loop device (`tests.support.bad_sectors`): needs root. `test_unreadable` runs the tasks in the test's own process.
+Needs root, for ext4 on a loop device (`tests.support.bad_sectors`). `test_unreadable` runs the tasks in the test's own process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""recover, compact and retain on a cluster: output and files are those of a local run."""
+"""recover, compact and retain on a cluster produce the output and files of a local run."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Output = tuple[int, str, str]
 
 
 def same(text: str) -> str:
-    """Without what differs in every run: its id, and the creation times of the test's files."""
+    """The text without what differs in every run: its id, and the creation times of the test's files."""
     return _MOMENT.sub("", _RUN_ID.sub("RUN", text))
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    """Every file, those of kseg by their names only (they hold inodes)."""
+    """The content of every file; for kseg's own files only the names, because they contain inodes."""
     files = [path for path in sorted(root.rglob("*")) if path.is_file()]
     return {
         same(str(path.relative_to(root))): b""
@@ -45,7 +45,7 @@ def contents(root: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def both(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[Path, Output]]:
-    """Run a command on a directory and, created again at the same path, with --spark; assert that everything is the same."""
+    """Run a command on a directory and, after creating it again at the same path, with --spark; check that all results are the same."""
 
     def outcome(original: Path, words: list[str]) -> tuple[Output, dict[str, bytes]]:
         shutil.rmtree(tmp_path / "work", ignore_errors=True)
@@ -87,7 +87,8 @@ def changing(request: pytest.FixtureRequest) -> Changing:
 def test_a_plan(any_spark: SparkSession, changing: Changing, original: Path, both: Both) -> None:
     found = state(original)
     data, (status, out, err) = both(original, changing.words)
-    assert status == 1, err  # a due plan
+    # the plan is due
+    assert status == 1, err
     assert out
     assert state(data) == found
     both(original, changing.words, "--json")
@@ -99,7 +100,8 @@ def test_a_change_in_place(any_spark: SparkSession, changing: Changing, original
     data, (status, _, _) = both(original, changing.words, "--apply")
     assert status == 0
     assert state(data) != found
-    if "retain" not in changing.words:  # what was purged is gone for good
+    # purged files are gone for good
+    if "retain" not in changing.words:
         undo_all(data)
         assert state(data) == found
 

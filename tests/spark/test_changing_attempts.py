@@ -48,7 +48,7 @@ def changing(request: pytest.FixtureRequest) -> Changing:
 
 @pytest.fixture(scope="session")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the executors need of the tests."""
+    """Ship what the executors need from the tests."""
     path = tmp_path_factory.mktemp("shipped") / "mortal.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for name in SHIPPED:
@@ -57,7 +57,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Stage:
-    """A data directory, what an undisturbed local run makes of it, and runs on a cluster whose first attempts end."""
+    """A data directory, the result of an undisturbed local run on it, and runs on a cluster whose first attempts end early."""
 
     def __init__(self, changing: Changing, capture: Path, root: Path) -> None:
         self._changing = changing
@@ -78,7 +78,7 @@ class Stage:
         return timeless(self._changing.events(self._data, over, apply=True, run_id=RUN, **options))
 
     def assert_same(self, cluster: ClusterOptions, end: End, at: int) -> list[str]:
-        """The attempts that were made, and for each that ended early a 0."""
+        """Check the result; returns the numbers of the attempts at each target, and a 0 for each attempt that ended early."""
         self._count += 1
         notes = self._root / f"notes-{self._count}"
         notes.mkdir()
@@ -91,14 +91,15 @@ class Stage:
         assert self._run(over, shared=SharedRun(RUN)) == self._expected
         _await_unlocked(self._data)
         assert contents(state(self._data)) == self._planned
-        if self._changing is not CHANGINGS["retain"]:  # what was purged is gone for good
+        # purged files are gone for good
+        if self._changing is not CHANGINGS["retain"]:
             undo_all(self._data)
             assert state(self._data) == self._found
         return sorted(path.name for path in notes.iterdir())
 
 
 def _await_unlocked(log_dir: Path) -> None:
-    """Wait for an attempt that works on when another has ended the run."""
+    """Wait for an attempt that is still running after another has ended the run."""
     give_up = time.monotonic() + 120
     while lock_holder(str(log_dir)) is not None:
         assert time.monotonic() < give_up, "an attempt goes on"
@@ -131,7 +132,7 @@ def test_a_lost_executor_whose_process_works_on(
 
 @pytest.fixture(scope="module")
 def speculating(use_master: Use, standalone: Standalone) -> Iterator[SparkSession]:
-    """A session that starts a second attempt at what takes longer than a moment."""
+    """A session that starts a second attempt at any task that takes longer than a moment."""
     if (before := session.active()) is not None:
         before.stop()
     conf = (

@@ -1,4 +1,5 @@
-"""`--spark` as it is typed: missing requirements are one sentence, Ctrl-C ends it, nodes without kseg receive it."""
+"""`--spark` on the command line: missing requirements are reported in one sentence, Ctrl-C ends the command, and nodes without kseg receive
+it."""
 
 from __future__ import annotations
 
@@ -121,13 +122,14 @@ def test_ctrl_c_ends_the_jobs_and_java_with_130(capture_small: Path, after_s: fl
         time.sleep(0.05)
     time.sleep(after_s)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=600)  # Java has these pipes too: it has ended as well
+    # returns only when Java, which has inherited the pipes, has ended too
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "interrupted" in err and "Traceback" not in err
 
 
 def test_a_call_that_fails_after_ctrl_c_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The JVM answers nothing on a connection that the interrupt closed: that says nothing of the nodes."""
+    """The JVM does not answer on a connection that the interrupt closed, which says nothing about the nodes."""
     require_spark()
 
     def fail(*_: object) -> None:
@@ -157,7 +159,7 @@ def _has_java(children: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has what kseg needs, and no kseg."""
+    """A Python with everything that kseg needs, but without kseg."""
     home = tmp_path_factory.mktemp("bare") / "venv"
     venv.create(home, with_pip=False, symlinks=True)
     packages = Path(next(home.glob("lib/python*/site-packages")))
@@ -185,7 +187,7 @@ def test_the_package_ships_itself_where_it_is_missing(
 
 
 def _beside_waiting(stderr: str) -> list[str]:
-    """The lines without the one that a busy machine adds, whose executors take more than half a minute to come."""
+    """The lines without the one that appears on a busy machine, whose executors take more than half a minute to start."""
     return [line for line in stderr.splitlines() if "it has not provided any executors yet" not in line]
 
 
@@ -211,8 +213,8 @@ def test_the_zip_is_the_whole_package(tmp_path: Path) -> None:
 
 
 def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
-    """Spark puts shipped zips under `.`, and a task may import from there later. Workers are reused, and the working directory of one may
-    be gone by then."""
+    """Spark puts shipped zips under `.`, and a task may import from them later. Workers are reused, and the working directory of one may no
+    longer exist by then."""
     package_shipping.write_zip(str(tmp_path / "kseg.zip"))
     (tmp_path / "elsewhere").mkdir()
     script = (
@@ -235,7 +237,7 @@ def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
 # --- nodes that see something else
 
 
-# all in one process, and so in one session: status, stdout and stderr of command lines, then the sentences of the source
+# run in one process, and therefore in one session: status, stdout and stderr of command lines, then the messages of the data source
 BLIND = """
 import json, os, sys, tempfile
 from kseg.cli.main import run

@@ -1,4 +1,4 @@
-"""Runs of several writers merged into partitions: order, offsets, all or nothing, and a kill at every change of the disk."""
+"""Runs of several writers merged into partitions: order, offsets, atomicity, and a kill at every change of the file system."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_second_delivery_goes_on_with_the_active_segment(tmp_path: Path) -> No
 
 
 def test_a_delivery_after_the_clock_was_set_back_is_the_newest_run(tmp_path: Path) -> None:
-    """It used to be undone after the one before it."""
+    """Undo used to revert it only after the one before it."""
     log_dir = tmp_path / "data"
     for day in (2, 1):
         runs = staged(log_dir, [(("orders", 0), record) for record in values(5, f"of day {day}")])
@@ -213,18 +213,18 @@ def test_missing_partitions_come_empty_and_the_topic_id_is_that_of_the_topic(tmp
 
 STAGED_HERE = [
     "changed: . (mtime_ns)"
-]  # the tasks' files came into the log dir before anything was journalled
+]  # the tasks' files were created in the log dir before anything was journaled
 
 
 @pytest.fixture(autouse=True)
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What survives a crash of the machine is not asked here, and syncing is all that takes time."""
+    """These tests do not simulate a crash of the machine, and syncing takes most of the time."""
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, name, lambda _: None)
 
 
 def broker_dir(place: Path) -> Path:
-    """A stopped broker's data directory with `kept-0`, and `t-0` whose log starts at 40."""
+    """A stopped broker's data directory with `kept-0`, and `t-0` with the log start 40."""
     log_dir = place / "data"
     runs = staged(
         log_dir,
@@ -304,7 +304,7 @@ CALLS = ("rename", "unlink", "mkdir", "rmdir", "fsync", "fdatasync", "replace", 
 
 
 def killed_at(number: int, work: Callable[[], object]) -> bool:
-    """Whether a child that does the work ended at its n-th change of the disk."""
+    """Whether a child that does the work was ended at its n-th change of the file system."""
     child = os.fork()
     if not child:
         left = number
@@ -333,7 +333,7 @@ def killed_at(number: int, work: Callable[[], object]) -> bool:
 
 
 def visible(log_dir: Path) -> dict[str, list[bytes | None]]:
-    """What a broker would take for partitions."""
+    """The directories that a broker would take for partitions."""
     return {
         path.name: contents_of(path)
         for path in sorted(log_dir.iterdir())
@@ -351,7 +351,8 @@ def test_killed_anywhere_it_is_taken_back_by_the_next_or_by_undo(tmp_path: Path,
     new_values = {"t-1": [b"new-%d" % n for n in range(1, 20, 2)], "other-0": [b"o-%d" % n for n in range(3)]}
     added = [b"new-%d" % n for n in range(0, 20, 2)]
     end = {**shown, **new_values, "t-0": added if replaces else [*shown["t-0"], *added]}
-    for number in count(int(replaces), 3):  # odd and even: by the next, and by undo
+    # alternately undone by the next delivery and by undo
+    for number in count(int(replaces), 3):
         log_dir = tmp_path / str(number) / "data"
         shutil.copytree(found, log_dir)
         runs = staged(log_dir, records)
@@ -365,7 +366,8 @@ def test_killed_anywhere_it_is_taken_back_by_the_next_or_by_undo(tmp_path: Path,
         assert all(seen.get(name) in (None, new_values[name]) for name in new_values), "never half of one"
         journals = list(log_dir.glob("kseg-journal-*.jsonl"))
         if journals and not half_done(str(log_dir)) and seen == end:
-            pass  # the last line of the journal was written: it is done
+            # the last line of the journal was written, so the delivery is done
+            pass
         elif number % 2 and journals:
             place = location_of(str(journals[0]))
             assert place is not None
@@ -373,7 +375,7 @@ def test_killed_anywhere_it_is_taken_back_by_the_next_or_by_undo(tmp_path: Path,
             (log_dir / ".lock").unlink(missing_ok=True)
             assert visible(log_dir) == shown
             left = set(trees.differences(before, trees.tree_state(log_dir)))
-            # a directory whose journal was not begun yet is a moment younger, and one may be there as deleted
+            # a directory whose journal had not begun yet has a new modification time, and one may be left that is marked for deletion
             left -= {"changed: . (mtime_ns)", "changed: t-0 (mtime_ns)"}
             assert all("-delete" in line for line in left), (number, left)
         else:

@@ -1,4 +1,4 @@
-"""A directory for files that other processes write for a plan: it exists on demand, and is removed when it is closed."""
+"""A directory for files that other processes write for a plan: it is created on demand and removed when it is closed."""
 
 from __future__ import annotations
 

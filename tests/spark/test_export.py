@@ -1,4 +1,4 @@
-"""`kseg export --spark`: files with the same content as without a cluster, from Spark's own writers."""
+"""`kseg export --spark`: Spark's own writers write files with the same content as an export without a cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def odd(tmp_path: Path) -> Path:
 
 
 def both(tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]) -> tuple[Path, Path, str, str]:
-    """Export without and with a cluster: where, and what was said on stderr; the status must be the same."""
+    """Export without and with a cluster, which must exit with the same status; returns the outputs, and what was written to stderr."""
     here, there = tmp_path / "here", tmp_path / "there"
     status = run(["export", "--output", str(here), *words])
     printed = capfd.readouterr().err
@@ -48,7 +48,7 @@ def partitions(root: Path) -> list[Path]:
 
 
 def rows_of(directory: Path) -> list[dict[str, Any]]:
-    """Of an export as JSON lines, whole, `_meta` included."""
+    """The complete rows of an export as JSON lines, including `_meta`."""
     rows = [json.loads(line) for path in files_of(directory) for line in text_of(path).split("\n")[:-1]]
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
@@ -67,7 +67,8 @@ def test_json_lines_are_the_same(
     lines = [
         {line for path in files_of(root) for line in text_of(path).splitlines()} for root in (here, there)
     ]
-    assert lines[0] == lines[1]  # to the byte, where nothing needs an escape
+    # equal byte for byte, because nothing needs an escape
+    assert lines[0] == lines[1]
     assert (there / "_SUCCESS").exists()
 
 
@@ -172,7 +173,8 @@ def test_save_modes(
     def topics() -> set[str]:
         return {row["topic"] for row in rows_of(output)}
 
-    output.mkdir()  # an empty directory is no output
+    # an empty directory does not count as an existing output
+    output.mkdir()
     assert export("errorifexists", "fares") == 0
     assert export("errorifexists", "stations") == 4
     assert "already exists" in capfd.readouterr().err

@@ -1,8 +1,8 @@
 """Delta and Iceberg tables, with the published jars.
 
-No release of either is made for Spark 4.3 so far. What these tests say of it is what happens: Delta's jars for Spark 4.2
-write new tables and append to them, and cannot replace or read one; Iceberg's for Spark 4.1 do nothing. With another
-pyspark in the directory KSEG_SPARK_4_1 both are asked there in full.
+Neither has a release for Spark 4.3 so far. These tests record what happens with it: Delta's jars for Spark 4.2 write new tables and append
+to them, but cannot replace or read one; Iceberg's for Spark 4.1 do not work at all. With another pyspark in the directory KSEG_SPARK_4_1,
+both are tested completely.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.expected_exports import ExportedRecord, dumped
 
 pytestmark = pytest.mark.spark
 
-# each command line in one process, since the jars are its session's; what it said as JSON, a line each
+# runs all command lines in one process, because the jars belong to its session; prints the results as JSON, a line each
 ASK = """
 import contextlib, io, json, os, sys
 from kseg.cli.main import run
@@ -52,7 +52,7 @@ def jars() -> list[Path]:
 
 
 def ask(jars: list[Path], lines: list[list[str]], spark: str = "") -> list[tuple[int, str]]:
-    """(status, stderr) of command lines in one session that has the jars; spark: where another pyspark lies."""
+    """(status, stderr) of command lines in one session that has the jars. spark: the directory of another pyspark."""
     settings = [
         "spark.driver.memory=1g",
         "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension",
@@ -68,7 +68,7 @@ def ask(jars: list[Path], lines: list[list[str]], spark: str = "") -> list[tuple
 
 
 def delta_rows(table: Path) -> list[ExportedRecord]:
-    """The records of a Delta table, by its log as the format has it: what was added and not removed."""
+    """The records of a Delta table, determined from its log by the specification: files that were added and not removed."""
     import pyarrow.parquet as pq
 
     files: dict[str, dict[str, str]] = {}
@@ -112,7 +112,7 @@ def test_a_delta_table_on_this_spark(capture_small: Path, jars: list[Path], tmp_
     )
     assert created == (0, "") and appended == (0, "")
     assert refused[0] == 4 and "already exists" in refused[1]
-    # Delta 4.4.0 for Spark 4.2 on Spark 4.3
+    # Delta 4.4.0 for Spark 4.2, running on Spark 4.3
     assert (
         replaced[0] == 2
         and "the Delta jars do not fit Spark 4.3" in replaced[1]

@@ -1,4 +1,4 @@
-"""The fan-out over a cluster: order, bounds, failures, lost workers, cuts."""
+"""The fan-out over a cluster: order, bounds, failures, lost workers, interrupted runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def test_events_come_in_the_order_of_the_targets(
     assert finished == targets
     progress = Counter(event.path for event in events if isinstance(event, Advance))
     assert progress == Counter(target.path for target in targets)
-    assert all(attempts(call_log, target.path) == 2 for target in targets)  # one of them here
+    # one attempt on the cluster, and one by the local run
+    assert all(attempts(call_log, target.path) == 2 for target in targets)
 
 
 def test_small_targets_make_few_tasks(local_spark: SparkSession, tmp_path: Path, call_log: Path) -> None:
@@ -146,14 +147,14 @@ def test_too_much_for_one_answer_is_fetched_in_pieces(
     ]
     assert len([event for event in events if isinstance(event, Row)]) == 2
     assert finished == targets
-    # once for nothing, once for good: what is on the executor's disk is not made again for each piece of it
+    # two attempts, the second one successful: a result on the executor's disk is not computed again for each of its parts
     assert {attempts(call_log, name) for name in ("one", "two")} == {2}
 
 
 def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
     local_spark: SparkSession, tmp_path: Path, call_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The result of a target takes about 600 KB: at most 10 of them may be queued or in transit."""
+    """The result of a target has about 600 KB, so at most 10 of them may be queued or in transit."""
     monkeypatch.setattr(scheduling, "SHARES_PER_CORE", 1000)
     monkeypatch.setattr(scheduling, "MAX_RESULT_BYTES", 1_000_000)
     monkeypatch.setattr(cluster_fanout, "AHEAD_BYTES", 6_000_000)
@@ -163,14 +164,15 @@ def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
     for event in cluster_fanout.run(wordy, targets, Asked(str(call_log)), CLUSTER):
         if isinstance(event, Row):
             taken += 1
-            _wait_for_jobs()  # the slowest of readers
+            # as slow as a reader can be
+            _wait_for_jobs()
             most_ahead = max(most_ahead, len(list(call_log.iterdir())) - taken)
     assert taken == 30
     assert 4 <= most_ahead <= 11
 
 
 def _wait_for_jobs() -> None:
-    """Until everything that has been submitted is done."""
+    """Wait until everything that was submitted is done."""
     from pyspark import InheritableThread
 
     for thread in threading.enumerate():
@@ -183,7 +185,7 @@ def _wait_for_jobs() -> None:
 
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job for each task, as if they were heavy."""
+    """A job for each task, as if the tasks were large."""
     monkeypatch.setattr(cluster_fanout, "JOB_BYTES_PER_CORE", 0)
 
 

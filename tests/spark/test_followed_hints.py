@@ -1,6 +1,7 @@
-"""A `next:` line of a run on a cluster works as it is printed: on the same cluster, with the same settings, whatever the path has in it.
+"""The `next:` line of a run on a cluster works exactly as printed: on the same cluster, with the same settings, whatever characters the
+path contains.
 
-Three runs, each with a session of its own: half a minute of processor time.
+Three runs, each with its own session, take half a minute of processor time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One partition larger than all others together: its parts are validated early by other tasks. Tasks are counted, no cluster needed."""
+"""One partition that is larger than all others together: other tasks validate its parts in advance. Tasks are counted, and no cluster is
+needed."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def context(monkeypatch: pytest.MonkeyPatch) -> Pretended:
 
 @pytest.fixture
 def skewed(tmp_path: Path) -> list[PartitionTarget]:
-    """Ten partitions, the last of them a hundred times as large as the others."""
+    """Ten partitions, the last of which is a hundred times as large as the others."""
     for number, count in enumerate([4] * 9 + [400]):
         with PartitionWriter(tmp_path / f"orders-{number}") as writer:
             for first in range(0, count * 5, 5):
@@ -69,7 +70,8 @@ def test_nobody_can_tell(skewed: list[PartitionTarget], context: Pretended, dise
         disease(next(Path(skewed[9].path).glob("*.log")))
     alone = shown(local.run(verify, skewed, OPTIONS))
     assert shown(cluster_fanout.run(verify, skewed, OPTIONS, ClusterOptions())) == alone
-    assert context.tasks[0] >= 6  # the job that looks ahead
+    # the job that validates in advance
+    assert context.tasks[0] >= 6
 
 
 def test_a_foresight_that_fails_costs_only_time(

@@ -1,4 +1,4 @@
-"""The driver asks the metadata log; executors get plain values, and each only those of its targets."""
+"""The driver reads the metadata log. Executors get plain values, each only those of its targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log dumped in pieces: the output is the same as from one task. No cluster needed: the tasks run here."""
+"""A log dumped in parts gives the same output as by one task. No cluster is needed, because the tasks run in this process."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def test_pieces_of_a_damaged_log(
         options = DumpOptions(format=shape, print_data_log=True)
         events = shown(cluster_fanout.run(Dump(), targets, options, CLUSTER))
         alone = shown(local.run(Dump(), targets, options))
-        if shape == "kafka":  # there findings are told apart from the text, on stderr
+        # in this format, findings are separate from the text, on stderr
+        if shape == "kafka":
             events, alone = (
                 sorted(each, key=lambda event: isinstance(event, Text)) for each in (events, alone)
             )

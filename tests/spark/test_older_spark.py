@@ -1,6 +1,6 @@
-"""`kafka-log` on an older Spark: supported features work, others are refused with one sentence.
+"""`kafka-log` on an older Spark: supported features work, and others are refused with one sentence.
 
-Run by hand with pyspark 4.0.1 and 4.1.1: both read and `kseg export --spark`, 4.1.1 writes.
+Verified by hand with pyspark 4.0.1 and 4.1.1: reading and `kseg export --spark` work with both, writing with 4.1.1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kseg.segment.errors import UsageError
 from kseg.spark.source.source import KafkaLog
 
 SCHEMA = StructType([StructField("offset", LongType())])
-# what pyspark.sql.datasource of 4.0 does not have
+# names that pyspark.sql.datasource of 4.0 does not have
 LATER = """
 import pyspark.sql.datasource as S
 gone = [name for name, each in vars(S).items() if isinstance(each, type) and issubclass(each, S.Filter)]

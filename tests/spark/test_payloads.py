@@ -1,4 +1,4 @@
-"""Decoded payloads through Spark: the columns of the data source, and exports equal to those without a cluster."""
+"""Decoded payloads with Spark: the columns of the data source, and exports equal to those without a cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ FAR: dict[str, Any] = {
     "name": "Far",
     "fields": [{"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}}],
 }
-BEYOND = 2**62  # milliseconds that are no microseconds of 64 bits
+# milliseconds that do not fit into 64 bits as microseconds
+BEYOND = 2**62
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def source(log_dir: Path, topic: str, **given: str) -> KafkaLog:
 
 
 def read(asked: KafkaLog, *names: str) -> list[dict[str, Any]]:
-    """The rows of a read in this process, as its tasks do it. names: of the requested schema, all when none."""
+    """The rows of a read in this process, as Spark's tasks do it. names: the columns of the requested schema, by default all."""
     from pyspark.sql.types import StructType
 
     schema = asked.schema()
@@ -158,7 +159,8 @@ def test_who_reads_does_not_look_at_the_payloads_again(
     from kseg.spark.source import payloads
 
     asked = source(log_dir, "orders", valueFormat="avro")
-    schema = StructType.fromJson(json.loads(asked.schema().json()))  # as Spark hands it over
+    # the schema as Spark passes it
+    schema = StructType.fromJson(json.loads(asked.schema().json()))
     monkeypatch.setattr(payloads, "_surveyed", None)
     assert asked.reader(schema).partitions()
 
@@ -211,7 +213,7 @@ def test_topics_of_different_columns_and_no_schemas(log_dir: Path, tmp_path: Pat
 
 
 def both(log_dir: Path, tmp_path: Path, *words: str) -> tuple[Path, Path]:
-    """The same export without and with Spark."""
+    """Export without and with Spark, which must give the same result."""
     here, there = tmp_path / "here", tmp_path / "there"
     for output, more in ((here, []), (there, ["--spark"])):
         assert run(["export", "--quiet", *words, *more, "--output", str(output), str(log_dir)]) == 0
@@ -248,7 +250,8 @@ def test_typed_columns_are_the_same(local_spark: SparkSession, log_dir: Path, tm
     for row in rows:
         if row["value"] is not None:
             hour = row["value"]["hour"]
-            row["value"]["hour"] = hour and (hour.hour * 60 + hour.minute) * 60_000  # Spark: milliseconds
+            # Spark writes a time as milliseconds
+            row["value"]["hour"] = hour and (hour.hour * 60 + hour.minute) * 60_000
     assert others == rows
 
 

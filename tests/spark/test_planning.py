@@ -1,4 +1,4 @@
-"""How targets are distributed over tasks: counted and weighed, no cluster needed."""
+"""How targets are distributed over tasks, by number and by size. No cluster is needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nothing(_target: FileTarget | PartitionTarget, _options: None) -> Iterator[E
 
 
 def sparse(directory: Path, *sizes_bytes: int) -> list[FileTarget]:
-    """Files of these sizes that take no space."""
+    """Sparse files of these sizes."""
     targets = []
     for number, size_bytes in enumerate(sizes_bytes):
         path = directory / f"{number:04d}.log"
@@ -102,7 +102,7 @@ def test_directories_weigh_what_lies_in_them(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A partition of one segment of some MiB with an index."""
+    """A partition with one indexed segment of several MiB."""
     directory = tmp_path_factory.mktemp("large") / "orders-0"
     with PartitionWriter(directory) as writer:
         for first in range(0, 4000, 10):
@@ -132,7 +132,7 @@ def test_a_large_log_is_cut_at_batches_by_its_index(large: Path, monkeypatch: py
     assert [unit.stop for unit in units[:-1]] == [unit.start for unit in units[1:]]
     assert {unit.start for unit in units} <= batch_starts(log)
     assert [unit.is_last for unit in units] == [False] * (len(units) - 1) + [True]
-    # no piece is a straggler: the largest is little larger than the smallest
+    # the largest part is little larger than the smallest, so none delays the end
     assert max(unit.weight_bytes for unit in units) < 1.5 * min(unit.weight_bytes for unit in units)
     assert max(len(group) for group in groups) <= 2
 
@@ -147,7 +147,8 @@ def test_a_skewed_directory_leaves_no_straggler_when_it_can_be_cut(
         sum(unit.weight_bytes for unit in group)
         for group in scheduling.plan(Dump(), scheduling.weigh(targets), DumpOptions(deep_iteration=True), 2)
     ]
-    assert max(loads) < sum(loads) / 4  # twice as many tasks as cores could be kept busy by the one log
+    # the one log could keep twice as many tasks busy as there are cores
+    assert max(loads) < sum(loads) / 4
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def context(monkeypatch: pytest.MonkeyPatch) -> Pretended:
 
 
 def crowd(home: Path, count: int) -> list[str]:
-    """A data directory of so many partitions with two files each, and a file of its own."""
+    """A data directory with this number of partitions, of two files each, and a file of its own."""
     for number in range(count):
         (home / f"orders-{number}").mkdir(parents=True)
         sparse(home / f"orders-{number}", 1000 + number)

@@ -1,4 +1,4 @@
-"""Masters that do not answer, and nodes that see other files: one sentence, before any work."""
+"""Masters that do not answer, and nodes that see other files: one sentence, before any work is done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.spark.conftest import require_spark
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port on which nobody listens, nor can begin to."""
+    """A port on which nothing listens and nothing can begin to listen."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         yield one.getsockname()[1]
@@ -28,7 +28,7 @@ def port() -> Iterator[int]:
 
 @pytest.mark.spark
 def test_a_master_that_does_not_answer(port: int, tmp_path: Path) -> None:
-    """Java is not started, only looked up. In processes of their own, since an existing session would be reused."""
+    """Java is only looked up, not started. Each command runs in a separate process, because an existing session would be reused."""
     require_spark()
     directory = healthy.partition(tmp_path / "metro-0")
     for command in ("verify", "dump", "recover"):
@@ -78,7 +78,8 @@ def test_a_directory_that_is_not_that_of_the_driver(tmp_path: Path) -> None:
     visibility.check_directory_sample(seen)
     (home / "later-0").mkdir()
     shutil.rmtree(home / "metro-0")
-    visibility.check_directory_sample(seen)  # a broker at work
+    # as while a broker is running
+    visibility.check_directory_sample(seen)
     home.rename(tmp_path / "elsewhere")
     with pytest.raises(
         UnreadableInput, match=f"the node .* does not see {home}: every node must see the same"
@@ -105,12 +106,14 @@ def test_another_file_under_the_same_name(tmp_path: Path) -> None:
     log.write_bytes(b"one" * 100)
     mark = visibility.file_sample(str(log))
     log.write_bytes(b"one" * 200)
-    visibility.check_file_sample(mark)  # it has grown
+    # accepted if it has grown
+    visibility.check_file_sample(mark)
     log.write_bytes(b"two" * 200)
     with pytest.raises(UnreadableInput, match=r"the node .* has another"):
         visibility.check_file_sample(mark)
     log.unlink()
-    visibility.check_file_sample(mark)  # retention
+    # accepted if retention has deleted it
+    visibility.check_file_sample(mark)
 
 
 def test_overwrite_names_the_partitions_that_it_leaves_empty(

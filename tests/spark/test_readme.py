@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 
 def example(page: str, heading: str, language: str) -> str:
-    """The first block of a language below a heading."""
+    """The first block in a language below a heading."""
     text = (ROOT / page).read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
     return text.partition(f"\n```{language}\n")[2].partition("\n```\n")[0]
 
@@ -43,10 +43,11 @@ def test_the_commands_of_the_usage_page(
     lines = [line for line in example("docs/usage.md", "On a Spark cluster", "sh").splitlines() if line]
     assert len(lines) == 3
     shell = f'export SPARK_MASTER={standalone.url}; kseg() {{ "{sys.executable}" -m kseg "$@"; }}; '
-    use_master(LOCAL)  # a standalone cluster gives all that it has to one
+    # a standalone cluster gives all of its cores to one application
+    use_master(LOCAL)
     first = subprocess.run(
         ["sh", "-c", shell + lines[0]], capture_output=True, text=True, timeout=1200, check=True
-    )  # as it is typed; the others in one session
+    )  # in its own session, as typed; the others share one
     assert first.stdout.endswith("0 errors, 0 warnings\n") and not first.stderr
     use_master(standalone.url)
     for line in lines[1:]:

@@ -1,6 +1,6 @@
-"""Every read-only command prints the same with --spark as without: text, JSON lines, sentences and exit status.
+"""Every read-only command prints the same with --spark as without: text, JSON lines, messages and exit status.
 
-On captures of real brokers and on directories with every kind of damage; in a session of this machine and on a real standalone cluster.
+On captures of real brokers and on directories with every kind of damage, in a session on this machine and on a real standalone cluster.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ COMMANDS = {
     "lookup-nothing": ["lookup", "--key", "no such key"],
 }
 
-# on damage they are another of these with a different decoder or question; the captures are asked all of them
+# for damage, these are the same as another command with a different decoder or question; they run on the captures only
 ALIKE = ("dump-offsets", "dump-metadata", "lookup-offset", "lookup-nothing")
 
-# what a broker's internal topics say: none of them is among the diseased partitions
+# commands about a broker's internal topics, none of which is among the damaged partitions
 INTERNAL = {
     "list-groups": ["list", "--groups", *NOW],
     "groups": ["groups", "--history"],
@@ -64,7 +64,7 @@ INTERNAL = {
 
 
 def lines(commands: Mapping[str, list[str]]) -> list[Any]:
-    """Each command as text and as JSON, and in either session."""
+    """Each command as text and as JSON, in either session."""
     formats: tuple[list[str], ...] = ([], ["--json"])
     names = (list(commands), ("text", "json"), ("local", "standalone"))
     return combinations(list(commands.values()), formats, ("local", "standalone"), names=names)
@@ -72,7 +72,7 @@ def lines(commands: Mapping[str, list[str]]) -> list[Any]:
 
 @pytest.fixture
 def ask(capfd: pytest.CaptureFixture[str]) -> Ask:
-    """Status, stdout and stderr of one command line."""
+    """Exit status, stdout and stderr of a command line."""
 
     def output(words: list[str]) -> Output:
         status = run(words)
@@ -83,7 +83,7 @@ def ask(capfd: pytest.CaptureFixture[str]) -> Ask:
 
 @pytest.fixture(scope="module")
 def diseased(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory with a partition for each disease of a log, and a file that is none of Kafka's."""
+    """A data directory with a partition for each kind of log damage, and a file that is not one of Kafka's."""
     home = healthy.log_dir(tmp_path_factory.mktemp("diseased") / "data")
     for number, disease in enumerate(diseases.LOG_DISEASES):
         partition = healthy.partition(home / f"ward-{number}")
@@ -128,7 +128,7 @@ def test_damage(any_spark: SparkSession, words: list[str], json: list[str], dise
     "words", [[], ["--json"], ["--verbose"], ["--topic", "orders.00", "--partition", "1"]]
 )
 def test_remote(any_spark: SparkSession, words: list[str], tmp_path: Path, ask: Ask) -> None:
-    """Segments in remote storage, some offsets missing, and a record that cannot be read."""
+    """Segments in remote storage, some missing offsets, and a record that cannot be read."""
     INCIDENTS_BY_NAME["tiered"].make(tmp_path)
     write_remote_log(tmp_path / "data" / "__remote_log_metadata-1", [b"\x01\x7f\x00"])
     line = ["list", "--remote", *words, str(tmp_path / "data")]
@@ -146,7 +146,7 @@ def test_doctor(any_spark: SparkSession, place: str, capture_small: Path, diseas
 
 
 def test_doctor_of_two_nodes(local_spark: SparkSession, moving_small: Path, tmp_path: Path, ask: Ask) -> None:
-    """One of them has lost partitions, also one of which the other has a replica."""
+    """One node has lost partitions, and the other has a replica of one of them."""
     cluster = copy_tree(moving_small, tmp_path / "cluster")
     for partition in (cluster / "node-2" / "more").glob("*-[01]*"):
         shutil.rmtree(partition)
@@ -157,7 +157,7 @@ def test_doctor_of_two_nodes(local_spark: SparkSession, moving_small: Path, tmp_
 
 
 def rows_of_doctor(ask: Ask, *paths: Path) -> list[dict[str, object]]:
-    """The rows without Spark, which are those by Spark: without the free space, which changes in the meantime."""
+    """The rows without Spark, which must equal those with Spark except for the free space, which changes in the meantime."""
     line = ["doctor", "--json", *NOW, *map(str, paths)]
 
     def rows(output: Output) -> list[dict[str, object]]:
@@ -175,7 +175,7 @@ def rows_of_doctor(ask: Ask, *paths: Path) -> list[dict[str, object]]:
 def test_reports_for_a_browser(
     local_spark: SparkSession, command: str, diseased: Path, tmp_path: Path, ask: Ask
 ) -> None:
-    """The pages differ only in their time and the command lines."""
+    """The pages differ only in their time and their command lines."""
 
     def page(name: str) -> str:
         text = as_without_spark((tmp_path / name).read_text()).replace("spark.html", "alone.html")
@@ -187,7 +187,7 @@ def test_reports_for_a_browser(
 
 
 def test_what_if(local_spark: SparkSession, capture_small: Path, ask: Ask) -> None:
-    """Everything except the measured processor time."""
+    """Everything is the same except the measured processor time."""
     line = ["what-if", "--json", *NOW, "--topic", "metro-*", str(capture_small / "data")]
 
     def rows(output: Output) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""The session that kseg creates on this machine: tasks are passed to Python through private files that are removed with it."""
+"""The session that kseg creates on this machine: tasks are passed to Python through private files that are removed with the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction by shuffle on a real Spark: the local result, even when tasks fail and executors are lost."""
+"""Compaction by shuffle on a real Spark gives the local result, even if tasks fail and executors are lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOT = 24
 
 
 def keyed_topic(parent: Path, keys: int) -> Path:
-    """Several segments of random keys; some of them in transactions."""
+    """Several segments of random keys, some of them in transactions."""
     rng = random.Random(keys)
     topic = Topic(parent, segment_bytes=8000)
     for number in range(120):
@@ -69,7 +69,8 @@ def passes_on(session: SparkSession, directory: Path, options: CompactOptions) -
 def test_the_command_shuffles_what_does_not_fit(
     local_spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One partition that fits into memory beside one that does not: the same output and files as a local run with room for all keys."""
+    """One partition whose keys fit into memory and one whose keys do not: output and files are those of a local run with memory for all
+    keys."""
     reported, policy = [], ("--cleanup-policy", "compact")
     for name, words in (
         ("local", ["--map-memory", "1MiB"]),
@@ -94,7 +95,7 @@ def test_the_command_shuffles_what_does_not_fit(
 
 @dataclass
 class OnceOnly:
-    """Work of a task whose first attempt anywhere comes to a bad end when everything is done but told."""
+    """The work of a task. Its first attempt, on whichever node, fails when everything is done but not yet reported."""
 
     work: Callable[..., Any]
     mark: str
@@ -112,7 +113,7 @@ class OnceOnly:
 
 
 def executor_of(pid: int) -> int:
-    """The JVM above a Python process."""
+    """The process id of the JVM above a Python process."""
     while "java" not in os.readlink(f"/proc/{pid}/exe"):
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             pid = int(file.read().rpartition(")")[2].split()[1])
@@ -120,7 +121,7 @@ def executor_of(pid: int) -> int:
 
 
 def hinder(monkeypatch: pytest.MonkeyPatch, marks: Path, step: str, *, is_deadly: bool = False) -> None:
-    """The first task of a step fails; of however many runs."""
+    """Make the first task of a step fail, once over all runs."""
     real = getattr(shuffled_passes, step)
     mark = str(marks / step)
     monkeypatch.setattr(shuffled_passes, step, lambda *reported: OnceOnly(real(*reported), mark, is_deadly))
@@ -128,7 +129,7 @@ def hinder(monkeypatch: pytest.MonkeyPatch, marks: Path, step: str, *, is_deadly
 
 @pytest.fixture
 def by_value() -> Any:
-    """The nodes do not have the tests: what is defined here travels whole."""
+    """Pickle what is defined here by value, because the nodes do not have the tests."""
     from pyspark import cloudpickle
 
     module = sys.modules[__name__]
@@ -142,7 +143,7 @@ def by_value() -> Any:
 def test_attempts_fail_and_are_tried_again(
     cluster_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deadly: bool
 ) -> None:
-    """Even if an executor is lost with its shuffle output: Spark computes it again, with the same result."""
+    """Even if an executor is lost together with its shuffle output, Spark computes it again with the same result."""
     directory = keyed_topic(tmp_path, 300)
     settings = replace(SETTINGS, segment_bytes=20_000, map_bytes=SLOT * 1000)
     steps = ("Rewriting",) if is_deadly else ("Keys", "Verdicts", "Rewriting")

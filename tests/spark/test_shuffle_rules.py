@@ -1,7 +1,7 @@
-"""A compaction by shuffle equals the local one with room for all keys: random logs, damage, unusual logs.
+"""A compaction by shuffle equals the local one with memory for all keys, for random logs, damaged logs and unusual logs.
 
-No cluster is needed: tasks run in this process, and their inputs and results are pickled. KSEG_SHUFFLE_CASES makes it thorough,
-KSEG_SHUFFLE_SEED begins elsewhere; a failure names the seed that repeats it.
+No cluster is needed: tasks run in this process, and their inputs and results are pickled. KSEG_SHUFFLE_CASES sets the number of cases,
+KSEG_SHUFFLE_SEED the first seed. A failure names the seed that repeats it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SLOT = 24
 
 
 def options_of(case: Case, rng: random.Random, **chosen: Any) -> CompactOptions:
-    """With room for all keys, from a dirty offset that is anywhere."""
+    """With memory for all keys, and any first dirty offset."""
     bases = sorted(int(path.name[:20]) for path in case.directory.glob("*.log"))
     dirty = rng.randint(bases[0], bases[-1] + 3) if rng.random() < 0.5 else None
     settings = replace(case.settings, map_bytes=SLOT * 1000)
@@ -78,7 +78,7 @@ def test_damage_is_reported_as_here(seed: int, damaged: Damaged, tmp_path: Path)
 
 
 def damage_record(path: Path, number: int) -> None:
-    """Batch `number` of a log says that its first record is longer than it, and has a checksum for that."""
+    """Make batch `number` of a log declare that its first record is longer than it is, with a valid checksum."""
     data = bytearray(path.read_bytes())
     batch = batches(path.parent)[number]
     assert path == log(path.parent, 0)
@@ -89,7 +89,7 @@ def damage_record(path: Path, number: int) -> None:
 
 
 def test_a_count_that_is_no_count_makes_no_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A valid batch declares 2**31 - 1 records, and the next segment is far away: tasks are planned for records that can exist."""
+    """A valid batch declares 2**31 - 1 records, and the next segment begins far away. Tasks are planned for records that can exist."""
     topic = Topic(tmp_path)
     for number in range(6):
         topic.send((f"k{number % 3}", number))
@@ -113,7 +113,7 @@ def test_a_count_that_is_no_count_makes_no_tasks(tmp_path: Path, monkeypatch: py
     far = L.INT32_MAX - 10
     for name in topic.directory.glob(f"{6:020}.*"):
         name.rename(name.with_name(name.name.replace(f"{6:020}", f"{far:020}")))
-    # with fewer offsets a batch has fewer records, whatever it declares
+    # a batch with fewer offsets has fewer records, whatever it declares
     last = [each for each in batches(topic.directory) if each.base_offset < 6][-1]
     start, end = last.position, last.end_position
     data[start + 23 : start + 27] = (far - 1 - last.base_offset).to_bytes(4, "big")
@@ -140,7 +140,7 @@ def test_damage_within_a_sound_batch(dirty: int, damaged: Damaged, tmp_path: Pat
 
 
 def test_one_pass_where_a_small_map_takes_many(tmp_path: Path) -> None:
-    """40 times the keys that fit into the map: the result is that of one large map, and each part of the keys is small."""
+    """40 times as many keys as the map has room for: the result is that of one large map, while each part of the keys is small."""
     topic = Topic(tmp_path, segment_bytes=6000)
     keys = random.Random(5)
     for _ in range(150):
@@ -180,7 +180,7 @@ def test_the_memory_of_a_part_is_that_of_the_map(tmp_path: Path, monkeypatch: py
 
 
 def test_offsets_that_do_not_ascend_are_refused_as_by_one_process(tmp_path: Path) -> None:
-    """With a last offset beyond the next segment an offset no longer identifies one record."""
+    """If a last offset is beyond the next segment, an offset no longer identifies a single record."""
     topic = Topic(tmp_path)
     for number in range(6):
         topic.send((f"k{number % 2}", number))
@@ -227,7 +227,7 @@ def test_a_copy(tmp_path: Path) -> None:
 
 
 def test_attempts_write_to_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task is attempted twice and the first attempt leaves its file; none of it is in the result."""
+    """A task is attempted twice, and the first attempt leaves its file, of which nothing is in the result."""
     topic = Topic(tmp_path)
     for number in range(30):
         topic.send((f"k{number % 4}", number))

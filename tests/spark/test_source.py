@@ -36,7 +36,7 @@ def load(spark: SparkSession, path: Path | str, **given: str) -> DataFrame:
 
 
 def rows(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    """Rows in the order in which a log has them; bytes as bytes."""
+    """Rows in the order of the log, with bytes as bytes."""
     return [
         tuple(bytes(value) if isinstance(value, bytearray) else value for value in row)
         for row in frame.selectExpr(*columns).collect()
@@ -68,7 +68,7 @@ def test_old_brokers_directories(spark: SparkSession, legacy_small: Path, state:
 
 
 def test_a_kafka_0_7_directory(spark: SparkSession, legacy_small: Path) -> None:
-    """Messages as consumers saw them; offsets are byte positions, and messages of a set have the offset of their entry."""
+    """Messages as consumers saw them. Offsets are byte positions, and the messages of a set have the offset of their entry."""
     directory = legacy_small / "data" / "0.7" / "1-written"
     compared = 0
     for file in sorted((legacy_small / "records" / "0.7" / "1-written").glob("*.jsonl")):
@@ -112,7 +112,8 @@ def test_headers(spark: SparkSession, capture_small: Path) -> None:
     assert names == {"seen", "none"}
     assert {header.value for each in found for header in each if header.key == "none"} == {None}
     assert any(len([1 for header in each if header.key == "seen"]) > 1 for each in found)
-    assert len(found) < frame.count()  # null, not an empty list, where there are none
+    # null rather than an empty list for records without headers
+    assert len(found) < frame.count()
 
 
 # --- columns
@@ -187,7 +188,7 @@ def test_offsets_and_times(spark: SparkSession, capture_small: Path) -> None:
 
 @pytest.fixture
 def damaged_dir(tmp_path: Path) -> Path:
-    """Two partitions, one with a batch that does not match its checksum, offsets 4 and 5 of 12."""
+    """Two partitions, one of which has a batch that does not match its checksum: offsets 4 and 5 of 12."""
     data, positions = plain_file(6)
     damaged = bytearray(data)
     damaged[positions[2] + 70] ^= 1
@@ -203,7 +204,7 @@ def test_damage_ends_the_query_with_file_and_bytes(spark: SparkSession, damaged_
         match=r"data may be lost in .*damaged-0/0{20}\.log: no valid batch in the \d+ bytes at position \d+",
     ):
         load(spark, damaged_dir).count()
-    # options leave alone what they exclude
+    # what the options exclude is not read
     assert load(spark, damaged_dir, subscribe="sound").count() == 3
     assert load(spark, damaged_dir, subscribe="damaged", toOffset="4").count() == 4
 
@@ -229,7 +230,7 @@ def test_records_of_invalid_batches(spark: SparkSession, damaged_dir: Path) -> N
 
 
 def test_a_file_that_vanishes(spark: SparkSession, damaged_dir: Path) -> None:
-    """Deleted after planning: reported as a sentence or as a finding."""
+    """A file that is deleted after planning is reported as an error or as a finding."""
     gone = load(spark, damaged_dir / "sound-0")
     assert gone.count() == 3
     planned = gone.select("offset")

@@ -1,5 +1,5 @@
-"""A real broker's directory, loaded as a DataFrame, is what a real consumer was given: both isolation levels, from a live
-copy and after a clean stop. And Spark's own Kafka source has the same schema and the same rows of the same broker."""
+"""A real broker's directory, loaded as a DataFrame, has what a real consumer received, in both isolation levels, from a live copy and after
+a clean stop. Spark's own Kafka source has the same schema and the same rows for the same broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 def consumed(frame: DataFrame) -> dict[tuple[str, int], list[Consumed]]:
-    """Rows as the consumer's; its numbers of timestamp types are one above Kafka's."""
+    """Rows in the form of the consumer's, whose numbers for timestamp types are one above Kafka's."""
     found: dict[tuple[str, int], list[Consumed]] = {}
     millis = frame.selectExpr("*", "unix_millis(timestamp) AS ms")
     for row in millis.collect():
@@ -53,7 +53,7 @@ def test_the_consumers_rows(
     reader = local_spark.read.format("kafka-log").options(
         subscribe=",".join(SINGLE_TOPICS), includeHeaders="true", transactions=transactions
     )
-    # the live copy may end in a batch that was being written
+    # the live copy may end with a batch that was being written
     uncommitted = consumed(reader.load(str(data)))
     committed = consumed(reader.option("kafka.isolation.level", "read_committed").load(str(data)))
 

@@ -1,4 +1,4 @@
-"""The page of the data source: its reading examples run as written."""
+"""The reading examples on the page about the data source run as written."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def test_a_module_that_spark_finds_by_itself(tmp_path: Path, monkeypatch: pytest
     from pyspark.sql.worker import lookup_data_sources
 
     answer = io.BytesIO()
-    lookup_data_sources._main(io.BytesIO(), answer)  # as a worker of Spark does
+    # as a Spark worker does
+    lookup_data_sources._main(io.BytesIO(), answer)
     assert answer.getvalue()[:4] == (1).to_bytes(4, "big") and b"kafka-log" in answer.getvalue()
 
 

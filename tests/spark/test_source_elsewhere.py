@@ -1,4 +1,4 @@
-"""`spark.read.format("kafka-log")` of logs in object stores and archives: tasks find the files that the driver has planned with."""
+"""`spark.read.format("kafka-log")` on logs in object stores and archives: tasks find the files that the driver has planned."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Errors in headers and transaction indexes: an error, or a finding and the right rows around it.
+"""Wrong headers and transaction indexes: an error, or a finding with the right rows around it.
 
-Readers run in this process, as in the tasks of Spark.
+Readers run in this process, as in Spark's tasks.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def findings(path: Path, **given: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
-    """A log of 400 KiB in one segment, 200 batches of 5 records, with an index entry for every fourth batch."""
+    """A log of 400 KiB in one segment: 200 batches of 5 records, with an index entry for every fourth batch."""
     log = tmp_path / "large-0" / f"{0:020d}.log"
     log.parent.mkdir()
     content, entries = b"", b""
@@ -89,7 +89,8 @@ SPLITS: tuple[dict[str, str], ...] = (
 
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: "-".join(split) or "whole")
 def test_a_flipped_bit_in_a_base_offset(large: Path, split: dict[str, str]) -> None:
-    """For whole logs and parts of large ones: an error by default, otherwise all rows except those of the batch."""
+    """For complete logs and for parts of large ones, the flipped bit is an error by default; otherwise all rows are returned except those
+    of the batch."""
     sound, content = rows(large.parent, **split), large.read_bytes()
     assert [row[0] for row in sound] == list(range(1000)) and not findings(large.parent, **split)
     positions = batch_positions(content)
@@ -115,10 +116,11 @@ def test_a_flipped_bit_in_a_base_offset(large: Path, split: dict[str, str]) -> N
 
 
 def test_ranges_and_a_flipped_bit(large: Path) -> None:
-    """A range that the batch belongs to is not whole; another one is, also where the batch claims to be."""
+    """A range that contains the batch is incomplete. Any other range is complete, including the one where the batch claims to be."""
     content = large.read_bytes()
     altered = bytearray(content)
-    altered[batch_positions(content)[40] + 6] ^= 1  # 200 becomes 456
+    # base offset 200 becomes 456
+    altered[batch_positions(content)[40] + 6] ^= 1
     large.write_bytes(altered)
     for first, end in ((200, 205), (190, 202), (0, 201), (204, 1000), (0, 457)):
         with pytest.raises(DataLoss, match=r"claims base offset 456, .* probably 200 \(bit 8 is flipped\)"):
@@ -145,7 +147,7 @@ def test_a_flipped_bit_in_a_leader_epoch(large: Path) -> None:
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """Commits, aborts and a transaction that is open, in several segments."""
+    """Committed, aborted and open transactions in several segments."""
     return healthy.partition(tmp_path / "metro-0", RollRules(segment_bytes=9000, index_interval_bytes=600))
 
 
@@ -160,7 +162,8 @@ def test_log_and_index_agree(mixed: Path) -> None:
 
 
 def test_a_transaction_index_that_lies_is_reported(mixed: Path) -> None:
-    """Every field of every entry, and every entry gone: the rows of the log, or an error that names the index."""
+    """With any wrong field in any entry, and with any entry removed, the result is the rows of the log, or an error that names the
+    index."""
     sound = committed(mixed, "log")
     indexes = [each for each in sorted(mixed.glob("*.txnindex")) if each.stat().st_size]
     cases = reported = 0
@@ -168,7 +171,8 @@ def test_a_transaction_index_that_lies_is_reported(mixed: Path) -> None:
         content = index.read_bytes()
         for at in range(0, len(content), L.TXN_INDEX_ENTRY):
             changed = [content[:at] + content[at + L.TXN_INDEX_ENTRY :]]
-            for field in (2, 10, 18):  # producer id, first offset, last offset
+            # positions of producer id, first offset and last offset
+            for field in (2, 10, 18):
                 for bit in (1, 4):
                     other = bytearray(content)
                     other[at + field + 7] ^= bit
@@ -198,7 +202,7 @@ def test_a_transaction_index_that_lies_is_reported(mixed: Path) -> None:
 
 
 def test_a_marker_that_is_damaged(mixed: Path) -> None:
-    """The transaction index still knows the transaction that it ended: the next marker decides its own only."""
+    """The transaction index still contains the transaction that the marker ended, so the next marker decides only its own."""
     sound = committed(mixed, "log")
     ends = set()
     for index in mixed.glob("*.txnindex"):

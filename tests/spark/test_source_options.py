@@ -1,4 +1,4 @@
-"""The options of `kafka-log`: the names of Spark's own Kafka source, and one sentence for any other."""
+"""The options of `kafka-log` have the names of Spark's own Kafka source, and any other is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_a_stream_starts_at_the_end_and_has_none() -> None:
         ({"subscribe": " , "}, "list of topics"),
         ({"subscribePattern": "("}, "not a valid regular expression"),
         ({"subscribePattern": " "}, "is empty"),
-        # java.util.regex.Pattern: `&&` between sets is what they share, a set in a set adds to it
+        # java.util.regex.Pattern: `&&` intersects sets, and a nested set is a union
         ({"subscribePattern": "^[a-z&&[^o]]+$"}, "nested character sets"),
         ({"subscribePattern": "orders-[ab[cd]]"}, "nested character sets"),
         ({"subscribePattern": "[]&&a]"}, "nested character sets"),
@@ -268,7 +268,7 @@ def test_no_path() -> None:
 
 
 def test_a_pattern_is_found_in_names_as_spark_finds_it() -> None:
-    """Spark: SubscribePatternStrategy.assignedTopicPartitions, `findFirstIn` over the topics that an admin is told of."""
+    """Spark: SubscribePatternStrategy.assignedTopicPartitions applies `findFirstIn` to the topics that the admin client lists."""
     somewhere, whole, every = (
         read_options({"path": "/data", "subscribePattern": pattern}).subscription
         for pattern in ("rd", "^orders$", ".*")

@@ -1,4 +1,4 @@
-"""Offsets and times of a query prune segments before they are opened."""
+"""Offsets and timestamps in a query exclude segments before they are opened."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.source_tasks import BATCHES, SEGMENTS, bases, pieces
 
 @pytest.fixture
 def timed(tmp_path: Path) -> Path:
-    """A partition of ten segments whose times rise by a second from record to record, with time indexes."""
+    """A partition of ten segments with time indexes, in which timestamps increase by a second from record to record."""
     directory = tmp_path / "timed-0"
     directory.mkdir()
     for segment in range(SEGMENTS):
@@ -45,7 +45,7 @@ def timed(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the files that were opened."""
+    """The names of the files that were opened."""
     names: list[str] = []
 
     def note(name: str) -> int:
@@ -130,8 +130,8 @@ def test_offsets_that_are_not_there(timed: Path) -> None:
     ],
 )
 def test_a_start_behind_the_end_is_refused(timed: Path, given: dict[str, int], start: int, end: int) -> None:
-    """Spark's source refuses these with RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET, whatever failOnDataLoss is; equal
-    ends are a read of nothing."""
+    """Spark's source refuses these with RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET, whatever failOnDataLoss is. Equal start and end read
+    nothing."""
 
     def shaped(by: int) -> dict[str, str]:
         return {
@@ -160,7 +160,7 @@ def test_the_last_stable_offset_is_the_end_of_committed_data(tmp_path: Path) -> 
     committed = {"isolation.level": "read_committed"}
     with pytest.raises(UsageError, match="open-0 starts at offset 4, after its end 2"):
         pieces(directory, **at_end, **committed)
-    # what is asked for by number and undecided is lost to a reader of committed data (Spark: KAFKA_DATA_LOSS)
+    # undecided records that are requested by number are lost for a reader of committed data (Spark: KAFKA_DATA_LOSS)
     to_end = {"endingOffsets": json.dumps({"open": {"0": 3}})}
     assert pieces(directory, **to_end)
     with pytest.raises(DataLoss, match="endingOffsets of open-0 is 3, but the log ranges from 0 to 2"):

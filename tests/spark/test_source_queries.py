@@ -1,8 +1,8 @@
-"""Queries over one DataFrame of `kafka-log` give what the same queries give over the same rows held in memory.
+"""Queries over one DataFrame of `kafka-log` give the same results as over the same rows in memory.
 
 A Python source is planned once for each DataFrame, and Spark reuses that plan for every query over it. With
-`spark.sql.python.filterPushdown.enabled` it would reuse the filters of the first query too, so the source takes none;
-kseg leaves the setting as it finds it.
+`spark.sql.python.filterPushdown.enabled` it would also reuse the filters of the first query, so the source accepts none. kseg does not
+change the setting.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 WIDTHS = {"a-0": (3, 5, 2), "a-1": (4, 4), "b-0": (1, 1, 1, 6), "orders-7": (9,)}
 ROWS = 36
 
-# each over a view {t}; sorted rows are compared
+# queries over a view {t}; the rows are sorted before they are compared
 QUERIES = (
     "SELECT count(*) FROM {t}",
     "SELECT count(*) FROM {t} WHERE topic = 'a'",
@@ -54,7 +54,7 @@ QUERIES = (
 
 
 def written(home: Path) -> Path:
-    """Partitions with as many records as WIDTHS says, batch by batch."""
+    """Partitions with the numbers of records in WIDTHS, batch by batch."""
     for name, widths in WIDTHS.items():
         offset, content = 0, b""
         for width in widths:
@@ -67,7 +67,7 @@ def written(home: Path) -> Path:
 
 @pytest.fixture(params=["unset", "true"])
 def spark(request: pytest.FixtureRequest, local_spark: SparkSession) -> Iterator[SparkSession]:
-    """A session that knows the source: with Spark's own default for filters, and where a user has turned them on."""
+    """A session with the source registered: with Spark's default for filter pushdown, and with pushdown enabled."""
     local_spark.conf.unset(PUSHDOWN)
     register(local_spark)
     assert PUSHDOWN not in local_spark.conf.getAll, "kseg never sets it"
@@ -80,8 +80,8 @@ def spark(request: pytest.FixtureRequest, local_spark: SparkSession) -> Iterator
 
 @pytest.fixture(scope="module")
 def answers() -> dict[tuple[str, str], list[str]]:
-    """What was found in rows held in memory, by those rows and the query: the setting of `spark` is about Python's sources only, so either
-    value of it is compared with the same answers."""
+    """Cached results of queries over rows in memory, by rows and query. The setting of `spark` affects only Python sources, so both of its
+    values are compared with the same results."""
     return {}
 
 
@@ -92,7 +92,7 @@ def same(
     count: int,
     answers: dict[tuple[str, str], list[str]],
 ) -> None:
-    """So many of the queries, in an order of their own."""
+    """Run `count` of the queries in a shuffled order."""
     frame.createOrReplaceTempView("log")
     memory.createOrReplaceTempView("held")
     held = repr(sorted(map(repr, memory.collect())))
@@ -112,7 +112,8 @@ def test_many_queries_over_one_frame(
     assert len(rows) == ROWS == sum(map(sum, WIDTHS.values()))
     memory = spark.createDataFrame(rows, load(home).select(*COLUMNS).schema)
     frame = load(home).select(*COLUMNS)
-    assert frame.where("topic = 'a'").count() == 18  # the first query has a filter
+    # so the first query has a filter
+    assert frame.where("topic = 'a'").count() == 18
     same(spark, frame, memory, 10 if spark.conf.get(PUSHDOWN) == "true" else 6, answers)
     kept = load(home).select(*COLUMNS).where("offset < 5").cache()
     assert kept.where("topic = 'b'").count() == 5
@@ -121,7 +122,7 @@ def test_many_queries_over_one_frame(
 
 
 def test_one_frame_over_a_directory_that_grows(spark: SparkSession, tmp_path: Path) -> None:
-    """Each action reads what was appended since; a new partition takes a new frame (docs/data-source.md)."""
+    """Each action reads what has been appended since. A new partition needs a new frame (docs/data-source.md)."""
     home = written(tmp_path / "data")
     load = spark.read.format("kafka-log").load
     frame = load(str(home)).select(*COLUMNS)
@@ -138,7 +139,7 @@ def test_two_filters_of_one_frame_joined(spark: SparkSession, tmp_path: Path) ->
     frame = spark.read.format("kafka-log").load(str(written(tmp_path / "data")))
     a, b = frame.where("topic = 'a'"), frame.where("topic = 'b'")
     assert (frame.count(), a.count(), frame.count(), b.count()) == (ROWS, 18, ROWS, 9)
-    # offsets 0…8 of b; a-0 has 0…9 and a-1 0…7
+    # b has offsets 0…8, a-0 has 0…9 and a-1 has 0…7
     assert a.join(b, "offset").count() == 9 + 8
     assert a.union(b).count() == 27 and a.union(frame).count() == 18 + ROWS
 

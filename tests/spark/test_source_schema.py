@@ -1,4 +1,4 @@
-"""The columns of `kafka-log`: those of Spark's own Kafka source, `_meta`, and what a read may ask of them."""
+"""The columns of `kafka-log`: those of Spark's own Kafka source, `_meta`, and the columns that a read may request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kseg.spark.source.options import SourceOptions
 from kseg.spark.source.source_schema import HEADERS_TYPE, check_schema, default_schema
 
 PLAIN = SourceOptions(paths=("/data",))
-# what Spark's Kafka integration guide lists, with the types of its code
+# the columns in Spark's Kafka integration guide, with the types in its code
 SPARKS_OWN = [
     "key:binary",
     "value:binary",

@@ -1,4 +1,4 @@
-"""The data source returns no secrets unless its options request them. Readers run in this process, as in the tasks of Spark."""
+"""The data source returns no secrets unless its options request them. Readers run in this process, as in Spark's tasks."""
 
 from __future__ import annotations
 

@@ -176,7 +176,8 @@ def test_pieces_are_of_equal_size_and_as_many_as_asked_for(
 
 
 def test_no_piece_is_much_larger_than_the_largest_task(tmp_path: Path) -> None:
-    """1.9 times the limit was one piece, as the rest of a segment was up to twice as large as the others."""
+    """A segment of 1.9 times the limit used to be one part, because the last part of a segment could be up to twice as large as the
+    others."""
     directory = large(tmp_path)
     size_bytes = (directory / f"{0:020d}.log").stat().st_size
     for share in (0.99, 0.75, 0.53, 0.35, 0.26):

@@ -1,4 +1,4 @@
-"""Following a growing directory, without a session: the offsets of the driver, and what tasks read."""
+"""Following a growing directory without a session: the driver's offsets, and what tasks read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ALL = ReadAllAvailable()
 
 
 def grow(log_dir: Path, partition: str, values: Sequence[str], *, per_batch: int = 5, **batch: Any) -> None:
-    """Append records as a broker does; a partition that is not there comes to be."""
+    """Append records as a broker does, creating the partition if necessary."""
     directory = log_dir / partition
     log_dir.mkdir(exist_ok=True)
     if directory.exists():
@@ -227,7 +227,7 @@ def test_no_more_than_asked_for_at_a_time(tmp_path: Path) -> None:
     ],
 )
 def test_how_long_a_batch_is_held_back(text: str, delay_ms: int) -> None:
-    """Times as Spark reads them (org.apache.spark.network.util.JavaUtils.timeStringAs)."""
+    """Durations as Spark reads them (org.apache.spark.network.util.JavaUtils.timeStringAs)."""
     assert Triggers.of({"maxTriggerDelay": text}).delay_ms == delay_ms
 
 
@@ -284,8 +284,8 @@ def test_committed_data_up_to_the_last_stable_offset(tmp_path: Path) -> None:
 
 
 def test_a_starting_time_that_only_undecided_records_reach(tmp_path: Path) -> None:
-    """A broker gives a reader of committed data no offset then (Kafka: Partition.fetchOffsetForTimestamp), so Spark's own
-    source has no match."""
+    """In this case a broker returns no offset to a reader of committed data (Kafka: Partition.fetchOffsetForTimestamp), so Spark's own
+    source finds no match."""
     log_dir = tmp_path / "data"
     open_one = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     grow(log_dir, "t-0", ["plain"])
@@ -303,7 +303,7 @@ def test_a_starting_time_that_only_undecided_records_reach(tmp_path: Path) -> No
 
 
 def lose_first_segments(directory: Path) -> int:
-    """Retention; the offset at which the log starts then."""
+    """Delete the first segments as retention does; returns the new log start offset."""
     logs = sorted(directory.glob("*.log"))
     for log in logs[:-1]:
         for path in directory.glob(f"{log.stem}.*"):
@@ -370,7 +370,7 @@ def test_damage_amid_the_log_is_a_loss(tmp_path: Path) -> None:
 def test_a_segment_that_a_cleaner_exchanges_under_the_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Positions found in the previous file are of no use in its replacement."""
+    """Positions found in the previous file are useless in its replacement."""
     from kseg.inspection.arrow import planning
 
     log_dir = tmp_path / "data"

@@ -1,4 +1,4 @@
-"""A streaming query over the directory of a broker that is writing: each record once, over restarts of query and broker."""
+"""A streaming query over the directory of a broker that is writing returns each record once, across restarts of query and broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 TOPICS = {"orders": 2, "late": 1}
 LIMIT_S = 600.0
-PAUSE_S = 0.1  # between transactions: the queries are to keep up
+# between transactions, so that the queries keep up
+PAUSE_S = 0.1
 Seen = list[tuple[str, int, int, bytes | None, bytes | None]]
 
 
@@ -41,7 +42,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 class Writing(threading.Thread):
-    """Writes transactions to a broker until it is stopped: every third one is aborted."""
+    """Writes transactions to a broker until it is stopped. Every third one is aborted."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ class Writing(threading.Thread):
 
 
 class Followed:
-    """One streaming query and its table of results, over several lives."""
+    """One streaming query and its result table, across several restarts."""
 
     def __init__(self, spark: SparkSession, data: Path, place: Path, **options: str) -> None:
         self._spark, self._data, self._place, self._options = spark, data, place, options
@@ -103,7 +104,7 @@ class Followed:
             time.sleep(0.2)
 
     def finish(self) -> None:
-        """A last life up to what is there now."""
+        """Run the query a last time, up to what is there now."""
         self.start(availableNow=True)
         assert self.query is not None and self.query.awaitTermination(int(LIMIT_S))
         while self.query.exception() is not None:
@@ -111,8 +112,8 @@ class Followed:
             assert self.query.awaitTermination(int(LIMIT_S))
 
     def _start_again(self) -> None:
-        """A busy machine does not always bring up a Python worker within the ten seconds that Spark allows it; then
-        the query continues from its checkpoint, as it would anywhere."""
+        """On a busy machine, a Python worker sometimes does not start within the ten seconds that Spark allows. Then the query continues
+        from its checkpoint, as it would anywhere."""
         assert self.query is not None
         failed = str(self.query.exception())
         assert "failed to connect back" in failed, failed[-3000:]

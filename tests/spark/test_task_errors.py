@@ -1,4 +1,4 @@
-"""What Spark says when a task has failed, in one line; messages as Spark 4.3 gives them."""
+"""What Spark reports about a failed task, in one line. The messages are those of Spark 4.3."""
 
 from __future__ import annotations
 

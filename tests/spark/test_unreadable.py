@@ -1,4 +1,4 @@
-"""Bytes that cannot be read, seen by tasks and by the data source: the same rows and findings as without Spark.
+"""Unreadable bytes in tasks and in the data source give the same rows and findings as without Spark.
 
 The tasks run in this process, on a disk with bad sectors.
 """
@@ -53,7 +53,7 @@ SECTORS = {"one": [1500], "first and last": [0, 3047], "several": [3, 700, 701, 
 
 
 def intact(disk: BadSectors, log: Path) -> list[int]:
-    """The offsets in whole batches, as a plain reader finds them."""
+    """The offsets in complete batches, as a plain reader finds them."""
     bad = disk.lost(log)
     found: list[int] = []
     for batch in batches(log.read_bytes()):
@@ -80,7 +80,8 @@ def test_pieces_of_a_log_tell_each_bad_area_once(
         return [(each.position, each.length) for each in reported(events) if each.id == "unreadable"]
 
     assert areas(alone) == disk.lost(log)
-    for knows_already in (False, True):  # a worker process of Spark's goes from task to task
+    # a Spark worker process runs one task after another
+    for knows_already in (False, True):
         if not knows_already:
             bad_pages.forget()
         events = list(cluster_fanout.run(Dump(), targets, options, ClusterOptions()))

@@ -1,4 +1,4 @@
-"""Writing `kafka-log`: rows in tasks and driver, attempts that fail, run twice or are killed, and save modes."""
+"""Writing with `kafka-log`: rows in tasks and in the driver, attempts that fail, run twice or are killed, and save modes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def writer_of(log_dir: Path, names: Sequence[str], replaces: bool = False, **opt
 
 
 def attempt(writer: KafkaLogWriter, task: int, *batches: RecordBatch) -> Written:
-    """What an attempt of a task sends to the driver."""
+    """The message that a task attempt sends to the driver."""
     done = writer.write(iter(batches))
     return Written(task, done.run_id, done.runs)
 
@@ -203,7 +203,7 @@ def logs_of(directory: Path) -> list[Path]:
 
 
 def headers_of(directory: Path) -> list[tuple[int, int, int]]:
-    """(leader epoch, attributes, records) of each batch, by their places in the format."""
+    """(leader epoch, attributes, records) of each batch, read at their positions in the format."""
     found = []
     for path in logs_of(directory):
         data, at = path.read_bytes(), 0
@@ -238,7 +238,7 @@ def test_what_options_make_of_batches(tmp_path: Path) -> None:
     ("given", "bases"),
     [
         ({}, [0]),
-        ({"segment.ms": "3000"}, [0, 4, 8]),  # what is more than this behind the first record rolls
+        ({"segment.ms": "3000"}, [0, 4, 8]),  # rolls when a record is more than this after the first
         ({"segment.bytes": "300"}, [0, 3, 6, 9]),  # a batch of one such record has 88 bytes
         ({"segment.index.bytes": "32", "index.interval.bytes": "0"}, None),
     ],
@@ -344,7 +344,7 @@ def test_save_modes(tmp_path: Path) -> None:
 
 
 def test_partitions_that_lie_elsewhere_are_not_made(tmp_path: Path) -> None:
-    """Of a topic that is there, the others may be on another disk or broker."""
+    """If the topic exists, its other partitions may be on another disk or broker."""
     log_dir = tmp_path / "data"
     names = ("value", "partition")
     for replaces in (False, False, True):

@@ -1,4 +1,4 @@
-"""Written by Spark, opened by a real broker; and tasks that are killed on a real cluster."""
+"""Logs written by Spark are opened by a real broker, and tasks are killed on a real cluster."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def row_of(
 
 
 def seen(rows: Sequence[Row], topic: str, partition: int, first: int = 0) -> list[Consumed]:
-    """What a consumer is given of rows that were written in this order."""
+    """What a consumer receives if rows were written in this order."""
     ours = [row for row in rows if row[2:4] == (topic, partition)]
     return [
         Consumed(
@@ -77,7 +77,7 @@ def written(frame: DataFrame, path: Path, mode: str = "append", **options: str) 
 
 @pytest.fixture(scope="module")
 def produced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that was stopped cleanly, with topics that hold nothing and topics that hold ten records."""
+    """A cleanly stopped broker with empty topics and topics with ten records."""
     require_kafka()
     broker = Broker(tmp_path_factory.mktemp("written") / "broker")
     with broker:
