@@ -28,7 +28,7 @@ AREAS = {
     "M": ("Metadata", "what the controller decided, and what is in remote storage"),
 }
 
-# Rows that no directory can show: nothing in Kafka 4.3 but its own test calls what they describe.
+# Rows that no directory can show: in Kafka 4.3, only its own test calls what they describe.
 UNREACHABLE = {"P07": "snapshots before an offset deleted on their own"}
 
 ROWS = {
@@ -362,7 +362,7 @@ ROWS = {
 
 
 def page(tests: TestsById) -> str:
-    """docs/behaviours.md."""
+    """The content of docs/behaviours.md."""
     lines = [
         "# Behaviours and their tests",
         "",
@@ -384,7 +384,7 @@ def rows_without_test(tests: TestsById) -> list[str]:
 
 
 def unknown_rows(tests: TestsById) -> list[str]:
-    """Ids of these areas that no row has."""
+    """Ids with the prefix of an area that no row has."""
     return sorted(row for row in tests if row[0] in AREAS and row not in ROWS)
 
 

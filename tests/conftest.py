@@ -1,4 +1,4 @@
-"""Fixtures for all tests: the captures of real brokers, and the proof that a command left its input unchanged."""
+"""Fixtures for all tests: the captures of real brokers, and the check that a command left its input unchanged."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tests.support.paths import ROOT
 
 FIXTURES = ROOT / "fixtures"
 ALONE = "tests/spark/"
-# by duration: Spark in one process, then the brokers, then the other real Kafka and the failing disks, file by file
+# longest first: Spark in one process, then the brokers, then the other real Kafka and the failing disks, file by file
 LONGEST = ("tests/spark/", "tests/kafka/", "tests/faults/", "tests/test_fuzz.py")
 MEMORY, MIN_MEMORY_BYTES = "/dev/shm", 4 << 30
-# what every command prints, and random directories of all kinds: with worker processes they must come out the same
+# tests of what every command prints, and of random directories of all kinds: with worker processes the results must be the same
 MANY_JOBS = (
     "tests/jobs/",
     "tests/test_fuzz.py",
@@ -55,7 +55,8 @@ PAGES = (
 )  # these share one collection of the suite
 
 
-# examples are drawn from a fixed seed, as all other random cases are (CONTRIBUTING, "The long runs"), and a slow machine is no failure
+# examples are drawn from a fixed seed, like all other random cases (CONTRIBUTING, "The long runs"), and a slow machine does not make a test
+# fail
 settings.register_profile(
     "gate", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -64,13 +65,14 @@ settings.load_profile(os.environ.get("KSEG_HYPOTHESIS", "gate"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Directories of tests are in memory where there is enough of it: the thousands of fsyncs of journals and brokers wait for no disk
-    then.
+    """Put the directories of tests in memory if there is enough of it, so that the thousands of fsyncs of journals and brokers do not wait
+    for a disk.
 
-    A process of xdist has a thread that listens to the others, so Python 3.12 warns at every fork there. The program itself has none at
-    that moment (tests/jobs/test_threads_at_fork.py), and without xdist the warning shows.
+    Ignore the warning of Python 3.12 at each fork in a process of xdist, which has a thread that listens to the others. The program itself
+    has no other thread when it forks (tests/jobs/test_threads_at_fork.py), and without xdist the warning is shown.
 
-    A shell that runs the gate in the background lets it ignore signals, and so would every program that a test starts."""
+    Reset signal handlers: a shell that runs the gate in the background makes it ignore signals, which every program started by a test would
+    inherit."""
     if _has_memory_for_files():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
     if hasattr(config, "workerinput"):
@@ -96,8 +98,8 @@ def _has_memory_for_files() -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without the garbage collector, and freeze what collecting leaves: otherwise it would scan a million objects again and again,
-    also in every forked process, which would copy their pages."""
+    """Collect with the garbage collector disabled, and freeze what was collected. Otherwise it would scan a million objects again and
+    again, also in every forked process, which would have to copy their pages."""
     gc.disable()
     try:
         yield
@@ -108,10 +110,9 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep what was collected, and start with the slowest files, so that no process is left alone with one at the end.
+    """Keep the collected tests, and start with the slowest files, so that none of them is left for a single process at the end.
 
-    The order within a file stays. `tryfirst`: nothing has been deselected so far. A browser takes seconds to start, so its tests count as
-    slow.
+    The order within a file stays. `tryfirst`: before anything is deselected. A browser takes seconds to start, so its tests count as slow.
     """
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
@@ -127,8 +128,8 @@ def _rank(item: pytest.Item) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """The tests of a file go to one process, with the broker or the capture that they share; those of Spark all to one, so
-    that one cluster lives at a time."""
+    """All tests of a file run in one process, with the broker or the capture that they share. All tests of Spark run in the same process,
+    so that only one cluster exists at a time."""
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # comes without types
 
     class OneClusterAtATime(LoadScopeScheduling):  # type: ignore[misc]
@@ -138,7 +139,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             file = nodeid.partition("::")[0]
             return PAGES[0] if file in PAGES else file
 
-    config.option.loadscopereorder = False  # the default is by the number of tests, not by their duration
+    # by default, files are ordered by their number of tests, not by duration
+    config.option.loadscopereorder = False
     return OneClusterAtATime(config, log)
 
 
@@ -151,7 +153,7 @@ def _unpacked(name: str, target: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The key that signs journals in tests is not the developer's."""
+    """Tests do not sign journals with the developer's key."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
@@ -159,7 +161,7 @@ def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick_copies() -> Iterator[None]:
-    """Most tests damage a copy of a directory, of dozens of small files each; kseg itself copies none with `shutil`."""
+    """Copy faster: most tests damage a copy of a directory of dozens of small files. kseg itself does not copy files with `shutil`."""
     copy = shutil.copytree
     quick = tuple(trees.copy_file if value is shutil.copy2 else value for value in copy.__defaults__ or ())
     assert trees.copy_file in quick
@@ -170,7 +172,7 @@ def _quick_copies() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _bad_sectors_forgotten() -> Iterator[None]:
-    """Forget unreadable areas found by one test before the next one: a command runs in a process of its own."""
+    """Forget the unreadable areas that a test has found, because a command normally runs in its own process."""
     yield
     if bad_pages.count():
         bad_pages.forget()
@@ -179,16 +181,16 @@ def _bad_sectors_forgotten() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _work_imported() -> None:
-    """Import here what the workers of a command import. The program forks once per run; a test process forks thousands of times, and each
-    worker would import the work of its command again."""
+    """Import what the workers of a command import. The program forks once per run, but a test process forks thousands of times, and each
+    worker would import these modules again."""
     import_work()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _default_jobs(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The default of --jobs for commands called in the test process is 1, since a fork of a test process costs several times that of the
-    program; in the gate those of MANY_JOBS have as many as there are cores. KSEG_TEST_DEFAULT_JOBS: that many everywhere, 0 for the
-    cores."""
+    """--jobs defaults to 1 for commands called in the test process, because forking a test process costs several times as much as forking
+    the program. For tests in MANY_JOBS the default is the number of cores. KSEG_TEST_DEFAULT_JOBS sets the default for all tests; 0 means
+    the number of cores."""
     many = request.path.relative_to(ROOT).as_posix().startswith(MANY_JOBS)
     jobs = int(os.environ.get("KSEG_TEST_DEFAULT_JOBS", "0" if many else "1"))
     with default_jobs(jobs) if jobs else nullcontext():
@@ -239,7 +241,7 @@ def tiered_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def unchanged() -> Callable[..., AbstractContextManager[None]]:
-    """`with unchanged(path, ...): run(...)` fails when anything at or below the paths was changed."""
+    """`with unchanged(path, ...): run(...)` fails if anything at or below the paths was changed."""
     return trees.unchanged
 
 

@@ -1,11 +1,11 @@
 """The incidents of docs/cookbook.md: the directories that reproduce them, and the output on the page.
 
-`python -m tests.cookbook` runs every command of the page in order, in the directory of its incident, and writes again what it prints and
-its exit status; prose and the broker's log lines stay. `tests/test_cookbook.py` fails when that is stale, and
-`tests/kafka/test_cookbook.py` starts a real broker on the same directories and looks for those lines in its log.
+`python -m tests.cookbook` runs every command of the page in order, in the directory of its incident, and updates the output and the exit
+status on the page; prose and the broker's log lines stay. `tests/test_cookbook.py` fails if the page is stale, and
+`tests/kafka/test_cookbook.py` starts a real broker on the same directories and looks for the log lines in its log.
 
-A section of the page names its incident by `<!-- incident: NAME -->`. A block of `console` holds commands (`$ kseg …`) and what they print,
-a block of `log` lines of the broker's log, in which `…` stands for what differs from run to run.
+A section of the page names its incident by `<!-- incident: NAME -->`. A `console` block contains commands (`$ kseg …`) and their output, a
+`log` block lines of the broker's log, in which `…` replaces what differs from run to run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from tests.support.known_topics import append
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "cookbook.md"
-LONGEST = 30  # shown lines of output; of longer output, the first and the last ones
+# lines of output that are shown; of longer output, the first and the last ones
+LONGEST = 30
 _SECTION = re.compile(r"^<!-- incident: (\S+) -->\n", re.MULTILINE)
 _BLOCK = re.compile(r"^```(console|log)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _ZSTD_ACTIVE = f"{132:020d}.log"
@@ -37,7 +38,8 @@ _ZSTD_ACTIVE = f"{132:020d}.log"
 
 @dataclass(frozen=True)
 class Incident:
-    """make: creates it in the given folder. log_dirs: the `log.dirs` of its broker; none if a start does not show the incident."""
+    """make: creates the incident in the given folder. log_dirs: the `log.dirs` of its broker; none if a start does not show the
+    incident."""
 
     make: Callable[[Path], object]
     log_dirs: tuple[str, ...] = ()
@@ -62,7 +64,7 @@ def _stopped(folder: Path) -> Path:
 
 
 def _crashed(folder: Path) -> Path:
-    """The same after a crash: no marker, and recovery points at the last roll."""
+    """The data directory of a broker after a crash: no marker, and recovery points at the last roll."""
     data = _stopped(folder)
     (data / ".kafka_cleanshutdown").unlink()
     points = data / "recovery-point-offset-checkpoint"
@@ -110,7 +112,7 @@ def _other_identity(folder: Path) -> None:
 
 
 def _twice(folder: Path) -> None:
-    """A partition was copied by hand to a second disk, and the first copy stayed."""
+    """A partition was copied by hand to a second disk, and the original was left in place."""
     data = _stopped(folder)
     second = folder / "data2"
     second.mkdir()
@@ -124,13 +126,13 @@ def _no_identity(folder: Path) -> None:
 
 
 def _expired(folder: Path) -> None:
-    """A backup, restored after the limits of two of its topics."""
+    """A backup that was restored after the retention time of two of its topics."""
     data = _stopped(folder)
     append(data, *(config(topic, "retention.ms", "604800000") for topic in ("metro-gzip", "metro-zstd")))
 
 
 def _full(folder: Path) -> None:
-    """The last append did not fit; segments that retention has marked before still exist."""
+    """The last append did not fit. Segments that retention had already marked still exist."""
     torn_tail(_crashed(folder) / "metro-zstd-0" / _ZSTD_ACTIVE)
 
 
@@ -154,13 +156,13 @@ INCIDENTS: Mapping[str, Incident] = {
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: the incident's name, and the text from there to the next one."""
+    """A part of the page: the name of the incident, and the text up to the next part."""
 
     name: str
     text: str
 
     def blocks(self, kind: str) -> list[str]:
-        """The contents of its blocks of one kind, `console` or `log`."""
+        """The contents of its blocks of a kind, `console` or `log`."""
         return [content for found, content in _BLOCK.findall(self.text) if found == kind]
 
 
@@ -171,7 +173,7 @@ def sections(page: str) -> list[Section]:
 
 
 def made_anew(page: str, only: str | None = None) -> str:
-    """The page with the current output of its commands. only: of that incident, everything else stays."""
+    """The page with the current output of its commands. only: update this incident, and leave everything else as it is."""
     for section in sections(page):
         if only in (None, section.name):
             page = page.replace(section.text, _played(section))

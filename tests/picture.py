@@ -1,7 +1,7 @@
-"""The picture of the README: what `kseg doctor` shows on a terminal, of the second incident of the cookbook.
+"""The picture in the README: the output of `kseg doctor` on a terminal for the second incident of the cookbook.
 
-`python -m tests.picture` makes it again from a real run, with the line about the disk that an example machine gave; `tests/test_readme.py`
-fails when it is stale. The font is the reader's: a picture of a page loads nothing.
+`python -m tests.picture` draws it again from a real run, with the line about the disk from an example machine; `tests/test_readme.py` fails
+if it is stale. The font is the reader's, because a picture in a page cannot load one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""docs/tour.md shows what ./demo shows.
+"""docs/tour.md shows the output of ./demo.
 
-`python -m tests.readme` writes the block between its two marks again; `tests/test_readme.py` fails when it is stale.
+`python -m tests.readme` writes the block between its two marks again; `tests/test_readme.py` fails if it is stale.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ PAGE = ROOT / "docs" / "tour.md"
 BEGIN = "<!-- demo: made by ./demo -->\n```\n"
 END = "```\n<!-- end of demo -->\n"
 
-# a run's own name: when it began, and a random part
+# the id of a run: the time of its start, and a random part
 _RUN = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 
 
 def shown_by_demo() -> str:
-    """What ./demo writes to stdout, with this installation instead of one that it would make."""
+    """What ./demo writes to stdout, with this installation instead of one that it would create."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         shutil.copy(ROOT / "demo", place / "demo")
@@ -43,7 +43,7 @@ def shown_by_page() -> str:
 
 
 def without_run(text: str) -> str:
-    """The text with one name for all runs."""
+    """The text with the same id for all runs."""
     return _RUN.sub("20260101T120000Z-1f2e3d4c", text)
 
 

@@ -27,7 +27,7 @@ def test_it_has_fourteen_incidents_and_each_all_parts() -> None:
 
 
 def test_an_incident_of_a_start_has_the_lines_of_a_broker() -> None:
-    """Which `tests/kafka/test_cookbook.py` looks for, and for those of a coordinator and of retention."""
+    """`tests/kafka/test_cookbook.py` looks for these lines, and for those of a coordinator and of retention."""
     reported = {section.name for section in SECTIONS.values() if section.blocks("log")}
     starts = {name for name, incident in cookbook.INCIDENTS.items() if incident.log_dirs}
     assert reported == {*starts, "group-went-back", "expired"}
@@ -35,7 +35,7 @@ def test_an_incident_of_a_start_has_the_lines_of_a_broker() -> None:
 
 @pytest.mark.parametrize("section", SECTIONS.values(), ids=SECTIONS)
 def test_a_damaged_directory_is_sound_afterwards_and_as_before_at_the_end(section: cookbook.Section) -> None:
-    """Where the incident is one of files: the last verdict is a sound one, and the way back is the last command."""
+    """If the incident is about files, the last verdict is a good one, and the last command undoes the repair."""
     if section.name in ("hanging-transaction", "group-went-back", "expired"):
         return
     commands = [line for block in section.blocks("console") for line in block.splitlines() if line.startswith("$ ")]  # fmt: skip

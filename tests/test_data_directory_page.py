@@ -15,12 +15,12 @@ HEADER = ["id", "Evidence", "kseg concludes", "A broker would"]
 
 
 def cells(line: str) -> list[str]:
-    """The columns of a table's line; `\\|` is no border."""
+    """The cells of a table row; `\\|` is not a separator."""
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
 
 
 def tables() -> list[list[str]]:
-    """All rows of the page's tables, without headers and rules."""
+    """All rows of the page's tables, without headers and separator rows."""
     lines = [cells(line) for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
     return [row for row in lines if row != HEADER and not all(re.fullmatch(":?-+:?", cell) for cell in row)]
 

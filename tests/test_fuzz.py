@@ -1,7 +1,7 @@
-"""Thousands of damaged files through every command: no exception, no hang, no memory growth, no byte lost.
+"""Every command on thousands of damaged files: no exception, no hang, no memory growth, no byte lost.
 
-KSEG_FUZZ_FILES says how many (default 480), KSEG_FUZZ_SEED from which seed on (default: the same ones each time).
-A failure names its seed; `KSEG_FUZZ_SEED=<seed> KSEG_FUZZ_FILES=1` repeats it.
+KSEG_FUZZ_FILES is the number of files (default 480), KSEG_FUZZ_SEED the first seed (default: the same one each time). A failure names its
+seed; `KSEG_FUZZ_SEED=<seed> KSEG_FUZZ_FILES=1` repeats it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ pytestmark = pytest.mark.slow
 FILES = int(os.environ.get("KSEG_FUZZ_FILES", "480"))
 FIRST_SEED = int(os.environ.get("KSEG_FUZZ_SEED", "0"))
 PARTS = 4
-WARM_UP = 100  # files of a part before its memory is measured
+# files of a part before its memory is measured
+WARM_UP = 100
 GROWTH_KIB = 60 * 1024
 PEAK_BYTES = 48 * 1024 * 1024
 EVERYTHING = {
@@ -71,7 +72,7 @@ def stage(
 
 
 def rss_kib() -> int:
-    """Resident memory of this process now."""
+    """Peak resident memory of this process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
@@ -81,7 +82,8 @@ def rss_kib() -> int:
 def test_the_stage_has_every_type_of_file(stage: Stage) -> None:
     names = {Path(name).suffix or Path(name).name for name in stage.names}
     assert names >= EVERYTHING
-    assert KINDS  # control records of KRaft are among them: __cluster_metadata
+    # these include the control records of KRaft, which are in __cluster_metadata
+    assert KINDS
 
 
 @pytest.mark.parametrize("part", range(min(PARTS, FILES)))
@@ -106,7 +108,7 @@ def test_damaged_files(part: int, stage: Stage) -> None:
 
 
 def test_no_damaged_file_takes_much_memory(stage: Stage) -> None:
-    """The largest files here have 40 kB; what they claim to hold may be terabytes."""
+    """The largest files here have 40 kB, but the lengths in them may claim terabytes."""
     for seed in range(FIRST_SEED + 10**6, FIRST_SEED + 10**6 + min(60, FILES)):
         tracemalloc.start()
         try:

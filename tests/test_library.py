@@ -66,7 +66,7 @@ def of_dump(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def test_the_page_is_true(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every example of docs/library.md, in order, on a copy of the capture."""
+    """Every example in docs/library.md runs, in order, on a copy of the capture."""
     shutil.copytree(capture_small / "data", tmp_path / "data")
     monkeypatch.chdir(tmp_path)
     parser = doctest.DocTestParser()
@@ -82,7 +82,7 @@ def test_the_page_is_true(capture_small: Path, tmp_path: Path, monkeypatch: pyte
 def test_records_are_those_of_a_dump(
     capture_small: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
-    """Of every partition of a real broker: all records, and those that a reader of committed data gets."""
+    """For every partition of a real broker: all records, and those that a reader of committed data gets."""
     words = ["--isolation", "read_committed"] if command == "committed" else []
     compared = 0
     with kseg.open(capture_small / "data") as logs:
@@ -199,7 +199,8 @@ def test_damage_is_reported_and_passed_over(tmp_path: Path) -> None:
         assert [each.id for each in of_batches] == ["bad-crc"]
         again: list[kseg.Finding] = []
         assert [each for each in orders.batches(on_finding=again.append) if not each.is_control] == batches
-        assert [each.id for each in again] == ["bad-crc"]  # each call tells what it met
+        # each call reports what it finds
+        assert [each.id for each in again] == ["bad-crc"]
         assert "bad-crc" in [each.id for each in logs.verify()]
         assert list(orders.records()) == left
 
@@ -207,7 +208,7 @@ def test_damage_is_reported_and_passed_over(tmp_path: Path) -> None:
 def test_findings_are_those_of_the_target_that_was_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bytes that could not be read of another log, earlier in this process, are no concern of a sound one."""
+    """Unreadable bytes of another log, read earlier in this process, are not reported for a valid one."""
     data = broker_dir(tmp_path / "data", 1, 2)
     damaged, sound = (data / f"orders.00-{number}" for number in (0, 1))
     disk = bad_sectors(monkeypatch, BadSectors())
@@ -267,7 +268,7 @@ CONSUMER = textwrap.dedent(
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_a_consumer_is_checked_by_its_types(tmp_path: Path, checker: str) -> None:
-    """The one mistake of a consumer is found, and nothing else, under the strict mode of either checker."""
+    """Each type checker, in strict mode, finds the one mistake of a consumer and nothing else."""
     (tmp_path / "consumer.py").write_text(CONSUMER)
     settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": ["consumer.py"]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))

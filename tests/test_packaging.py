@@ -1,4 +1,4 @@
-"""setuptools ships exactly what is in the rooms."""
+"""setuptools ships exactly what is in the packages."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(enco
 
 @pytest.fixture(scope="module")
 def setup_arguments() -> dict[str, Any]:
-    """What setup.py tells setuptools."""
+    """The arguments that setup.py passes to setuptools."""
     reported: dict[str, Any] = {}
     run_setup(lambda **arguments: reported.update(arguments))
     return reported
 
 
 def run_setup(setup: Callable[..., None] = lambda **_: None) -> dict[str, Any]:
-    """What setup.py defines."""
+    """The names that setup.py defines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         patch.setattr("setuptools.setup", setup)
@@ -39,7 +39,7 @@ def run_setup(setup: Callable[..., None] = lambda **_: None) -> dict[str, Any]:
 
 
 def folders() -> dict[str, str]:
-    """Import name to folder of every package in the rooms."""
+    """Import name → folder of every package."""
     found = {"kseg": "kseg"}
     for room in ROOMS:
         for init in (ROOT / room).rglob("__init__.py"):
@@ -65,7 +65,8 @@ def test_every_kernel_is_compiled_and_typed(setup_arguments: dict[str, Any]) -> 
     kernels = {path.stem for path in (ROOT / "segment/kernel").glob("*.py")} - set(version.INLINED)
     extensions = {each.name: each for each in setup_arguments["ext_modules"]}
     shared = extensions.pop("kseg.segment.kernel._shared")
-    assert shared.optional and shared.sources == []  # Cython writes it during the build
+    # Cython writes it during the build
+    assert shared.optional and shared.sources == []
     assert set(extensions) == {f"kseg.segment.kernel.{name}" for name in kernels}
     for name in kernels:
         extension = extensions[f"kseg.segment.kernel.{name}"]
@@ -74,7 +75,8 @@ def test_every_kernel_is_compiled_and_typed(setup_arguments: dict[str, Any]) -> 
 
 
 def test_a_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -> None:
-    """It has no links, and without the `.pxd` a kernel is translated too, with a Python object for each number."""
+    """A source distribution has no links, and without the `.pxd` a kernel would be translated all the same, with a Python object for each
+    number."""
     tree = tmp_path / "tree"
     (tree / "kseg").mkdir(parents=True)
     kernel = tree / "segment" / "kernel"

@@ -25,14 +25,16 @@ from tests.support.paths import ROOT
 from tests.test_rooms import ROOMS
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-BESIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "fixtures/README.md")]  # not on the site
+# pages that are not on the site
+BESIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "fixtures/README.md")]
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in (*DOCS, *BESIDE)}
 OPTIONS = {name: {flag for each in parameters(function_of(name)) for flag in each.flags} for name in COMMANDS}
 EVERY_OPTION = {"--help", "--version", "--install-completion"}.union(*OPTIONS.values())
-OTHER_PROGRAMS = re.compile(  # on the same line, or the line before
+# on the same line or the line before
+OTHER_PROGRAMS = re.compile(
     r"kafka-[a-z-]+\.sh|\./release|mkdocs|ruff|sha256sum|aws s3|pip install|bench\.|the tool only|abort_command|--list --state"
 )
-# made by the build of the tests, or by a release
+# created by the build of the tests, or by a release
 NOT_IN_REPOSITORY = ("tests/kafka/java/target/", "tests/spark/target/")
 
 
@@ -82,13 +84,13 @@ def test_paths_in_the_repository_exist(page: str) -> None:
 
 @pytest.mark.parametrize("path", BESIDE, ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
-    """Those of the pages of the site are checked by its generator."""
+    """The site generator checks the links of the other pages."""
     links = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", path.read_text(encoding="utf-8"))
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
 def test_the_findings_of_a_data_directory_are_in_the_catalogue() -> None:
-    """Also with the severity that the page names."""
+    """They also have the severity that the page names."""
     severities = {name: kind.severity for name, kind in CATALOGUE.items()}
     text = TEXTS["docs/data-directory.md"]
     named = {
@@ -131,7 +133,7 @@ VALUES_IN_JSON: dict[str, Sequence[str]] = {
 
 @pytest.mark.parametrize("section", VALUES_IN_JSON)
 def test_the_json_contract_names_every_value_of_a_choice(section: str) -> None:
-    """The sections of `docs/json.md`; their fields are compared with the output in `tests/cli/test_json_contract.py`."""
+    """The sections of `docs/json.md`. `tests/cli/test_json_contract.py` compares their fields with the output."""
     (text,) = re.findall(rf"^## {section}\n(.*?)^## ", TEXTS["docs/json.md"], re.MULTILINE | re.DOTALL)
     quoted = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     named = {*quoted, *" ".join(quoted).split()}

@@ -53,7 +53,7 @@ def test_the_site_names_every_page() -> None:
 def test_the_json_contract_names_what_a_dump_says_of_small_files(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Type and fields of each row that one of these files becomes."""
+    """Type and fields of each row that is printed for such a file."""
     page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     contents = {
         Role.PARTITION_METADATA: b"version: 0\ntopic_id: Pm0fXkDvQ0yTn7Qq3uXJ8A",

@@ -1,4 +1,4 @@
-"""Cheap checks of a release: the source of its version and its note, reproducible archives, the entries of the SBOM."""
+"""Cheap checks of a release: where its version and its note come from, reproducible archives, the entries of the SBOM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_version_stands_in_one_place() -> None:
 
 
 def test_pytest_alone_collects_the_tests_of_artifacts() -> None:
-    """The tools of a release have pytest without the plugins that the gate's configuration is for."""
+    """The release environment has pytest without the plugins for which the gate's configuration is meant."""
     environment = {**os.environ, "KSEG_DIST": "dist", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     words = [sys.executable, "-m", "pytest", "-q", *OF_ARTIFACTS, "--collect-only"]
     ran = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -59,7 +59,7 @@ def test_this_changelog_gives_a_note() -> None:
 
 
 def test_an_archive_is_the_same_each_time(tmp_path: Path) -> None:
-    """Whatever the times, the owner and the order on disk; links and the execute bit stay."""
+    """The archive does not depend on times, owner or order on disk. Links and the execute bit are kept."""
     made = []
     for turn, names in enumerate((("a", "b"), ("b", "a"))):
         root = tmp_path / str(turn)
@@ -116,12 +116,12 @@ def test_an_sbom_names_every_dependency() -> None:
 
 
 def test_names_of_versions_are_hashed_as_loaders_do() -> None:
-    """The value that linkers write for this one is printed by `readelf -V` of any program."""
+    """Linkers write this value for the name, as `readelf -V` prints it for any program."""
     assert old_glibc.system_v_hash("GLIBC_2.2.5") == 0x09691A75
 
 
 def test_the_shim_of_the_interpreter_is_committed() -> None:
-    """Which the patterns of .gitignore for translated kernels would leave out."""
+    """The patterns in .gitignore for translated kernels would exclude it."""
     if (ROOT / ".git").exists():
         listed = subprocess.run(["git", "ls-files", "releasing"], cwd=ROOT, capture_output=True, text=True, check=True)  # fmt: skip
         assert "releasing/sem_clockwait.c" in listed.stdout.split()

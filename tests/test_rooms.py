@@ -1,5 +1,5 @@
-"""The layout that docs/architecture.md promises, beyond what import-linter checks: where files are opened and changed, names that
-occur once, and rooms of a bounded size.
+"""The layout that docs/architecture.md describes, as far as import-linter does not check it: where files are opened and changed, names that
+occur only once, and packages of limited size.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ DOORS = {
     "spark/session.py": "scratch directories of a Spark session",
 }
 
-# a module name that occurs more than once: the command, its text, and what carries it out; and these
+# module names that may occur more than once, apart from a command, its text, and the module that does the work
 SHARED_NAMES = {
     "options": "what a command or a data source was asked for",
     "rows": "results as rows of JSON",
     "run": "the work over a whole data directory",
 }
-# module → why it reads the values of a `Row` or the numbers of a `Finding`. They are output: what continues from a result or a finding
-# reads `Row.result`, `Finding.diagnosis`.
+# module → why it reads the values of a `Row` or the numbers of a `Finding`. These are output; code that acts on a result or a finding reads
+# `Row.result` or `Finding.diagnosis`.
 OUTPUT_READERS = {
     "change/run/attempts.py": "writes them to a journal",
     "cli/render.py": "prints them",
@@ -91,7 +91,7 @@ OUTPUT_READERS = {
     "spark/findings_frame.py": "puts them into a DataFrame",
     "spark/source/reader.py": "puts them into a column",
 }
-# values of decoded messages, numbers of targets are called so as well
+# here `values` and `numbers` are also those of decoded messages and of targets
 _OTHERS = ("internal_topics/", "jobs/fanout.py", "jobs/target_worker.py")
 COMMANDS = {path.stem for path in (ROOT / "cli" / "commands").glob("*.py")}
 
@@ -128,14 +128,14 @@ def test_files_are_opened_and_changed_in_few_modules() -> None:
     assert found == set(DOORS)
 
 
-# Rooms that read what may be in an object store or a tar archive: they ask `segment.storage.places`, not the system.
+# Packages that read what may be in an object store or a tar archive: they use `segment.storage.places`, not the system.
 READERS = (
     *("segment/partition/", "segment/scanning/", "segment/kafka07/", "inspection/", "internal_topics/"),
     *("recovery/verify/", "recovery/loading/", "recovery/broker_start/", "jobs/", "cli/"),
 )
 LOOKS = {"stat", "lstat", "scandir", "listdir"}
 PATH_LOOKS = {"isdir", "isfile", "exists", "lexists", "islink", "realpath", "abspath", "getsize"}
-# module → why it asks the system itself
+# module → why it uses the system directly
 SYSTEM_LOOKS = {
     "cli/doctor/new_metadata_log_steps.py": "doctor examines disks",
     "cli/html/html_file.py": "the report is on a disk",
@@ -165,7 +165,8 @@ def test_results_and_findings_are_read_as_values_not_as_output() -> None:
     for name, nodes in _nodes().items():
         if name.startswith(_OTHERS):
             continue
-        called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}  # of a dictionary
+        # methods of a dictionary
+        called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
         if any(
             isinstance(node, ast.Attribute) and node.attr in ("values", "numbers") and id(node) not in called
             for node in nodes

@@ -1,5 +1,5 @@
-"""Grammar that a machine can check, in everything that the transcripts show and in every sentence of the sources: no "1 errors", no
-"offsets 7 to 7", no epoch milliseconds."""
+"""Grammar that a machine can check, in the transcripts and in every sentence of the sources: no "1 errors", no "offsets 7 to 7", no epoch
+milliseconds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def _shown() -> list[tuple[str, str]]:
         (path.name, line)
         for path in sorted(FOLDER.glob("*.txt"))
         for line in path.read_text(encoding="utf-8").splitlines()
-        if not line.startswith(("$ ", "{"))  # what was typed, and JSON
+        # commands and JSON
+        if not line.startswith(("$ ", "{"))
     ]
 
 

@@ -65,7 +65,7 @@ def test_a_python_without_venv(bare: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("timeout") is None, reason="no GNU timeout")
 def test_a_package_index_that_does_not_answer(bare: Path) -> None:
-    """The interpreter of .venv stands for a pip that waits forever."""
+    """The interpreter of .venv represents a pip that waits forever."""
     for name in ("timeout", "true", "sleep"):
         (bare / "bin" / name).symlink_to(str(shutil.which(name)))
     (bare / ".venv" / "bin").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The fixtures themselves: archives unpack with their times, and a change of the input is detected."""
+"""The fixtures themselves: archives are unpacked with their times, and a change of the input is detected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_captures_unpack_completely(capture_small: Path, legacy_small: Path, anc
     assert {p.name for p in capture_small.iterdir()} == {"before", "data", "expected"}
     assert (legacy_small / "data" / "0.7" / "1-written").is_dir()
     assert (ancient_small / "taps-0" / "00000000000000003013.kafka").stat().st_size == 3380
-    # Times of the capture, not of the unpacking: that was made in a later second.
+    # The times of the capture, not of the unpacking, which was in a later second.
     log = capture_small / "data" / "metro-none-0" / "00000000000000000000.log"
     assert log.stat().st_mtime < capture_small.parent.stat().st_mtime - 1
 
@@ -55,7 +55,7 @@ def test_unchanged_notices(tmp_path: Path, change: Callable[[Path], None], outpu
 
 
 def test_a_copy_is_that_of_the_standard_library(capture_small: Path, tmp_path: Path) -> None:
-    """Of files of every mode and size, links included, and of what is no file."""
+    """For files of every mode and size, links, and what is not a regular file."""
     source = copy_tree(capture_small / "data", tmp_path / "source")
     (source / "empty").touch(0o604)
     os.utime(source / "empty", ns=(1, 2))

@@ -1,4 +1,4 @@
-"""The directories of the incidents in `transcript_incidents`: what happened to each of them."""
+"""The directories of the incidents in `transcript_incidents`, and what happened to each of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def crashed(folder: Path) -> None:
 
 
 def replicas(folder: Path) -> None:
-    """A missing replica, one of a topic that the cluster does not have, one that is being deleted, one twice."""
+    """A missing replica, one of a topic that the cluster does not have, one that is being deleted, and one that exists twice."""
     data = sound(folder)
     shutil.rmtree(data / "orders.00-3")
     shutil.copytree(data / "orders.00-0", data / "orders.09-0")
@@ -65,8 +65,9 @@ def replicas(folder: Path) -> None:
 
 
 def hanging(folder: Path) -> None:
-    """A late batch of a producer whose transaction the coordinator has ended, one of a transaction in progress, and offsets of one that
-    nobody knows. The broker runs: one that was stopped cleanly and has no producer snapshot forgets its transactions."""
+    """A late batch of a producer whose transaction the coordinator has ended, one of a transaction in progress, and offsets in a
+    transaction of an unknown producer. The broker is running, because one that was stopped cleanly and has no producer snapshot forgets its
+    transactions."""
     data = sound(folder)
     (data / ".kafka_cleanshutdown").unlink()
     for partition in (
@@ -107,7 +108,8 @@ def hanging(folder: Path) -> None:
 
 
 def tiered(folder: Path) -> None:
-    """Offsets below 297 of one partition were uploaded and two segments between them deleted half way; one upload is under way."""
+    """Offsets below 297 of a partition were uploaded, the deletion of two segments among them was interrupted, and one upload is in
+    progress."""
     data = sound(folder)
     place = "orders.00", (data / "orders.00-2" / "partition.metadata").read_text()[-22:], 2
     first, second, third = (topic_id(number) for number in (1, 2, 3))
@@ -124,7 +126,7 @@ def tiered(folder: Path) -> None:
 
 
 def torn(folder: Path) -> None:
-    """For `bad_disk`, in a valid directory."""
+    """The directory for `bad_disk`, valid apart from the bad sectors."""
     with_marked(sound(folder))
 
 
@@ -141,14 +143,15 @@ def crashed_with_marked(folder: Path) -> None:
 
 
 def with_marked(data: Path) -> None:
-    """Two segments that retention has marked long ago, and records to append."""
+    """Two segments that retention marked long ago, and records to append."""
     for partition in ("orders.00-3", "orders.01-1"):
         marked = data / partition / f"{0:020d}.log"
         marked.with_name(f"{990:020d}.log.deleted").write_bytes(marked.read_bytes())
 
 
 def backed_up(folder: Path) -> None:
-    """A data directory and its backup: records of two leaders after the same ones, a log that continued, a flipped bit, a new topic."""
+    """A data directory and its backup: different records of two leaders after common ones, a log that continued, a flipped bit, a new
+    topic."""
     data = sound(folder)
     shutil.copytree(data, folder / "backup")
     for root, word, count in (("data", b"after the election", 5), ("backup", b"before it", 3)):
@@ -171,13 +174,13 @@ def go_on(partition: Path, leader_epoch: int, word: bytes, count: int) -> None:
 
 
 def many(folder: Path) -> Path:
-    """As under a running broker: 1,050 partitions."""
+    """1,050 partitions as under a running broker."""
     (folder / "events.jsonl").write_text(EVENTS)
     return broker_dir(folder / "data", 21, 50, linked=True)
 
 
 def a_bit_flips() -> None:
-    """one bit of orders.07-31 flips"""
+    """One bit of orders.07-31 flips."""
     log = Path("data/orders.07-31") / FIRST
     content = log.read_bytes()
     log.unlink()
@@ -202,7 +205,7 @@ def full_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def filling_disk(patch: pytest.MonkeyPatch) -> None:
-    """There seems to be space, and then there is none: a quota, or another process writes as well."""
+    """There seems to be space until it is used up, as with a quota, or if another process writes as well."""
 
     def refused(*_arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

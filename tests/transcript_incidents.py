@@ -1,4 +1,4 @@
-"""Incidents whose commands and output are kept as transcripts: how each directory is made, and what is typed."""
+"""Incidents whose commands and output are kept as transcripts: how each directory is created, and the commands."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from tests.transcript_directories import (
 
 @dataclass(frozen=True)
 class Incident:
-    """make: creates the directory `data` in the given folder. commands: without `kseg`; a function runs in between. columns: of a terminal,
-    None for none. variables: of the environment. disk: makes the disk below it fail while the commands run, not on a terminal."""
+    """make: creates the directory `data` in the given folder. commands: without `kseg`; a function is called in between. columns: of a
+    terminal, None without one. variables: of the environment. disk: makes the disk below fail while the commands run, not on a terminal."""
 
     name: str
     make: Callable[[Path], object]
@@ -41,7 +41,7 @@ class Incident:
     disk: Callable[[pytest.MonkeyPatch], object] | None = None
 
 
-# read-only commands of every kind, except those in _ON_A_BAD_DISK and the lists below
+# read-only commands of every kind, except those in _ON_A_BAD_DISK and in the lists below
 _READING = (
     "lookup --key key-5 --topic orders.00 data",
     "groups data",
@@ -49,7 +49,7 @@ _READING = (
     "metadata data",
     "undo --list data",
 )
-# the other commands, planned, applied and undone; for one topic, and one undamaged log of it
+# the other commands, planned, applied and undone; for one topic, and for one undamaged log of it
 _MORE = (
     "read --offset 60 --max-bytes 200 data/{log}",
     "dump --format table --from-offset 300 --limit 5 data/{log}",

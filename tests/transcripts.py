@@ -1,4 +1,4 @@
-"""The end-to-end output of the commands in incidents: one file for each in `tests/cli/transcripts/`.
+"""The end-to-end output of commands in incidents: one file for each incident in `tests/cli/transcripts/`.
 
 `python -m tests.transcripts` rewrites them, so that a change of wording is a diff to review; `tests/cli/test_transcripts.py` compares. The
 directories are created by `tests/support/broker_dirs`, the clock is fixed, and ids of runs are replaced.
@@ -29,12 +29,16 @@ from tests.transcript_incidents import INCIDENTS, Incident
 FOLDER = ROOT / "tests" / "cli" / "transcripts"
 _RUN = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 _FREE = re.compile(r"[\d,]+ (bytes )?are free")
-_ROOM = re.compile(r"needs up to \S+ \w+ of room")  # in blocks of the file system
-_WRITTEN = re.compile(r", \S+ [KMG]iB to write")  # in blocks as well
-_MOUNTED = re.compile(r"[^ ]+ (\w+ )?of \S+ \w+ free \(\d+ %\).*")  # of this machine
+# depends on the block size of the file system
+_ROOM = re.compile(r"needs up to \S+ \w+ of room")
+# depends on it as well
+_WRITTEN = re.compile(r", \S+ [KMG]iB to write")
+# depends on this machine
+_MOUNTED = re.compile(r"[^ ]+ (\w+ )?of \S+ \w+ free \(\d+ %\).*")
 _NEEDED = re.compile(r"[\d,]+ bytes (or more )?are needed")
 _STAGED = re.compile(r"/\S+/(\.out\.kseg)-\w+/(part-\S+?)-[0-9a-f]{8}-[0-9a-f]{8}\.")
-_HELD = re.compile(r"(holds|holding) [1-9][\d,.]* (bytes|[KMG]iB)")  # journals contain inode numbers
+# journals contain inode numbers, which vary in length
+_HELD = re.compile(r"(holds|holding) [1-9][\d,.]* (bytes|[KMG]iB)")
 _KEPT = re.compile(r"(kept for undo: \d+), [\d.]+ (KiB|bytes)")
 _FREED = re.compile(r"[1-9][\d,.]* (?:bytes|[KMG]iB) (to be )?freed")
 _STARTED = re.compile(r"^\S+Z (?=[a-z]+ of )", re.MULTILINE)
@@ -42,18 +46,19 @@ _STARTED = re.compile(r"^\S+Z (?=[a-z]+ of )", re.MULTILINE)
 
 @contextlib.contextmanager
 def stage(make: Callable[[Path], object]) -> Iterator[None]:
-    """Runs `make` in a folder that is the current one meanwhile; the clock stands still."""
+    """Run `make` in a folder, which is the current directory meanwhile. The clock stands still."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), _still_clock():
         make(Path())
         for path in Path("data").rglob("*"):
             os.utime(path, ns=(NOW_MS * 1_000_000, NOW_MS * 1_000_000))
-        bad_pages.forget()  # bad areas found by an earlier incident; its inodes may be reused
+        # bad areas that an earlier incident found, whose inodes may be reused
+        bad_pages.forget()
         yield
     bad_pages.forget()
 
 
 def transcript(incident: Incident) -> str:
-    """The commands as typed and their output, with the exit status of each."""
+    """The commands of an incident and their output, with the exit status of each."""
     with stage(incident.make), pytest.MonkeyPatch.context() as patch:
         if incident.disk is not None:
             incident.disk(patch)
@@ -82,7 +87,7 @@ def reported(line: str | Callable[[], None], incident: Incident | None = None) -
 
 
 def forget() -> None:
-    """Clear caches that a process of its own would not have: files in the place of others, with their inodes and times."""
+    """Clear caches that a new process would not have, about files that were replaced by others with the same inodes and times."""
     for name, module in [*sys.modules.items()]:
         if name.partition(".")[0] == "kseg":
             for value in [*vars(module).values()]:
@@ -115,8 +120,8 @@ def _instead(descriptor: int, other: int) -> Iterator[None]:
 
 
 def _on_terminal(words: list[str], incident: Incident) -> tuple[int, bytes]:
-    """In a process of its own, which ends when all its output was read: some kernels lose what a terminal still holds when its last process
-    is gone."""
+    """Run in a separate process, which ends after all of its output was read: some kernels lose what a terminal still buffers when its last
+    process exits."""
     read_side, write_side = os.pipe()
     child, master = pty.fork()
     if not child:
@@ -132,7 +137,8 @@ def _on_terminal(words: list[str], incident: Incident) -> tuple[int, bytes]:
         os._exit(status)
     os.close(read_side)
     printed = b""
-    with contextlib.suppress(OSError):  # the error of a terminal whose other side is closed
+    # the error of a terminal whose other side is closed
+    with contextlib.suppress(OSError):
         while not printed.endswith(END) and (data := os.read(master, 1 << 16)):
             printed += data
     os.close(write_side)

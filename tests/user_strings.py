@@ -1,7 +1,7 @@
 """Every sentence that kseg can say to a user, in one file for review: `python -m tests.user_strings > strings.txt`.
 
-Taken from the sources: help texts of commands and options, the catalogue of findings, messages of findings, and what exceptions say.
-A value that is put into a sentence stands as its expression in braces.
+Taken from the sources: help texts of commands and options, the catalogue of findings, messages of findings and of exceptions. A value
+inserted into a sentence is shown as its expression in braces.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.test_rooms import ROOMS
 
 
 def sentences(node: ast.expr) -> Iterator[str]:
-    """The literal text in an expression: strings, f-strings, and either side of an `x if y else z`."""
+    """The literal text in an expression: strings, f-strings, and both branches of `x if y else z`."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
         yield node.value
     elif isinstance(node, ast.JoinedStr):
@@ -36,7 +36,7 @@ def sentences(node: ast.expr) -> Iterator[str]:
 
 
 def said_in(path: Path) -> Iterator[tuple[int, str, str]]:
-    """(line, what kind of sentence, the sentence)."""
+    """(line, kind of sentence, sentence)."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             kind, arguments = "error", [*node.exc.args, *(keyword.value for keyword in node.exc.keywords)]
