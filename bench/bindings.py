@@ -2,10 +2,10 @@
 
     python -m bench.bindings [--seconds 0.5]
 
-Three tables: the cost of importing each library (a fresh interpreter each, the best of five), checksums by block size, and
-decompression of batches with 12 KiB of content at a ratio of about 3, in MiB of content per second. All read slices of a
-read-only map, as `verify` does. The contestants of a line take turns, and each figure is the best turn, so that a busy
-machine affects all alike. Libraries that are not installed are left out.
+Three tables: the cost of importing each library (a fresh interpreter each, the best of five), checksums by block size, and decompression of
+batches with 12 KiB of content at a ratio of about 3, in MiB of content per second. All read slices of a read-only map, as `verify` does.
+The contestants of a line take turns, and each figure is the best of its turns, so a busy machine affects all alike. Libraries that are not
+installed are left out.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """The rows about compaction: kseg raced against the real Cleaner on the same log, and how the cost grows with the log.
 
-The log has 4.4 million records of a million keys in eight closed segments, two per cent of them tombstones, with committed and
-aborted transactions (`kseg.oracle.Keyed`). Before each turn the partition is set up again: logs as hard links, which both only
-rename. The real Cleaner runs in a fresh JVM, and in several passes in one JVM where only its own time counts.
+The log has 4.4 million records of a million keys in eight closed segments, two per cent of them tombstones, with committed and aborted
+transactions (`kseg.oracle.Keyed`). Before each turn the partition is set up again, with hard links for the logs, which both contestants
+only rename. The real Cleaner runs in a fresh JVM, or several times in one JVM where only its own time counts.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from tests.kafka import jars
 
 CLEANER_COLD, CLEANER_WARM = "Cleaner, fresh JVM", "Cleaner, warm"
 WARM_SECONDS = 12.0
-NOW_MS = 1_700_000_000_000 + 10 * 86_400_000  # the producer has expired
+# late enough for the producers to have expired
+NOW_MS = 1_700_000_000_000 + 10 * 86_400_000
 RECORDS, KEYS, SEGMENT_BYTES = 4_400_000, 1_000_000, 64 * MIB
 MAP_MIB, PRIVATE_MIB = 128, 200
-SERIES = (4, 1, 1 / 4)  # sizes of the log relative to the raced one: above 2 GiB, 512 MiB, 128 MiB
+# sizes of the log relative to the raced one: above 2 GiB, 512 MiB, 128 MiB
+SERIES = (4, 1, 1 / 4)
 JVM = ("-Xmx768M",)
 
 
@@ -83,7 +85,7 @@ def compact_rows(tools: Tools) -> Iterator[Row]:
 
 
 def _maker(corpus: Path, codec: str, share: float) -> Callable[[], None]:
-    """Creates the log unless it exists, and reads it into the page cache."""
+    """Create the log unless it exists, and read it into the page cache."""
 
     def make() -> None:
         partition = corpus / "bench-0"

@@ -81,7 +81,7 @@ class Result:
     problem: str | None = None
 
     def seconds(self, *, median: bool = False) -> float:
-        """kseg's time, without start-up if the row says so; never below a microsecond."""
+        """kseg's time, without start-up if the row says so; at least a microsecond."""
         own = self.kseg.median if median else self.kseg.best
         if self.startup.samples:
             own -= self.startup.median if median else self.startup.best
@@ -125,7 +125,7 @@ def _meets(judged_by: str, reached: float, target: float) -> bool:
 
 
 def race(row: Row, rounds: int, failures: type[Exception] | tuple[type[Exception], ...] = ()) -> Result:
-    """Let the contestants of a row take turns, `rounds` times. An exception of `failures` becomes the problem."""
+    """Let the contestants of a row take turns, `rounds` times. An exception in `failures` becomes the problem of the result."""
     contestants: Sequence[tuple[Turn | None, Turns]] = (
         (row.kseg, kseg := Turns()),
         (row.startup, startup := Turns()),

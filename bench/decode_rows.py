@@ -1,4 +1,4 @@
-"""The rows about decoded internal topics: `dump --offsets-decoder` of a 128 MiB segment against the real tool."""
+"""The rows about decoded internal topics: `dump --offsets-decoder` of a 128 MiB segment compared with the real tool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FLAG = "--offsets-decoder"
 
 
 def decode_rows(tools: Tools) -> Iterator[Row]:
-    """One for the command as it is called, one with a single process."""
+    """One row for the command with its defaults, one with a single process."""
     file = tools.corpus / "__consumer_offsets-7" / SEGMENT
     if not file.exists():
         offsets_corpus.make(file, SIZE_BYTES)

@@ -1,7 +1,7 @@
 """The rows about one large log on several CPU cores, and about exports against Spark's own writer.
 
-Two jobs race against one: they must never be slower, not even beside other work. An export to Parquet races against the same
-export by Spark, which reads with `kafka-log`; the start of its session counts, since a single export pays for it.
+Two jobs race against one, and must never be slower, not even on a busy machine. An export to Parquet races against the same export by
+Spark, which reads with `kafka-log`; the start of its session counts, because every single export pays for it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The rows about searching for a key: all of the data is decompressed and walked, so `verify --deep` of the same data is the rival.
+"""The rows about searching for a key. All of the data is decompressed and walked, so the rival is `verify --deep` of the same data.
 
-No record has the key, so that nothing ends the search early. The log dirs of `bench.producer_corpus` are raced where they were created.
+No record has the key, so nothing ends the search early. The log dirs of `bench.producer_corpus` are used where they were created.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERIFY = "verify --deep"
 
 
 def lookup_rows(tools: Tools) -> Iterator[Row]:
-    """One core; then the gain from a second one on a single log, and from a time bound."""
+    """On one core; then the gain from a second core on a single log, and from a time limit."""
     for codec in CODECS:
         yield _row(tools, f"key-{codec}", codec, tools.corpus / f"{codec}-100" / "bench-0")
     for name, words in LOG_DIRS:
@@ -41,7 +41,8 @@ def lookup_rows(tools: Tools) -> Iterator[Row]:
         aim=1.7,
         prepare=_warm(directory),
     )
-    late_ms = "1700000004000000"  # after the last record: every batch is excluded by its header
+    # after the last record, so that every batch is excluded by its header
+    late_ms = "1700000004000000"
     yield Row(
         "key-excluded",
         "lookup --key --from-time behind all records, against the same without",

@@ -1,4 +1,4 @@
-"""Measure how long a program runs, and how much private memory it uses."""
+"""Measure how long a program runs and how much private memory it uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAMPLE_SECONDS = 0.002
 
 
 class Failed(Exception):
-    """A program of the race failed; the message has its name and its last output."""
+    """A program in the race failed; the message has its name and the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def run(
 ) -> Run:
     """Run a command with its stdout discarded, written to a new file, or kept.
 
-    statuses: the exit statuses that are no failure. watch_memory: sample its anonymous memory (without the pages it shares with
+    statuses: exit statuses that do not count as failure. watch_memory: sample its anonymous memory (without the pages that it shares with
     the page cache). Raises Failed.
     """
     if into is not None:
@@ -67,7 +67,7 @@ def run(
 
 
 class _Memory:
-    """Watches a process: the most memory that belongs to it alone (`RssAnon`)."""
+    """Watches a process for the largest amount of memory that belongs to it alone (`RssAnon`)."""
 
     def __init__(self, pid: int) -> None:
         self._status = Path(f"/proc/{pid}/status")

@@ -1,5 +1,5 @@
-"""A `__consumer_offsets` segment like a broker's: commits of groups that consume many partitions, a batch for each commit,
-occasional group metadata with the subscriptions of its members, and tombstones."""
+"""A `__consumer_offsets` segment like a broker's: commits of groups that consume many partitions, each in its own batch, occasional group
+metadata with the subscriptions of the members, and tombstones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _METADATA_SHARE, _TOMBSTONE_SHARE = 0.02, 0.02
 
 
 def make(path: Path, size_bytes: int) -> None:
-    """Write a segment of about that size."""
+    """Write a segment of about this size."""
     rng = random.Random(15)
     path.parent.mkdir(parents=True, exist_ok=True)
     offset, now_ms, written = 0, START_MS, 0

@@ -1,7 +1,7 @@
 """How fast payloads are decoded: `python -m bench.payloads [RECORDS]`.
 
-One partition each of Avro, protobuf and JSON Schema records with five fields in the wire format of a registry, one process each.
-The rate of `dump --json` without decoding is shown beside it: payload formats must not change it.
+One partition each of Avro, protobuf and JSON Schema records with five fields in the wire format of a registry, one process each. The rate
+of `dump --json` without decoding is shown for comparison; payload formats must not change it.
 """
 
 from __future__ import annotations

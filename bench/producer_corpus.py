@@ -1,8 +1,8 @@
-"""Logs of producers and of records of all shapes, which the corpora of `bench.corpus` do not have: `python -m bench.producer_corpus
+"""Logs of producers and with records of all shapes, which the corpora of `bench.corpus` do not have: `python -m bench.producer_corpus
 [DIRECTORY]`. `bench.verify_rows` creates those that it needs.
 
 Producers are idempotent by default since Kafka 3.0, and transactions are common; verification, recovery and compaction follow each producer
-from batch to batch. Written by kseg itself, since a broker's classes would take minutes; `tests/kafka` proves the writer.
+from batch to batch. kseg itself writes the logs, because a broker's classes would take minutes; `tests/kafka` checks the writer.
 
 | Name | Content | |---|---| | `transactions` | a log dir after a clean stop: 200 partitions of two lz4 segments each, 8 transactional
 producers, one transaction in five aborted, an election in each segment, 430 MiB in 213,000 batches | | `idempotent` | one plain segment of
@@ -33,8 +33,10 @@ from kseg.segment.state.control import EndTransactionMarker, end_transaction_bat
 FIRST_MS = 1_700_000_000_000
 TOPIC_ID = "AAAAAAAAAAUAAAAAAAAABg"
 PRODUCERS = 8
-BATCHES = 852  # records in a partition of `transactions`; a fifth more are markers
-TEMPLATES = 4  # partitions are copies of this many different ones
+# records in a partition of `transactions`; the markers are a fifth more
+BATCHES = 852
+# partitions are copies of this number of different ones
+TEMPLATES = 4
 MIB = 1 << 20
 PLAIN_BYTES = 512 * MIB  # size of the segments of one log, before compression
 PLAIN_RECORD_BYTES = 122
@@ -61,7 +63,7 @@ class _Producer:
 
 
 def make(directory: Path, names: Iterable[str] = ()) -> None:
-    """Create what is missing; everything without names."""
+    """Create what is missing of these corpora, or of all if there are no names."""
     for name in names or MAKERS:
         _once(directory / name, MAKERS[name])
 
@@ -77,7 +79,7 @@ def _once(done: Path, making: Callable[[Path], None]) -> None:
 
 
 def _log_dir(place: Path, partitions: int, write: Callable[[Path, int], int]) -> None:
-    """A log dir after a clean shutdown; `write` writes the n-th partition and returns its log end."""
+    """A log dir after a clean shutdown. `write` writes the n-th partition and returns its log end."""
     ends = [write(place / f"orders-{number}", number) for number in range(TEMPLATES)]
     for number in range(TEMPLATES, partitions):
         shutil.copytree(place / f"orders-{number % TEMPLATES}", place / f"orders-{number}")
@@ -99,7 +101,8 @@ def _transactions(directory: Path, number: int) -> int:
         for written in range(BATCHES):
             if written == BATCHES // 2:
                 writer.roll()
-            leader_epoch = 3 + written * 4 // BATCHES  # so that each segment has an election in it
+            # so that there is an election in each segment
+            leader_epoch = 3 + written * 4 // BATCHES
             producer = chance.choice(producers)
             offset = writer.next_offset
             writer.append(producer.batch(_records(offset, 53, chance), L.LZ4, leader_epoch))
@@ -144,7 +147,8 @@ def _one_log(place: Path, codec: int, *, transactional: bool = False) -> None:
                 producer.left = 0
                 marker = EndTransactionMarker(chance.random() < 0.2, 0, FIRST_MS + writer.next_offset)
                 writer.append(end_transaction_batch(marker, writer.next_offset, producer.producer_id, 0, 0))
-        writer.roll()  # so that the cleaner may have it
+        # a closed segment, which the cleaner may compact
+        writer.roll()
 
 
 def _shape(place: Path, total_bytes: int, batch: int, record: Callable[[int, random.Random], Record]) -> None:
@@ -154,7 +158,8 @@ def _shape(place: Path, total_bytes: int, batch: int, record: Callable[[int, ran
             offset = writer.next_offset
             records = tuple(record(each, chance) for each in range(offset, offset + batch))
             writer.append(NewBatch(records=records, leader_epoch=0))
-        writer.roll()  # so that the cleaner may have it
+        # a closed segment, which the cleaner may compact
+        writer.roll()
 
 
 def _records(offset: int, count: int, chance: random.Random) -> tuple[Record, ...]:

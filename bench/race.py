@@ -1,8 +1,8 @@
 """Race kseg against the real Kafka's own tool and classes: `python -m bench.race`.
 
-Creates missing corpora (bench/corpus, about 7 GB), then runs row by row, the contestants of a row in turns: A B A B …. Whole
-processes, page cache warm. The rows and their targets: bench/rows.py; their evaluation: bench/contest.py. The exit status is 1
-if a row misses its target or could not be raced.
+Creates missing corpora (bench/corpus, about 7 GB), then runs row by row, the contestants of a row in turns: A B A B …. Complete processes
+are measured, with a warm page cache. The rows and their targets: bench/rows.py; their evaluation: bench/contest.py. The exit status is 1 if
+a row misses its target or could not be raced.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ SEGMENT_MIB, BIG_MIB, PARTITIONS = 512, 2112, 200
 
 
 def tools(directory: Path, scratch: Path) -> Tools:
-    """The programs of this environment over the corpora in `directory`, which are created if missing."""
+    """The programs of this environment, and the corpora in `directory`, which are created if missing."""
     if not all((directory / name).exists() for name in NAMES):
         corpus.make(directory, SEGMENT_MIB << 20, BIG_MIB << 20, PARTITIONS)
-    # as after an installation: no module has to be compiled in the first turn, or in every one
+    # as after an installation, so that no turn has to compile modules
     package = Path(kseg.__file__).parent
     for room in (package, *(path.resolve() for path in package.iterdir() if path.is_symlink())):
-        compileall.compile_dir(str(room), quiet=2)  # which does not follow links
+        # compileall does not follow links
+        compileall.compile_dir(str(room), quiet=2)
     script = Path(sys.executable).parent / "kseg"
     return Tools(script, Path(jars.tool("java")), jars.java_environment(), directory, scratch)
 
 
 def run(contestants: Tools, rounds: int, only: Sequence[str]) -> list[Result]:
-    """Race the rows whose name contains one of the words of `only` (all rows without words), and print each."""
+    """Race the rows whose name contains one of the words in `only` (all rows without words), and print each."""
     results = []
     print(report.heading(), flush=True)
     for row in rows(contestants):

@@ -1,8 +1,8 @@
 """The rows about repair: kseg raced against the real log loader on the same logs, without their side files.
 
-Before each turn a fresh data directory is set up: the logs as hard links (neither changes a valid log), no side file, no marker.
-So each turn rebuilds every index, snapshot and epoch history from the log alone. The real loader runs in a fresh JVM, and in
-several passes in one JVM where start-up is subtracted.
+Before each turn a fresh data directory is set up: hard links for the logs (neither contestant changes a valid log), no side files, no
+marker. So each turn rebuilds every index, snapshot and epoch history from the log alone. The real loader runs in a fresh JVM, or several
+times in one JVM where start-up is subtracted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def recover_rows(tools: Tools) -> Iterator[Row]:
 def _against_loader(
     tools: Tools, name: str, words: str, logs: str, at_least: tuple[float, float], jobs: int = 1
 ) -> Iterator[Row]:
-    """Against the real loader in a fresh JVM, and in a warm one. at_least: the ratios asked for. jobs: also its threads."""
+    """The race with the real loader in a fresh JVM, and in a warm one. at_least: the required ratios. jobs: also its threads."""
     corpus = tools.corpus / logs
     threads = ", two threads" if jobs == 2 else ""
     for kind, seconds, least in (("cold", 0.0, at_least[0]), ("warm", WARM_SECONDS, at_least[1])):

@@ -1,4 +1,4 @@
-"""The figures of a race as a table: for the screen while it runs, and in Markdown for docs/speed.md."""
+"""The figures of a race as a table: on the screen while it runs, and in Markdown for docs/speed.md."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cells(result: Result) -> tuple[str, ...]:
 
 
 def verdict(result: Result) -> str:
-    """aim, yes, NO, or a dash where there is no target."""
+    """aim, yes, NO, or a dash if there is no target."""
     passes = result.passes()
     if passes is None:
         return "–"
@@ -91,7 +91,7 @@ def _line(texts: Sequence[str]) -> str:
 
 
 def markdown(results: Sequence[Result], machine: Machine, date: str, rounds: int) -> str:
-    """The table for docs/speed.md, with the machine it was measured on."""
+    """The table for docs/speed.md, with the machine on which it was measured."""
     shown = (0, 1, 2, 3, 5, 7, 8)
     lines = [
         f"Measured on {date}, {machine}; best of {rounds} rounds in turns, page cache warm, whole processes,",
@@ -108,7 +108,7 @@ def markdown(results: Sequence[Result], machine: Machine, date: str, rounds: int
 
 
 def sums(results: Sequence[Result]) -> str:
-    """How many rows meet their targets, in a sentence."""
+    """A sentence about how many rows meet their targets."""
     judged = [result for result in results if result.passes() is not None]
     met = sum(1 for result in judged if result.passes())
     recorded = sum(1 for result in results if result.row.judged_by == RECORDED and result.row.limit is None)

@@ -1,6 +1,6 @@
 """The row about retention: a plan for a partition of many segments, each evaluated by the last entry of its time index.
 
-There are many small segments and files: listing, index entries and verdicts are what is measured.
+The segments are many and small, so the row measures listing, index entries and verdicts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEP_MS = 1000
 
 
 def retain_rows(tools: Tools) -> Iterator[Row]:
-    """Half of the segments are deleted, the other half stays."""
+    """Half of the segments are deleted, the other half is kept."""
     directory = tools.corpus / "retained"
     end_ms = FIRST_MS + SEGMENTS * RECORDS * STEP_MS
     words = (
@@ -37,7 +37,7 @@ def retain_rows(tools: Tools) -> Iterator[Row]:
         f"retain of {SEGMENTS:,} segments, planned; start-up taken off",
         tools.kseg_turn(
             "retain", "--json", *words, directory / "orders-0", statuses=(0, 1)
-        ),  # a plan with changes
+        ),  # exit status of a plan with changes
         judged_by=SECONDS,
         startup=tools.startup_turn(),
         at_least=1.0,
@@ -47,7 +47,7 @@ def retain_rows(tools: Tools) -> Iterator[Row]:
 
 
 def _make(directory: Path) -> None:
-    """Create it unless it exists."""
+    """Create the partition unless it exists."""
     done = directory / "made"
     if done.exists():
         return

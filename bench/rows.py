@@ -29,7 +29,8 @@ from bench.verify_rows import verify_rows
 
 CODECS = ("plain", "lz4", "zstd", "snappy", "gzip")
 PRIVATE_MIB = 200
-FEW_BATCHES = 12  # both ends of an answer are verified, and the segment before a timestamp is searched too
+# both ends of an answer are verified, and the segment before a timestamp is searched as well
+FEW_BATCHES = 12
 TOOL, CLASSES, TOUCH = "DumpLogSegments", "Kafka classes, warm", "map and touch"
 
 
@@ -217,7 +218,7 @@ def _records_only(tools: Tools) -> Iterator[Row]:
         yield Row(
             f"memory-{'-'.join(word.strip('-') for word in words)}",
             f"{' '.join(words)} of a file above 2 GiB",
-            # 1: an error is that no broker opens so large a file
+            # 1, because no broker opens a segment of this size, which is an error
             tools.kseg_turn(*words, big, memory=True, statuses=(0, 1)),
             RECORDED,
             limit=most,

@@ -1,7 +1,7 @@
 """The Rust reader of `bench/rust_reader`: built once with cargo, then run for its best pass over a log.
 
-It is krabka-protocol, the fastest reader of format v2 on crates.io that could be found: it validates headers, lengths and CRCs,
-and with records it decompresses each body and walks its records. Unlike kseg it stops at the first invalid batch, and does not
+It uses krabka-protocol, the fastest reader of format v2 that could be found on crates.io: it validates headers, lengths and CRCs, and if
+records are requested, it decompresses each body and walks its records. Unlike kseg it stops at the first invalid batch, and does not
 compare offsets or timestamps with the header.
 """
 
@@ -27,13 +27,13 @@ def build() -> None:
     cargo = shutil.which("cargo")
     if cargo is None:
         raise measure.Failed("cargo is not installed")
-    # the crates declare a newer Rust than they need
+    # the crates declare a newer Rust version than they need
     words = ("build", "--release", "--quiet", "--ignore-rust-version", "--manifest-path")
     measure.run([cargo, *words, PROJECT / "Cargo.toml"])
 
 
 def turn(mode: str, file: Path) -> Turn:
-    """Its best pass. mode: `checksums` or `records`."""
+    """The best pass of the reader. mode: `checksums` or `records`."""
 
     def take() -> Sample:
         ran = measure.run([BINARY, mode, file, str(PASSES)], keep=True)

@@ -1,4 +1,4 @@
-"""At what size a cluster pays, and what very large fleets need: a model based on costs measured here, in one run.
+"""At what size a cluster pays off, and what very large fleets need: a model based on costs that are measured here in one run.
 
 `python -m bench.scale` measures on this machine, with the corpora of the race and a session of two cores:
 
@@ -16,8 +16,8 @@ and then computes. A machine has a number of cores and a disk (or a share of a n
     cluster         session_s + partitions × unit_s + the longest of: (work + tasks × python_s) / all cores, bytes / all disks,
                     tasks × task_s, the largest part that cannot be split
 
-The model leaves out what cannot be known here: stragglers, lost executors, queues of a busy cluster, the network between. It assumes that
-the data is on the brokers' own disks with an executor on each broker, so that the throughput of the disks adds up.
+The model leaves out what cannot be known here: stragglers, lost executors, queues of a busy cluster, the network. It assumes that the data
+is on the brokers' own disks with an executor on each broker, so that the throughput of the disks adds up.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from kseg.spark.options import ClusterOptions
 from kseg.spark.scheduling import MAX_SHARE_BYTES, MAX_SHARES, SHARES_PER_CORE
 
 GIB, TIB = 1 << 30, 1 << 40
-CORES = 2  # of the session that is measured
+# of the measured session
+CORES = 2
 TASKS, UNITS = 2_000, 100_000
 EMPTY_TASKS = (sys.executable, "-m", "bench.scale", "--empty-tasks")
 OPERATIONS = {
@@ -79,7 +80,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The work to do. stuck_bytes: the largest part that only one core can work on."""
+    """The work to do. stuck_bytes: the largest part, which cannot be divided among cores."""
 
     operation: str
     size_bytes: int
@@ -88,23 +89,23 @@ class Load:
 
 
 def work_s(costs: Costs, load: Load) -> float:
-    """Seconds of one core."""
+    """Seconds of work for one core."""
     return load.size_bytes / costs.bytes_per_s[load.operation] + load.partitions * costs.partition_s
 
 
 def alone_s(costs: Costs, load: Load, node: Node) -> float:
-    """The time that one machine with all the data takes."""
+    """The time of a single machine that has all the data."""
     stuck_s = load.stuck_bytes / costs.bytes_per_s[load.operation]
     return max(work_s(costs, load) / node.cores, load.size_bytes / node.disk_bytes_per_s, stuck_s)
 
 
 def tasks_of(load: Load, cores: int) -> int:
-    """The number of tasks into which kseg divides it."""
+    """The number of tasks into which kseg divides the work."""
     return min(MAX_SHARES, max(cores * SHARES_PER_CORE, math.ceil(load.size_bytes / MAX_SHARE_BYTES)))
 
 
 def cluster_s(costs: Costs, load: Load, node: Node, nodes: int) -> float:
-    """The time of a cluster, each machine of which has its part of the data."""
+    """The time of a cluster in which each machine has its share of the data."""
     cores = nodes * node.cores
     tasks = tasks_of(load, cores)
     return (
@@ -120,7 +121,7 @@ def cluster_s(costs: Costs, load: Load, node: Node, nodes: int) -> float:
 
 
 def break_even_bytes(costs: Costs, operation: str, node: Node, nodes: int) -> int | None:
-    """The size from which on the cluster is faster, to a thousandth; None if there is none up to an exbibyte."""
+    """The size above which the cluster is faster, to a thousandth; None if there is none up to an exbibyte."""
 
     def pays(size_bytes: int) -> bool:
         load = Load(operation, size_bytes, max(1, size_bytes // GIB))
@@ -136,7 +137,7 @@ def break_even_bytes(costs: Costs, operation: str, node: Node, nodes: int) -> in
 
 
 def measured(contestants: Tools) -> Costs:
-    """The costs on this machine, the best of three runs each."""
+    """The costs on this machine, each the best of three runs."""
     start_s = _fastest(contestants, "verify", "--quick", _empty(contestants))
     big = contestants.segment("plain-100")
     measure.warm(big)
@@ -166,12 +167,12 @@ def _empty(contestants: Tools) -> Path:
 
 
 def _fastest_session() -> float:
-    """Raises Failed when the program fails."""
+    """The fastest of several starts of a session. Raises Failed if the program fails."""
     return min(measure.run([*EMPTY_TASKS, "1"], keep=True).seconds for _ in range(3))
 
 
 def _tasks() -> tuple[float, float]:
-    """The cost of one more task for the driver, and for a core of an executor that passes it to Python. Raises Failed."""
+    """The cost of one more task for the driver, and for the core of an executor that passes the task to Python. Raises Failed."""
     few, many = (
         json.loads(measure.run([*EMPTY_TASKS, str(tasks)], keep=True).output) for tasks in (1, TASKS)
     )
@@ -180,7 +181,7 @@ def _tasks() -> tuple[float, float]:
 
 
 def empty_tasks(tasks: int) -> dict[str, float]:
-    """The time of jobs of this many empty tasks, in Java and in Python; the best of three in a session."""
+    """The time of jobs with this number of empty tasks, in Java and in Python; the best of three in a session."""
     spark = session.get(ClusterOptions(master=f"local[{CORES}]", light=True))
     nothing = spark.sparkContext.parallelize(range(tasks), tasks)
     return {
@@ -213,7 +214,7 @@ def _best(job: Callable[[], object]) -> float:
 
 
 def report(costs: Costs, here: Machine) -> str:
-    """The measured costs, the size from which a cluster pays, and a large fleet."""
+    """The measured costs, the size from which on a cluster pays off, and a large fleet."""
     return "\n".join((*_costs(costs, here), "", *_break_evens(costs), "", *_fleet(costs)))
 
 

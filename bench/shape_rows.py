@@ -1,8 +1,7 @@
-"""The rows about records of other shapes than small JSON: large and tiny ones, one a batch and 10,000 a batch, with headers, without
-values.
+"""The rows about records that are not small JSON: large and tiny ones, one a batch and 10,000 a batch, with headers, without values.
 
-Each is raced against the same command on the usual log (100-byte values, 100 a batch), whose time is scaled: to the bytes of the shape
-if its records are large, and to their number if they are small. Start-up is subtracted from both. Corpora: `bench.producer_corpus`.
+Each is raced against the same command on the usual log (100-byte values, 100 a batch), whose time is scaled to the bytes of the shape if
+its records are large, and to their number if they are small. Start-up is subtracted from both times. Corpora: `bench.producer_corpus`.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ def shape_rows(tools: Tools) -> Iterator[Row]:
 
 
 def _turn(tools: Tools, words: tuple[str, ...], corpus: str) -> Turn:
-    # no record has the key, and the exit status of a planned compaction says that there is something to do
+    # no record has the key; exit status 1 of a planned compaction means that there is something to do
     return tools.kseg_turn(*words, tools.corpus / corpus / "bench-0", statuses=(0, 1))
 
 
 def scaled(turn: Turn, tools: Tools, usual: str, shape: str, measured: Callable[[Path], int]) -> Turn:
-    """The time of the usual records, scaled to those of the shape; without start-up."""
+    """The time for the usual records, scaled to those of the shape, without start-up."""
     startup = tools.startup_turn()
 
     def take() -> Sample:
@@ -62,10 +61,10 @@ def scaled(turn: Turn, tools: Tools, usual: str, shape: str, measured: Callable[
 
 
 def size(partition: Path) -> int:
-    """Size of its logs."""
+    """The size of the corpus's logs."""
     return sum(path.stat().st_size for path in partition.glob("*.log"))
 
 
 def records(partition: Path) -> int:
-    """The log end offset, from the last snapshot's name: each offset is a record."""
+    """The log end offset, from the name of the last snapshot; each offset has a record."""
     return max(int(path.stem) for path in partition.glob("*.snapshot"))

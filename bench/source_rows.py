@@ -1,4 +1,4 @@
-"""The rows about the data source `kafka-log`: records per second, and the race against Spark's own Kafka source with a broker.
+"""The rows about the data source `kafka-log`: records per second, and a race against Spark's own Kafka source with a broker.
 
 All contestants read in one session, in turns (bench/source_turn.py); the second run of each counts.
 """
@@ -18,7 +18,8 @@ from bench.tools import Tools, clean_environment
 LEAST_RATE, AIM_RATE = 1e6, 2e6  # records per second
 RECORDS = 4 * 4_353_100
 
-Runs = dict[str, list[list[float]]]  # for each contestant: seconds, and CPU seconds
+# by contestant: seconds, and CPU seconds
+Runs = dict[str, list[list[float]]]
 Fight = Callable[[], Runs]
 
 
@@ -61,14 +62,14 @@ def source_rows(tools: Tools, fight: Fight | None = None) -> Iterator[Row]:
 
 
 class _Duel:
-    """Passes the figures of a duel to the contestants, whose turns they are."""
+    """Gives the figures of a duel to the contestants that ran in it."""
 
     def __init__(self, fight: Fight) -> None:
         self._fight = fight
         self._runs: Runs = {}
 
     def reported(self, contestant: str, *, again: bool) -> Sample:
-        """The second run of the contestant. again: of a new duel."""
+        """The second run of the contestant. again: run a new duel."""
         if again or not self._runs:
             self._runs = self._fight()
         seconds, computed = self._runs[contestant][1]
@@ -76,7 +77,7 @@ class _Duel:
 
 
 def fought(tools: Tools) -> Runs:
-    """Run a duel in a process of its own. Raises Failed."""
+    """Run a duel in a separate process. Raises Failed."""
     scratch = tools.scratch / "duel"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()

@@ -1,4 +1,4 @@
-"""One duel of the data source `kafka-log` with the other way to read the same records, for the race: figures as JSON.
+"""A duel between the data source `kafka-log` and the other way to read the same records, for the race; prints the figures as JSON.
 
     python -m bench.source_turn SEGMENT_DIRECTORY SCRATCH
 
@@ -41,7 +41,7 @@ PREPARED_ROWS = 4096
 
 
 def connector_jars(directory: Path) -> tuple[str, ...]:
-    """Spark's Kafka source, fetched by Maven unless it is in `directory`."""
+    """Spark's Kafka source, fetched with Maven unless it is in `directory`."""
     if not any(directory.glob("*.jar")):
         command = [jars.tool("mvn"), "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
         subprocess.run([*command, f"-DoutputDirectory={directory}"], check=True, stdout=sys.stderr)
@@ -49,8 +49,8 @@ def connector_jars(directory: Path) -> tuple[str, ...]:
 
 
 def broker_over(segment_directory: Path, scratch: Path) -> Broker:
-    """A running broker whose topic holds the segment in each partition; the log itself is linked."""
-    # no rolling, no retention: the timestamps of the records are long past
+    """A running broker whose topic has the segment, as a linked file, in each partition."""
+    # without rolling and retention, because the timestamps of the records are long past
     broker = Broker(scratch / "broker", log_index_size_max_bytes="10485760", log_retention_ms="-1")
     broker.start()
     broker.create_topic(
@@ -69,7 +69,7 @@ def broker_over(segment_directory: Path, scratch: Path) -> Broker:
 
 
 class PreparedSource(DataSource):
-    """A source without work: each of `partitions` tasks returns the batch in the file `path`, `times` times."""
+    """A source without any work of its own: each of `partitions` tasks returns the batch in the file `path`, `times` times."""
 
     @classmethod
     def name(cls) -> str:
@@ -98,7 +98,7 @@ class PreparedReader(DataSourceReader):
 
 
 def prepare_batch(spark: SparkSession, broker: Broker, path: Path) -> tuple[StructType, dict[str, str]]:
-    """Write the first records of the topic into the file, as one batch: (schema, options) for `PreparedSource`."""
+    """Write the first records of the topic to the file as one batch; returns (schema, options) for `PreparedSource`."""
     import pyarrow as pa
 
     frame = spark.read.format(OWN).load(str(broker.data / f"{TOPIC}-*"))

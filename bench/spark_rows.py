@@ -1,4 +1,4 @@
-"""The rows about Spark: the overhead of a session on this machine over the local run of the same work.
+"""The rows about Spark: the overhead of a session on this machine compared with a local run of the same work.
 
 The session's own start is not counted (a JVM and some hundred classes, once per session); everything after it is, including the
 first start of the Python workers. The partitions are hard links of one, so 6 GiB of them take 32 MiB of disk.
@@ -23,7 +23,8 @@ from kseg.segment.model import NewBatch, Record
 PARTITIONS = 200
 PARTITION_MIB = 32
 RECORD_BYTES, RECORDS_PER_BATCH = 100, 100
-AT_MOST = 1.5  # multiples of the local run
+# as a multiple of the local run
+AT_MOST = 1.5
 
 
 def spark_rows(tools: Tools) -> Iterator[Row]:
@@ -48,7 +49,8 @@ def _spark_turn(*words: str) -> Turn:
     def turn() -> Sample:
         command = [sys.executable, "-m", "bench.spark_turn", *words]
         printed = measure.run(command, environment=clean_environment(), keep=True).output
-        reported = json.loads(printed.splitlines()[-1])  # after the output of verify
+        # the last line, after the output of verify
+        reported = json.loads(printed.splitlines()[-1])
         return Sample(
             reported["work_s"], {"session_s": reported["session_s"], "again_s": reported["again_s"]}
         )
@@ -57,7 +59,7 @@ def _spark_turn(*words: str) -> Turn:
 
 
 def _make(directory: Path) -> None:
-    """Create it unless it exists."""
+    """Create the partitions unless they exist."""
     done = directory / "made"
     if done.exists():
         return

@@ -1,8 +1,8 @@
-"""One verification in a Spark session of this machine, for the race: prints times as JSON.
+"""One verification in a Spark session of this machine, for the race; prints times as JSON.
 
     python -m bench.spark_turn PATH
 
-session_s: until there is a session whose Python workers have started. work_s: `verify`, first run of the session. again_s: the second run.
+session_s: until there is a session whose Python workers have started. work_s: the first `verify` of the session. again_s: the second one.
 """
 
 from __future__ import annotations

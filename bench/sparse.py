@@ -37,13 +37,13 @@ class Grid:
         return self.batches * RECORDS_PER_BATCH
 
     def written(self) -> list[int]:
-        """Numbers of the batches that are really written."""
+        """The numbers of the batches that are really written."""
         last = self.batches - WRITTEN_BATCHES
         return [first + n for first in (0, self.middle, last) for n in range(WRITTEN_BATCHES)]
 
     @property
     def middle(self) -> int:
-        """The first of the batches written in the middle: one that has a time index entry."""
+        """The first of the batches written in the middle, which has a time index entry."""
         return self.batches // 2 // TIME_ENTRY_EVERY * TIME_ENTRY_EVERY
 
     def middle_offset(self, segment: int) -> int:
@@ -52,7 +52,7 @@ class Grid:
 
 
 def grid(segment_bytes: int = SEGMENT_BYTES) -> Grid:
-    """The grid of segments of at most `segment_bytes`."""
+    """The grid of a segment of at most `segment_bytes`."""
     batch_bytes = len(_batch(0))
     return Grid(batch_bytes, segment_bytes // batch_bytes)
 

@@ -1,7 +1,7 @@
 """How the programs of the race are called: kseg, the real tool, the real classes.
 
-The real tool is started as in `kafka-dump-log.sh` (heap and collector of `kafka-run-class.sh`), without the shell around it. kseg
-is the script in the environment of this Python.
+The real tool is started as by `kafka-dump-log.sh` (with the heap and collector of `kafka-run-class.sh`), but without a shell. kseg is the
+script in the environment of this Python.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ REAL_TOOL = "org.apache.kafka.tools.DumpLogSegments"
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The programs of the race. kseg: the script. java: command of a JVM. environment: of the JVM.
+    """The programs of the race. kseg: the script. java: the command of a JVM. environment: of the JVM.
 
-    corpus: the created files. scratch: an empty directory on the same file system.
+    corpus: the directory of the corpora. scratch: an empty directory on the same file system.
     """
 
     kseg: Path
@@ -99,12 +99,12 @@ class Tools:
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without variables that make a Python slower than it is for users."""
+    """The environment without variables that make Python slower than it is for users."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
 def warm_sample(output: bytes) -> Sample:
-    """The best pass of the warm classes. Raises Failed when a pass saw no record or passes differ."""
+    """The best pass of the warm classes. Raises Failed if a pass saw no record or if passes differ."""
     passes = [json.loads(line) for line in output.splitlines()]
     seen = {(each["batches"], each["records"], each["bytes"]) for each in passes}
     if len(seen) != 1 or not passes[0]["records"]:
@@ -114,7 +114,7 @@ def warm_sample(output: bytes) -> Sample:
 
 
 def lookup_figures(output: bytes) -> dict[str, float]:
-    """Bytes that a lookup read. Raises Failed if it found nothing."""
+    """The number of bytes that a lookup read. Raises Failed if it found nothing."""
     lines = [json.loads(line) for line in output.splitlines()]
     answers = [line for line in lines if line.get("type") == "lookup"]
     if len(answers) != 1 or not answers[0]["found"] or answers[0]["record"] is None:

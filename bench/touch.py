@@ -1,9 +1,9 @@
-"""The throughput of the page cache: map a file and touch it, timed inside a separate process.
+"""The throughput of the page cache: map a file and touch it, timed within a separate process.
 
     python -m bench.touch page|every FILE
 
-`page` reads one byte of each page, `every` all of them (copied through a buffer that stays in the processor's
-cache). Both map, touch and unmap. Prints one JSON line: {"seconds": …}.
+`page` reads one byte of each page, `every` all bytes (copied through a buffer that stays in the processor's cache). Both map, touch and
+unmap. Prints one JSON line: {"seconds": …}.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The rows about `verify` of what users have: directories with producers, many partitions, two cores, and the same bytes read by Rust.
+"""The rows about `verify` on data that users have: directories with producers, many partitions, two cores, and the same bytes read by Rust.
 
 Corpora: `bench.producer_corpus`, created if missing. A directory is raced against its bare log: the target limits the cost of its side
 files, producers and transactions. Records of all shapes: `bench.shape_rows`.
@@ -99,7 +99,9 @@ def _many_partitions(tools: Tools) -> Iterator[Row]:
         yield Row(
             f"ten-thousand-{name}",
             f"{' '.join(command[:2])}, 10,000 partitions",
-            tools.kseg_turn(*command, fleet, memory=True, statuses=(0, 1)),  # a plan with changes
+            tools.kseg_turn(
+                *command, fleet, memory=True, statuses=(0, 1)
+            ),  # exit status of a plan with changes
             judged_by=SECONDS,
             at_least=most,
             limit=Limit("private_bytes", 100 * MIB, "MiB private", MIB),
@@ -142,7 +144,7 @@ def _both_halves_turn(tools: Tools, file: Path) -> Turn:
 
 
 def _halves(tools: Tools, file: Path) -> list[Path]:
-    """Copies of the halves of a log, cut between two batches; made once."""
+    """Copies of the two halves of a log, cut between two batches; created once."""
     place = tools.scratch / f"halves-{file.parent.parent.name}"
     if not place.exists():
         cuts = index_cuts(str(file), file.stat().st_size // 2)
