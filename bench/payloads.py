@@ -104,9 +104,8 @@ def _order(at: int) -> dict[str, object]:
     }
 
 
-def _avro_payload(
-    at: int, schema: object = fastavro.parse_schema(json.loads(json.dumps(AVRO)))
-) -> bytes:  # once
+# the default value parses the schema once for all calls
+def _avro_payload(at: int, schema: object = fastavro.parse_schema(json.loads(json.dumps(AVRO)))) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, schema, _order(at))
     return out.getvalue()

@@ -150,7 +150,7 @@ def test_a_copy_of_no_data_directory_brings_none(
 def test_undo_takes_back_the_checkpoints_of_a_copy_too(
     data: Path, words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Of two copies side by side the second is undone first; the checkpoint entries of the first are unchanged."""
+    """Undoing the second of two copies in one directory leaves the checkpoint entries of the first unchanged."""
     output = tmp_path / "out"
     assert printed(*words, "--output", output, data / "metro-none-0", capfd=capfd)[0] == 0
     first = next(output.glob("kseg-journal-*.jsonl"))

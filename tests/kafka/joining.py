@@ -24,7 +24,7 @@ class JoiningBroker(Broker):
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Continue."""
+        """Resume the frozen process."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, which: signal.Signals) -> None:

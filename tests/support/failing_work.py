@@ -82,7 +82,7 @@ class FailsOnce:
 
 
 def _kill_executor() -> None:
-    """Kill the Java process around this one."""
+    """Kill the executor JVM that started this Python worker."""
     pid = os.getpid()
     while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
