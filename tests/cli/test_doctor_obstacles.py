@@ -186,7 +186,7 @@ def test_what_fsck_found_is_kept(data: Path, capfd: pytest.CaptureFixture[str]) 
 def test_a_copy_under_the_name_of_no_topic_is_moved_out(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A broker loads it and serves it to nobody. doctor used to advise listing it."""
+    """A broker loads it but does not serve it to clients. doctor used to advise listing it."""
     shutil.copytree(data / "fares-0", data / "fares.restored-0")
     assert commands(doctor(capfd, data, status=1)) == [
         f"mv {data}/fares.restored-0 {data}-fares.restored-0",

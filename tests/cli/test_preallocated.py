@@ -1,5 +1,5 @@
-"""Zeros after the last batch of an active segment that has the size of a segment are preallocated, and an info for every command. Zeros of
-an interrupted write are an error: in any other segment, with a size that nobody configures, or despite a clean-shutdown marker."""
+"""Zeros after the last batch of an active segment of full size are preallocated space: every command reports them as an info. Zeros in any
+other segment, in one of an unusual size, or despite a clean-shutdown marker come from an interrupted write, and are an error."""
 
 from __future__ import annotations
 

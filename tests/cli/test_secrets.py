@@ -26,7 +26,7 @@ from tests.cli.test_internal_topic_rows import (
 )
 from tests.support.registry_dirs import partition
 
-# version 0: no voters, and no one who elected
+# version 0, without voters and granting voters
 LEADER_CHANGE = Record(5, TIME_MS, bytes.fromhex("0000 0002"), bytes.fromhex("0000 00000001 01 01 00"))
 SECRETS = (SALT, STORED, SERVER, PASSWORD.encode(), b"hunter2")
 

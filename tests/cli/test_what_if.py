@@ -150,7 +150,7 @@ def test_what_kafka_does_not_take_is_refused(
 
 
 def test_what_no_setting_changes_is_told(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Batches of message formats v0 and v1 stay as they are, so for them "exact" says nothing about a codec."""
+    """Batches of message formats v0 and v1 stay as they are, so an "exact" size of theirs does not depend on a codec."""
     old = legacy_small / "data" / "0.9.0.1" / "2-compacted"
     assert run(["what-if", "--topic", "hive.none", str(old)]) == 0
     assert "no setting changes 100 % (message formats v0 and v1" in capfd.readouterr().out

@@ -1,6 +1,6 @@
 """Journals planted to make kseg write outside of a directory, or remove what it must not remove.
 
-Whoever can place files in the evidence can place journals with valid checksums, links, pipes, and the names of other files.
+An attacker who can place files in the evidence can place journals with valid checksums, links, pipes, and the names of other files.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ CHECKPOINTS = tuple(
     for name in ("recovery-point-offset", "log-start-offset", "replication-offset", "cleaner-offset")
 )
 WeightedDamages = list[tuple[Callable[[Ground], None], int]]
-# duplicate records and records that nobody wrote end a replay in other ways than a load, and this log is never cleaned
+# without duplicate or invented records, which end a replay in other ways than a load, and without cleaning, which this log never undergoes
 METADATA_DAMAGES: WeightedDamages = [
     (inflict, weight)
     for inflict, weight in DAMAGES

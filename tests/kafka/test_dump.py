@@ -139,8 +139,8 @@ def test_files_of_random_directories(
 
 @pytest.mark.parametrize("seed", [8350, 12186, 850977])
 def test_directories_that_were_dumped_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
-    """Seeds with an empty line for a message whose fields exceed it, if nothing of it is printed, and with messages of a set whose append
-    time is -2."""
+    """Seeds that once failed: a message whose fields exceed it may be an empty line, and a message set may have messages with the append
+    time -2."""
     assert_same_text(oracle, seed, tmp_path, is_exact=True)
 
 
@@ -149,7 +149,7 @@ def test_directories_that_were_dumped_differently(oracle: Oracle, tmp_path: Path
 def test_messages_whose_fields_exceed_them(
     oracle: Oracle, tmp_path: Path, key_length: int, value_length: int
 ) -> None:
-    """One line for the message, which is empty if nothing of it is printed."""
+    """Kafka prints one line for such a message, which is empty if none of its fields can be printed."""
     key = b"key"[: max(0, key_length)]
     fields = struct.pack(">i", key_length) + key + struct.pack(">i", value_length) + b"value"
     message = struct.pack(">IBB", 0, 0, 0) + fields

@@ -81,7 +81,7 @@ def difference(oracle: Oracle, seed: int, place: Path) -> str:
         agreed = failed or agree(records, theirs, failed)
         return "" if agreed else f"{what}: {_shown(theirs)} by kafka, {_shown(records)} by ours"
     if failed and oracle.records(place)[-1]["exception"] == "java.lang.OutOfMemoryError":
-        # garbage was taken for a size; with a larger heap, Kafka would read nothing of the message either
+        # garbage was taken for a size; with a larger heap, Kafka could not read the message either
         return ""
     if refused and data.count(XERIAL[:4]) > data.count(XERIAL):
         # whether a reader gets past an invalid header depends on where its buffers end

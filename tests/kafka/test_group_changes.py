@@ -74,7 +74,7 @@ class Moment:
 
 
 class Riders:
-    """Members of groups. Whoever waits for a moment polls all of them, so that they take part in each rebalance."""
+    """Members of groups. Every wait polls all of them, so that they take part in each rebalance."""
 
     def __init__(self, broker: Broker, clients: GroupClients, root: Path) -> None:
         self._broker, self._clients, self._root = broker, clients, root

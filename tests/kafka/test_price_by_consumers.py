@@ -251,7 +251,7 @@ def _wrong(sound: Sound, case: Case, given: frozenset[Record], cost: dict[str, A
         # unknown: the header is damaged, in a log in which not every offset has a record
         is_right = case.topic != "plain" and cost["offsets"] >= len(lost)
     else:
-        # records lost after the log end count only if side files tell of them
+        # records lost after the log end count only if side files show that they existed
         is_right = cost["records"] in (len(lost), len(missing))
     if not is_right:
         yield case.name, case.kind.name, case.place, cost, sorted(lost)

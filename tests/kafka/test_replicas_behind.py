@@ -224,8 +224,8 @@ def test_a_broker_waits_for_its_controller(stopped: Path, tmp_path: Path) -> Non
 
 @pytest.mark.evidence("newer-metadata-log")
 def test_the_former_leader_of_an_unclean_election_is_no_reason(tmp_path: Path) -> None:
-    """The former leader has a longer log with committed records, but it is truncated, because the other replica leads and lacks nothing of
-    its own. A topic deleted while the former leader was down becomes stray there, which its own metadata log does not tell."""
+    """The former leader has a longer log with committed records, but it is truncated, because the other replica leads and its own
+    log is complete. A topic deleted while the former leader was down becomes stray there, which its own metadata log does not tell."""
     require_kafka()
     cluster = TwoReplicas(tmp_path / "cluster")
     cluster.start()

@@ -78,7 +78,7 @@ class Incident:
         self.disk, self.root, self._capfd = disk, root, capfd
 
     def kseg(self, *words: object) -> Answer:
-        # as in a new process, which knows of no bad sectors yet
+        # as in a new process, which has not met any bad sectors yet
         bad_pages.forget()
         self._capfd.readouterr()
         command, *rest = map(str, words)

@@ -35,7 +35,7 @@ LOOKS = ("status", "names", "open_to_read", "open_to_write", "read", "clone", "s
 
 
 def rounds(name: str) -> Iterator[int]:
-    """The change numbers at which a test kills its command, without end: every STRIDE-th, from a start that depends on the name."""
+    """Yield the numbers of the changes at which a test kills its command: every STRIDE-th, from a start that depends on the name."""
     return itertools.count(zlib.crc32(name.encode()) % STRIDE, STRIDE)
 
 

@@ -104,7 +104,7 @@ def test_a_range_between_batches_is_scanned_alone() -> None:
 def test_a_torn_end(magic: int, missing: int) -> None:
     data, positions = plain_file(magic=magic)
     found = scanned(data[:-missing])
-    # nothing of the last batch is left: a clean end, or the previous batch is torn
+    # the whole last batch is missing: the end is clean, or the previous batch is torn
     if missing >= len(data) - positions[-1]:
         assert len(found.damages) <= 1
         return
