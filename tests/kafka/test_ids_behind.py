@@ -1,7 +1,7 @@
-"""Power losses that take the ends of `__transaction_state` and of partitions, at other places each: what `kseg doctor` says of the open
-transactions, its steps typed in, and what becomes of records and transactional ids on a real broker.
+"""Power failures that truncate `__transaction_state` and partitions at different points: what `kseg doctor` reports about open
+transactions, and, after its steps were typed in, what happens to records and transactional ids on a real broker.
 
-Fifteen seconds: one broker with one restart.
+Takes fifteen seconds: one broker with one restart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-if "CI" not in os.environ:  # there its absence is an error
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.internal_topics.groups.coordinator_partition import partition_for
@@ -28,14 +29,14 @@ pytestmark = pytest.mark.kafka
 __all__ = ["doctor"]  # a fixture
 
 FARES, STATE, STATE_PARTITIONS = "fares", "__transaction_state", 6
-# each in another partition of STATE
+# each is in another partition of STATE
 BEHIND, LATER, OWNER, IDLE, UNDECIDED, UNKNOWN = "till-0", "till-1", "till-2", "till-3", "till-4", "till-5"
-# the partitions to which each of them alone writes
+# the partitions that only this id writes to
 OWN = {BEHIND: (0, 1), LATER: (2,), OWNER: (3,), IDLE: (4,), UNDECIDED: (5, 6), UNKNOWN: (7, 8)}
 
 
 def _batches(log: Path) -> Iterator[tuple[int, int, bool]]:
-    """(position, producer epoch, whether it is a control batch)."""
+    """The batches of a log as (position, producer epoch, whether it is a control batch)."""
     data, at = log.read_bytes(), 0
     while at < len(data):
         (length,) = struct.unpack_from(">i", data, at + 8)
@@ -51,7 +52,7 @@ def _log(data: Path, topic: str, number: int) -> Path:
 
 
 def _lose_markers(data: Path, number: int, last_epoch: int) -> None:
-    """The partition ends behind the records of this epoch."""
+    """Truncate the partition after the records with this epoch."""
     log = _log(data, FARES, number)
     kept = [each for each in _batches(log) if each[1] <= last_epoch and not each[2]]
     follows = (each for each in _batches(log) if each[0] > kept[-1][0])
@@ -59,13 +60,14 @@ def _lose_markers(data: Path, number: int, last_epoch: int) -> None:
 
 
 def _lose_records(data: Path, transactional_id: str, kept: int) -> None:
-    """The coordinator's log ends behind so many records."""
+    """Truncate the coordinator's log after this number of records."""
     log = _log(data, STATE, partition_for(transactional_id, STATE_PARTITIONS))
     os.truncate(log, [*_batches(log)][kept][0])
 
 
 def _lose_power(data: Path) -> None:
-    """In front of a transaction's state: Empty. Then for each: Ongoing once a partition, PrepareCommit, CompleteCommit."""
+    """Truncate the logs. The coordinator's log of an id has one record for Empty, and then for each transaction: Ongoing once per
+    partition, PrepareCommit, CompleteCommit."""
     _lose_records(data, BEHIND, 1 + 4 + 2)
     _lose_markers(data, 1, 2)
     _lose_records(data, LATER, 1 + 3 * 2 + 2)
@@ -128,8 +130,9 @@ def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> N
             "the marker of the later transaction",
             lambda: clients.ask("ends", FARES)["ends"][2]["last_stable_offset"] > 2,
         )
-        assert _committed(broker, 2) == [0, 1]  # with the marker of a later transaction
-        # with the markers that kseg wrote
+        # the marker of a later transaction committed them
+        assert _committed(broker, 2) == [0, 1]
+        # the markers that kseg wrote committed these
         assert [_committed(broker, number) for number in (1, 3, 6, 8)] == [[0, 1, 3, 4, 6, 7]] * 4
         for name, partitions in OWN.items():
             clients.ask("begin", name)
