@@ -250,6 +250,8 @@ class DoctorReport(Report):
                 broker = "; a broker sets it aside as stray"
             ends = values["transaction_ends_lost"]
             also = f"; the end of {counted(ends, 'transaction')} may be lost" if ends else ""
+            if logs := values["findings"].get("segment-missing"):
+                also += f"; the records of {counted(logs, 'missing log')} are lost unless {'it is' if logs == 1 else 'they are'} found"
             recover = "recover --repair-bits" if values["repair_bits"] else "recover"
             yield Line(f"{name}: `{recover}` {salvage}{broker}{also}{_of_groups(values)}")
         yield from _more(self._counts.get("damage", 0))

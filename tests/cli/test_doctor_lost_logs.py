@@ -24,6 +24,8 @@ def test_a_missing_log_is_looked_for_before_the_repair(
     rows = doctor(capfd, data, status=1)
     (lost,) = [row for row in of_type(rows, "finding") if row["id"] == "segment-missing"]
     assert (lost["first_offset"], lost["last_offset"]) == (0, 71)
+    costs = "metro-none-0: `recover` loses nothing; a broker loses nothing; the records of 1 missing log are lost unless it is found"
+    assert f"  {costs}" in text_of(capfd, data)
     find, plan, *_ = commands(rows)
     assert plan == f"kseg recover {data}"
     words = shlex.split(find)
