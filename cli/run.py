@@ -33,6 +33,7 @@ from kseg.segment.partition.targets import (
 )
 from kseg.segment.storage import places
 from kseg.segment.storage.attached import damaged_archives
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -72,14 +73,74 @@ def over_targets(
     if there are several paths.
     Raises UsageError if no path was given or the filters leave nothing.
     """
-    paths, cluster = request.paths, request.cluster
-    if not paths:
+    say = notice(style)
+    selection = _selected(request, expand, wanted, style)
+    targets = selection.targets
+    # a command that changes partitions handles the data directories around them separately (`RunLifecycle.close`)
+    worked_on = [
+        target for target in targets if grouped is None or not isinstance(target, LogDirTarget)
+    ] or targets
+    style = replace(style, request=request)
+    if style.page is not None:
+        style.page.begin(targets)
+    tally = RunSummary(
+        len(worked_on) + len(selection.failures), errors_settle=style.errors_settle or style.remains is None
+    )
+    jobs = jobs or default_jobs()
+    if worth_a_process is not None:
+        jobs = max(1, min(jobs, len(targets) // worth_a_process))
+    first_events: Sequence[Event] = ()
+    if look is not None:
+        options, first_events = look(targets, options)
+    first_events = (*archive_findings(), *selection.failures, *first_events)
+    finished = tally.finish_target if grouped is None else tally.finish_group
+
+    def work_on_all(options: object) -> int:
+        cluster = request.cluster
+        if cluster is None:
+            # commands with groups change their targets, so these are not read again
+            own_work = Rereading(work, confirms) if grouped is None else work
+            events = _local(own_work, targets, options, jobs, sharing, grouped, finished)
+        elif at_once is not None:
+            events = at_once(targets, cluster, say)
+        else:
+            # one target per group, so that a lost task costs one target only
+            units = targets if grouped is None else grouped(targets, len(targets))
+            over = workers(cluster, jobs, say, in_place=in_place)
+            events = over(work, units, options, finished=finished) if units else iter(())
+        unfinished = half_done_around(targets) if hold is None else ()
+        deleted = _marked_for_deletion(selection, worked_on)
+        events = _after((*first_events, *unfinished, *deleted), events)
+        return show(
+            through(events) if through else events, style, [target.path for target in worked_on], tally
+        )
+
+    if hold is None:
+        return work_on_all(options)
+    with hold(targets) as held:
+        return work_on_all(options if held is None else held)
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """The targets of a request. failures: paths that cannot be read. passed_over: directories marked for deletion that were skipped."""
+
+    targets: list[Target]
+    failures: list[Failure]
+    passed_over: list[str]
+
+
+def _selected(
+    request: Request, expand: Expansion, wanted: Callable[[Target], bool] | None, style: Style
+) -> _Selection:
+    """Expand the paths. Raises UsageError if that leaves nothing, UnreadableInput if the only path cannot be read."""
+    if not request.paths:
         raise UsageError(f"kseg {style.command} needs at least one PATH")
     list_files = None
-    if cluster is not None:
+    if request.cluster is not None:
         from kseg.spark.dispatch import lister
 
-        list_files = lister(cluster, notice(style))
+        list_files = lister(request.cluster, notice(style))
     passed_over: list[str] = []
     targets, failures = _resolve(request, expand, list_files, passed_over)
     if wanted is not None:
@@ -89,49 +150,37 @@ def over_targets(
         why = "--topic or --partition match nothing" if is_narrowed else "no matching files"
         if passed_over:
             why = f"{passed_over[0]} is marked for deletion; name it to process it"
-        raise UsageError(f"nothing to process in {', '.join(paths)}: {why}")
-    # a command that changes partitions handles the data directories around them separately (`RunLifecycle.close`)
-    worked_on = [
-        target for target in targets if grouped is None or not isinstance(target, LogDirTarget)
-    ] or targets
-    style = replace(style, request=request)
-    if style.page is not None:
-        style.page.begin(targets)
-    tally = RunSummary(
-        len(worked_on) + len(failures), errors_settle=style.errors_settle or style.remains is None
+        raise UsageError(f"nothing to process in {', '.join(request.paths)}: {why}")
+    return _Selection(targets, failures, passed_over)
+
+
+def _resolve(
+    request: Request,
+    expand: Expansion,
+    list_files: ListFiles | None,
+    passed_over: list[str],
+) -> tuple[list[Target], list[Failure]]:
+    resolve = partial(
+        resolve_targets,
+        topics=request.topics,
+        partition=request.partition,
+        expand=expand,
+        list_files=list_files,
+        passed_over=passed_over,
     )
-    jobs = jobs or default_jobs()
-    if worth_a_process is not None:
-        jobs = max(1, min(jobs, len(targets) // worth_a_process))
-    first_events: Sequence[Event] = ()
-    if look is not None:
-        options, first_events = look(targets, options)
-
-    over = workers(cluster, jobs, notice(style), in_place=in_place)
-    finished = tally.finish_target if grouped is None else tally.finish_group
-
-    def work_on_all(options: object) -> int:
-        if cluster is not None and at_once is not None:
-            events = at_once(targets, cluster, notice(style))
-        elif cluster is not None:
-            # one target per group, so that a lost task costs one target only
-            units = targets if grouped is None else grouped(targets, len(targets))
-            events = over(work, units, options, finished=finished) if units else iter(())
-        else:
-            # commands with groups change their targets, so these are not read again
-            own_work = Rereading(work, confirms) if grouped is None else work
-            events = _local(own_work, targets, options, jobs, sharing, grouped, finished)
-        unfinished = half_done_around(targets) if hold is None else ()
-        deleted = _marked_for_deletion(targets, passed_over, worked_on)
-        events = _after((*archive_findings(), *failures, *first_events, *unfinished, *deleted), events)
-        return show(
-            through(events) if through else events, style, [target.path for target in worked_on], tally
-        )
-
-    if hold is None:
-        return work_on_all(options)
-    with hold(targets) as held:
-        return work_on_all(options if held is None else held)
+    try:
+        return resolve(request.paths), []
+    except UnreadableInput:
+        if len(request.paths) == 1:
+            raise
+    targets: list[Target] = []
+    failures: list[Failure] = []
+    for path in request.paths:
+        try:
+            targets += resolve([path])
+        except KsegError as error:
+            failures.append(Failure.of(path, error))
+    return targets, failures
 
 
 def _local(
@@ -161,13 +210,12 @@ def archive_findings() -> Iterator[Finding]:
         yield Finding("archive-cut-off", path, sentence)
 
 
-def _marked_for_deletion(
-    targets: Sequence[Target], passed_over: Sequence[str], worked_on: Sequence[Target]
-) -> Iterator[Finding]:
+def _marked_for_deletion(selection: _Selection, worked_on: Sequence[Target]) -> Iterator[Finding]:
     """A finding for each directory marked for deletion that was named itself, or skipped. The work on a data directory reports
     those inside it."""
     reporting_log_dirs = {target.path for target in worked_on if isinstance(target, LogDirTarget)}
-    for path in (*passed_over, *(target.path for target in targets if isinstance(target, PartitionTarget))):
+    named = (target.path for target in selection.targets if isinstance(target, PartitionTarget))
+    for path in (*selection.passed_over, *named):
         name = own_partition_name(path) if path.endswith(f"-{PartitionState.DELETE}") else None
         if name is not None and os.path.dirname(path) not in reporting_log_dirs:
             yield deleted_directory(path, name.text)
@@ -216,32 +264,3 @@ def is_one_log(paths: Sequence[str]) -> bool:
 def clock_ms(now_ms: int | None = None) -> int:
     """The time of a run in epoch milliseconds. now_ms: the value of `--now`; None: the clock."""
     return time.time_ns() // 1_000_000 if now_ms is None else now_ms
-
-
-def _resolve(
-    request: Request,
-    expand: Expansion,
-    list_files: ListFiles | None,
-    passed_over: list[str],
-) -> tuple[list[Target], list[Failure]]:
-    resolve = partial(
-        resolve_targets,
-        topics=request.topics,
-        partition=request.partition,
-        expand=expand,
-        list_files=list_files,
-        passed_over=passed_over,
-    )
-    try:
-        return resolve(request.paths), []
-    except UnreadableInput:
-        if len(request.paths) == 1:
-            raise
-    targets: list[Target] = []
-    failures: list[Failure] = []
-    for path in request.paths:
-        try:
-            targets += resolve([path])
-        except KsegError as error:
-            failures.append(Failure.of(path, error))
-    return targets, failures

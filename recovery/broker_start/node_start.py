@@ -96,6 +96,7 @@ def _node_start(
 def _before_loading(
     dirs: Sequence[LoadedDirectory], properties: NodeProperties | None, node_id: int | None
 ) -> Iterator[Thrown]:
+    """What ends the start before any log is loaded, in the order in which a broker comes to it: the first one ends it."""
     starts = [each.start for each in dirs if each.start is not None]
     if starts:
         yield from _identities(starts, properties, node_id)

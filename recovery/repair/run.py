@@ -39,6 +39,7 @@ from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target, 
 from kseg.segment.unreadable import explains, findings_of
 
 Values = dict[str, Any]
+_NOTHING_DONE: Values = {"applied": False, "journal": None, "quarantine": None}
 
 # the events of a work function over many targets, whether it runs locally or elsewhere
 Over = Callable[[Work[Any, Any], Sequence[Any], object], Iterator[Event]]
@@ -48,8 +49,14 @@ def _nothing_registered(_log_dirs: Sequence[str]) -> Mapping[int, tuple[str, ...
     return {}
 
 
+def _doubts_in(identity: IdentityRepair | None, left: Sequence[Finding]) -> list[str]:
+    """Why a broker may not start with the own files of a data directory: clauses, one for each file. left: what is wrong with them."""
+    of_identity = [identity.doubt] if identity is not None and identity.doubt else []
+    first_errors = {each.path: each for each in reversed(left) if each.severity == ERROR}
+    return [*of_identity, *map(_clause, reversed(first_errors.values()))]
+
+
 def _clause(error: Finding) -> str:
-    """Why a broker does not start with the file, as a clause."""
     is_of_bytes = error.position is not None
     return f"{os.path.basename(error.path)}: {error.message}" if is_of_bytes else error.message
 
@@ -222,23 +229,20 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             self._openings[log_dir] = opening.id
 
     def close(self, log_dir: str) -> Iterator[Event]:
-        options = self.options
-        outcomes = self._outcomes.get(log_dir, [])
-        mark_clean, missing = options.mark_clean, self.missing.get(log_dir, ())
+        outcomes, missing = self._outcomes.get(log_dir, []), self.missing.get(log_dir, ())
         marker = with_missing_replicas(self._markers[log_dir], missing)
-        if mark_clean and own_files.doubts_about(log_dir, outcomes):
-            mark_clean = False  # everything else is still done: the partitions are already changed
-        if options.apply and own_files.will_mark(log_dir, outcomes, mark_clean=mark_clean, marker=marker):
-            from kseg.change.apply.sync import sync_files
-
-            for directory in self._directories.get(log_dir, ()):
-                sync_files(directory)
+        # in doubt, everything else is still done: the partitions are already changed
+        mark_clean = self.options.mark_clean and not own_files.doubts_about(log_dir, outcomes)
+        if self.options.apply and own_files.will_mark(
+            log_dir, outcomes, mark_clean=mark_clean, marker=marker
+        ):
+            self._sync_partitions(log_dir)
         identity, left = self._own_state(log_dir) if self._is_whole(log_dir) else (None, ())
         yield from left
         plan = own_files.closing_plan(
             log_dir,
             outcomes,
-            options.policy,
+            self.options.policy,
             mark_clean=mark_clean,
             marker=marker,
             identity=identity,
@@ -248,32 +252,42 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
                 if isinstance(replica, MissingReplica)
             },
         )
-        if not options.apply and options.output is None and is_locked(log_dir):
+        if not self.options.apply and self.options.output is None and is_locked(log_dir):
             plan = own_files.beside_broker(plan)
-        by_path = {each.path: _clause(each) for each in reversed(left) if each.severity == ERROR}
-        errors = reversed(by_path.values())  # the first error of each path
-        doubts = [*([identity.doubt] if identity is not None and identity.doubt else ()), *errors]
         reported = own_files.reported_plan(plan, outcomes, mark_clean=mark_clean, marker=marker)
         yield from (finding for finding in plan.reasons if not explains(finding))
         yield from findings_of(log_dir)
         for row in step_rows(log_dir, reported):
             yield Row(row)
-        changed = [os.path.basename(os.path.abspath(path)) for path in self._changed.get(log_dir, ())]
-        opening = self._openings.get(log_dir)
+        doubts = _doubts_in(identity, left)
+        done = self._done(log_dir, plan, outcomes)
+        if done is None and self.options.output is None:
+            is_told = doubts or missing or (identity is not None and identity.needed)
+            done = dict(_NOTHING_DONE) if is_told else None
+        if done is not None:
+            yield Row(log_dir_row(reported, done, doubts, missing, identity))
+        if self.options.mark_clean:
+            own_files.refuse_unless_clean(log_dir, outcomes)
+
+    def _sync_partitions(self, log_dir: str) -> None:
+        """The marker of a clean shutdown must not reach the disk before what it vouches for."""
+        from kseg.change.apply.sync import sync_files
+
+        for directory in self._directories.get(log_dir, ()):
+            sync_files(directory)
+
+    def _done(self, log_dir: str, plan: Plan, outcomes: Sequence[PartitionOutcome]) -> Values | None:
+        """Carry out the plan for the files of a data directory, or only report it; None if there is nothing to report."""
         copy = self.options_for_work().copy_of(log_dir)
         if copy is not None:
-            if outcomes or self._is_whole(log_dir):
-                done = self._copied(log_dir, plan, copy, outcomes)
-                yield Row(log_dir_row(reported, done, doubts, missing, identity))
+            is_copied = outcomes or self._is_whole(log_dir)
+            return self._copied(log_dir, plan, copy, outcomes) if is_copied else None
+        opening = self._openings.get(log_dir)
+        changed = [os.path.basename(os.path.abspath(path)) for path in self._changed.get(log_dir, ())]
         # otherwise at most one partition changed, and its journal undoes everything
-        elif not plan.is_empty or len(changed) >= 2 or opening is not None:
-            done = self._carried_out(log_dir, plan, opening, changed)
-            yield Row(log_dir_row(reported, done, doubts, missing, identity))
-        elif doubts or missing or (identity is not None and identity.needed):
-            done = {"applied": False, "journal": None, "quarantine": None}
-            yield Row(log_dir_row(reported, done, doubts, missing, identity))
-        if options.mark_clean:
-            own_files.refuse_unless_clean(log_dir, outcomes)
+        if plan.is_empty and len(changed) < 2 and opening is None:
+            return None
+        return self._carried_out(log_dir, plan, opening, changed)
 
     def _own_state(self, log_dir: str) -> tuple[IdentityRepair | None, tuple[Finding, ...]]:
         """The repair of meta.properties, and what no repair changes."""
@@ -335,7 +349,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
         opening: the id of the journal that holds its marker. changed: names of the partitions with a journal.
         """
         options = self.options
-        done: Values = {"applied": False, "journal": None, "quarantine": None}
+        done = dict(_NOTHING_DONE)
         if options.apply:
             from kseg.change.apply.executor import apply_plan
 
