@@ -180,7 +180,7 @@ def many(folder: Path) -> Path:
 
 
 def a_bit_flips() -> None:
-    """One bit of orders.07-31 flips."""
+    """one bit of orders.07-31 flips"""
     log = Path("data/orders.07-31") / FIRST
     content = log.read_bytes()
     log.unlink()
