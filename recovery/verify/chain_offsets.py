@@ -196,14 +196,16 @@ class OffsetComparison:
             self.correct(row, probable, f"the previous offset is {lower} and no offset is missing")
 
     def _by_side_files(self, row: int, lower: int) -> bool:
-        """Whether side files know a batch that ends where the last one of the log would with one bit flipped back. If no offset is
-        missing before it, a single index entry is more likely to be altered than the batch."""
+        """Whether side files know a batch that ends where the last one of the log would with one bit flipped back. Not if no offset is
+        missing before it: then batches after it are lost, as any number of them that is a power of two is one flipped bit as well."""
         evidence, width = self._rows.context.evidence, N.width_of(self._rows.table, row)
         last_offset = self._rows.table.at(C.LAST_OFFSET, row)
-        if not self._rows.context.is_last or self._rows.is_misnamed or last_offset in evidence.last_offsets:
-            return False
         first = N.first_of(self._rows.table, row)
-        known = evidence.confirmed if first == lower + 1 else evidence.last_offsets
+        if not self._rows.context.is_last or self._rows.is_misnamed or first == lower + 1:
+            return False
+        known = evidence.last_offsets
+        if last_offset in known:
+            return False
         candidates = [v for v in F.one_bit_away(first, 64) if v > lower and v + width - 1 in known]
         if len(candidates) != 1:
             return False

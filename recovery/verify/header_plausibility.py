@@ -38,11 +38,9 @@ BELIEVABLE_EPOCH_RISE = 1024
 @dataclass(frozen=True, slots=True)
 class SideFileEvidence:
     """Evidence from side files about the last segment. last_offsets: offsets at which a batch ends according to indexes,
-    snapshots and checkpoints. confirmed: those that at least two of these files have. epochs: the leader-epoch checkpoint, None
-    if there is none or it is not trusted."""
+    snapshots and checkpoints. epochs: the leader-epoch checkpoint, None if there is none or it is not trusted."""
 
     last_offsets: frozenset[int] = frozenset()
-    confirmed: frozenset[int] = frozenset()
     epochs: EpochHistory | None = None
 
 

@@ -114,10 +114,7 @@ LastEntries = Callable[[Entry, struct.Struct], Sequence[tuple[int, int]]]
 
 def side_file_evidence(ends: Iterable[KnownBatchEnd], epochs: EpochHistory | None) -> SideFileEvidence:
     """Where batches of the last segment end according to the side files. epochs: the leader-epoch checkpoint."""
-    known, confirmed = set[int](), set[int]()
-    for end in ends:
-        (confirmed if end.offset in known else known).add(end.offset)
-    return SideFileEvidence(frozenset(known), frozenset(confirmed), epochs)
+    return SideFileEvidence(frozenset(end.offset for end in ends), epochs)
 
 
 def known_batch_ends(

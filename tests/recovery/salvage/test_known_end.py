@@ -80,6 +80,28 @@ def test_garbage_tells_of_no_tail(damaged: Path, suffix: str, byte: int) -> None
     assert repair.removed == ()
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets-0", "__transaction_state-0"])
+def test_batches_lost_at_the_end_of_a_brokers_log_alter_none_before_them(
+    capture_small: Path, tmp_path: Path, name: str
+) -> None:
+    """A snapshot and the time index name the old end, which is one bit from the new one where the number of lost offsets is a power of two.
+    The batch there used to get an offset of the lost ones."""
+    directory = Path(shutil.copytree(capture_small / "data" / name, tmp_path / name))
+    file = max(directory.glob("*.log"))
+    spans = batch_spans(file)
+    lost_bits = 0
+    for position, _ in reversed(spans[1:]):
+        with file.open("r+b") as log_file:
+            log_file.truncate(position)
+        repair = plan(directory)
+        assert [found.id for found in repair.findings if found.id == "altered-base-offset"] == []
+        assert has_lost_tail(repair)
+        (lost,) = repair.removed
+        assert lost.first_offset is not None and lost.last_offset is not None
+        lost_bits += (lost.last_offset ^ (lost.first_offset - 1)).bit_count() == 1
+    assert lost_bits
+
+
 def test_a_far_end_that_two_indexes_tell_of(damaged: Path) -> None:
     index, time_index = damaged / f"{LAST}.index", damaged / f"{LAST}.timeindex"
     index.write_bytes(struct.pack(">ii", 2_000_000, 60_000_000))
