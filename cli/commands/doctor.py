@@ -40,9 +40,9 @@ def command(
     """Show on one page the state of a broker's data directories, and the commands to run, in order.
 
     Combines the results of other commands: whether a broker runs and how its last stop ended, disks and mounts, `verify` with its
-    forecast of a broker's start, what each damaged partition costs (`recover`), hanging transactions, groups whose offsets are
-    not in the log, what is deleted soon after the start (by retention, and committed offsets that have expired), and files that are
-    no longer used. Never writes. The exit status is 1 when there is an error or something to be done.
+    forecast of a broker's start, what each damaged partition costs (`recover`), hanging transactions, groups that do not
+    continue where they stopped, what is deleted soon after the start (by retention, and committed offsets that have expired), and
+    files that are no longer used. Never writes. The exit status is 1 when there is an error or something to be done.
     """
     refuse_read_only("doctor", paths)
     from kseg.cli.doctor.examination import Examination

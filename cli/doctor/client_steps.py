@@ -29,14 +29,15 @@ _LISTED = 5  # transactions and groups with a step of their own
 @dataclass(slots=True)
 class Clients:
     """now_ms: the time of the run. hanging: transactions that nothing will end. lost_commits: committed ones that a coordinator would
-    abort. stranded: committed offsets outside their logs. ids_behind: the transactional ids whose newest records are lost, by the
-    partition that has them."""
+    abort. stranded: committed offsets outside their logs. unreachable: those in a partition of `__consumer_offsets` where no coordinator
+    looks for their groups. ids_behind: the transactional ids whose newest records are lost, by the partition that has them."""
 
     request: Request
     now_ms: int = 0
     hanging: "list[HangingTransaction]" = field(default_factory=list)
     lost_commits: "list[LostCommit]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
+    unreachable: "list[OffsetOfGroup]" = field(default_factory=list)
     ids_behind: dict[str, dict[str, None]] = field(default_factory=dict)
 
     @property

@@ -251,14 +251,25 @@ class Examination:
         from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets
 
         situation = self._situation
+        unreachable: dict[tuple[str, str, int], Row] = {}
+        reached = set[tuple[str, str, int]]()
         for row in group_rows(self._request, self._metadata, self._expiry_check, self._over):
             found = row.result
             if isinstance(found, OffsetOfGroup):
+                key = found.group, found.topic, found.partition
+                if not found.is_reachable:
+                    unreachable[key] = row
+                    continue
+                reached.add(key)
                 if found.is_outside_log and not self._damaged.will_contain(found):
                     situation.clients.stranded.append(self._damaged.with_repaired_end(found))
                     yield row
             elif isinstance(found, ExpiringOffsets):
                 situation.expiring.append(found)
+                yield row
+        for key, row in unreachable.items():
+            if key not in reached and isinstance(row.result, OffsetOfGroup):
+                situation.clients.unreachable.append(row.result)
                 yield row
 
     def _expiry_check(self, targets: Iterable[Target]) -> "ExpiryCheck | None":

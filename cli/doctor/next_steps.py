@@ -17,10 +17,10 @@
 9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
 11. Keep what is deleted after the start if it is still wanted: the logs of deleted topics, what retention would delete completely, and
-    committed offsets that expire.
+    committed offsets that expire, or that no coordinator looks for where they are.
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
 13. Once the nodes run, replace voters of the quorum, abort hanging transactions, and reset groups whose committed offset is outside the
-    log.
+    log, or was in a partition where no coordinator looks for it.
 
 A metadata log that is in none of the directories comes last: find it, copy it from another node, or create it again
 (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
@@ -209,6 +209,10 @@ def _keep_what_goes(situation: Situation) -> Iterator[NextStep]:
         from kseg.cli.doctor.expiring_steps import keep_offsets
 
         yield from keep_offsets(situation.expiring, situation.expiry, situation.request)
+    if situation.clients.unreachable:
+        from kseg.cli.doctor.unreachable_steps import save_unreachable
+
+        yield from save_unreachable(situation.clients.unreachable, situation.request)
 
 
 def _once_running(situation: Situation) -> Iterator[NextStep]:
@@ -219,6 +223,10 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     yield from remove_configs(situation.metadata, server, situation.request)
     yield from end_transactions(situation.clients, server)
     yield from set_groups(situation.clients, server)
+    if situation.clients.unreachable:
+        from kseg.cli.doctor.unreachable_steps import restore_unreachable
+
+        yield from restore_unreachable(situation.clients.unreachable, server)
 
 
 def _make_new_log(situation: Situation, log_dir: str) -> Iterator[NextStep]:

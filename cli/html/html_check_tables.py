@@ -141,7 +141,7 @@ HANGING = TableForm(
 
 STRANDED = TableForm(
     "stranded",
-    "Groups whose offset is not in the log",
+    "Groups that do not continue where they stopped",
     "offset",
     (
         HtmlColumn("Group", "group", "name"),

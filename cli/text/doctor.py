@@ -79,7 +79,7 @@ class DoctorReport(Report):
         yield from _section("what the damage costs", self._costs())
         yield from _section("hanging transactions", self._hanging())
         yield from _section("committed transactions that a coordinator aborts", self._lost_commits())
-        yield from _section("groups whose offset is not in the log", self._stranded())
+        yield from _section("groups that do not continue where they stopped", self._stranded())
         yield from _section("not in use", self._leftovers())
 
     def closing(self, summary: RunSummary) -> Iterator[Line]:
@@ -130,7 +130,7 @@ class DoctorReport(Report):
         if lost := self._counts.get("lost_commit", 0):
             words.append(f"{counted(lost, 'committed transaction')} that a coordinator aborts")
         if stranded := self._counts.get("offset", 0):
-            words.append(f"{counted(stranded, 'committed offset')} not in the log")
+            words.append(f"{counted(stranded, 'committed offset')} where no consumer continues")
         return ", ".join(words)
 
     # --- the machine
@@ -283,10 +283,11 @@ class DoctorReport(Report):
     def _stranded(self) -> Iterator[Line]:
         found = self._rows.get("offset", ())
         for values in found[: shown_of(self._counts.get("offset", 0), _SHOWN)]:
-            limit = (
-                f"beyond the log end {values['log_end_offset']}"
-                if values["status"] == "beyond-log-end"
-                else f"below the log start {values['log_start_offset']}"
+            limit = {
+                "beyond-log-end": f"beyond the log end {values['log_end_offset']}",
+                "below-log-start": f"below the log start {values['log_start_offset']}",
+            }.get(
+                values["status"], "in a partition of __consumer_offsets where its coordinator does not look"
             )
             yield Line(
                 visible(

@@ -24,6 +24,7 @@ _NAMED = 20  # groups in a command
 _PROBLEMS = {
     "beyond-log-end": "beyond the log end: a consumer that starts there resets to where auto.offset.reset says",
     "below-log-start": "below the log start: a consumer that starts there resets to where auto.offset.reset says",
+    "unreachable": "in a partition of __consumer_offsets where a starting broker does not look for the group: its consumers start where auto.offset.reset says",
     "topic-deleted": "for a topic that was deleted",
     "topic-recreated": "for a deleted topic of the same name as one of today",
 }
@@ -215,7 +216,7 @@ class GroupsReport(Report):
             return Line("NOT FOUND", ERROR)
         bad = sum(self._problem_counts.values())
         if bad:
-            return Line(f"ATTENTION: {counted(bad, 'offset')} that no log has; {words}", WARNING)
+            return Line(f"ATTENTION: {counted(bad, 'offset')} where no consumer continues; {words}", WARNING)
         return Line(f"LOADED: {words}", GOOD)
 
     def _missing_lines(self) -> Iterator[Line]:

@@ -24,6 +24,7 @@ from kseg.segment.values import dataclass
 RowValues = dict[str, object]
 
 BEYOND_LOG_END, BELOW_LOG_START = "beyond-log-end", "below-log-start"
+UNREACHABLE = "unreachable"  # the group's coordinator is that of another partition (`coordinator_partition`)
 
 _SEQUENCE_END = 1 << 31  # of partition numbers
 
@@ -56,6 +57,10 @@ class OffsetOfGroup(AboutGroup):
     offset: int
     status: str | None = None
     log_end_offset: int | None = None
+
+    @property
+    def is_reachable(self) -> bool:
+        return self.status != UNREACHABLE
 
     @property
     def is_outside_log(self) -> bool:
@@ -221,9 +226,15 @@ def _task_rows(tasks: Assigned) -> list[RowValues]:
 
 
 def offset_row(
-    key: OffsetKey, record: CoordinatorRecord, names: TopicNames, ends: PartitionEnds | None
+    key: OffsetKey,
+    record: CoordinatorRecord,
+    names: TopicNames,
+    ends: PartitionEnds | None,
+    *,
+    is_reachable: bool = True,
 ) -> RowValues:
-    """A committed offset. ends: None for an earlier offset, to which the current log end does not apply."""
+    """A committed offset. ends: None for an earlier offset, to which the current log end does not apply. is_reachable: whether the group's
+    coordinator has loaded it."""
     commit = offset_commit(record)
     known = None if ends is None else ends.of(key.topic, key.partition)
     return {
@@ -235,14 +246,19 @@ def offset_row(
         "lag": None if known is None else known.end_offset - commit.offset,
         "log_start_offset": None if known is None else known.start_offset,
         "high_watermark": None if known is None else known.high_watermark,
-        "status": _status(commit, key.topic, names, known),
+        "status": _status(commit, key.topic, names, known) if is_reachable else UNREACHABLE,
         "topic_id": commit.topic_id,
         "record_offset": record.offset,
     }
 
 
 def offset_line(
-    key: OffsetKey, record: CoordinatorRecord, names: TopicNames, ends: PartitionEnds | None
+    key: OffsetKey,
+    record: CoordinatorRecord,
+    names: TopicNames,
+    ends: PartitionEnds | None,
+    *,
+    is_reachable: bool = True,
 ) -> bytes:
     """The same text as `json_line` of `offset_row`, several times as fast."""
     commit = offset_commit(record)
@@ -256,7 +272,7 @@ def offset_line(
             f'"log_end_offset":{known.end_offset},"lag":{known.end_offset - commit.offset},'
             f'"log_start_offset":{known.start_offset},"high_watermark":{known.high_watermark}'
         )
-    status = _status(commit, key.topic, names, known)
+    status = _status(commit, key.topic, names, known) if is_reachable else UNREACHABLE
     return (
         f'{{"type":"offset","group":{_text(key.group)},"topic":{_text(key.topic)},"partition":{key.partition},"offset":{commit.offset},'
         f'"leader_epoch":{epoch},"metadata":{_text(commit.metadata)},"commit_timestamp":{commit.commit_timestamp_ms},'

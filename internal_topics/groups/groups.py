@@ -18,7 +18,8 @@ from kseg.internal_topics.coordinator_log import (
 from kseg.internal_topics.groups import group_rows as rows
 from kseg.internal_topics.groups import share_rows
 from kseg.internal_topics.groups.committed_offsets import committed_offset
-from kseg.internal_topics.groups.group_records import OffsetKey
+from kseg.internal_topics.groups.coordinator_partition import HomePartition
+from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS, OffsetKey
 from kseg.internal_topics.groups.group_replay import FailedRecord, LoadedGroups, load_groups
 from kseg.internal_topics.groups.group_rows import TopicNames
 from kseg.internal_topics.groups.group_states import ModernGroup
@@ -107,7 +108,9 @@ def _groups(target: LogTarget, name: PartitionName | None, options: GroupsOption
     )
     yield from _problems(target.path, loaded)
     ends = None if options.at_ms is not None else PartitionEnds(options.replicas, options.tiered)
-    for row in _group_rows(loaded, options, ends):
+    count = options.names.partitions.get(CONSUMER_OFFSETS)
+    home = HomePartition(None if name is None else name.partition, count)
+    for row in _group_rows(loaded, options, ends, home):
         yield Text(row) if isinstance(row, bytes) else Row(row, rows.result_of(row))
     check = options.expiry
     if check is not None and target.path in check.directories and not (loaded.failures or loaded.problems):
@@ -118,7 +121,7 @@ def _groups(target: LogTarget, name: PartitionName | None, options: GroupsOption
 
 
 def _group_rows(
-    loaded: LoadedGroups, options: GroupsOptions, ends: PartitionEnds | None
+    loaded: LoadedGroups, options: GroupsOptions, ends: PartitionEnds | None, home: HomePartition
 ) -> Iterator[rows.RowValues | bytes]:
     offsets, names = loaded.offsets, options.names
     for group_name, group in sorted(loaded.metadata.groups.items()):
@@ -134,9 +137,16 @@ def _group_rows(
     if options.as_json:
         for at in range(0, len(wanted), _LINES_AT_ONCE):
             some = wanted[at : at + _LINES_AT_ONCE]
-            yield b"".join([rows.offset_line(key, committed[key], names, ends) for key in some])
+            lines = [
+                rows.offset_line(key, committed[key], names, ends, is_reachable=home.has(key.group))
+                for key in some
+            ]
+            yield b"".join(lines)
     else:
-        yield from (rows.offset_row(key, committed[key], names, ends) for key in wanted)
+        yield from (
+            rows.offset_row(key, committed[key], names, ends, is_reachable=home.has(key.group))
+            for key in wanted
+        )
     for pending in (*offsets.pending.values(), *offsets.still_open):
         for key, commit in sorted(pending.items()):
             if _wants_key(options, key):

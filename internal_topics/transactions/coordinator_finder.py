@@ -51,7 +51,12 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
     finder = MetadataFinder(directories.log_dirs)
     images = [*_images(directories, finder)]
     partitions = _partitions(images)
-    view = joined(logs, None if partitions is None else len(partitions), damaged)
+    view = joined(
+        logs,
+        None if partitions is None else len(partitions),
+        damaged,
+        is_before_a_start=not any(map(is_locked, directories.log_dirs)),
+    )
     if partitions is not None and view.is_whole and _are_all_here(directories, finder, images):
         # when the brokers start, the partition elects a leader, with the next epoch
         epochs = {number: each.leader_epoch + 1 for number, each in partitions.items()}

@@ -4,16 +4,18 @@
 2. A record that a coordinator cannot load ends its load of the partition: it serves what it has read so far, and reports this only
    in its log. A record of an unknown type or version is skipped. Here both are findings, and reading continues (`coordinator_load`).
 3. The longest of several replicas of a partition counts.
+4. An id in a partition that is not its coordinator's is not served: the topic was given more partitions (`coordinator_partition`). The
+   broker lists it, and neither ends its transaction nor finds it when its producer comes back (observed with 4.3.1).
 
 (Kafka: TransactionStateManager.loadTransactionMetadata, TransactionLog, TransactionMetadata; fact sheet of the internal topics, §6.1.)
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord
 from kseg.internal_topics.decoding import Decoded, UnknownType, decode_key, decode_value
-from kseg.internal_topics.groups.coordinator_partition import partition_for
+from kseg.internal_topics.groups.coordinator_partition import HomePartition, partition_for
 from kseg.internal_topics.load_findings import FAILS, TORN
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
@@ -50,8 +52,8 @@ class TransactionalId:
 
     partitions: as recorded; of a prepared transaction all of them. started_ms: -1 before the first transaction. client_version: 2
     for KIP-890's protocol, which raises the epoch with each transaction. previous_producer_id, next_producer_id: -1 if there is
-    none. offset: of the record. is_loaded: False if the coordinator ends its load of the partition before the record, None if damage
-    before the record may end it.
+    none. offset: of the record. is_misplaced: whether the coordinator of the id is that of another partition. is_loaded: False if so, or
+    if the coordinator ends its load of the partition before the record, None if damage before the record may end it.
     """
 
     transactional_id: str
@@ -66,6 +68,7 @@ class TransactionalId:
     previous_producer_id: int = -1
     next_producer_id: int = -1
     offset: int = -1
+    is_misplaced: bool = False
     is_loaded: bool | None = True
 
 
@@ -227,17 +230,29 @@ def by_producer(ids: Iterable[TransactionalId]) -> dict[int, tuple[Transactional
 
 
 def joined(
-    logs: Mapping[int, TransactionLog], partition_count: int | None, damaged: Iterable[int] = ()
+    logs: Mapping[int, TransactionLog],
+    partition_count: int | None,
+    damaged: Iterable[int] = (),
+    *,
+    is_before_a_start: bool = False,
 ) -> CoordinatorView:
-    """Join all partitions. partition_count: of the topic, None when unknown. damaged: partitions that could not be read."""
+    """Join all partitions. partition_count: of the topic, None when unknown. damaged: partitions that could not be read.
+    is_before_a_start: whether no broker is running, which may have been started when the topic had fewer partitions."""
     ids: dict[str, TransactionalId] = {}
     loaded: dict[str, TransactionalId] = {}
     former: dict[int, str] = {}
     committed: dict[int, Container[int]] = {}
     prepared: dict[int, CoordinatorRecord] = {}
-    for log in logs.values():
-        ids |= log.ids
-        loaded |= log.loaded
+    misplaced: dict[str, TransactionalId] = {}
+    for number, log in logs.items():
+        home = HomePartition(number, partition_count if is_before_a_start else None)
+        ids |= {name: known for name, known in log.ids.items() if home.has(name)}
+        loaded |= {name: known for name, known in log.loaded.items() if home.has(name)}
+        misplaced |= {
+            name: replace(known, is_misplaced=True, is_loaded=False)
+            for name, known in log.ids.items()
+            if not home.has(name)
+        }
         former |= log.former
         committed |= log.committed
         prepared |= log.prepared
@@ -248,9 +263,9 @@ def joined(
     expected: Sequence[int] = range(partition_count or 0)
     missing = tuple(number for number in expected if number not in logs)
     return CoordinatorView(
-        ids,
+        misplaced | ids,
         by_producer(loaded.values()),
-        by_producer(each for each in ids.values() if each.is_loaded is False),
+        by_producer(each for each in (*misplaced.values(), *ids.values()) if each.is_loaded is False),
         former,
         committed,
         prepared,

@@ -103,7 +103,8 @@ def judge(
         None if owner is None else owner.transactional_id,
         view.former.get(found.producer_id) if owner is None else None,
         deadline_ms,
-        is_owned=verdict in ("orphaned", "unmarked") and owner is not None,
+        # the next producer with a misplaced id gets another producer id
+        is_owned=verdict in ("orphaned", "unmarked") and owner is not None and not owner.is_misplaced,
         is_committed=verdict == "unmarked"
         or (verdict == "refused" and _commit_marker(found, view) is not None),
         is_to_be_aborted=verdict == "unmarked" and (deadline_ms is not None or is_aborting),
@@ -171,6 +172,8 @@ def _unnamed(
         words = f"{evidence} is missing here; after an abort, read_committed consumers never get its records"
         return "unmarked", f"{known}: {words}{_next_words(owner)}", owner
     for unloaded in view.unloaded.get(found.producer_id, ()):
+        if where in unloaded.partitions and unloaded.is_misplaced:
+            return *_misplaced(unloaded), unloaded
         if where in unloaded.partitions:
             reason = f"{_record(unloaded)} at offset {unloaded.offset} of its partition, which the coordinator does not load"
             return "unloaded", reason, unloaded
@@ -184,6 +187,15 @@ def _commit_marker(found: UnfinishedTransaction, view: CoordinatorView) -> str |
     """The partition with the COMMIT marker of the transaction, None if none is known."""
     where = view.commit_markers.get(found.producer_id, {}).get(found.producer_epoch + 1)
     return None if where is None else f"{where[0]}-{where[1]}"
+
+
+def _misplaced(known: TransactionalId) -> tuple[str, str]:
+    """Verdict and reason for the transaction of an id that is not in its coordinator's partition. The coordinator of the partition that has
+    the record still sends the markers of a prepared transaction."""
+    reason = f"{_record(known)} in a partition of __transaction_state that is not its coordinator's, because the topic was given more"
+    if known.state in PREPARED:
+        return "ending", reason
+    return "orphaned", f"{reason}: no coordinator ends its transactions"
 
 
 def _with_doubt(verdict: str, reason: str, owner: TransactionalId) -> tuple[str, str]:

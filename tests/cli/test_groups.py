@@ -186,7 +186,7 @@ def test_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.CaptureFixtu
     }
     run(["groups", str(log_dir)])
     text = capfd.readouterr().out
-    assert text.startswith("ATTENTION: 3 offsets that no log has; 4 groups (4 Empty)")
+    assert text.startswith("ATTENTION: 3 offsets where no consumer continues; 4 groups (4 Empty)")
     assert "1 offset beyond the log end" in text
 
 

@@ -364,6 +364,7 @@ VALUES = frozenset(
         "share",
         "streams",
         "ok",
+        "unreachable",
         "absent",
         "unknown",
         "live",
