@@ -2,7 +2,7 @@
 hanging transactions, save the records of those that a coordinator aborts although they were committed, and reset groups whose committed
 offset is outside the log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,13 @@ from kseg.cli.doctor.commit_marker_steps import (
 from kseg.cli.doctor.next_step import ANY_SERVER, NextStep, likewise
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
-from kseg.segment.counted import shown_of
+from kseg.segment.counted import listed, shown_of
+from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC
 from kseg.segment.terminal import shell_quoted, shortened, visible
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+    from kseg.internal_topics.groups.group_rows import OffsetOfGroup, PendingOffset
     from kseg.internal_topics.transactions.transaction_rows import HangingTransaction, LostCommit
 
 _LISTED = 5  # transactions and groups with a step of their own
@@ -30,7 +31,8 @@ _LISTED = 5  # transactions and groups with a step of their own
 class Clients:
     """now_ms: the time of the run. hanging: transactions that nothing will end. lost_commits: committed ones that a coordinator would
     abort. stranded: committed offsets outside their logs. unreachable: those in a partition of `__consumer_offsets` where no coordinator
-    looks for their groups. ids_behind: the transactional ids whose newest records are lost, by the partition that has them."""
+    looks for their groups. pending: offsets in open transactions. ids_behind: the transactional ids whose newest records are lost, by the
+    partition that has them."""
 
     request: Request
     now_ms: int = 0
@@ -38,6 +40,7 @@ class Clients:
     lost_commits: "list[LostCommit]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
     unreachable: "list[OffsetOfGroup]" = field(default_factory=list)
+    pending: "list[PendingOffset]" = field(default_factory=list)
     ids_behind: dict[str, dict[str, None]] = field(default_factory=dict)
 
     @property
@@ -49,6 +52,9 @@ class Clients:
     @property
     def come_before_start(self) -> bool:
         return bool(self.ids_behind or self.markers_to_write)
+
+    def pending_of(self, producer_id: int) -> "list[PendingOffset]":
+        return [each for each in self.pending if each.producer_id == producer_id]
 
 
 def write_markers(clients: Clients) -> Iterator[NextStep]:
@@ -64,23 +70,33 @@ def end_transactions(clients: Clients, server: str) -> Iterator[NextStep]:
     for each in hanging[:shown]:
         if each.abort_command is not None:
             yield NextStep(
-                f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}.{_before_abort(each)}",
+                f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}."
+                f"{_before_abort(each, clients.pending_of(each.producer_id))}",
                 each.abort_command.replace(ANY_SERVER, server),
             )
+            if each.commit is not None and each.topic == CONSUMER_OFFSETS_TOPIC:
+                yield from _commit_again(clients, each.producer_id, server)
     command = command_line("transactions", {"--verbose": True}, clients.request)
     yield from likewise(len(hanging) - shown, "transaction", command, "list the command for each")
-    yield from _save_lost_commits(clients, command)
+    yield from _save_lost_commits(clients, server, command)
 
 
-def _before_abort(hanging: "HangingTransaction") -> str:
-    """What to consider first: the next transaction of the same producer in the partition ends this one with it (observed with 4.3.1)."""
+def _before_abort(hanging: "HangingTransaction", pending: "Sequence[PendingOffset]") -> str:
+    """What to consider first: the next transaction of the same producer in the partition ends this one with it (observed with 4.3.1). A
+    coordinator gives no consumer an offset for which one waits in a transaction (UNSTABLE_OFFSET_COMMIT; observed with 4.3.1)."""
     owner = None if hanging.owner is None else visible(shortened(hanging.owner))
+    is_of_groups = hanging.topic == CONSUMER_OFFSETS_TOPIC
+    waiting = f" {_consumers(pending)} wait until it ends." if is_of_groups and pending else ""
     if hanging.commit is None:
-        return (
+        what = "offsets" if is_of_groups else "records"
+        before = (
             ""
             if owner is None
-            else f" Do so before {owner} writes there: its next commit there would commit these records too."
+            else f" Do so before {owner} writes there: its next commit there would commit these {what} too."
         )
+        return f"{waiting}{before}"
+    if is_of_groups:
+        return f"{waiting} Its producer had committed it: its offsets are lost then, so commit them again afterwards."
     words = (
         " Its producer had committed it: read_committed consumers never get its records, so export "
         "them first, and produce them again afterwards."
@@ -90,11 +106,33 @@ def _before_abort(hanging: "HangingTransaction") -> str:
     return f"{words} Or leave it: if {owner} commits another transaction that writes there, these records are committed with it."
 
 
-def _save_lost_commits(clients: Clients, listing: str) -> Iterator[NextStep]:
+def _consumers(pending: "Sequence[PendingOffset]") -> str:
+    groups = [*dict.fromkeys(each.group for each in pending)]
+    return f"Consumers of {visible(listed(groups, _LISTED, 'group'))}"
+
+
+def _commit_again(clients: Clients, producer_id: int, server: str) -> Iterator[NextStep]:
+    """Offsets of a committed transaction that its groups will not get. Those of a group that has committed since are out of date."""
+    wanted = [each for each in clients.pending_of(producer_id) if each.takes_effect]
+    for each in wanted[: shown_of(len(wanted), _LISTED)]:
+        yield NextStep(
+            f"Without the consumers of {visible(each.group)} running, preview the commit of what its transaction had for "
+            f"{each.topic}-{each.partition}, which would otherwise be consumed again; then replace --dry-run with --execute.",
+            f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(each.group)} "
+            f"--topic {each.topic}:{each.partition} --reset-offsets --to-offset {each.offset} --dry-run",
+        )
+    more = len(wanted) - shown_of(len(wanted), _LISTED)
+    yield from likewise(more, "partition", command_line("groups", {"--verbose": True}, clients.request))
+
+
+def _save_lost_commits(clients: Clients, server: str, listing: str) -> Iterator[NextStep]:
     ended = clients.markers_to_write
     lost = [each for each in clients.lost_commits if transaction_of(each) not in ended]
     shown = shown_of(len(lost), _LISTED)
     for each in lost[:shown]:
+        if each.topic == CONSUMER_OFFSETS_TOPIC:
+            yield from _commit_again(clients, each.producer_id, server)
+            continue
         partition = f"{each.topic}-{each.partition}"
         options = {
             "--to": "json",

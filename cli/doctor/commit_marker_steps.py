@@ -50,8 +50,8 @@ def write_commit_markers(
         transactions = counted(len(some), "transaction")
         yield NextStep(
             f"{transactions} ({listed(places, _LISTED)}) {'was' if len(some) == 1 else 'were'} committed, but the COMMIT "
-            f"{'marker is' if len(some) == 1 else 'markers are'} lost: read_committed consumers wait there, and after an abort never get the "
-            "records. Before any node starts, write what is missing; `kseg undo` reverts that.",
+            f"{'marker is' if len(some) == 1 else 'markers are'} lost: consumers wait there, and an abort loses what was committed. "
+            "Before any node starts, write what is missing; `kseg undo` reverts that.",
             " && ".join(_command(each, now_ms) for found in some for each in found),
         )
 

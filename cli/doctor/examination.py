@@ -247,7 +247,7 @@ class Examination:
 
     def _groups(self) -> Iterator[Row]:
         from kseg.cli.doctor.group_work import group_rows
-        from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+        from kseg.internal_topics.groups.group_rows import OffsetOfGroup, PendingOffset
         from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets
 
         situation = self._situation
@@ -264,6 +264,8 @@ class Examination:
                 if found.is_outside_log and not self._damaged.will_contain(found):
                     situation.clients.stranded.append(self._damaged.with_repaired_end(found))
                     yield row
+            elif isinstance(found, PendingOffset):
+                situation.clients.pending.append(found)
             elif isinstance(found, ExpiringOffsets):
                 situation.expiring.append(found)
                 yield row

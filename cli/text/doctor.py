@@ -17,7 +17,7 @@ from kseg.cli.text.verify import looked_at_words
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, WARNING, Finding
 from kseg.segment.moments import moment
-from kseg.segment.partition.names import GROUP_TOPICS
+from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC, GROUP_TOPICS
 from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
@@ -263,7 +263,7 @@ class DoctorReport(Report):
                 visible(
                     f"{values['topic']}-{values['partition']}: from offset {values['start_offset']}, "
                     f"producer {values['producer_id']}, last written at "
-                    f"{moment(values['last_timestamp'])}; read_committed consumers are blocked"
+                    f"{moment(values['last_timestamp'])}; {_blocked(values)}"
                 )
             )
         yield from _more(self._counts.get("transaction", 0))
@@ -337,6 +337,13 @@ def _identities(log_dirs: Sequence[Values], starts: Sequence[Values]) -> Iterato
 def _identity(node_id: int | None, cluster_id: str | None) -> str:
     whose = "a node" if node_id is None else f"node {node_id}"
     return f"{whose} of {'an unknown cluster' if cluster_id is None else f'cluster {cluster_id}'}"
+
+
+def _blocked(transaction: Values) -> str:
+    """Who waits for a hanging transaction."""
+    if transaction["topic"] == CONSUMER_OFFSETS_TOPIC:
+        return "consumers of its groups wait for it"
+    return "read_committed consumers are blocked"
 
 
 def _section(title: str, lines: Iterator[Line] | Sequence[Line]) -> Iterator[Line]:

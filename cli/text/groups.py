@@ -310,7 +310,7 @@ class GroupsReport(Report):
             producers = listed([*map(str, sorted(self._pending))], _SHOWN)
             offsets = counted(sum(self._pending.values()), "offset")
             noun = "producer" if len(self._pending) == 1 else "producers"
-            yield f"{offsets} in transactions that are still open, of {noun} {producers} (see kseg transactions)"
+            yield f"{offsets} in transactions that are still open, of {noun} {producers}; consumers of the group wait until they end (see kseg transactions)"
 
     def _rewind_lines(self, summary: RunSummary) -> Iterator[str]:
         if self._rewinds:

@@ -68,6 +68,17 @@ class OffsetOfGroup(AboutGroup):
 
 
 @dataclass(frozen=True, slots=True)
+class PendingOffset(AboutGroup):
+    """The result of a pending_offset row. takes_effect: as in the row."""
+
+    topic: str
+    partition: int
+    offset: int
+    producer_id: int
+    takes_effect: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ShareTopicOfGroup(AboutGroup):
     """The result of a share_topic row of partitions whose state is initialized."""
 
@@ -97,6 +108,14 @@ def result_of(row: RowValues) -> AboutGroup:
             status if isinstance(status, str) else None,
             end if isinstance(end, int) else None,
         )
+    producer_id, takes_effect = row.get("producer_id"), row.get("takes_effect")
+    if (
+        row["type"] == "pending_offset"
+        and isinstance(partition, int)
+        and isinstance(offset, int)
+        and isinstance(producer_id, int)
+    ):
+        return PendingOffset(str(group), str(topic), partition, offset, producer_id, bool(takes_effect))
     topic_id, partitions = row.get("topic_id"), row.get("partitions")
     if row["type"] == "share_topic" and row["status"] == "initialized" and isinstance(partitions, list):
         return ShareTopicOfGroup(str(group), str(topic), str(topic_id), tuple(partitions))
@@ -313,8 +332,9 @@ def _status(commit: OffsetCommit, topic: str, names: TopicNames, ends: LogEnds |
     return BELOW_LOG_START if commit.offset < ends.start_offset else "ok"
 
 
-def pending_row(key: OffsetKey, record: CoordinatorRecord) -> RowValues:
-    """An offset in an open transaction."""
+def pending_row(key: OffsetKey, record: CoordinatorRecord, committed: CoordinatorRecord | None) -> RowValues:
+    """An offset in an open transaction. committed: the committed offset of the key; if it is newer, a COMMIT does not replace it (Kafka:
+    OffsetMetadataManager.replayEndTransactionMarker)."""
     commit = offset_commit(record)
     return {
         "type": "pending_offset",
@@ -323,6 +343,7 @@ def pending_row(key: OffsetKey, record: CoordinatorRecord) -> RowValues:
         "producer_id": record.producer_id,
         "producer_epoch": record.producer_epoch,
         "record_offset": record.offset,
+        "takes_effect": committed is None or record.offset > committed.offset,
     }
 
 

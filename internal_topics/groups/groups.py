@@ -150,7 +150,7 @@ def _group_rows(
     for pending in (*offsets.pending.values(), *offsets.still_open):
         for key, commit in sorted(pending.items()):
             if _wants_key(options, key):
-                yield rows.pending_row(key, commit)
+                yield rows.pending_row(key, commit, committed.get(key))
     for group_name, timestamp_ms in sorted(loaded.tombstones.items()):
         if group_name not in loaded.metadata.groups and options.wants(group_name):
             yield rows.tombstone_row(group_name, timestamp_ms)

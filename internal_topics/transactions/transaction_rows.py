@@ -80,6 +80,7 @@ class HangingTransaction:
 
     topic: str | None
     partition: int | None
+    producer_id: int
     abort_command: str | None
     commit: LostCommit | None = None
     owner: str | None = None
@@ -121,7 +122,7 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
                 counts["hanging" if verdict.status == HANGING else "open"] += 1
                 values = _open(found, place, verdict, replay.started_ms(found.first_offset))
                 commit = _lost_commit(found, log, replay, options) if verdict.is_committed else None
-                yield _open_row(values, verdict, commit)
+                yield _open_row(values, found, verdict, commit)
         for found, verdict in (
             *((each, _REPLACED) for each in replay.state.replaced()),
             *((each, _FORGOTTEN) for each in replay.forgotten()),
@@ -265,11 +266,14 @@ def _open(
     }
 
 
-def _open_row(values: Values, verdict: TransactionVerdict, commit: LostCommit | None) -> Row:
+def _open_row(
+    values: Values, found: UnfinishedTransaction, verdict: TransactionVerdict, commit: LostCommit | None
+) -> Row:
     if verdict.status == HANGING:
         owner = verdict.transactional_id if verdict.is_owned else None
         command = values["abort_command"]
-        return Row(values, HangingTransaction(values["topic"], values["partition"], command, commit, owner))
+        place = values["topic"], values["partition"]
+        return Row(values, HangingTransaction(*place, found.producer_id, command, commit, owner))
     return Row(values, commit if verdict.is_to_be_aborted else None)
 
 

@@ -43,6 +43,7 @@ from kseg.internal_topics.transactions.transaction_log import (
     TopicPartition,
     TransactionalId,
 )
+from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC
 from kseg.segment.state.transaction_replay import UnfinishedTransaction
 from kseg.segment.values import dataclass
 
@@ -88,7 +89,7 @@ def judge(
         verdict, reason = "decided", "a longer replica of the partition has its marker"
     elif naming is not None:
         owner = naming
-        verdict, reason = _with_doubt(*_named(found, naming, view), naming)
+        verdict, reason = _with_doubt(*_named(found, naming, view, _contents(where)), naming)
     else:
         verdict, reason, owner = _unnamed(found, where, view)
     is_old = now_ms - found.timestamp_ms > max_timeout_ms
@@ -121,7 +122,27 @@ def _deadline_ms(naming: TransactionalId) -> int | None:
     return naming.started_ms + naming.timeout_ms if is_timed else None
 
 
-def _named(found: UnfinishedTransaction, naming: TransactionalId, view: CoordinatorView) -> tuple[str, str]:
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What an open transaction in a partition contains, in words. lost: what happens to it if the transaction is aborted."""
+
+    noun: str
+    lost: str
+
+
+_RECORDS = _Contents("records", "read_committed consumers never get its records")
+_OFFSETS = _Contents(
+    "offsets", "the groups never get these offsets, and their consumers repeat what they have processed"
+)
+
+
+def _contents(where: TopicPartition) -> _Contents:
+    return _OFFSETS if where[0] == CONSUMER_OFFSETS_TOPIC else _RECORDS
+
+
+def _named(
+    found: UnfinishedTransaction, naming: TransactionalId, view: CoordinatorView, contents: _Contents
+) -> tuple[str, str]:
     """Verdict and reason if an id names the partition."""
     record = _record(naming)
     refused = view.refused.get(naming.transactional_id)
@@ -139,7 +160,7 @@ def _named(found: UnfinishedTransaction, naming: TransactionalId, view: Coordina
         words = "it committed this transaction, whose marker is missing here; the marker of the current one ends this one as well"
         return (
             "unmarked",
-            f"{record}, and {words}: if it is an abort, read_committed consumers never get its records",
+            f"{record}, and {words}: if it is an abort, {contents.lost}",
         )
     if naming.state in PREPARED:
         is_explained = found.producer_epoch >= naming.producer_epoch - 1
@@ -150,7 +171,7 @@ def _named(found: UnfinishedTransaction, naming: TransactionalId, view: Coordina
     if place is not None:
         words = (
             f"{place} has the COMMIT marker of this transaction: its coordinator has lost the decision and aborts it at the "
-            "timeout; read_committed consumers never get its records then"
+            f"timeout; {contents.lost} then"
         )
         return "unmarked", f"{record}, but {words}"
     return "ongoing", record
@@ -160,7 +181,7 @@ def _unnamed(
     found: UnfinishedTransaction, where: TopicPartition, view: CoordinatorView
 ) -> tuple[str, str, TransactionalId | None]:
     """Verdict, reason and the id of the producer if no coordinator has an id that names the partition."""
-    owner = next(iter(view.by_producer.get(found.producer_id, ())), None)
+    owner, contents = next(iter(view.by_producer.get(found.producer_id, ())), None), _contents(where)
     place = _commit_marker(found, view)
     if place is not None or found.producer_epoch + 1 in view.committed.get(found.producer_id, ()):
         known = _without_owner_words(found, view) if owner is None else _record(owner)
@@ -169,8 +190,8 @@ def _unnamed(
             if place is None
             else f"{place} has the COMMIT marker of this transaction, which"
         )
-        words = f"{evidence} is missing here; after an abort, read_committed consumers never get its records"
-        return "unmarked", f"{known}: {words}{_next_words(owner)}", owner
+        words = f"{evidence} is missing here; after an abort, {contents.lost}"
+        return "unmarked", f"{known}: {words}{_next_words(owner, contents)}", owner
     for unloaded in view.unloaded.get(found.producer_id, ()):
         if where in unloaded.partitions and unloaded.is_misplaced:
             return *_misplaced(unloaded), unloaded
@@ -179,7 +200,7 @@ def _unnamed(
             return "unloaded", reason, unloaded
     if owner is None:
         return *_without_owner(found, view), None
-    reason = f"{_record(owner)} and does not name the partition{_next_words(owner)}"
+    reason = f"{_record(owner)} and does not name the partition{_next_words(owner, contents)}"
     return *_with_doubt("orphaned", reason, owner), owner
 
 
@@ -208,10 +229,10 @@ def _with_doubt(verdict: str, reason: str, owner: TransactionalId) -> tuple[str,
     )
 
 
-def _next_words(owner: TransactionalId | None) -> str:
+def _next_words(owner: TransactionalId | None, contents: _Contents) -> str:
     if owner is None:
         return ""
-    return f"; if {owner.transactional_id} commits another one that writes here, these records are committed with it"
+    return f"; if {owner.transactional_id} commits another one that writes here, these {contents.noun} are committed with it"
 
 
 def _record(owner: TransactionalId) -> str:

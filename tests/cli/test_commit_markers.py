@@ -15,6 +15,7 @@ from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.main import run
 from kseg.cli.request import Request
+from kseg.internal_topics.groups.group_rows import PendingOffset
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView
 from kseg.internal_topics.transactions.transaction_rows import (
     HangingTransaction,
@@ -184,7 +185,7 @@ COMMIT = LostCommit("/a/orders-0", "orders", 0, PID, 4, 17, 20, 30, is_writable=
 def _steps(*commits: LostCommit) -> tuple[list[str], list[str]]:
     """(commands before the start, commands once the brokers run)."""
     clients = Clients(Request(("/a",)), now_ms=T0)
-    clients.hanging += [HangingTransaction("orders", 0, f"abort {each.path}", each) for each in commits]
+    clients.hanging += [HangingTransaction("orders", 0, PID, f"abort {each.path}", each) for each in commits]
     return (
         [step.command for step in write_markers(clients)],
         [step.command for step in end_transactions(clients, "HOST:PORT")],
@@ -240,3 +241,23 @@ def test_of_several_nodes_the_markers_are_written_after_each_was_examined() -> N
         "kseg append",
     ]
     assert all(step.is_due for step in steps)
+
+
+def test_offsets_of_a_committed_transaction_are_committed_again_after_the_abort() -> None:
+    """Judged once by 4.3.1: the group's consumers got UNSTABLE_OFFSET_COMMIT until the abort, after it the group had the offset of its
+    transaction before, and then the offset that the command committed."""
+    commit = replace(COMMIT, topic="__consumer_offsets", partition=3, is_writable=False)
+    clients = Clients(Request(("/a",)))
+    clients.hanging.append(HangingTransaction("__consumer_offsets", 3, PID, "abort", commit))
+    clients.pending += [
+        PendingOffset("riders", "orders", 0, 5, PID, takes_effect=True),
+        PendingOffset(
+            "riders", "orders", 1, 9, PID, takes_effect=False
+        ),  # it has committed a later offset since
+        PendingOffset("others", "orders", 2, 7, PID + 1, takes_effect=True),
+    ]
+    abort, again = end_transactions(clients, "HOST:PORT")
+    assert abort.command == "abort" and "Consumers of riders wait until it ends" in abort.why
+    assert again.command == (
+        "kafka-consumer-groups.sh --bootstrap-server HOST:PORT --group riders --topic orders:0 --reset-offsets --to-offset 5 --dry-run"
+    )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS as OFFSETS
 from kseg.internal_topics.transactions.transaction_rows import TransactionsOptions, _ended
 from kseg.jobs.events import Row, Text
 from kseg.segment.encoding.batch import encode_batch
@@ -19,6 +20,7 @@ from kseg.segment.kernel import follow_transactions as T
 from kseg.segment.model import NewBatch
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
 from tests.internal_topics.coordinator_logs import T0, batch, data_batch, marker, write_segment
+from tests.support.group_dirs import commit as group_commit
 from tests.support.transaction_dirs import (
     AS_OF,
     COMMAND,
@@ -316,6 +318,31 @@ def test_a_partition_of_the_transaction_has_its_marker(
     exported = f"--producer-id {PID} --from-offset 0 --to-offset 1 --output orders-0-0 {tmp_path}/orders-0"
     assert (exported in text) == (verdict == "unmarked")
     assert ("1 committed transaction that a coordinator aborts" in text) == (verdict == "unmarked")
+
+
+@pytest.mark.parametrize("is_superseded", [False, True])
+def test_offsets_of_a_committed_transaction_that_its_coordinator_aborts(
+    is_superseded: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They are committed again by the group, unless it has committed others since (a coordinator keeps the newer record)."""
+    pending = group_commit(7, "g", "orders", 1)
+    then = [batch(1, group_commit(2, "g", "orders", 1))] if is_superseded else []
+    write_segment(
+        tmp_path / f"{OFFSETS}-0",
+        batch(0, pending, producer_id=PID, producer_epoch=0, base_sequence=0, transactional=True),
+        *then,
+    )
+    write_orders(tmp_path, data_batch(0, PID, 0), marker(1, PID, 1), number=1)
+    places = [(OFFSETS, 0), ("orders", 1)]
+    write_state(tmp_path, transaction("till", partitions=places, clientTransactionVersion=2))
+    (row,) = transaction_rows(capfd, *AS_OF, str(tmp_path))["transaction"][:1]
+    assert (row["topic"], row["status"], row["verdict"]) == (OFFSETS, "open", "unmarked")
+    capfd.readouterr()
+    run(["doctor", *AS_OF, str(tmp_path)])
+    text = capfd.readouterr().out
+    assert "export" not in text
+    command = "--group g --topic orders:1 --reset-offsets --to-offset 7 --dry-run"
+    assert (command in text) == (not is_superseded)
 
 
 @pytest.mark.behaviour("X19")

@@ -88,7 +88,7 @@ def test_mutated_group_records() -> None:
     rows += [row for group in loaded.metadata.groups.values() for row in member_rows(group, NAMES)]
     rows += [offset_row(where, record, NAMES, ends) for where, record in loaded.offsets.offsets.items()]
     rows += [
-        pending_row(where, record)
+        pending_row(where, record, loaded.offsets.offsets.get(where))
         for waiting in loaded.offsets.pending.values()
         for where, record in waiting.items()
     ]

@@ -21,6 +21,7 @@ if "CI" not in os.environ:
 from kseg.internal_topics.groups.coordinator_partition import partition_for
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
+from tests.kafka.group_clients import GroupClients
 from tests.kafka.test_doctor import Doctor, doctor, follow
 from tests.kafka.transaction_clients import TransactionClients
 
@@ -33,6 +34,13 @@ FARES, STATE, STATE_PARTITIONS = "fares", "__transaction_state", 6
 BEHIND, LATER, OWNER, IDLE, UNDECIDED, UNKNOWN = "till-0", "till-1", "till-2", "till-3", "till-4", "till-5"
 # the partitions that only this id writes to
 OWN = {BEHIND: (0, 1), LATER: (2,), OWNER: (3,), IDLE: (4,), UNDECIDED: (5, 6), UNKNOWN: (7, 8)}
+OFFSETS, GROUP = "__consumer_offsets", "riders"
+# commits offsets only; in the partition of OWNER, which keeps its end
+OF_GROUP = next(
+    name
+    for name in map("app-{}".format, range(99))
+    if partition_for(name, STATE_PARTITIONS) == partition_for(OWNER, STATE_PARTITIONS)
+)
 
 
 def _batches(log: Path) -> Iterator[tuple[int, int, bool]]:
@@ -78,6 +86,8 @@ def _lose_power(data: Path) -> None:
     _lose_markers(data, 6, 2)
     _lose_records(data, UNKNOWN, 1 + 4 * 2)
     _lose_markers(data, 8, 2)
+    offsets = _log(data, OFFSETS, 0)
+    os.truncate(offsets, [*_batches(offsets)][-1][0])
     for path in (data / ".kafka_cleanshutdown", *data.glob("*/*.snapshot")):
         if path.name != ".kafka_cleanshutdown" and path.parent.name.startswith("__cluster"):
             continue
@@ -96,6 +106,14 @@ def _committed(broker: Broker, number: int) -> list[int]:
     return [record.offset for record in broker.consume(FARES, number, committed=True)]
 
 
+def _of_the_group(broker: Broker) -> tuple[int, list[Any]]:
+    """The committed offset of the group, and the partitions for which its consumers would have to wait."""
+    with GroupClients(broker.bootstrap) as clients:
+        unstable = clients.ask("unstable", groups=[{"group": GROUP, "places": [[FARES, 0]]}])
+        (row,) = clients.ask("describe")["offsets"]
+        return row["offset"], unstable["groups"][GROUP]
+
+
 @pytest.mark.evidence("coordinator-behind")
 @pytest.mark.behaviour("X20")
 def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> None:
@@ -110,6 +128,10 @@ def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> N
                     for number in partitions:
                         clients.ask("send", name, FARES, number, 2)
                     clients.ask("commit", name)
+            for offset in (3, 5):
+                clients.ask("begin", OF_GROUP)
+                clients.ask("offsets", OF_GROUP, GROUP, FARES, 0, offset)
+                clients.ask("commit", OF_GROUP)
     data = broker.data
     _lose_power(data)
     rows = doctor([data])
@@ -134,6 +156,7 @@ def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> N
         assert _committed(broker, 2) == [0, 1]
         # the markers that kseg wrote committed these
         assert [_committed(broker, number) for number in (1, 3, 6, 8)] == [[0, 1, 3, 4, 6, 7]] * 4
+        assert _of_the_group(broker) == (5, [])
         for name, partitions in OWN.items():
             clients.ask("begin", name)
             for number in partitions:
