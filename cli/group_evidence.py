@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupEvidence:
-    """chosen: the partitions of group topics to load; of several replicas the one whose log reaches furthest. offsets_partitions: the
+    """chosen: the partitions of group topics to load; of several replicas the most recent one. offsets_partitions: the
     numbers of those of `__consumer_offsets`, and whether each is complete. count: the partition count of `__consumer_offsets` in the
     metadata log, None if unknown. tiered: the directories of partitions with tiered storage, whose log may begin in remote storage.
     passed_over: the replicas that were not chosen. findings: about the metadata log."""
@@ -56,7 +56,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
     a metadata log that the user named.
     """
     from kseg.cli.topic_evidence import finder_for, told_of
-    from kseg.internal_topics.broker_directories import farthest, find_broker_directories
+    from kseg.internal_topics.broker_directories import find_broker_directories, logs_to_read
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
     from kseg.segment.errors import KsegError
     from kseg.segment.partition.targets import (
@@ -82,7 +82,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
     passed_over: list[str] = []
     for (topic, _), targets in replicas.items():
         if topic in GROUP_TOPICS:
-            wanted = farthest(targets)
+            wanted = logs_to_read(targets)
             chosen.update(target.path for target in wanted)
             passed_over += [target.path for target in targets if target not in wanted]
     directories = [

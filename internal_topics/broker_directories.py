@@ -8,10 +8,12 @@ If the PATHs contain replicas of several brokers, a partition occurs more than o
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from kseg.segment.errors import KsegError
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import PartitionName, PartitionState
+from kseg.segment.partition.partition_epochs import last_epoch_below
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import (
     Expansion,
@@ -67,17 +69,48 @@ def find_broker_directories(paths: Iterable[str]) -> BrokerDirectories:
     )
 
 
-def farthest(replicas: Sequence[LogTarget]) -> Sequence[LogTarget]:
-    """The longest replica of a partition; files that were named one by one all count, in their order."""
+class ReplicaProgress(NamedTuple):
+    """How recent a replica is; they compare as tuples. leader_epoch: the last one that its leader-epoch-checkpoint has up to the log end,
+    -1 if unknown. end_offset: of the log, -1 if it cannot be read."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+def progress_of(target: LogTarget) -> ReplicaProgress:
+    """A leader writes its epoch down when it is elected, a follower with the first record of the epoch (Kafka: Partition.makeLeader,
+    UnifiedLog.assignEpochStartOffset)."""
+    end_offset = end_offset_of(target)
+    epoch = last_epoch_below(directory_of(target), end_offset + 1) if end_offset >= 0 else None
+    return ReplicaProgress(-1 if epoch is None else epoch, end_offset)
+
+
+def most_recent(replicas: Sequence[LogTarget]) -> LogTarget:
+    """The replica of a partition that its last leader has written: the longest of those with the last leader epoch. What a log has beyond
+    the start of a later epoch was never committed, or was given up by an unclean election, and is truncated (observed with 4.3.1). If the
+    epoch of a replica is unknown, the longest one."""
     if len(replicas) == 1:
+        return replicas[0]
+    progress = {target.path: progress_of(target) for target in replicas}
+    if any(each.leader_epoch < 0 <= each.end_offset for each in progress.values()):
+        return max(replicas, key=lambda target: progress[target.path].end_offset)
+    return max(replicas, key=lambda target: progress[target.path])
+
+
+def is_ahead(one: LogTarget, other: LogTarget) -> bool:
+    """Whether one of two replicas is more recent."""
+    first, second = progress_of(one), progress_of(other)
+    if min(first.leader_epoch, second.leader_epoch) < 0:
+        return first.end_offset > second.end_offset
+    return first > second
+
+
+def logs_to_read(replicas: Sequence[LogTarget]) -> Sequence[LogTarget]:
+    """The most recent replica of a partition; files that were named one by one all count, in their order."""
+    if len(replicas) <= 1:
         return replicas
     files = [target for target in replicas if isinstance(target, FileTarget)]
-    return sorted(files, key=lambda file: file.path) if files else [max(replicas, key=end_offset_of)]
-
-
-def longest(replicas: Sequence[LogTarget]) -> LogTarget:
-    """The longest replica of a partition."""
-    return replicas[0] if len(replicas) == 1 else max(replicas, key=end_offset_of)
+    return sorted(files, key=lambda file: file.path) if files else [most_recent(replicas)]
 
 
 def end_offset_of(target: LogTarget) -> int:

@@ -161,7 +161,7 @@ class GroupsReport(Report):
             )
         if evidence.passed_over:
             others = counted(len(evidence.passed_over), "replica")
-            yield Line(f"{others} of the same partitions not read, because they end earlier")
+            yield Line(f"{others} of the same partitions not read, because others are more recent")
         if self._options.at_ms is not None:
             words = f"as of {moment(self._options.at_ms)}; what compaction removed since is not seen"
             if self._unknown_offsets:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from kseg.internal_topics.broker_directories import logs_to_read
 from kseg.segment.errors import KsegError
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import LogTarget
@@ -21,8 +22,8 @@ class LogEnds(NamedTuple):
 
 
 class PartitionEnds:
-    """The ends of partitions by (topic, partition). replicas: their directories; the longest of several counts, as it does for the
-    leader. tiered: the directories of those with tiered storage."""
+    """The ends of partitions by (topic, partition). replicas: their directories; of several the most recent one counts
+    (`broker_directories`). tiered: the directories of those with tiered storage."""
 
     def __init__(self, replicas: Replicas, tiered: AbstractSet[str] = frozenset()) -> None:
         self._replicas = replicas
@@ -33,10 +34,8 @@ class PartitionEnds:
         """The ends of a partition; None if it is missing or cannot be read."""
         key = topic, partition
         if key not in self._known:
-            replicas = self._replicas.get(key, ())
-            found = [
-                ends for each in replicas if (ends := _ends(each, each.path in self._tiered)) is not None
-            ]
+            logs = logs_to_read(self._replicas.get(key, ()))
+            found = [ends for each in logs if (ends := _ends(each, each.path in self._tiered)) is not None]
             self._known[key] = max(found, key=lambda ends: ends.end_offset, default=None)
         return self._known[key]
 

@@ -10,7 +10,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from kseg.internal_topics.broker_directories import BrokerDirectories, farthest
+from kseg.internal_topics.broker_directories import BrokerDirectories, logs_to_read
 from kseg.internal_topics.coordinator_log import (
     BEYOND_THE_END,
     DOUBLED_END,
@@ -100,7 +100,9 @@ def list_remote(target: RemoteTarget, options: RemoteOptions) -> Iterator[Event]
 def topic_partitions(directories: BrokerDirectories) -> list[LogTarget]:
     """The partitions of `__remote_log_metadata` that are read: the longest replica of each."""
     return [
-        log for replicas in directories.replicas(REMOTE_LOG_METADATA).values() for log in farthest(replicas)
+        log
+        for replicas in directories.replicas(REMOTE_LOG_METADATA).values()
+        for log in logs_to_read(replicas)
     ]
 
 

@@ -1,6 +1,6 @@
 """The coordinators' view of the transactions under some PATHs.
 
-1. Every available partition of `__transaction_state` is read; of several replicas the longest.
+1. Every available partition of `__transaction_state` is read; of several replicas the most recent one.
 2. The topic's number of partitions is taken from the metadata log of a log dir, if there is one.
 3. Partitions that already have their marker are removed from a prepared transaction, as a coordinator does when a broker has acknowledged
    the marker (`kafka-transactions.sh describe`). Unavailable partitions stay.
@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from kseg.change.apply.lock import is_locked
-from kseg.internal_topics.broker_directories import BrokerDirectories, longest
+from kseg.internal_topics.broker_directories import BrokerDirectories, most_recent
 from kseg.internal_topics.load_findings import FAILS
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partition
@@ -40,7 +40,7 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
     findings: list[Finding] = []
     damaged = []
     for number, replicas in directories.replicas(TRANSACTION_STATE).items():
-        target = longest(replicas)
+        target = most_recent(replicas)
         try:
             logs[number] = read_transaction_log(target)
         except KsegError as error:

@@ -3,7 +3,7 @@
 1. The records of each partition in offset order; the newest of each transactional id counts, a tombstone removes it.
 2. A record that a coordinator cannot load ends its load of the partition: it serves what it has read so far, and reports this only
    in its log. A record of an unknown type or version is skipped. Here both are findings, and reading continues (`coordinator_load`).
-3. The longest of several replicas of a partition counts.
+3. Of several replicas of a partition the most recent one counts (`broker_directories`).
 4. An id in a partition that is not its coordinator's is not served: the topic was given more partitions (`coordinator_partition`). The
    broker lists it, and neither ends its transaction nor finds it when its producer comes back (observed with 4.3.1).
 

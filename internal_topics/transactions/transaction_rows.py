@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from kseg.internal_topics.broker_directories import end_offset_of
+from kseg.internal_topics.broker_directories import is_ahead
 from kseg.internal_topics.transactions.ids_behind import ids_behind
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView, TransactionalId
@@ -116,7 +116,7 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
                     options.view,
                     now_ms=options.now_ms,
                     max_timeout_ms=options.max_timeout_ms,
-                    is_decided=_is_decided(target, replay, found, options),
+                    is_decided=_is_decided(target, found, options),
                     before_a_start=options.before_a_start,
                 )
                 counts["hanging" if verdict.status == HANGING else "open"] += 1
@@ -172,12 +172,10 @@ _FORGOTTEN = TransactionVerdict(
 )
 
 
-def _is_decided(
-    target: LogTarget, replay: PartitionReplay, found: UnfinishedTransaction, options: TransactionsOptions
-) -> bool:
-    """Whether a longer available replica has the transaction's marker."""
+def _is_decided(target: LogTarget, found: UnfinishedTransaction, options: TransactionsOptions) -> bool:
+    """Whether a more recent available replica has the transaction's marker."""
     for other in options.replicas.get(target.path, ()):
-        if end_offset_of(other) <= replay.end_offset:
+        if not is_ahead(other, target):
             continue
         state: TransactionReplay | None = state_of(other)
         entry = None if state is None else state.entry(found.producer_id)

@@ -16,7 +16,7 @@ is no reason to wait: where the view is settled, a transaction hangs as soon as 
     unloaded    an id names the partition in a record that its coordinator does not load: the transaction never ends
     unknown     no id names the partition, but not all of the coordinator's log is available; or damage before the record that names it
                 may have ended the coordinator's load
-    decided     another available replica is longer and has the marker: this one lags behind
+    decided     another available replica is more recent and has the marker: this one lags behind
     replaced    a later entry of the same producer in the snapshot replaced the one with the transaction: no marker ends it, and it holds
                 back the last stable offset until a broker has been stopped cleanly and started
     forgotten   the broker's producer state does not have the transaction: it does not hold back the last stable offset
@@ -80,13 +80,13 @@ def judge(
     is_decided: bool = False,
     before_a_start: bool = False,
 ) -> TransactionVerdict:
-    """The verdict on an open transaction of a partition. is_decided: a longer replica has its marker. before_a_start: judge it as for
+    """The verdict on an open transaction of a partition. is_decided: a more recent replica has its marker. before_a_start: judge it as for
     brokers that start with these logs."""
     owners = view.by_producer.get(found.producer_id, ())
     naming = next((each for each in owners if where in each.partitions), None)
     if is_decided:
         owner = naming or next(iter(owners), None)
-        verdict, reason = "decided", "a longer replica of the partition has its marker"
+        verdict, reason = "decided", "a more recent replica of the partition has its marker"
     elif naming is not None:
         owner = naming
         verdict, reason = _with_doubt(*_named(found, naming, view, _contents(where)), naming)

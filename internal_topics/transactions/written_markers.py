@@ -16,7 +16,7 @@ marker came from a coordinator with a later epoch, as after the metadata log was
 
 from collections.abc import Iterable, Iterator
 
-from kseg.internal_topics.broker_directories import BrokerDirectories, longest
+from kseg.internal_topics.broker_directories import BrokerDirectories, most_recent
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import (
     EPOCH_PER_TRANSACTION,
@@ -50,7 +50,7 @@ def state_of(target: LogTarget) -> TransactionReplay | None:
 
 
 class WrittenMarkers:
-    """The markers in the longest replicas of the partitions under PATH, each of which is read once."""
+    """The markers in the most recent replicas of the partitions under PATH, each of which is read once."""
 
     def __init__(self, directories: BrokerDirectories) -> None:
         self._directories = directories
@@ -123,7 +123,7 @@ class WrittenMarkers:
         if topic not in self._replicas:
             self._replicas[topic] = self._directories.replicas(topic)
         replicas = self._replicas[topic].get(number)
-        return None if replicas is None else longest(replicas)
+        return None if replicas is None else most_recent(replicas)
 
 
 def _refuses(entry: ProducerSnapshotEntry, epoch: int, client_version: int) -> bool:

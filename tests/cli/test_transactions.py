@@ -441,6 +441,25 @@ def test_a_replica_that_lags_behind(tmp_path: Path, capfd: pytest.CaptureFixture
     assert [row["status"] for row in found["transaction"]] == ["hanging"]
 
 
+def test_a_marker_above_the_start_of_a_later_epoch_was_never_committed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Broker b had led, and was longer; a was elected without its last batches, and b truncates its log."""
+    for broker, batches, epochs in (
+        ("a", [data_batch(0, PID, 0)], "0\n2\n3 0\n4 1\n"),
+        ("b", [data_batch(0, PID, 0), marker(1, PID, 0)], "0\n1\n3 0\n"),
+    ):
+        write_segment(tmp_path / broker / "orders-0", *batches)
+        (tmp_path / broker / "orders-0" / "leader-epoch-checkpoint").write_text(epochs)
+        (tmp_path / broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    write_state(tmp_path / "a", transaction("till", partitions=[("orders", 0)]))
+    found = transaction_rows(capfd, *AS_OF, str(tmp_path))
+    assert [(row["status"], row.get("verdict")) for row in found["transaction"]] == [
+        ("open", "ongoing"),
+        ("committed", None),
+    ]
+
+
 def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 0, count=2))
     write_state(tmp_path, transaction("till", transactionStatus=COMPLETE_COMMIT))

@@ -17,6 +17,7 @@ if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -24,7 +25,7 @@ from kseg.cli.main import run
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from tests.kafka import jars
-from tests.kafka.broker import CLIENT_LIMIT_S, Broker, free_ports
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_by_hand, free_ports
 from tests.kafka.conftest import require_kafka
 
 pytestmark = pytest.mark.kafka
@@ -51,6 +52,8 @@ class Node(Broker):
             broker_session_timeout_ms="3000",
             broker_heartbeat_interval_ms="500",
             replica_lag_time_max_ms="2000",
+            offsets_topic_replication_factor="2",
+            unclean_leader_election_enable="true",
         )
         self.is_apart = self.is_apart or node_id == 2
         self.node_id = node_id
@@ -115,6 +118,21 @@ def compared(capfd: pytest.CaptureFixture[str], a: Path, b: Path) -> dict[str, A
     return dict(row)
 
 
+def commit(node: Node, offset: int) -> None:
+    consumer = consumer_by_hand(node, "riders")
+    commit_offsets(consumer, [TopicPartition("t", 0, offset)])
+    consumer.close()
+
+
+def groups_with(capfd: pytest.CaptureFixture[str], *log_dirs: Path) -> tuple[int, int]:
+    """The group's offset, and the log end offset of its partition: those of the last leader, not of the longest logs."""
+    capfd.readouterr()
+    assert run(["groups", "--json", *map(str, log_dirs)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (row,) = [row for row in rows if row["type"] == "offset"]
+    return row["offset"], row["log_end_offset"]
+
+
 def test_an_unclean_election(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     require_kafka()
     (port,) = free_ports(1)
@@ -122,8 +140,11 @@ def test_an_unclean_election(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     with first, second:
         first.create_topic_on_both()
         first.produce("both have it", 300, "all")
+        commit(first, 300)
         second.crash()
         first.produce("only the first leader has it", 60, "1")
+        for offset in range(300, 360, 10):
+            commit(first, offset)
         first.stop()
         row = compared(capfd, first.data, second.data)
         assert (row["verdict"], row["a"]["log_end_offset"], row["b"]["log_end_offset"]) == (
@@ -138,12 +159,15 @@ def test_an_unclean_election(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
         second.start()
         first.wait_for("an unclean election", lambda: ELECTED in first.log_text())
         second.produce("only the second leader has it", 25, "1")
+        commit(second, 310)
         second.stop()
         first.stop()
         row = compared(capfd, first.data, second.data)
         assert (row["verdict"], row["differs_at"], row["epoch_caches_differ_at"]) == ("diverged", 300, 300)
         assert (row["a"]["log_end_offset"], row["b"]["log_end_offset"]) == (360, 325)
         assert not row["a"]["damaged_bytes"] and not row["b"]["damaged_bytes"]
+        assert groups_with(capfd, first.data, second.data) == (310, 325)
+        assert groups_with(capfd, second.data, first.data) == (310, 325)
         shutil.copytree(second.data, tmp_path / "before")
 
         first.roles = "broker,controller"
