@@ -30,15 +30,16 @@ _LISTED = 5  # transactions and groups with a step of their own
 @dataclass(slots=True)
 class Clients:
     """now_ms: the time of the run. hanging: transactions that nothing will end. lost_commits: committed ones that a coordinator would
-    abort. stranded: committed offsets outside their logs. unreachable: those in a partition of `__consumer_offsets` where no coordinator
-    looks for their groups. pending: offsets in open transactions. ids_behind: the transactional ids whose newest records are lost, by the
-    partition that has them."""
+    abort. stranded: committed offsets outside their logs. of_former_topics: those in deleted topics of the same name. unreachable: those
+    in a partition of `__consumer_offsets` where no coordinator looks for their groups. pending: offsets in open transactions. ids_behind:
+    the transactional ids whose newest records are lost, by the partition that has them."""
 
     request: Request
     now_ms: int = 0
     hanging: "list[HangingTransaction]" = field(default_factory=list)
     lost_commits: "list[LostCommit]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
+    of_former_topics: "list[OffsetOfGroup]" = field(default_factory=list)
     unreachable: "list[OffsetOfGroup]" = field(default_factory=list)
     pending: "list[PendingOffset]" = field(default_factory=list)
     ids_behind: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -169,5 +170,22 @@ def set_groups(clients: Clients, server: str) -> Iterator[NextStep]:
             f"resume in {topic}; then replace --dry-run with --execute.",
             f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
             f"--topic {topic}:{partitions} --reset-offsets {place} --dry-run",
+        )
+    yield from likewise(len(by_topic) - shown, "group", command_line("groups", {}, clients.request))
+
+
+def delete_former(clients: Clients, server: str) -> Iterator[NextStep]:
+    """The steps for offsets that were committed in a deleted topic: the coordinator that was to delete them with the topic was down then,
+    or its log has lost that."""
+    by_topic: dict[tuple[str, str], list[int]] = {}
+    for each in clients.of_former_topics:
+        by_topic.setdefault((each.group, each.topic), []).append(each.partition)
+    shown = shown_of(len(by_topic), _LISTED)
+    for (group, topic), numbers in list(by_topic.items())[:shown]:
+        yield NextStep(
+            f"{visible(group)} committed offsets in a deleted topic {topic}. Consumers of the classic protocol continue there in the topic of "
+            "this name today, and skip or repeat its records: with the broker running, before they start, delete the offsets.",
+            f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} --delete-offsets "
+            f"--topic {topic}:{','.join(map(str, sorted(numbers)))}",
         )
     yield from likewise(len(by_topic) - shown, "group", command_line("groups", {}, clients.request))

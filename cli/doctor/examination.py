@@ -261,7 +261,10 @@ class Examination:
                     unreachable[key] = row
                     continue
                 reached.add(key)
-                if found.is_outside_log and not self._damaged.will_contain(found):
+                if found.is_of_former_topic:
+                    situation.clients.of_former_topics.append(found)
+                    yield row
+                elif found.is_outside_log and not self._damaged.will_contain(found):
                     situation.clients.stranded.append(self._damaged.with_repaired_end(found))
                     yield row
             elif isinstance(found, PendingOffset):

@@ -19,8 +19,8 @@
 11. Keep what is deleted after the start if it is still wanted: the logs of deleted topics, what retention would delete completely, and
     committed offsets that expire, or that no coordinator looks for where they are.
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
-13. Once the nodes run, replace voters of the quorum, abort hanging transactions, and reset groups whose committed offset is outside the
-    log, or was in a partition where no coordinator looks for it.
+13. Once the nodes run, replace voters of the quorum, abort hanging transactions, reset groups whose committed offset is outside the
+    log, or was in a partition where no coordinator looks for it, and delete committed offsets of deleted topics.
 
 A metadata log that is in none of the directories comes last: find it, copy it from another node, or create it again
 (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
@@ -30,7 +30,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kseg.cli.doctor.client_steps import end_transactions, set_groups, write_markers
+from kseg.cli.doctor.client_steps import delete_former, end_transactions, set_groups, write_markers
 from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import (
     copied_log,
@@ -223,6 +223,7 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     yield from remove_configs(situation.metadata, server, situation.request)
     yield from end_transactions(situation.clients, server)
     yield from set_groups(situation.clients, server)
+    yield from delete_former(situation.clients, server)
     if situation.clients.unreachable:
         from kseg.cli.doctor.unreachable_steps import restore_unreachable
 

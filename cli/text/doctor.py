@@ -283,18 +283,17 @@ class DoctorReport(Report):
     def _stranded(self) -> Iterator[Line]:
         found = self._rows.get("offset", ())
         for values in found[: shown_of(self._counts.get("offset", 0), _SHOWN)]:
-            limit = {
-                "beyond-log-end": f"beyond the log end {values['log_end_offset']}",
-                "below-log-start": f"below the log start {values['log_start_offset']}",
+            falls_back = "its consumers fall back to auto.offset.reset"
+            words = {
+                "beyond-log-end": f"beyond the log end {values['log_end_offset']}; {falls_back}",
+                "below-log-start": f"below the log start {values['log_start_offset']}; {falls_back}",
+                "topic-recreated": "of a deleted topic of this name; consumers of the classic protocol continue there in the topic of today",
             }.get(
-                values["status"], "in a partition of __consumer_offsets where its coordinator does not look"
+                values["status"],
+                f"in a partition of __consumer_offsets where its coordinator does not look; {falls_back}",
             )
-            yield Line(
-                visible(
-                    f"{values['group']}: {values['topic']}-{values['partition']} at offset "
-                    f"{values['offset']}, {limit}; its consumers fall back to auto.offset.reset"
-                )
-            )
+            place = f"{values['topic']}-{values['partition']}"
+            yield Line(visible(f"{values['group']}: {place} at offset {values['offset']}, {words}"))
         yield from _more(self._counts.get("offset", 0))
 
     def _leftovers(self) -> Iterator[Line]:

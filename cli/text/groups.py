@@ -26,7 +26,7 @@ _PROBLEMS = {
     "below-log-start": "below the log start: a consumer that starts there resets to where auto.offset.reset says",
     "unreachable": "in a partition of __consumer_offsets where a starting broker does not look for the group: its consumers start where auto.offset.reset says",
     "topic-deleted": "for a topic that was deleted",
-    "topic-recreated": "for a deleted topic of the same name as one of today",
+    "topic-recreated": "for a deleted topic of the same name as one of today: consumers of the classic protocol continue there, and skip or repeat its records",
 }
 
 

@@ -24,6 +24,7 @@ from kseg.segment.values import dataclass
 RowValues = dict[str, object]
 
 BEYOND_LOG_END, BELOW_LOG_START = "beyond-log-end", "below-log-start"
+TOPIC_RECREATED = "topic-recreated"
 UNREACHABLE = "unreachable"  # the group's coordinator is that of another partition (`coordinator_partition`)
 
 _SEQUENCE_END = 1 << 31  # of partition numbers
@@ -61,6 +62,12 @@ class OffsetOfGroup(AboutGroup):
     @property
     def is_reachable(self) -> bool:
         return self.status != UNREACHABLE
+
+    @property
+    def is_of_former_topic(self) -> bool:
+        """Whether it was committed in a deleted topic of the same name. A coordinator loads it, and compares topic ids only for consumers
+        of the consumer protocol: others continue at this offset in the topic of today (observed with 4.3.1)."""
+        return self.status == TOPIC_RECREATED
 
     @property
     def is_outside_log(self) -> bool:
@@ -324,7 +331,7 @@ def _status(commit: OffsetCommit, topic: str, names: TopicNames, ends: LogEnds |
     """What happens to a consumer that starts here; None if it is unknown."""
     current = names.ids.get(topic)
     if commit.topic_id is not None and names.ids and commit.topic_id != current:
-        return "topic-deleted" if current is None else "topic-recreated"
+        return "topic-deleted" if current is None else TOPIC_RECREATED
     if ends is None:
         return None
     if commit.offset > ends.end_offset:

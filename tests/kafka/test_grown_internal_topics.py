@@ -1,5 +1,6 @@
 """Internal topics that were given more partitions: what `groups`, `transactions` and `doctor` say of groups and transactional ids whose
-records are not in the partition of their coordinator any more, and what a real broker makes of them after its next start.
+records are not in the partition of their coordinator any more, and what a real broker makes of them after its next start. Beside them a
+group with an offset of a deleted topic.
 
 Ten seconds: one broker with one restart.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +30,15 @@ from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients
 from tests.kafka.transaction_clients import TransactionClients
 from tests.support.doctor_helpers import of_type, rows_of
+from tests.support.group_dirs import commit
 from tests.support.log_ends import append_records
 
 pytestmark = pytest.mark.kafka
 
 FARES, STATE, OFFSETS, PARTITIONS = "fares", "__transaction_state", "__consumer_offsets", 4
 GROUPS = ("a", "b", "c", "d")
+# a group that stays in partition 0, and whose offset is of a deleted topic
+FORMER = next(name for name in map("former-{}".format, range(99)) if partition_for(name, PARTITIONS) == 0)
 HOME, AWAY, PREPARED = "till-0", "till-2", "till-3"
 WRITTEN = {HOME: 0, AWAY: 1, PREPARED: 2}  # the partition to which each of them alone writes
 ONGOING, PREPARE_COMMIT = 1, 2
@@ -56,9 +61,9 @@ def _commit(broker: Broker, group: str, offset: int) -> None:
     consumer.close()
 
 
-def _committed(broker: Broker) -> dict[str, int | None]:
+def _committed(broker: Broker, groups: Sequence[str] = GROUPS) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
-    for group in GROUPS:
+    for group in groups:
         consumer = consumer_by_hand(broker, group)
         (place,) = consumer.committed([TopicPartition(FARES, 0)], CLIENT_LIMIT_S)
         consumer.close()
@@ -91,6 +96,7 @@ def _is_stable(clients: TransactionClients, partition: int) -> bool:
 
 
 @pytest.mark.evidence("internal-topic-grown")
+@pytest.mark.evidence("offsets-of-deleted-topic")
 @pytest.mark.behaviour("G11")
 def test_groups_and_ids_that_no_coordinator_looks_for(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -112,17 +118,21 @@ def test_groups_and_ids_that_no_coordinator_looks_for(
             _grow(broker)
     data = broker.data
     _decide(data, producers)
+    of_former = {"topicId": "Bz4QkN2vS1m0yXr9TtLw8A", "commitTimestamp": producers[HOME]["start_timestamp"]}
+    append_records(data / f"{OFFSETS}-0", commit(4, FORMER, FARES, **of_former))
     rows = rows_of(capfd, "doctor", "--json", data, status=1)
-    assert {row["group"]: row["status"] for row in of_type(rows, "offset")} == dict.fromkeys(
-        {*GROUPS} - at_home, "unreachable"
-    )
+    assert {row["group"]: row["status"] for row in of_type(rows, "offset")} == {
+        FORMER: "topic-recreated",
+        **dict.fromkeys({*GROUPS} - at_home, "unreachable"),
+    }
     (hanging,) = of_type(rows, "transaction")
     assert (hanging["partition"], hanging["verdict"], hanging["transactional_id"]) == (1, "orphaned", AWAY)
-    save, _, restore = (row["command"] for row in of_type(rows, "step"))
+    save, _, delete, restore = (row["command"] for row in of_type(rows, "step"))
     monkeypatch.chdir(tmp_path)
     assert run(shlex.split(save)[1:]) == 0
     with broker:
         assert _committed(broker) == {group: 7 if group in at_home else None for group in GROUPS}
+        assert _committed(broker, [FORMER]) == {FORMER: 4}
         _commit(broker, "a", 2)  # as a consumer that starts anew
         with TransactionClients(broker.bootstrap) as clients:
             broker.wait_for("the timeout", lambda: _is_stable(clients, WRITTEN[HOME]))
@@ -137,7 +147,8 @@ def test_groups_and_ids_that_no_coordinator_looks_for(
         assert Path("now.csv").read_text() == f"{FARES},0,2\n"
         with GroupClients(broker.bootstrap) as groups:
             groups.tool(*shlex.split(restore.replace("--dry-run", "--execute"))[3:])
-        assert _committed(broker) == dict.fromkeys(GROUPS, 7)
+            groups.tool(*shlex.split(delete)[3:])
+        assert _committed(broker, [*GROUPS, FORMER]) == {**dict.fromkeys(GROUPS, 7), FORMER: None}
     assert (
         of_type(rows_of(capfd, "doctor", "--json", data, status=1), "offset") == []
     )  # the transaction still hangs
