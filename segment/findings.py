@@ -83,7 +83,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("offset-below-segment", ERROR, "a batch has an offset below the base offset in the file name", _RECOVER),
     ("offset-overflow", ERROR, "an offset is too far from the base offset for a 32-bit index entry", _RECOVER),
     ("segment-gap", WARNING, "offsets are missing between two segments", _LIST),
-    ("segment-missing", ERROR, "the log of a segment is missing; only its indexes are left", _RECOVER),
+    ("segment-missing", ERROR, "the log of a segment is missing or empty; only its indexes are left", _RECOVER),
     ("log-start-gap", WARNING, "offsets before the first segment are missing, although leader epochs still refer to them", _LIST),
     ("segment-overlap", ERROR, "a segment starts below the end offset of the previous segment", _RECOVER),
     ("overlap-resolved", INFO, "the same offsets exist twice; salvage keeps one copy by a documented rule", _VERIFY),

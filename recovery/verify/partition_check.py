@@ -86,7 +86,8 @@ class PartitionCheck:
         self._epochs: EpochCheck | None = None
         self._history: EpochHistory | None = None
         self._wants_side_files = options.level != "quick"
-        self._chain = SegmentChain(directory, log_dir_state, self._log_start, reader)
+        topic = options.topic_of(directory.path)
+        self._chain = SegmentChain(directory, log_dir_state, topic, self._log_start, reader)
         self._scan: ParallelScan | None = None
         self.shape_taker = ShapeTaker(directory.path) if options.shapes else None
 

@@ -6,7 +6,9 @@ there twice. If it starts later, records are missing, unless a cleaner removed t
 Two traces remain of a log that is gone:
 
 - Its indexes. A broker deletes the files of a segment once all have the suffix `.deleted`, which it gives to the log first (Kafka:
-  LocalLog.deleteSegmentFiles); a cleaner does the same. So an index without any log of its number is what is left of a segment.
+  LocalLog.deleteSegmentFiles); a cleaner does the same. So an index without any log of its number is what is left of a segment. After a
+  power loss the log may be there with 0 bytes: the name and size of a file reach the disk at other times than its contents. A cleaner
+  leaves empty logs as well, but then it trims the indexes, which have no entry, to 0 bytes (Kafka: Cleaner.cleanSegments).
 - The leader epochs. When a broker deletes the first segments, it moves the first epoch to the new log start (Kafka:
   LeaderEpochFileCache.truncateFromStartAsyncFlush). Only with tiered storage do epochs begin below the first segment.
 """
@@ -27,18 +29,25 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import INDEX_ROLES, INTERNAL_TOPICS, FileState, Role
+from kseg.segment.partition.topic_settings import CLEANUP_POLICY, TopicSettings
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 
 class SegmentChain:
-    """directory: the partition. log_dir_state: the files of its data directory, None if it is unknown. log_start: the first offset that a
-    broker serves, 0 if that is unknown. reader: opens the files."""
+    """directory: the partition. log_dir_state: the files of its data directory, None if it is unknown. topic: the settings of its topic.
+    log_start: the first offset that a broker serves, 0 if that is unknown. reader: opens the files."""
 
     def __init__(
-        self, directory: PartitionDirectory, log_dir_state: LogDirState | None, log_start: int, reader: Reader
+        self,
+        directory: PartitionDirectory,
+        log_dir_state: LogDirState | None,
+        topic: TopicSettings,
+        log_start: int,
+        reader: Reader,
     ) -> None:
         self._directory = directory
         self._log_dir_state = log_dir_state
+        self._topic = topic
         self._log_start = log_start
         self._reader = reader
         self._gaps: list[tuple[str, int, int]] = []
@@ -58,7 +67,7 @@ class SegmentChain:
 
     def gaps(self, facts: Sequence[SegmentFacts]) -> Iterator[Finding]:
         """The findings about gaps between segments. facts: of all segments, which tell whether the log was cleaned."""
-        lost = [*self._lost_logs]
+        lost = sorted({*self._lost_logs, *self._emptied_logs})
         kind = "offset-gap" if self._gaps and self._is_compacted(facts) else "segment-gap"
         for path, first, last in self._gaps:
             at = bisect_left(lost, first)
@@ -70,14 +79,14 @@ class SegmentChain:
 
     def lost_logs(self, facts: Sequence[SegmentFacts]) -> Iterator[Finding]:
         """The findings about segments of which only indexes are left. facts: of all segments."""
-        lost, bases = self._lost_logs, [each.base_offset for each in facts]
+        lost, bases = self._lost_logs | self._emptied_logs, [each.base_offset for each in facts]
         reached = [*accumulate((each.end_offset for each in facts), max, initial=0)]
         following = dict(pairwise([*sorted({*lost, *bases}), None]))
-        for base, index in lost.items():
+        for base, index in sorted(lost.items()):
             if base < reached[bisect_left(bases, base)]:
                 continue  # the cleaner has merged it into an earlier segment
             first, end = max(base, self._log_start), following[base]
-            what = "the log of this segment is missing"
+            what = f"the log of this segment is {'empty' if base in self._emptied_logs else 'missing'}"
             if end is None and self._has_entries(base):
                 message = f"{what}, with the records from offset {first} on"
                 yield Finding("segment-missing", index.path, message, first_offset=first)
@@ -118,6 +127,17 @@ class SegmentChain:
                 lost.setdefault(base, entry)
         return dict(sorted(lost.items()))
 
+    @cached_property
+    def _emptied_logs(self) -> dict[int, Entry]:
+        """One index of each closed segment that had records, as its indexes show, and whose log has 0 bytes, by base offset."""
+        emptied: dict[int, Entry] = {}
+        for segment in self._directory.segments[:-1]:
+            if not segment.log.size_bytes and segment.log.problem is None:
+                for index in (segment.offset_index, segment.time_index):
+                    if index is not None and index.size_bytes:
+                        emptied.setdefault(segment.base_offset, index)
+        return emptied
+
     def _logs(self, *states: FileState) -> Iterator[int]:
         """The base offsets of all logs with these states (default: any), also of those that cannot be read or have an odd name."""
         for entry in self._directory.entries:
@@ -149,14 +169,16 @@ class SegmentChain:
         return False
 
     def _is_compacted(self, facts: Sequence[SegmentFacts]) -> bool:
-        """Whether the log has traces of cleaning. Internal topics are always cleaned."""
-        name = self._directory.name
+        """Whether the topic is cleaned, or its log has traces of cleaning. Internal topics always are."""
+        name, checkpoints = self._directory.name, self._log_dir_state
         if name is not None and name.topic in INTERNAL_TOPICS:
             return True
-        if name is None or self._log_dir_state is None:
-            is_cleaned = False
-        else:
-            is_cleaned = bool(self._log_dir_state.offset(Role.CLEANER_OFFSETS, name.topic, name.partition))
-        return is_cleaned or any(
-            each.gaps or each.cleaned or (not each.size_bytes and each is not facts[-1]) for each in facts
-        )
+        if "compact" in self._topic.policies or any(each.cleaned for each in facts):
+            return True
+        cleaned_to = None  # a broker keeps the entry if the policy changes
+        if name is not None and checkpoints is not None:
+            cleaned_to = checkpoints.offset(Role.CLEANER_OFFSETS, name.topic, name.partition)
+        if cleaned_to or CLEANUP_POLICY in self._topic.settings:
+            return bool(cleaned_to)
+        empty = (each.base_offset for each in facts[:-1] if not each.size_bytes)
+        return any(each.gaps for each in facts) or any(base not in self._emptied_logs for base in empty)

@@ -10,6 +10,7 @@ from kseg.recovery.verify.options import VerifyOptions
 from kseg.recovery.verify.verify import verify
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import Expansion, resolve_targets
+from kseg.segment.partition.topic_settings import SettingsByPath
 from tests.support.trees import unchanged
 
 NOW_MS = 1_800_000_000_000
@@ -42,14 +43,17 @@ class Verdict:
         return found.name if found == self.root else str(found.relative_to(self.root))
 
 
-def judge(path: Path, level: str = "default", now_ms: int = NOW_MS) -> Verdict:
+def judge(
+    path: Path, level: str = "default", now_ms: int = NOW_MS, topics: SettingsByPath | None = None
+) -> Verdict:
     """The findings and totals of verify for a path. Fails if anything there was changed or a byte is unaccounted for."""
+    options = VerifyOptions(level=level, now_ms=now_ms, topics=topics)
     findings: list[Finding] = []
     sums: dict[str, int] = {}
     with unchanged(path):
         for target in resolve_targets([str(path)], expand=Expansion.VERIFY):
             rows = []
-            for event in verify(target, VerifyOptions(level=level, now_ms=now_ms)):
+            for event in verify(target, options):
                 if isinstance(event, Finding):
                     findings.append(event)
                 elif isinstance(event, Row):

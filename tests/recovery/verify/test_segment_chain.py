@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
+from kseg.segment.partition.topic_settings import CLEANUP_POLICY, Setting, Source, TopicSettings
 from kseg.segment.sidecar.checkpoint import CheckpointEntry, encode_offset_checkpoint
 from tests.support.verify_helpers import Verdict, judge
 
@@ -61,6 +63,38 @@ def test_two_lost_logs_in_a_row_are_told_apart(partition: Path) -> None:
     lose(partition, first, log_only=True)
     lose(partition, second, log_only=True)
     assert spans(judge(partition), "segment-missing") == [(first, second - 1), (second, third - 1)]
+
+
+@pytest.mark.evidence("segment-missing")
+@pytest.mark.parametrize("is_written", [True, False], ids=["entries", "zeros"])
+def test_a_log_of_0_bytes_beside_indexes(partition: Path, is_written: bool) -> None:
+    """XFS and ext4 after a power loss, observed with 4.3.1: the broker had closed the segment and trimmed its indexes, which may also have
+    nothing but zeros."""
+    _, second, third, *_ = bases(partition)
+    os.truncate(partition / f"{second:020d}.log", 0)
+    if not is_written:
+        for suffix in ("index", "timeindex"):
+            path = partition / f"{second:020d}.{suffix}"
+            path.write_bytes(bytes(path.stat().st_size))
+    verdict = judge(partition)
+    assert spans(verdict, "segment-missing") == [(second, third - 1)]
+    assert "empty" in verdict.of("segment-missing")[0].message
+    assert verdict.ids() & {"segment-gap", "offset-gap"} == set()
+
+
+@pytest.mark.parametrize(
+    ("policy", "gap"),
+    [("delete", "segment-gap"), ("", "segment-gap"), ("compact,delete", "offset-gap"), (None, "offset-gap")],
+)
+def test_a_log_of_0_bytes_whose_indexes_were_trimmed(partition: Path, policy: str | None, gap: str) -> None:
+    """What a broker leaves that has recovered the segment, and a cleaner as well. policy: of the topic, None if it is unknown."""
+    _, second, third, *_ = bases(partition)
+    for suffix in ("log", "index", "timeindex"):
+        os.truncate(partition / f"{second:020d}.{suffix}", 0)
+    settings = {} if policy is None else {CLEANUP_POLICY: Setting(policy, Source.TOPIC)}
+    verdict = judge(partition, topics={str(partition): TopicSettings(settings)})
+    assert spans(verdict, gap) == [(second, third - 1)]
+    assert verdict.of("segment-missing") == []
 
 
 def test_a_partition_without_any_log(partition: Path) -> None:
