@@ -50,7 +50,10 @@ def topic_identities(
             if _has_loadable_gap(target.path, image):
                 found[target.path] = TopicIdentity(has_loadable_gap=True)
             continue
-        identity = _identity(target.path, name, at_start.get(log_dir, image), finder.node_of(log_dir))
+        image = at_start.get(log_dir, image)
+        identity = _identity(target.path, name, image, finder.node_of(log_dir))
+        if identity.becomes_stray and _is_made_known(target.path, image, finder):
+            continue
         if identity.finding is not None or identity.topic_id is not None or identity.is_promoted:
             found[target.path] = identity
         if identity.becomes_stray:
@@ -66,6 +69,12 @@ def _at_start(log_dirs: Sequence[str], finder: "MetadataFinder") -> "Mapping[str
     from kseg.internal_topics.metadata.newer_log import images_at_start
 
     return images_at_start(log_dirs, finder)
+
+
+def _is_made_known(path: str, image: "MetadataImage", finder: "MetadataFinder") -> bool:
+    from kseg.internal_topics.metadata.newer_log import is_made_known
+
+    return is_made_known(path, image, finder)
 
 
 def _are_of_several_nodes(log_dirs: Sequence[str], finder: "MetadataFinder") -> bool:

@@ -3,14 +3,23 @@
 A node that was down while the others kept running fetches what it missed from the controllers before it loads a log (Kafka:
 BrokerMetadataPublisher; observed with 4.3.1): partitions of topics that were deleted meanwhile, or recreated under the same name, and
 partitions that were moved away then become stray, although its own copy of the metadata log still has them.
+
+Conversely, nothing becomes stray because a broker without the role of a controller lacks the end of its metadata log, or all of it, as
+after a power loss: such a node writes what it fetches without syncing it (observed with 4.3.1).
 """
 
+import os
 from collections.abc import Mapping, Sequence
 
 from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
+from kseg.internal_topics.metadata.quorum_voters import voters_of
+from kseg.internal_topics.metadata.replica_directories import topic_id_of
+from kseg.segment.partition.log_dir_state import read_log_dir_state
+from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.partition_epochs import last_epoch_below
+from kseg.segment.storage import places
 
 
 def images_at_start(log_dirs: Sequence[str], finder: MetadataFinder) -> Mapping[str, MetadataImage]:
@@ -48,5 +57,31 @@ def _reach(image: MetadataImage) -> tuple[int, int]:
 
 def _continues(image: MetadataImage, earlier: MetadataImage) -> bool:
     """Whether a log has all records of an earlier one: the leader epoch is the same at its end."""
+    if not earlier.end_offset:
+        return True
     is_longer = image.end_offset >= earlier.end_offset
     return is_longer and last_epoch_below(image.path, earlier.end_offset) == earlier.epoch
+
+
+def is_made_known(partition: str, image: MetadataImage, finder: MetadataFinder) -> bool:
+    """Whether the node of a partition directory may learn of its topic before it loads its logs, although its own metadata log, the image,
+    does not have it: the node is no voter, and the image has no record at all, or the shutdown was not clean and the partition was created
+    after the last record of the image."""
+    log_dir, topic_id = os.path.dirname(image.path), topic_id_of(partition)[1]
+    node_id, voters = finder.node_of(log_dir).node_id, voters_of(image, [log_dir])
+    is_own = node_id is not None and node_id == finder.node_of(os.path.dirname(partition)).node_id
+    if not is_own or not voters or node_id in voters:
+        return False
+    if topic_id is None or topic_id in image.topics or topic_id in image.removed:
+        return False
+    return not image.end_offset or (
+        not read_log_dir_state(log_dir).is_clean and _created_ms(partition) > image.timestamp_ms
+    )
+
+
+def _created_ms(partition: str) -> float:
+    """When a partition directory got its partition.metadata, which a broker writes once; 0 if that is unknown."""
+    try:
+        return places.stat(os.path.join(partition, NAME_BY_ROLE[Role.PARTITION_METADATA])).st_mtime * 1000
+    except OSError:
+        return 0

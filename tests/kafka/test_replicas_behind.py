@@ -21,6 +21,7 @@ import pytest
 if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
 
@@ -204,8 +205,16 @@ def test_each_node_of_several_is_examined_by_itself(stopped: Path, tmp_path: Pat
     assert commands[-1] == f"kseg doctor {data}" and len(commands) == 4
 
 
+@pytest.mark.evidence("newer-metadata-log")
 def test_a_broker_waits_for_its_controller(stopped: Path, tmp_path: Path) -> None:
+    """It fetches the end of the metadata log that it has lost in a power failure before it loads its logs, and sets none of them aside."""
     story = Story(stopped, tmp_path)
+    data = story.cluster.data(1)
+    (data / ".kafka_cleanshutdown").unlink()
+    shutil.rmtree(data / METADATA_DIRECTORY)
+    shutil.copytree(story.backup / METADATA_DIRECTORY, data / METADATA_DIRECTORY)  # before LATE was created
+    for nodes in ((1,), (CONTROLLER, 1)):
+        assert forecast_strays(story.cluster, *nodes) == []
     for nodes, awaited in (((1,), [CONTROLLER]), ((CONTROLLER,), [])):
         (row,) = [row for row in story.asked("verify", *nodes) if row["type"] == "broker-start"]
         assert (row["outcome"], row["voters_awaited"]) == ("starts", awaited)
@@ -218,6 +227,7 @@ def test_a_broker_waits_for_its_controller(stopped: Path, tmp_path: Path) -> Non
         controller._spawn()
         controller._await_start()
         broker._await_start()
+        assert (data / f"{LATE}-0").is_dir() and not [*data.glob("*-stray")]
     finally:
         story.cluster.abandon()
 
