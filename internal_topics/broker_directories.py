@@ -113,6 +113,21 @@ def logs_to_read(replicas: Sequence[LogTarget]) -> Sequence[LogTarget]:
     return sorted(files, key=lambda file: file.path) if files else [most_recent(replicas)]
 
 
+def ends_of(target: LogTarget) -> tuple[int, int]:
+    """The log end offset, and the offset after the last record at or below it: they differ where the last segment is empty and the
+    contents of those before it were lost, as in a power loss. Both are -1 if they cannot be read."""
+    try:
+        with PartitionLog(target) as log:
+            end, segments = log.end_offset, log.segments
+            if len(segments) < 2 or log.last_batch is not None:
+                return end, end
+            newest = log.newest_batch
+            written = segments[0].base_offset if newest is None else newest.last_offset + 1
+            return end, min(end, max(written, log.start_offset))
+    except KsegError:
+        return -1, -1
+
+
 def end_offset_of(target: LogTarget) -> int:
     """The log end offset; -1 if it cannot be read."""
     try:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cache
 
 from kseg.change.apply.lock import is_locked
-from kseg.internal_topics.broker_directories import end_offset_of
+from kseg.internal_topics.broker_directories import end_offset_of, ends_of
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition
 from kseg.segment import layout as L
@@ -109,11 +109,11 @@ def copies_on_other_nodes(node_id: int | None, log_dirs: Sequence[str], finder: 
             for state in PartitionState:
                 for path in paths_of(log_dir, names, expected, state):
                     if topic_id_of(path)[1] == expected.topic_id and has_segment(path):
-                        end_offset = end_offset_of(PartitionTarget(path))
+                        end_offset, end_of_records = ends_of(PartitionTarget(path))
                         epoch = last_epoch_below(path, end_offset + 1)
                         is_live = state is PartitionState.LIVE
-                        copy = ReplicaCopy(path, other, end_offset)
-                        yield -1 if epoch is None else epoch, end_offset, is_live, copy
+                        copy = ReplicaCopy(path, other, end_of_records)
+                        yield -1 if epoch is None else epoch, end_of_records, is_live, copy
 
     def copy_of(expected: ExpectedPartition) -> ReplicaCopy | None:
         found = [each for each in copies(expected) if each[3].end_offset > 0]

@@ -13,6 +13,8 @@ truncate their logs to its end (Kafka: ReplicaFetcherThread; observed with 4.3.1
    election the log has diverged, and is truncated.
 4. A replica of (1) whose log ends below (3) is behind. So is one in an older copy that ends before another one, and one without a directory
    in the log dir to which it is assigned: checkpoints of followers lag, and nothing shows that these replicas are complete.
+5. A log counts as far as it has records. A power loss can leave the name of the newest segment and nothing of the contents of those
+   before it: such a log is behind every other one that has records there.
 
 Log dirs of running brokers are left out: their logs grow between two readings.
 """
@@ -23,7 +25,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from kseg.change.apply.lock import is_locked
-from kseg.internal_topics.broker_directories import end_offset_of
+from kseg.internal_topics.broker_directories import ends_of
 from kseg.internal_topics.metadata.controller_quorum import quorum_findings
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import (
@@ -55,12 +57,13 @@ _Key = tuple[str, int]  # topic id, number
 
 @dataclass(frozen=True, slots=True)
 class _Replica:
-    """end_offset, last_epoch: of its log, -1 without a directory. high_watermark: as checkpointed, -1 if unknown. is_of_older_copy: whether
-    its log dir is an older copy, or lacks it."""
+    """end_offset, last_epoch: of its log, -1 without a directory. end_of_records: the offset after the last one that it still has.
+    high_watermark: as checkpointed, -1 if unknown. is_of_older_copy: whether its log dir is an older copy, or lacks it."""
 
     node_id: int
     path: str
     end_offset: int
+    end_of_records: int
     last_epoch: int
     high_watermark: int
     is_of_older_copy: bool
@@ -137,14 +140,14 @@ def _replicas(
         node_id = finder.node_of(log_dir).node_id
         assert node_id is not None
         for key, path in _present(log_dir, image).items():
-            end_offset = end_offset_of(PartitionTarget(path))
-            epoch, high_watermark = _last_epoch(path, end_offset), _high_watermark(state, image, key)
-            found[key].append(_Replica(node_id, path, end_offset, epoch, high_watermark, log_dir in older))
+            ends = ends_of(PartitionTarget(path))
+            epoch, high_watermark = _last_epoch(path, *ends), _high_watermark(state, image, key)
+            found[key].append(_Replica(node_id, path, *ends, epoch, high_watermark, log_dir in older))
     for log_dir, expected in unknown:
         key, node_id = (expected.topic_id, expected.partition), finder.node_of(log_dir).node_id
         if node_id is not None and all(each.node_id != node_id for each in found[key]):
             path = os.path.join(log_dir, f"{expected.topic}-{expected.partition}")
-            found[key].append(_Replica(node_id, path, -1, -1, -1, is_of_older_copy=True))
+            found[key].append(_Replica(node_id, path, -1, -1, -1, -1, is_of_older_copy=True))
     return found
 
 
@@ -219,9 +222,10 @@ def _present(log_dir: str, image: MetadataImage) -> dict[_Key, str]:
     return found
 
 
-def _last_epoch(partition: str, end_offset: int) -> int:
-    """The last leader epoch that begins in the log or at its end; -1 if none is known."""
-    epoch = last_epoch_below(partition, end_offset + 1)
+def _last_epoch(partition: str, end_offset: int, end_of_records: int) -> int:
+    """The last leader epoch that begins in the log or at its end; -1 if none is known. Where the end of a log is lost, only the epochs of
+    its lost records count: other replicas do not have one without a record."""
+    epoch = last_epoch_below(partition, end_offset + (end_of_records == end_offset))
     return -1 if epoch is None else epoch
 
 
@@ -235,16 +239,21 @@ def _behind(
 ) -> Iterator[Finding]:
     for replica in replicas:
         others = [each for each in replicas if each.last_epoch >= replica.last_epoch]
-        best = max(others, key=lambda each: each.end_offset)
-        committed = max(min(each.high_watermark, each.end_offset) for each in others)
-        lacking = best.end_offset if replica.is_of_older_copy else committed
-        if replica.node_id in electable(partition) and max(replica.end_offset, 0) < lacking:
+        best = max(others, key=lambda each: (each.end_of_records, each.end_offset))
+        committed = max(min(each.high_watermark, each.end_of_records) for each in others)
+        has_lost_end = replica.end_of_records < replica.end_offset
+        lacking = best.end_of_records if replica.is_of_older_copy or has_lost_end else committed
+        if replica.node_id in electable(partition) and max(replica.end_of_records, 0) < lacking:
             here = f"ends at offset {replica.end_offset} here" if replica.end_offset >= 0 else "is not here"
+            if has_lost_end:
+                here = f"{here}, but its records end at {replica.end_of_records}"
             mark = "" if committed <= 0 else f", with records that are committed up to offset {committed}"
             message = (
-                f"{name} {here}, and on node {best.node_id} at offset {best.end_offset} ({best.path}){mark}. According to the metadata log (offset "
+                f"{name} {here}, and on node {best.node_id} at offset {best.end_of_records} ({best.path}){mark}. According to the metadata log (offset "
                 f"{image.end_offset}) node {replica.node_id} may lead: it is elected whatever its log has, and the other replicas "
                 "then truncate theirs to its end"
             )
-            behind = ReplicaBehind(best.path, best.node_id, max(replica.end_offset, 0), best.end_offset)
+            behind = ReplicaBehind(
+                best.path, best.node_id, max(replica.end_of_records, 0), best.end_of_records
+            )
             yield Finding("replica-behind", replica.path, message, numbers=behind.numbers(), diagnosis=behind)

@@ -132,6 +132,27 @@ def test_a_backup_is_restored(stopped: Path, tmp_path: Path, with_steps: bool) -
     assert story.left() == {OLD: BEFORE + AFTER, LATE: AFTER}
 
 
+@pytest.mark.evidence("replica-behind")
+def test_a_log_whose_newest_segment_alone_reached_the_disk(stopped: Path, tmp_path: Path) -> None:
+    """XFS after a power loss, observed with 4.3.1: of the last segments there are the names, and nothing of the contents. Such a log must
+    not be copied over one that ends earlier and has the records, but the other way round."""
+    story = Story(stopped, tmp_path)
+    lost, kept = (story.cluster.data(node) / f"{PAIR}-0" for node in (2, 1))
+    os.truncate(lost / f"{0:020d}.log", 0)
+    for suffix in ("log", "index", "timeindex"):
+        (lost / f"{BEFORE + 20:020d}.{suffix}").touch()
+    shutil.copy2(kept / "leader-epoch-checkpoint", lost)  # no leader was elected meanwhile
+    behind = {f"node-2/data/{PAIR}-0": ("replica-behind", 0, BEFORE)}
+    assert story.found(1, 2) == behind
+    # node 1 has lost the end of its metadata log as well
+    metadata_log = story.cluster.data(1) / METADATA_DIRECTORY
+    shutil.rmtree(metadata_log)
+    shutil.copytree(story.backup / METADATA_DIRECTORY, metadata_log)
+    found = story.found(1, 2)
+    assert found.pop(f"node-1/data/{METADATA_DIRECTORY}")[0] == "metadata-log-outdated"
+    assert found == behind
+
+
 @pytest.mark.evidence("replica-missing")
 @pytest.mark.parametrize("with_steps", [False, True], ids=["as-it-is", "after-the-step"])
 def test_the_last_replica_in_sync_is_missing(stopped: Path, tmp_path: Path, with_steps: bool) -> None:
