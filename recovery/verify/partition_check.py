@@ -40,7 +40,6 @@ from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.log_shape import ShapeTaker
 from kseg.segment.partition.names import INTERNAL_TOPICS, Role
 from kseg.segment.partition.targets import PartitionTarget
-from kseg.segment.partition.topic_settings import REMOTE_STORAGE
 from kseg.segment.scanning.lost_offsets import UnreadBatch
 from kseg.segment.scanning.prevalidated import skippable_spans
 from kseg.segment.scanning.scan import Scanner
@@ -113,7 +112,8 @@ class PartitionCheck:
                     yield from self._segment(at)
             yield from self._end_of_log()
         if not self._options.is_in_use:  # a running broker may be deleting segments
-            yield from self._lost_segments()
+            yield from self._chain.lost_logs(self.facts)
+        yield from self._chain.lost_start(self.facts, self._history)
         identity = self._options.identity_of(directory.path)
         yield from partition_files.metadata_files(
             directory, self._log_dir_state, self._totals, self._reader, identity
@@ -364,13 +364,6 @@ class PartitionCheck:
                     yield from partition_files.remote_epochs(path, self.epochs, self._log_start, first)
                 if not is_in_use:
                     yield from partition_files.log_start(self._directory, self._log_dir_state)
-
-    def _lost_segments(self) -> Iterator[Finding]:
-        yield from self._chain.lost_logs(self.facts)
-        name, topic = self._directory.name, self._options.topic_of(self._directory.path)
-        if self.facts and not topic.is_tiered and not (name is not None and name.is_metadata_log):
-            may_be_tiered = REMOTE_STORAGE not in topic.settings
-            yield from self._chain.lost_start(self.facts, self._history, may_be_tiered=may_be_tiered)
 
     def _may_be_in_use(self) -> bool:
         """Whether the indexes of the last segment may be preallocated, as those of a running broker are. Kafka 4.4 leaves those of the

@@ -29,7 +29,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import INDEX_ROLES, INTERNAL_TOPICS, FileState, Role
-from kseg.segment.partition.topic_settings import CLEANUP_POLICY, TopicSettings
+from kseg.segment.partition.topic_settings import CLEANUP_POLICY, REMOTE_STORAGE, TopicSettings
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 
@@ -94,18 +94,19 @@ class SegmentChain:
                 message = f"{what}, with {offsets_words(first, end - 1)}"
                 yield Finding("segment-missing", index.path, message, first_offset=first, last_offset=end - 1)
 
-    def lost_start(
-        self, facts: Sequence[SegmentFacts], epochs: EpochHistory | None, *, may_be_tiered: bool
-    ) -> Iterator[Finding]:
-        """The finding about the part of a log before the first segment of which nothing but leader epochs is left. facts: of all segments.
-        may_be_tiered: whether the topic may have tiered storage."""
+    def lost_start(self, facts: Sequence[SegmentFacts], epochs: EpochHistory | None) -> Iterator[Finding]:
+        """The finding about the part of a log before the first segment of which nothing but leader epochs is left. facts: of all
+        segments."""
+        name = self._directory.name
+        if not facts or self._topic.is_tiered or (name is not None and name.is_metadata_log):
+            return
         begin = facts[0].base_offset
         if epochs is None or not epochs.begins_below(begin) or self._log_start >= begin:
             return
         if any(base < begin for base in (*self._lost_logs, *self._logs())):
             return  # reported as a missing segment, or being deleted
         first = max(self._log_start, epochs.entries[0].start_offset)
-        unless = ", unless the topic has tiered storage" if may_be_tiered else ""
+        unless = "" if REMOTE_STORAGE in self._topic.settings else ", unless the topic has tiered storage"
         message = (
             f"{offsets_words(first, begin - 1)} before the first segment {'is' if first == begin - 1 else 'are'} missing{unless}: a broker that "
             "deletes segments removes their leader epochs as well, which are still here"
