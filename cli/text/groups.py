@@ -9,7 +9,9 @@ from kseg.cli.group_evidence import GroupEvidence
 from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.columns import TextColumn, aligned
+from kseg.internal_topics.groups.group_rows import UNREACHABLE
 from kseg.internal_topics.groups.groups import GroupsOptions
+from kseg.internal_topics.groups.share_rows import NO_STATE
 from kseg.internal_topics.load_findings import TRUNCATED
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
@@ -24,7 +26,8 @@ _NAMED = 20  # groups in a command
 _PROBLEMS = {
     "beyond-log-end": "beyond the log end: a consumer that starts there resets to where auto.offset.reset says",
     "below-log-start": "below the log start: a consumer that starts there resets to where auto.offset.reset says",
-    "unreachable": "in a partition of __consumer_offsets where a starting broker does not look for the group: its consumers start where auto.offset.reset says",
+    UNREACHABLE: "in a partition of __consumer_offsets where a starting broker does not look for the group: its consumers start where auto.offset.reset says",
+    NO_STATE: "of share groups without a state in the partition of __share_group_state where a broker looks for it: their members get no record",
     "topic-deleted": "for a topic that was deleted",
     "topic-recreated": "for a deleted topic of the same name as one of today: consumers of the classic protocol continue there, and skip or repeat its records",
 }
@@ -113,7 +116,9 @@ class GroupsReport(Report):
 
     def _offset(self, values: Values) -> None:
         lag, group = values["lag"], self._of(values)
-        is_share = values["type"] == "share_offset"
+        is_share, status = values["type"] == "share_offset", values.get("status")
+        if is_share and status == UNREACHABLE:  # beside the row of the coordinator that has no state
+            return
         group.add(lag, values["timestamp"] if is_share else values["commit_timestamp"])
         if is_share and not group.type:
             group.type = "share"
@@ -122,13 +127,12 @@ class GroupsReport(Report):
         place = f"{values['topic'] or values.get('topic_id')}-{values['partition']}"
         if lag is not None and (self._worst is None or lag > self._worst[0]):
             self._worst = lag, place, group.name
-        status = values.get("status")
         if status in _PROBLEMS:
             group.notes[status] = group.notes.get(status, 0) + 1
             self._problem_counts[status] = self._problem_counts.get(status, 0) + 1
             first = self._problems.setdefault(status, [])
             if len(first) <= _SHOWN:
-                first.append(f"{group.name} {place} at {values['offset']}")
+                first.append(f"{group.name} {place}" + ("" if is_share else f" at {values['offset']}"))
 
     # --- printing
 
@@ -343,8 +347,9 @@ def groups_words(values: Values) -> Iterator[str]:
             odd = "" if values["status"] in (None, "ok") else f", {values['status']}"
             yield f"  {name} {place}: {progress}, committed {at}{odd}"
         case "share_offset":
+            odd = "" if values["status"] is None else f", {values['status']}"
             progress = f"start {_number(values['start_offset'])}, lag {_number(values['lag'])}, in flight {values['in_flight']:,}"
-            yield f"  {name} {place}: {progress}, archived {values['archived']:,}, written {_second(values['timestamp'])}"
+            yield f"  {name} {place}: {progress}, archived {values['archived']:,}, written {_second(values['timestamp'])}{odd}"
         case "pending_offset":
             yield f"  {name} {place}: offset {values['offset']:,} in an open transaction of producer {values['producer_id']}"
         case "tombstone":

@@ -126,7 +126,7 @@ def result_of(row: RowValues) -> AboutGroup:
     topic_id, partitions = row.get("topic_id"), row.get("partitions")
     if row["type"] == "share_topic" and row["status"] == "initialized" and isinstance(partitions, list):
         return ShareTopicOfGroup(str(group), str(topic), str(topic_id), tuple(partitions))
-    if row["type"] == "share_offset" and isinstance(partition, int):
+    if row["type"] == "share_offset" and row["status"] is None and isinstance(partition, int):
         return ShareStateOfGroup(str(group), str(topic_id), partition)
     return AboutGroup(str(group))
 

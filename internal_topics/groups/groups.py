@@ -94,7 +94,7 @@ def list_groups(target: LogTarget, options: GroupsOptions) -> Iterator[Event]:
     """The rows of one partition, and findings about records that its coordinator fails to load. Raises UnreadableInput."""
     name = own_partition_name(directory_of(target))
     if name is not None and name.topic == SHARE_GROUP_STATE:
-        yield from _share_groups(target, options)
+        yield from _share_groups(target, name, options)
     else:
         yield from _groups(target, name, options)
 
@@ -169,14 +169,17 @@ def _wants_key(options: GroupsOptions, key: OffsetKey) -> bool:
     return options.wants(key.group) and options.wants_partition(key.topic, key.partition)
 
 
-def _share_groups(target: LogTarget, options: GroupsOptions) -> Iterator[Event]:
+def _share_groups(target: LogTarget, name: PartitionName, options: GroupsOptions) -> Iterator[Event]:
+    home = HomePartition(name.partition, options.names.partitions.get(SHARE_GROUP_STATE))
     loaded = load_share_state(read_coordinator_log(target, until_ms=options.at_ms))
     yield from _problems(target.path, loaded)
     ends = None if options.at_ms is not None else PartitionEnds(options.replicas, options.tiered)
     for key, state in sorted(loaded.states.items()):
         topic = options.names.by_id.get(key.topic_id)
         if options.wants(key.group) and options.wants_partition(topic, key.partition):
-            row = share_rows.share_offset_row(key, state, options.names, ends)
+            is_reachable = home.has(f"{key.group}:{key.topic_id}:{key.partition}")
+            status = None if is_reachable else rows.UNREACHABLE
+            row = share_rows.share_offset_row(key, state, options.names, ends, status)
             yield Row(row, rows.result_of(row))
     yield Row({"type": "summary", "records": loaded.records})
 

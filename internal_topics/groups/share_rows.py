@@ -7,6 +7,7 @@ from kseg.internal_topics.groups.group_states import ModernGroup
 from kseg.internal_topics.groups.partition_ends import PartitionEnds
 from kseg.internal_topics.groups.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch
 
+NO_STATE = "no-state"
 _SHARE_TOPICS = {
     "initializingTopics": "initializing",
     "initializedTopics": "initialized",
@@ -29,9 +30,14 @@ def share_topic_rows(group: ModernGroup) -> Iterator[RowValues]:
 
 
 def share_offset_row(
-    key: SharePartitionKey, state: ShareState, names: TopicNames, ends: PartitionEnds | None
+    key: SharePartitionKey,
+    state: ShareState,
+    names: TopicNames,
+    ends: PartitionEnds | None,
+    status: str | None = None,
 ) -> RowValues:
-    """The progress of a share group in a partition."""
+    """The progress of a share group in a partition. status: NO_STATE; UNREACHABLE for a state in another partition than the one where the
+    share coordinator looks for it, which the broker does not use (observed with 4.3.1); None for all others."""
     topic = names.by_id.get(key.topic_id)
     known = None if ends is None or topic is None else ends.of(topic, key.partition)
     start: int | None = None if state.start_offset == -1 else state.start_offset
@@ -60,15 +66,16 @@ def share_offset_row(
         "snapshot_epoch": state.snapshot_epoch,
         "write_timestamp": state.write_ms,
         "timestamp": state.timestamp_ms,
+        "status": status,
         "batches": [_batch_row(batch) for batch in state.batches],
     }
 
 
 def stateless_row(key: SharePartitionKey, topic: str, ends: PartitionEnds | None) -> RowValues:
     """A partition that a share group has initialized, but for which the share coordinator has no state: shown like one without a start
-    offset."""
+    offset. Its leader cannot read the state (INVALID_REQUEST), and gives the group's members no record (observed with 4.3.1)."""
     nothing = ShareState(0, 0, 0, -1, -1, (), None, -1)
-    row = share_offset_row(key, nothing, TopicNames({key.topic_id: topic}, {}, {}), ends)
+    row = share_offset_row(key, nothing, TopicNames({key.topic_id: topic}, {}, {}), ends, NO_STATE)
     return row | dict.fromkeys(("leader_epoch", "state_epoch", "snapshot_epoch", "timestamp"))
 
 

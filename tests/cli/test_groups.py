@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kseg.cli.main import run
+from kseg.internal_topics.groups.coordinator_partition import partition_for
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE
 from tests.internal_topics import metadata_logs as metadata
@@ -329,6 +331,41 @@ def test_share_groups(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
         "ARCHIVED",
         "ACKNOWLEDGED",
     ]
+
+
+def test_the_state_of_a_share_group_where_its_coordinator_does_not_look(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`__share_group_state` was given more partitions. A real 4.3.1 broker then answers for such a state like for none, and a member of the
+    group reads nothing, until kafka-share-groups.sh has reset its offsets."""
+    topics = {"initializedTopics": [{"topicId": FARES, "topicName": "fares", "partitions": [0]}]}
+    metadata_of_group = value(CONSUMER_OFFSETS, 15, 0, initializingTopics=[], deletingTopics=[], **topics)
+    log_dir = broker(
+        tmp_path,
+        batch(
+            0,
+            (key(CONSUMER_OFFSETS, 11, groupId="s"), value(CONSUMER_OFFSETS, 11, 0, epoch=2)),
+            (key(CONSUMER_OFFSETS, 15, groupId="s"), metadata_of_group),
+        ),
+    )
+    shutil.rmtree(log_dir / "__cluster_metadata-0")
+    metadata.write_log(
+        log_dir / "__cluster_metadata-0",
+        metadata.topic("fares", FARES, 2),
+        metadata.topic(CONSUMER_OFFSETS, metadata.topic_id(6), 1),
+        metadata.topic(SHARE_GROUP_STATE, metadata.topic_id(7), 4),
+    )
+    home = partition_for(f"s:{FARES}:0", 4)
+    name = key(SHARE_GROUP_STATE, 0, groupId="s", topicId=FARES, partition=0)
+    state = value(SHARE_GROUP_STATE, 0, 0, startOffset=3, deliveryCompleteCount=0, stateBatches=[])
+    write_segment(log_dir / f"{SHARE_GROUP_STATE}-{home}")
+    write_segment(log_dir / f"{SHARE_GROUP_STATE}-{(home + 1) % 4}", batch(0, (name, state)))
+    found = of_type(groups(capfd, log_dir), "share_offset")
+    assert [(row["status"], row["start_offset"]) for row in found] == [("unreachable", 3), ("no-state", None)]
+    run(["groups", str(log_dir)])
+    text = capfd.readouterr().out
+    assert text.startswith("ATTENTION: 1 offset where no consumer continues")
+    assert "their members get no record (s fares-0)" in text
 
 
 def test_a_record_that_fails_the_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -359,12 +359,14 @@ def test_every_example_is_like_a_line(section: str, example: dict[str, Any], row
 VALUES = frozenset(
     [
         "__consumer_offsets",
+        "__share_group_state",
         "classic",
         "consumer",
         "share",
         "streams",
         "ok",
         "unreachable",
+        "no-state",
         "absent",
         "unknown",
         "live",
