@@ -42,11 +42,11 @@ def test_every_row_has_a_test(written: str) -> None:
     assert bare == []
 
 
-def test_the_page_is_not_stale(written: str) -> None:
+def test_behaviours_page_is_up_to_date(written: str) -> None:
     assert behaviours.PAGE.read_text() == written, "run python -m tests.behaviours"
 
 
-def test_a_row_without_a_test_would_be_noticed() -> None:
+def test_row_without_a_test_is_reported() -> None:
     tests = {row: ["tests/test_x.py::test_y"] for row in behaviours.ROWS}
     assert behaviours.rows_without_test(tests) == []
     del tests["F46"]

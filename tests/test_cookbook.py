@@ -14,11 +14,11 @@ PARTS = ["Symptoms", "Diagnosis", "Repair", "Verification", "Undo"]
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_its_output_is_what_is_printed(name: str) -> None:
+def test_cookbook_shows_the_printed_output(name: str) -> None:
     assert cookbook.made_anew(PAGE, only=name) == PAGE, "run python -m tests.cookbook and review the diff"
 
 
-def test_it_has_fourteen_incidents_and_each_all_parts() -> None:
+def test_cookbook_has_fourteen_incidents_with_all_parts() -> None:
     assert list(SECTIONS) == list(cookbook.INCIDENTS) and len(SECTIONS) == 14
     assert len(re.findall(r"^## \d+\. ", PAGE, re.MULTILINE)) == 14
     for section in SECTIONS.values():
@@ -26,7 +26,7 @@ def test_it_has_fourteen_incidents_and_each_all_parts() -> None:
         assert any("$ kseg " in block for block in section.blocks("console")), section.name
 
 
-def test_an_incident_of_a_start_has_the_lines_of_a_broker() -> None:
+def test_incident_of_a_start_has_the_lines_of_a_broker() -> None:
     """`tests/kafka/test_cookbook.py` looks for these lines, and for those of a coordinator and of retention."""
     reported = {section.name for section in SECTIONS.values() if section.blocks("log")}
     starts = {name for name, incident in cookbook.INCIDENTS.items() if incident.log_dirs}
@@ -34,7 +34,7 @@ def test_an_incident_of_a_start_has_the_lines_of_a_broker() -> None:
 
 
 @pytest.mark.parametrize("section", SECTIONS.values(), ids=SECTIONS)
-def test_a_damaged_directory_is_sound_afterwards_and_as_before_at_the_end(section: cookbook.Section) -> None:
+def test_damaged_directory_of_an_incident_is_repaired_and_then_restored(section: cookbook.Section) -> None:
     """If the incident is about files, the last verdict is a good one, and the last command undoes the repair."""
     if section.name in ("hanging-transaction", "group-went-back", "expired"):
         return

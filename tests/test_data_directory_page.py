@@ -33,11 +33,11 @@ def test_every_table_has_the_four_columns() -> None:
         assert re.fullmatch(r"`[a-z0-9]+(-[a-z0-9]+)*`", row[0]), f"{row[0]} is no id in backquotes"
 
 
-def test_no_id_stands_twice() -> None:
+def test_evidence_ids_are_unique() -> None:
     assert [name for name, count in Counter(row[0] for row in tables()).items() if count > 1] == []
 
 
-def test_it_names_every_file_of_kafkas() -> None:
+def test_data_directory_page_names_every_kafka_file() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert [name for name in (*NAME_BY_ROLE.values(), *SUFFIX_BY_ROLE.values()) if name not in page] == []
 

@@ -79,7 +79,7 @@ def rss_kib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def test_the_stage_has_every_type_of_file(stage: Stage) -> None:
+def test_fuzz_stage_has_every_type_of_file(stage: Stage) -> None:
     names = {Path(name).suffix or Path(name).name for name in stage.names}
     assert names >= EVERYTHING
     # these include the control records of KRaft, which are in __cluster_metadata
@@ -87,7 +87,7 @@ def test_the_stage_has_every_type_of_file(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("part", range(min(PARTS, FILES)))
-def test_damaged_files(part: int, stage: Stage) -> None:
+def test_damaged_files_harm_no_command(part: int, stage: Stage) -> None:
     count = FILES // PARTS + (part < FILES % PARTS)
     first = FIRST_SEED + part * (FILES // PARTS + 1)
     print(f"seeds {first} to {first + count - 1}")
@@ -107,7 +107,7 @@ def test_damaged_files(part: int, stage: Stage) -> None:
     stage.check_nothing_was_added()
 
 
-def test_no_damaged_file_takes_much_memory(stage: Stage) -> None:
+def test_commands_on_damaged_files_use_bounded_memory(stage: Stage) -> None:
     """The largest files here have 40 kB, but the lengths in them may claim terabytes."""
     for seed in range(FIRST_SEED + 10**6, FIRST_SEED + 10**6 + min(60, FILES)):
         tracemalloc.start()

@@ -65,7 +65,9 @@ def of_dump(row: dict[str, Any]) -> tuple[object, ...]:
     return row["offset"], timestamp_ms, row["key"], row["value"], row["headers"]
 
 
-def test_the_page_is_true(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_the_library_page_run(
+    capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every example in docs/library.md runs, in order, on a copy of the capture."""
     shutil.copytree(capture_small / "data", tmp_path / "data")
     monkeypatch.chdir(tmp_path)
@@ -79,7 +81,7 @@ def test_the_page_is_true(capture_small: Path, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("command", ["offsets", "committed"])
-def test_records_are_those_of_a_dump(
+def test_library_records_equal_those_of_dump(
     capture_small: Path, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     """For every partition of a real broker: all records, and those that a reader of committed data gets."""
@@ -95,7 +97,9 @@ def test_records_are_those_of_a_dump(
     assert compared > 1000
 
 
-def test_old_formats(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_library_records_of_old_formats_equal_those_of_dump(
+    legacy_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     compared = 0
     with kseg.open(legacy_small) as logs:
         for partition in logs.partitions():
@@ -107,7 +111,7 @@ def test_old_formats(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert compared > 100
 
 
-def test_kafka_07(ancient_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_library_reads_kafka_0_7_logs(ancient_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     compared = 0
     with kseg.open(ancient_small) as logs:
         for partition in logs.partitions():
@@ -123,7 +127,7 @@ def test_kafka_07(ancient_small: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert compared > 10
 
 
-def test_bounds_are_those_of_the_records(capture_small: Path) -> None:
+def test_library_bounds_select_the_records(capture_small: Path) -> None:
     with kseg.open(capture_small / "data") as logs:
         metro = logs.partition("metro-lz4", 0)
         everything = list(metro.records())
@@ -147,7 +151,7 @@ def test_bounds_are_those_of_the_records(capture_small: Path) -> None:
         ]
 
 
-def test_tables_have_the_same_records(capture_small: Path) -> None:
+def test_library_tables_have_the_same_records(capture_small: Path) -> None:
     with kseg.open(capture_small / "data") as logs:
         fares = logs.partition("fares", 0)
         table = fares.to_arrow(committed=True)
@@ -158,7 +162,7 @@ def test_tables_have_the_same_records(capture_small: Path) -> None:
             next(fares.arrow_batches(columns=["colour"]))
 
 
-def test_logs_can_be_closed_while_their_partitions_are_asked_for(capture_small: Path) -> None:
+def test_logs_can_be_closed_while_partitions_are_iterated(capture_small: Path) -> None:
     logs = kseg.open(capture_small / "data")
     partitions = logs.partitions()
     first = next(partitions)
@@ -168,7 +172,7 @@ def test_logs_can_be_closed_while_their_partitions_are_asked_for(capture_small: 
     assert list(logs.partitions("metro-*"))
 
 
-def test_a_segment_that_is_gone_is_unreadable_input(tmp_path: Path) -> None:
+def test_missing_segment_is_unreadable_input(tmp_path: Path) -> None:
     data = broker_dir(tmp_path / "data", 1, 1)
     with kseg.open(data) as logs:
         orders = logs.partition("orders.00", 0)
@@ -178,7 +182,7 @@ def test_a_segment_that_is_gone_is_unreadable_input(tmp_path: Path) -> None:
             _ = orders.segments
 
 
-def test_damage_is_reported_and_passed_over(tmp_path: Path) -> None:
+def test_library_reports_damage_and_skips_it(tmp_path: Path) -> None:
     data = broker_dir(tmp_path / "data", 1, 1)
     with kseg.open(data) as logs:
         sound = list(logs.partition("orders.00", 0).records())
@@ -205,7 +209,7 @@ def test_damage_is_reported_and_passed_over(tmp_path: Path) -> None:
         assert list(orders.records()) == left
 
 
-def test_findings_are_those_of_the_target_that_was_asked_for(
+def test_library_findings_are_those_of_the_given_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unreadable bytes of another log, read earlier in this process, are not reported for a valid one."""
@@ -221,7 +225,7 @@ def test_findings_are_those_of_the_target_that_was_asked_for(
         assert "unreadable" in [each.id for each in logs.verify()]
 
 
-def test_what_is_not_there(tmp_path: Path, capture_small: Path) -> None:
+def test_library_raises_for_missing_paths_and_partitions(tmp_path: Path, capture_small: Path) -> None:
     with pytest.raises(kseg.UsageError):
         kseg.open()
     with pytest.raises(kseg.UnreadableInput):
@@ -234,7 +238,7 @@ def test_what_is_not_there(tmp_path: Path, capture_small: Path) -> None:
         kseg.no_such_name  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_a_command_does_not_wait_for_it() -> None:
+def test_commands_do_not_import_the_library() -> None:
     code = "import sys, kseg.cli.main; sys.exit('kseg.library' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
@@ -267,7 +271,7 @@ CONSUMER = textwrap.dedent(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_a_consumer_is_checked_by_its_types(tmp_path: Path, checker: str) -> None:
+def test_type_checkers_find_the_mistake_of_a_consumer(tmp_path: Path, checker: str) -> None:
     """Each type checker, in strict mode, finds the one mistake of a consumer and nothing else."""
     (tmp_path / "consumer.py").write_text(CONSUMER)
     settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)], "include": ["consumer.py"]}

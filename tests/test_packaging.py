@@ -54,7 +54,7 @@ def test_every_package_is_shipped_from_its_folder(setup_arguments: dict[str, Any
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_the_import_name_leads_into_the_room(room: str) -> None:
+def test_import_name_links_to_its_room(room: str) -> None:
     link = ROOT / "kseg" / room
     assert link.is_symlink() and link.resolve() == ROOT / room
     module = importlib.import_module(f"kseg.{room}")
@@ -74,7 +74,7 @@ def test_every_kernel_is_compiled_and_typed(setup_arguments: dict[str, Any]) -> 
         assert (ROOT / f"segment/kernel/{name}.pxd").exists()
 
 
-def test_a_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -> None:
+def test_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -> None:
     """A source distribution has no links, and without the `.pxd` a kernel would be translated all the same, with a Python object for each
     number."""
     tree = tmp_path / "tree"
@@ -110,7 +110,7 @@ def test_a_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -
     )
 
 
-def test_a_kernel_without_its_types_ends_the_build(tmp_path: Path) -> None:
+def test_kernel_without_its_types_fails_the_build(tmp_path: Path) -> None:
     refuse_untyped = run_setup()["refuse_untyped"]
     kernel, translated = tmp_path / "k.py", tmp_path / "k.c"
     (tmp_path / "k.pxd").write_text(
@@ -128,7 +128,7 @@ def test_version_names_every_dependency() -> None:
     assert required <= set(version.DEPENDENCIES)
 
 
-def test_version_says_what_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_names_kernels_that_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     names = version.kernels()
     assert "batch_walk" in names and "__init__" not in names
     monkeypatch.setattr(version, "_is_compiled", lambda name: True)

@@ -47,7 +47,7 @@ def _command_lines() -> Iterator[object]:
 
 
 @pytest.mark.parametrize("line", [*_command_lines()])
-def test_command_lines_are_understood(line: str) -> None:
+def test_command_lines_on_the_pages_are_valid(line: str) -> None:
     _, name, *words = shlex.split(re.split(r"[|>]", line)[0])
     known = parameters(function_of(name))
     given = quick_read(known, words)
@@ -56,7 +56,7 @@ def test_command_lines_are_understood(line: str) -> None:
 
 
 @pytest.mark.parametrize("page", TEXTS)
-def test_options_exist(page: str) -> None:
+def test_options_on_the_pages_exist(page: str) -> None:
     unknown = list[str]()
     before = ""
     for line in TEXTS[page].splitlines():
@@ -71,7 +71,7 @@ def test_options_exist(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", TEXTS)
-def test_paths_in_the_repository_exist(page: str) -> None:
+def test_repository_paths_on_the_pages_exist(page: str) -> None:
     gone = list[str]()
     for word in re.findall(
         rf"`(?:\./)?((?:{'|'.join((*ROOMS, 'bench', 'docs', 'fixtures', 'man', 'tests'))})/[\w./*-]+)`",
@@ -83,13 +83,13 @@ def test_paths_in_the_repository_exist(page: str) -> None:
 
 
 @pytest.mark.parametrize("path", BESIDE, ids=lambda path: path.name)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_on_the_pages_exist(path: Path) -> None:
     """The site generator checks the links of the other pages."""
     links = re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", path.read_text(encoding="utf-8"))
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-def test_the_findings_of_a_data_directory_are_in_the_catalogue() -> None:
+def test_findings_on_the_data_directory_page_are_in_the_catalogue() -> None:
     """They also have the severity that the page names."""
     severities = {name: kind.severity for name, kind in CATALOGUE.items()}
     text = TEXTS["docs/data-directory.md"]
@@ -103,7 +103,7 @@ def test_the_findings_of_a_data_directory_are_in_the_catalogue() -> None:
         assert severities[identifier] == severity
 
 
-def test_a_long_run_has_the_number_of_its_test() -> None:
+def test_long_runs_table_has_the_defaults_of_the_tests() -> None:
     rows = re.findall(r"^\| (`tests/.+?) \| .+ \| (.+) \|$", TEXTS["CONTRIBUTING.md"], re.MULTILINE)
     assert len(rows) > 40
     for tests, numbers in rows:
@@ -132,7 +132,7 @@ VALUES_IN_JSON: dict[str, Sequence[str]] = {
 
 
 @pytest.mark.parametrize("section", VALUES_IN_JSON)
-def test_the_json_contract_names_every_value_of_a_choice(section: str) -> None:
+def test_json_contract_names_every_value_of_a_choice(section: str) -> None:
     """The sections of `docs/json.md`. `tests/cli/test_json_contract.py` compares their fields with the output."""
     (text,) = re.findall(rf"^## {section}\n(.*?)^## ", TEXTS["docs/json.md"], re.MULTILINE | re.DOTALL)
     quoted = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))

@@ -20,7 +20,7 @@ SCRIPT = Path(sys.prefix) / "bin" / "kseg"
 
 
 @pytest.mark.skipif(not os.access(SCRIPT, os.X_OK), reason="kseg is not installed into this environment")
-def test_the_demo_shows_what_the_tour_says() -> None:
+def test_demo_prints_what_the_tour_shows() -> None:
     shown = readme.shown_by_demo()
     assert readme.without_run(readme.shown_by_page()) == readme.without_run(shown), (
         "run python -m tests.readme"
@@ -31,26 +31,26 @@ def test_the_demo_shows_what_the_tour_says() -> None:
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_picture_is_what_doctor_shows() -> None:
+def test_picture_equals_the_output_of_doctor() -> None:
     assert picture.PICTURE.read_text(encoding="utf-8") == picture.drawn(), "run python -m tests.picture"
     assert f"](docs/images/{picture.PICTURE.name})" in README
 
 
-def test_it_names_every_command() -> None:
+def test_readme_names_every_command() -> None:
     assert [name for name in COMMANDS if f"- **`kseg {name}`** " not in README] == []
 
 
-def test_the_json_contract_names_every_command() -> None:
+def test_json_contract_names_every_command() -> None:
     page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f"| `{name}` | " not in page] == []
 
 
-def test_the_site_names_every_page() -> None:
+def test_site_navigation_names_every_page() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert [page.name for page in (ROOT / "docs").glob("*.md") if f": {page.name}\n" not in nav] == []
 
 
-def test_the_json_contract_names_what_a_dump_says_of_small_files(
+def test_json_contract_names_the_dump_rows_of_small_files(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Type and fields of each row that is printed for such a file."""

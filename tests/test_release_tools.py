@@ -21,14 +21,14 @@ from tests.support.paths import ROOT
 CHANGES = "# Changelog\n\nAbout.\n\n## Unreleased\n\n- new\n\n## 1.2.0 - 2026-01-02\n\n### Added\n\n- a\n\n## [1.1.0]\n\n- b\n"
 
 
-def test_the_version_stands_in_one_place() -> None:
+def test_version_is_defined_in_one_place() -> None:
     assert changelog.version_of(ROOT) == kseg.__version__
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" in project["project"]["dynamic"] and "version" not in project["project"]
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "kseg.__version__"}
 
 
-def test_pytest_alone_collects_the_tests_of_artifacts() -> None:
+def test_artifact_tests_are_collected_without_pytest_plugins() -> None:
     """The release environment has pytest without the plugins for which the gate's configuration is meant."""
     environment = {**os.environ, "KSEG_DIST": "dist", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     words = [sys.executable, "-m", "pytest", "-q", *OF_ARTIFACTS, "--collect-only"]
@@ -37,14 +37,14 @@ def test_pytest_alone_collects_the_tests_of_artifacts() -> None:
     assert ran.stdout.count("test_artifacts.py::") > 5
 
 
-def test_a_source_without_a_version_is_refused(tmp_path: Path) -> None:
+def test_source_without_a_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kseg").mkdir()
     (tmp_path / "kseg" / "__init__.py").write_text("version = 1\n")
     with pytest.raises(ValueError, match="no __version__"):
         changelog.version_of(tmp_path)
 
 
-def test_the_note_is_the_section_of_the_version() -> None:
+def test_release_note_is_the_changelog_section_of_the_version() -> None:
     assert list(changelog.sections(CHANGES)) == ["Unreleased", "1.2.0", "1.1.0"]
     assert changelog.release_note(CHANGES, "1.2.0") == "# kseg 1.2.0\n\n### Added\n\n- a\n"
     assert changelog.release_note(CHANGES, "1.1.0") == "# kseg 1.1.0\n\n- b\n"
@@ -53,12 +53,12 @@ def test_the_note_is_the_section_of_the_version() -> None:
         changelog.release_note(CHANGES.replace("Unreleased", "0.9"), "9")
 
 
-def test_this_changelog_gives_a_note() -> None:
+def test_current_changelog_gives_a_release_note() -> None:
     note = changelog.release_note((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), kseg.__version__)
     assert note.startswith(f"# kseg {kseg.__version__}") and len(note.splitlines()) > 5
 
 
-def test_an_archive_is_the_same_each_time(tmp_path: Path) -> None:
+def test_archives_are_reproducible(tmp_path: Path) -> None:
     """The archive does not depend on times, owner or order on disk. Links and the execute bit are kept."""
     made = []
     for turn, names in enumerate((("a", "b"), ("b", "a"))):
@@ -78,14 +78,14 @@ def test_an_archive_is_the_same_each_time(tmp_path: Path) -> None:
         assert archive.getmember("kseg/link").linkname == "a"
 
 
-def test_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
+def test_checksums_equal_those_of_sha256sum(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "SHA256SUMS").write_text("old")
     digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert archives.checksums(tmp_path) == f"{digest}  empty\n"
 
 
-def test_a_bundle_does_not_tell_where_it_was_made(tmp_path: Path) -> None:
+def test_bundle_does_not_reveal_where_it_was_built(tmp_path: Path) -> None:
     information = tmp_path / "kseg-1.dist-info"
     information.mkdir()
     (information / "direct_url.json").write_text('{"url": "file:///home/somebody"}')
@@ -95,7 +95,7 @@ def test_a_bundle_does_not_tell_where_it_was_made(tmp_path: Path) -> None:
     assert (information / "RECORD").read_text() == "kseg/a.py,,\n"
 
 
-def test_an_sbom_names_every_dependency() -> None:
+def test_sbom_names_every_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     names = [
         "typer",
@@ -115,25 +115,25 @@ def test_an_sbom_names_every_dependency() -> None:
     assert inventory.missing_components({"components": whole["components"][:-1]}, project) == ["deflate"]
 
 
-def test_names_of_versions_are_hashed_as_loaders_do() -> None:
+def test_symbol_version_names_are_hashed_as_by_the_loader() -> None:
     """Linkers write this value for the name, as `readelf -V` prints it for any program."""
     assert old_glibc.system_v_hash("GLIBC_2.2.5") == 0x09691A75
 
 
-def test_the_shim_of_the_interpreter_is_committed() -> None:
+def test_interpreter_shim_is_committed() -> None:
     """The patterns in .gitignore for translated kernels would exclude it."""
     if (ROOT / ".git").exists():
         listed = subprocess.run(["git", "ls-files", "releasing"], cwd=ROOT, capture_output=True, text=True, check=True)  # fmt: skip
         assert "releasing/sem_clockwait.c" in listed.stdout.split()
 
 
-def test_what_is_linked_in_has_a_licence_text() -> None:
+def test_linked_libraries_have_a_licence_text() -> None:
     for parts in inventory.LINKED.values():
         for part in parts:
             assert inventory.licence_text(ROOT, part).stat().st_size > 500
 
 
-def test_the_glibc_floor_is_the_newest_symbol() -> None:
+def test_glibc_floor_is_the_newest_symbol_version() -> None:
     assert newest_glibc(["GLIBC_2.9", "GLIBC_2.17", "GLIBC_2.2.5", "GLIBC_PRIVATE", "OPENSSL_3.0.0"]) == (
         2,
         17,
@@ -141,7 +141,7 @@ def test_the_glibc_floor_is_the_newest_symbol() -> None:
     assert newest_glibc([]) == (0, 0)
 
 
-def test_what_lies_in_the_package_has_a_licence_and_a_checksum() -> None:
+def test_vendored_files_have_a_licence_and_a_checksum() -> None:
     ((component, licence),) = inventory.vendored(ROOT)
     assert (component["name"], component["licenses"]) == ("d3", [{"license": {"id": "ISC"}}])
     assert "Permission to use, copy, modify" in licence.read_text(encoding="utf-8")

@@ -119,7 +119,7 @@ def _opens(call: ast.Call) -> bool:
     return function.attr in METHODS
 
 
-def test_files_are_opened_and_changed_in_few_modules() -> None:
+def test_files_are_opened_and_changed_only_in_listed_modules() -> None:
     found = {
         name
         for name, nodes in _nodes().items()
@@ -147,7 +147,7 @@ SYSTEM_LOOKS = {
 }
 
 
-def test_readers_look_at_paths_where_the_bytes_may_be_anywhere() -> None:
+def test_readers_examine_paths_only_through_the_storage_layer() -> None:
     found = set()
     for name, path in _modules():
         if not name.startswith(READERS):
@@ -160,7 +160,7 @@ def test_readers_look_at_paths_where_the_bytes_may_be_anywhere() -> None:
     assert found == SYSTEM_LOOKS.keys()
 
 
-def test_results_and_findings_are_read_as_values_not_as_output() -> None:
+def test_results_and_findings_are_not_read_as_output() -> None:
     found = set()
     for name, nodes in _nodes().items():
         if name.startswith(_OTHERS):
@@ -179,7 +179,7 @@ def test_every_role_of_a_file_can_be_listed() -> None:
     assert set(inventory.KINDS) == set(Role)
 
 
-def test_module_names_occur_once() -> None:
+def test_module_names_are_unique() -> None:
     places = defaultdict(list)
     for name, path in _modules():
         if path.stem != "__init__":
@@ -192,7 +192,7 @@ def test_module_names_occur_once() -> None:
     assert all(len(places[stem]) > 1 for stem in SHARED_NAMES)
 
 
-def test_public_classes_do_not_share_a_name() -> None:
+def test_public_class_names_are_unique() -> None:
     places = defaultdict(list)
     for name, (module, *_) in _nodes().items():
         for node in ast.iter_child_nodes(module):

@@ -34,7 +34,7 @@ def _shown() -> list[tuple[str, str]]:
     ]
 
 
-def test_one_of_a_thing_is_no_plural() -> None:
+def test_counts_of_one_have_no_plural() -> None:
     wrong = [
         (name, line)
         for name, line in _shown()
@@ -44,17 +44,17 @@ def test_one_of_a_thing_is_no_plural() -> None:
     assert not wrong
 
 
-def test_a_range_of_one_is_one() -> None:
+def test_range_of_one_is_not_written_as_a_range() -> None:
     assert not [(name, line) for name, line in _shown() if _SAME_TWICE.search(line)]
 
 
-def test_times_are_dates() -> None:
+def test_times_are_printed_as_dates() -> None:
     """A lookup shows the number after the date, in parentheses."""
     assert not [(name, line) for name, line in _shown() if _EPOCH_MS.search(line)]
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_no_sentence_of_the_sources_has_epoch_milliseconds(room: str) -> None:
+def test_no_source_sentence_has_epoch_milliseconds(room: str) -> None:
     files = sorted((ROOT / room).rglob("*.py"))
     output = [
         (path.name, sentence) for path in files for _, kind, sentence in said_in(path) if kind == "finding"
@@ -62,7 +62,7 @@ def test_no_sentence_of_the_sources_has_epoch_milliseconds(room: str) -> None:
     assert not [each for each in output if _MILLISECONDS.search(each[1])]
 
 
-def test_the_checks_find_what_they_are_for() -> None:
+def test_sentence_checks_find_their_mistakes() -> None:
     assert _PLURAL_OF_ONE.findall("1 errors") and _PLURAL_OF_ONE.findall("and 1 more batches")
     assert not _PLURAL_OF_ONE.findall("2.1 records") and not _PLURAL_OF_ONE.findall("orders-1 is")
     assert _SAME_TWICE.search("offsets 116 to 116") and not _SAME_TWICE.search("offsets 116 to 1160")

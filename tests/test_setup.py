@@ -45,7 +45,7 @@ def prepare(folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("python", [None, "exit 1"])
-def test_no_python_or_only_an_old_one(bare: Path, python: str | None) -> None:
+def test_missing_or_too_old_python_is_reported(bare: Path, python: str | None) -> None:
     if python:
         fake_python(bare, python)
     done = prepare(bare)
@@ -55,7 +55,7 @@ def test_no_python_or_only_an_old_one(bare: Path, python: str | None) -> None:
     )
 
 
-def test_a_python_without_venv(bare: Path) -> None:
+def test_python_without_venv_is_reported(bare: Path) -> None:
     fake_python(bare, 'case "$2" in *version_info*) exit 0;; esac; exit 1')
     done = prepare(bare)
     assert done.returncode == 1
@@ -64,7 +64,7 @@ def test_a_python_without_venv(bare: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("timeout") is None, reason="no GNU timeout")
-def test_a_package_index_that_does_not_answer(bare: Path) -> None:
+def test_unresponsive_package_index_is_reported(bare: Path) -> None:
     """The interpreter of .venv represents a pip that waits forever."""
     for name in ("timeout", "true", "sleep"):
         (bare / "bin" / name).symlink_to(str(shutil.which(name)))

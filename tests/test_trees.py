@@ -12,7 +12,9 @@ import pytest
 from tests.support.trees import copy_file, copy_tree, differences, tree_state, unchanged
 
 
-def test_captures_unpack_completely(capture_small: Path, legacy_small: Path, ancient_small: Path) -> None:
+def test_captures_are_unpacked_completely(
+    capture_small: Path, legacy_small: Path, ancient_small: Path
+) -> None:
     assert {p.name for p in capture_small.iterdir()} == {"before", "data", "expected"}
     assert (legacy_small / "data" / "0.7" / "1-written").is_dir()
     assert (ancient_small / "taps-0" / "00000000000000003013.kafka").stat().st_size == 3380
@@ -45,7 +47,7 @@ def _touch(path: Path) -> None:
         (lambda path: path.joinpath("a").unlink(), "vanished: a"),
     ],
 )
-def test_unchanged_notices(tmp_path: Path, change: Callable[[Path], None], output: str) -> None:
+def test_unchanged_detects_a_change(tmp_path: Path, change: Callable[[Path], None], output: str) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "a").write_bytes(b"1")
@@ -54,7 +56,7 @@ def test_unchanged_notices(tmp_path: Path, change: Callable[[Path], None], outpu
     assert output in str(failure.value)
 
 
-def test_a_copy_is_that_of_the_standard_library(capture_small: Path, tmp_path: Path) -> None:
+def test_copy_tree_equals_that_of_the_standard_library(capture_small: Path, tmp_path: Path) -> None:
     """For files of every mode and size, links, and what is not a regular file."""
     source = copy_tree(capture_small / "data", tmp_path / "source")
     (source / "empty").touch(0o604)
@@ -75,13 +77,13 @@ def test_a_copy_is_that_of_the_standard_library(capture_small: Path, tmp_path: P
         shutil.copytree(source, tmp_path / "piped", copy_function=copy_file)
 
 
-def test_reading_is_no_change(tmp_path: Path) -> None:
+def test_reading_is_not_a_change(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1")
     with unchanged(tmp_path):
         (tmp_path / "a").read_bytes()
 
 
-def test_a_copy_is_equal_and_writable(capture_small: Path, tmp_path: Path) -> None:
+def test_copied_tree_is_equal_and_writable(capture_small: Path, tmp_path: Path) -> None:
     source = capture_small / "data" / "__cluster_metadata-0"
     copy = copy_tree(source, tmp_path / "copy")
     assert not [line for line in differences(tree_state(source), tree_state(copy)) if "mode" not in line]

@@ -33,7 +33,7 @@ def row(kseg: Turn, judged_by: str = TIMES, rival: Turn | None = None, **more: o
     return Row("name", "job", kseg, judged_by, "rival", rival, **more)  # type: ignore[arg-type]
 
 
-def test_contestants_take_turns() -> None:
+def test_race_contestants_take_turns() -> None:
     order: list[str] = []
 
     def turn(name: str) -> Turn:
@@ -47,7 +47,7 @@ def test_contestants_take_turns() -> None:
     assert order == ["prepare", *["kseg", "rival"] * 3]
 
 
-def test_the_best_of_the_rounds_judges_and_the_median_stands_beside() -> None:
+def test_best_round_decides_and_the_median_is_reported() -> None:
     result = race(row(turns(2.0, 1.0, 4.0), rival=turns(12.0, 30.0, 11.0), at_least=10, aim=20), 3)
     assert result.reached() == pytest.approx(11.0)
     assert result.reached(median=True) == pytest.approx(6.0)
@@ -55,23 +55,23 @@ def test_the_best_of_the_rounds_judges_and_the_median_stands_beside() -> None:
 
 
 @pytest.mark.parametrize(("rival", "printed"), [(9.9, "NO"), (10.0, "yes"), (20.0, "aim")])
-def test_ratio_against_its_target(rival: float, printed: str) -> None:
+def test_ratio_is_compared_with_its_target(rival: float, printed: str) -> None:
     assert report.verdict(race(row(turns(1.0), rival=turns(rival), at_least=10, aim=20), 1)) == printed
 
 
 @pytest.mark.parametrize(("own", "printed"), [(0.13, "NO"), (0.12, "yes"), (0.05, "aim")])
-def test_seconds_against_their_target(own: float, printed: str) -> None:
+def test_seconds_are_compared_with_their_target(own: float, printed: str) -> None:
     assert report.verdict(race(row(turns(own), SECONDS, at_least=0.12, aim=0.08), 1)) == printed
 
 
-def test_start_up_is_taken_off_kseg_alone() -> None:
+def test_start_up_time_is_subtracted_only_from_kseg() -> None:
     result = race(row(turns(0.3), SHARE, turns(0.1), startup=turns(0.1), at_least=0.6, aim=0.7), 1)
     assert result.reached() == pytest.approx(0.5)
     assert report.cells(result)[5] == "50%"
     assert result.passes() is False
 
 
-def test_a_limit_judges_too() -> None:
+def test_row_limit_decides_as_well() -> None:
     limit = Limit("bytes_read", 2048, "KiB read", 1024)
     within = race(row(turns(0.1, bytes_read=2048), SECONDS, at_least=0.25, limit=limit), 1)
     beyond = race(row(turns(0.1, bytes_read=2049), SECONDS, at_least=0.25, limit=limit), 1)
@@ -80,12 +80,12 @@ def test_a_limit_judges_too() -> None:
     assert report.cells(within)[5] == "0.100 s · 2 KiB read"
 
 
-def test_a_recorded_row_has_no_verdict() -> None:
+def test_recorded_row_has_no_verdict() -> None:
     result = race(row(turns(1.5), RECORDED), 1)
     assert (result.reached(), result.passes(), report.verdict(result)) == (None, None, "–")
 
 
-def test_a_row_that_cannot_be_raced_misses_its_target_and_says_why() -> None:
+def test_row_that_fails_misses_its_target_with_the_reason() -> None:
     def fail() -> Sample:
         raise Failed("kseg ended with 70: a bug")
 
@@ -94,7 +94,7 @@ def test_a_row_that_cannot_be_raced_misses_its_target_and_says_why() -> None:
     assert report.line(result).endswith("not raced: kseg ended with 70: a bug")
 
 
-def test_markdown_holds_every_raced_row() -> None:
+def test_markdown_contains_every_raced_row() -> None:
     good = race(row(turns(1.0), rival=turns(25.0), at_least=10, aim=20), 1)
     bad = Result(good.row, Turns(), Turns(), Turns(), "no such file")
     text = report.markdown([good, bad], MACHINE, "2026-01-02", 3)
@@ -103,7 +103,7 @@ def test_markdown_holds_every_raced_row() -> None:
     assert text.count("\n| job | rival") == 1
 
 
-def test_warm_classes_are_taken_at_their_best_pass() -> None:
+def test_best_pass_of_warm_java_classes_counts() -> None:
     lines = [{"batches": 2, "records": 7, "bytes": 99, "seconds": s} for s in (0.9, 0.31, 0.3)]
     sample = warm_sample("\n".join(map(json.dumps, lines)).encode())
     assert (sample.seconds, sample.figures["median_pass"], sample.figures["passes"]) == (0.3, 0.31, 3)
@@ -112,14 +112,14 @@ def test_warm_classes_are_taken_at_their_best_pass() -> None:
         warm_sample("\n".join(map(json.dumps, lines)).encode())
 
 
-def test_a_lookup_must_find() -> None:
+def test_lookup_row_without_a_hit_fails() -> None:
     found = {"type": "lookup", "found": True, "record": {"offset": 5}, "bytes_read": 4096}
     assert lookup_figures(json.dumps(found).encode()) == {"bytes_read": 4096}
     with pytest.raises(Failed):
         lookup_figures(json.dumps(found | {"found": False}).encode())
 
 
-def test_private_memory_is_what_the_kernel_calls_anonymous() -> None:
+def test_private_memory_is_rss_anon_of_the_kernel() -> None:
     assert anonymous_bytes("VmHWM:\t  900 kB\nRssAnon:\t     123 kB\nRssFile:\t 700 kB\n") == 123 * 1024
     assert anonymous_bytes("VmHWM: 900 kB\n") == 0
 
@@ -141,7 +141,7 @@ def fake_kseg(directory: Path) -> Path:
     return script
 
 
-def test_programs_are_run_and_their_failure_is_reported(tmp_path: Path) -> None:
+def test_programs_are_run_and_failures_reported(tmp_path: Path) -> None:
     kseg = fake_kseg(tmp_path)
     kept = run([kseg, "dump", "x"], keep=True, watch_memory=True)
     assert kept.output == b"dump x\n"
@@ -168,12 +168,12 @@ def tiny_corpora(directory: Path, names: Iterable[str]) -> None:
         (place / "00000000000000000007.snapshot").touch()
 
 
-def test_the_rust_reader_is_taken_at_its_best_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_pass_of_the_rust_reader_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rust_reader, "BINARY", fake_reader(tmp_path))
     assert rust_reader.turn("records", tmp_path)().seconds == 0.1
 
 
-def test_a_shape_is_held_against_as_many_standard_records(tmp_path: Path) -> None:
+def test_record_shape_is_compared_with_as_many_standard_records(tmp_path: Path) -> None:
     """The fake takes only its start-up time, which is subtracted, so the scaled time is the minimum."""
     tiny_corpora(tmp_path, ["idempotent", "wide"])
     (tmp_path / "wide" / "bench-0" / "00000000000000000070.snapshot").touch()
@@ -224,14 +224,14 @@ def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
 
 
 @pytest.mark.parametrize("way", ["page", "every"])
-def test_touching_takes_time(tmp_path: Path, way: str) -> None:
+def test_touching_pages_takes_time(tmp_path: Path, way: str) -> None:
     file = tmp_path / "file"
     file.write_bytes(bytes(300_000))
     warm(file)
     assert seconds_for(way, str(file)) > 0
 
 
-def test_the_sparse_partition_is_what_it_claims(tmp_path: Path) -> None:
+def test_sparse_partition_has_the_claimed_records(tmp_path: Path) -> None:
     from kseg.inspection.lookup import lookup
     from kseg.inspection.query import LookupQuery
     from kseg.jobs.events import Row as Row_
@@ -252,7 +252,7 @@ def test_the_sparse_partition_is_what_it_claims(tmp_path: Path) -> None:
         assert 0 < cast(int, answer.values["bytes_read"]) <= FEW_BATCHES * shape.batch_bytes
 
 
-def test_a_duel_is_fought_once_for_all_contestants() -> None:
+def test_duel_is_run_once_for_all_contestants() -> None:
     fought = []
 
     def fight() -> dict[str, list[list[float]]]:

@@ -21,14 +21,14 @@ COSTS = Costs(
 FAST = Node(4, math.inf)
 
 
-def test_one_machine_is_held_up_by_its_cores_its_disk_or_what_cannot_be_split() -> None:
+def test_one_machine_is_limited_by_cores_disk_or_indivisible_work() -> None:
     load = Load("look", 400 * GIB, 1000)
     assert alone_s(COSTS, load, FAST) == pytest.approx((400 + 2) / 4)
     assert alone_s(COSTS, load, Node(4, GIB / 2)) == pytest.approx(800)
     assert alone_s(COSTS, Load("look", 400 * GIB, 1000, stuck_bytes=300 * GIB), FAST) == pytest.approx(300)
 
 
-def test_a_cluster_pays_for_its_session_and_for_every_task() -> None:
+def test_cluster_time_includes_its_session_and_every_task() -> None:
     load = Load("look", 4096 * GIB, 0)
     # 16,384 tasks of 256 MiB each
     assert cluster_s(COSTS, load, FAST, 10) == pytest.approx(5 + (4096 + 16_384 * 0.01) / 40)
@@ -37,19 +37,19 @@ def test_a_cluster_pays_for_its_session_and_for_every_task() -> None:
     assert cluster_s(COSTS, load, FAST, 1_000) == pytest.approx(5 + 16_384 * 0.001)
 
 
-def test_a_cluster_waits_until_the_driver_has_planned_all_partitions() -> None:
+def test_cluster_time_includes_the_planning_of_all_partitions() -> None:
     few, many = (Load("look", 4096 * GIB, partitions) for partitions in (0, 100_000))
     later = cluster_s(COSTS, many, FAST, 10) - cluster_s(COSTS, few, FAST, 10)
     assert later == pytest.approx(100_000 * (1e-5 + 0.002 / 40))
 
 
-def test_tasks_are_counted_as_kseg_makes_them() -> None:
+def test_task_count_equals_that_of_kseg() -> None:
     assert tasks_of(Load("look", 1, 1), 10) == 10 * SHARES_PER_CORE
     assert tasks_of(Load("look", 1000 * MAX_SHARE_BYTES, 1), 10) == 1000
     assert tasks_of(Load("look", 10_000 * TIB, 1), 10) == MAX_SHARES
 
 
-def test_the_break_even_lies_where_both_take_as_long() -> None:
+def test_break_even_size_takes_equal_time_on_both() -> None:
     size = break_even_bytes(COSTS, "count", FAST, 10)
     assert size is not None
     below, above = (Load("count", int(size * part), max(1, int(size * part) // GIB)) for part in (0.9, 1.1))
@@ -59,7 +59,7 @@ def test_the_break_even_lies_where_both_take_as_long() -> None:
     assert break_even_bytes(COSTS, "count", FAST, 1) is None
 
 
-def test_the_report_names_what_was_measured_and_what_follows() -> None:
+def test_scale_report_names_measurements_and_conclusions() -> None:
     output = report(COSTS, Machine(2, 24 << 30, "a processor", "Linux 6 x86_64"))
     assert "a processor" in output
     assert "1.00 ms of the driver, 10.00 ms of a core" in output

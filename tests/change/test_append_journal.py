@@ -69,7 +69,7 @@ def assert_as_found(directory: Path, start: dict[str, Held]) -> None:
     assert not [path for path in directory.rglob("*") if path.is_file() and path.parent != directory]
 
 
-def test_what_is_done_can_be_taken_back(tmp_path: Path) -> None:
+def test_completed_stream_can_be_undone(tmp_path: Path) -> None:
     directory = CASE.lay(tmp_path)
     start = held(directory)
     write_stream(directory, QUICK)
@@ -80,7 +80,7 @@ def test_what_is_done_can_be_taken_back(tmp_path: Path) -> None:
     assert_as_found(directory, start)
 
 
-def test_a_killed_stream_can_be_taken_back(tmp_path: Path) -> None:
+def test_killed_stream_can_be_undone(tmp_path: Path) -> None:
     for number in itertools.count():
         directory = CASE.lay(tmp_path / str(number))
         start = held(directory)
@@ -95,7 +95,7 @@ def test_a_killed_stream_can_be_taken_back(tmp_path: Path) -> None:
     assert number > 30
 
 
-def test_a_killed_way_back_goes_on(tmp_path: Path) -> None:
+def test_killed_undo_of_a_stream_can_be_completed(tmp_path: Path) -> None:
     for number in itertools.count():
         directory = CASE.lay(tmp_path / str(number))
         start = held(directory)
@@ -108,7 +108,7 @@ def test_a_killed_way_back_goes_on(tmp_path: Path) -> None:
     assert number > 10
 
 
-def test_what_a_killed_stream_wrote_can_be_kept_and_still_be_taken_back(tmp_path: Path) -> None:
+def test_killed_stream_can_be_finished_and_still_undone(tmp_path: Path) -> None:
     for number in itertools.count():
         directory = CASE.lay(tmp_path / str(number))
         start = held(directory)
@@ -126,7 +126,7 @@ def test_what_a_killed_stream_wrote_can_be_kept_and_still_be_taken_back(tmp_path
             break
 
 
-def test_an_error_of_the_system_is_one_sentence(tmp_path: Path) -> None:
+def test_system_error_in_a_stream_is_one_sentence(tmp_path: Path) -> None:
     for number in itertools.count():
         directory = CASE.lay(tmp_path / str(number))
         start = held(directory)
@@ -143,7 +143,7 @@ def test_an_error_of_the_system_is_one_sentence(tmp_path: Path) -> None:
             break
 
 
-def test_a_file_with_a_second_name_does_not_grow(tmp_path: Path) -> None:
+def test_hard_linked_file_is_not_extended(tmp_path: Path) -> None:
     directory = CASE.lay(tmp_path)
     os.link(directory / LOG_9, tmp_path / "backup")
     start = held(directory)
@@ -153,7 +153,7 @@ def test_a_file_with_a_second_name_does_not_grow(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [LOG, LOG_9, EPOCHS, f"{99:020}.log"])
-def test_what_came_since_is_not_thrown_away(name: str, tmp_path: Path) -> None:
+def test_undo_of_a_stream_refuses_to_discard_later_changes(name: str, tmp_path: Path) -> None:
     directory = CASE.lay(tmp_path)
     write_stream(directory, QUICK)
     with (directory / name).open("ab") as file:
@@ -164,7 +164,7 @@ def test_what_came_since_is_not_thrown_away(name: str, tmp_path: Path) -> None:
     assert held(directory) == end
 
 
-def test_while_one_writes_no_other_does(tmp_path: Path) -> None:
+def test_stream_excludes_other_changes_of_the_directory(tmp_path: Path) -> None:
     directory = CASE.lay(tmp_path)
     with Guard(str(directory), "append", journal_id=ID, grows=(LOG_9,), disk=QUICK) as guard:
         for ask in (lambda: write_stream(directory, QUICK), lambda: undo(guard.location, QUICK)):

@@ -136,7 +136,7 @@ def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
     return Scenario(request.param, tmp_path / "scenario", request.node.name)
 
 
-def test_a_killed_apply_goes_on(scenario: Scenario) -> None:
+def test_killed_apply_can_be_completed(scenario: Scenario) -> None:
     for number in scenario.rounds():
         scenario.fresh()
         survived = survives(scenario.apply, number)
@@ -151,7 +151,7 @@ def test_a_killed_apply_goes_on(scenario: Scenario) -> None:
     assert number > 15
 
 
-def test_a_killed_apply_goes_back(scenario: Scenario) -> None:
+def test_killed_apply_can_be_undone(scenario: Scenario) -> None:
     for number in scenario.rounds():
         scenario.fresh()
         survived = outlives(scenario.apply, number)
@@ -161,7 +161,7 @@ def test_a_killed_apply_goes_back(scenario: Scenario) -> None:
             break
 
 
-def test_a_killed_undo_goes_on(scenario: Scenario) -> None:
+def test_killed_undo_can_be_completed(scenario: Scenario) -> None:
     for number in scenario.rounds():
         scenario.fresh()
         scenario.apply()
@@ -174,7 +174,7 @@ def test_a_killed_undo_goes_on(scenario: Scenario) -> None:
     assert number > 5
 
 
-def test_a_killed_finish_and_the_undo_of_a_half_done_change_go_on(scenario: Scenario) -> None:
+def test_killed_finish_or_undo_of_an_unfinished_change_can_be_completed(scenario: Scenario) -> None:
     """Two kills: one in the middle of the moves, then one at each change of the run that completes or undoes it."""
 
     def go_on(disk: Disk) -> None:
@@ -207,7 +207,7 @@ def _first_kill_behind_the_decision(scenario: Scenario) -> int:
     raise AssertionError("unreachable")
 
 
-def test_an_error_of_the_system_is_one_sentence_and_loses_nothing(scenario: Scenario) -> None:
+def test_system_error_during_apply_is_one_sentence_and_loses_nothing(scenario: Scenario) -> None:
     for at in scenario.rounds():
         scenario.fresh()
         number = ERRORS[at % len(ERRORS)]
@@ -231,7 +231,7 @@ def test_an_error_of_the_system_is_one_sentence_and_loses_nothing(scenario: Scen
             break
 
 
-def test_an_error_of_the_system_while_undoing_is_one_sentence_too(scenario: Scenario) -> None:
+def test_system_error_during_undo_is_one_sentence(scenario: Scenario) -> None:
     for at in scenario.rounds():
         scenario.fresh()
         number = ERRORS[at % len(ERRORS)]

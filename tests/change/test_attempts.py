@@ -68,9 +68,7 @@ def journals(data: Path) -> list[str]:
     return sorted(str(path.relative_to(data)) for path in data.rglob("*.jsonl"))
 
 
-def test_an_attempt_killed_at_any_change_is_followed_by_one_that_says_the_same(
-    changing: Changing, stage: Stage
-) -> None:
+def test_second_attempt_after_a_kill_gives_the_same_result(changing: Changing, stage: Stage) -> None:
     printed = timeless(stage.deferring_signals(apply=True, run_id=RUN))
     planned, reported = contents(state(stage.data)), journals(stage.data)
     assert planned != contents(stage.found)
@@ -93,7 +91,7 @@ def test_an_attempt_killed_at_any_change_is_followed_by_one_that_says_the_same(
     assert number >= 25, "there are fewer changes than that"
 
 
-def test_two_attempts_at_the_same_time_make_one_change(changing: Changing, stage: Stage) -> None:
+def test_two_simultaneous_attempts_make_one_change(changing: Changing, stage: Stage) -> None:
     printed = timeless(stage.deferring_signals(apply=True, run_id=RUN))
     planned, reported = contents(state(stage.data)), journals(stage.data)
     for _ in range(3):
@@ -105,7 +103,7 @@ def test_two_attempts_at_the_same_time_make_one_change(changing: Changing, stage
         assert journals(stage.data) == reported
 
 
-def test_a_plan_needs_no_seat(changing: Changing, stage: Stage) -> None:
+def test_plan_needs_no_seat_in_the_lock(changing: Changing, stage: Stage) -> None:
     printed = timeless(stage.deferring_signals())
     assert timeless(changing.events(stage.data, both_at_once, shared=SharedRun(RUN))) == printed
     assert state(stage.data) == stage.found
@@ -118,7 +116,7 @@ def copies_below(output: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", ["recover", "compact"])
-def test_copies_are_made_once(name: str, capture_small: Path, tmp_path: Path) -> None:
+def test_repeated_attempts_make_one_copy(name: str, capture_small: Path, tmp_path: Path) -> None:
     changing = CHANGINGS[name]
     stage = Stage(changing, capture_small, tmp_path)
     output = tmp_path / "copies"
@@ -143,7 +141,7 @@ def test_copies_are_made_once(name: str, capture_small: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["recover", "compact"])
-def test_a_copy_that_lay_there_before_is_refused(name: str, capture_small: Path, tmp_path: Path) -> None:
+def test_copy_that_existed_before_the_run_is_refused(name: str, capture_small: Path, tmp_path: Path) -> None:
     changing = CHANGINGS[name]
     stage = Stage(changing, capture_small, tmp_path)
     output = tmp_path / "copies"
@@ -155,7 +153,7 @@ def test_a_copy_that_lay_there_before_is_refused(name: str, capture_small: Path,
     assert changing.events(stage.data, both_at_once, output=str(output), shared=shared) == alone
 
 
-def test_a_partition_that_lies_in_no_data_directory(capture_small: Path, tmp_path: Path) -> None:
+def test_attempts_on_a_partition_outside_a_data_directory(capture_small: Path, tmp_path: Path) -> None:
     changing = CHANGINGS["recover"]
     stage = Stage(changing, capture_small, tmp_path)
     stage.set()

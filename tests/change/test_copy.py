@@ -59,7 +59,7 @@ def contents(directory: Path) -> dict[str, tuple[bytes, int]]:
 
 @pytest.mark.parametrize("hard_link", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_copy_is_what_a_change_would_have_made(name: str, hard_link: bool, tmp_path: Path) -> None:
+def test_copy_equals_the_result_of_an_in_place_change(name: str, hard_link: bool, tmp_path: Path) -> None:
     case = CASES[name]
     directory, target = case.lay(tmp_path), tmp_path / "out" / "orders-0"
     plan = case.plan(directory)
@@ -72,7 +72,7 @@ def test_a_copy_is_what_a_change_would_have_made(name: str, hard_link: bool, tmp
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["orders-0"]
 
 
-def test_times_and_permissions_of_unchanged_and_cut_files_stay(tmp_path: Path) -> None:
+def test_copy_keeps_times_and_permissions_of_unchanged_and_truncated_files(tmp_path: Path) -> None:
     directory, target = CASES["truncate"].lay(tmp_path), tmp_path / "copy"
     write_copy(CASES["truncate"].plan(directory), str(target), disk=QUICK)
     start, copy = held(directory), held(target)
@@ -81,7 +81,7 @@ def test_times_and_permissions_of_unchanged_and_cut_files_stay(tmp_path: Path) -
     assert copy[LOG].content == PARTITION[LOG][:25]
 
 
-def test_a_plan_without_steps_gives_a_plain_copy_also_into_an_empty_directory(tmp_path: Path) -> None:
+def test_plan_without_steps_gives_a_plain_copy(tmp_path: Path) -> None:
     case = Case(PARTITION, lambda _directory: ())
     directory, target = case.lay(tmp_path), tmp_path / "copy"
     target.mkdir()
@@ -89,7 +89,7 @@ def test_a_plan_without_steps_gives_a_plain_copy_also_into_an_empty_directory(tm
     assert held(target) == held(directory)
 
 
-def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
+def test_copy_overwrites_no_existing_file(tmp_path: Path) -> None:
     directory, target = CASES["swap"].lay(tmp_path), tmp_path / "copy"
     target.mkdir()
     (target / "mine").write_bytes(b"mine")
@@ -107,14 +107,14 @@ def _a_file(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize("where", [_into_itself, _a_file])
-def test_a_copy_does_not_go_where_the_input_is(where: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_copy_into_the_input_is_refused(where: Callable[[Path], Path], tmp_path: Path) -> None:
     directory = CASES["swap"].lay(tmp_path)
     plan = CASES["swap"].plan(directory)
     with unchanged(directory), pytest.raises(Refused):
         write_copy(plan, str(where(directory)), disk=QUICK)
 
 
-def test_inputs_that_change_meanwhile_are_no_base_for_a_copy(tmp_path: Path) -> None:
+def test_inputs_changed_during_the_copy_are_refused(tmp_path: Path) -> None:
     directory, target = CASES["swap"].lay(tmp_path), tmp_path / "out" / "copy"
 
     class Busy(CountingDisk):
@@ -129,7 +129,7 @@ def test_inputs_that_change_meanwhile_are_no_base_for_a_copy(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("hard_link", [False, True])
-def test_a_killed_copy_leaves_the_input_and_is_made_anew(hard_link: bool, tmp_path: Path) -> None:
+def test_killed_copy_leaves_the_input_and_can_be_repeated(hard_link: bool, tmp_path: Path) -> None:
     case = CASES["replace"]
     directory = case.lay(tmp_path)
     plan, end = case.plan(directory), planned_end(case, tmp_path)
@@ -154,7 +154,7 @@ def test_a_killed_copy_leaves_the_input_and_is_made_anew(hard_link: bool, tmp_pa
     assert number > 20
 
 
-def test_an_error_of_the_system_is_one_sentence_and_leaves_no_copy(tmp_path: Path) -> None:
+def test_system_error_during_a_copy_is_one_sentence_and_leaves_no_copy(tmp_path: Path) -> None:
     case = CASES["replace"]
     directory = case.lay(tmp_path)
     plan, before = case.plan(directory), tree_state(directory)
@@ -172,7 +172,7 @@ def test_an_error_of_the_system_is_one_sentence_and_leaves_no_copy(tmp_path: Pat
     assert plan.command == COMMAND and number > 40
 
 
-def test_an_output_that_cannot_be_examined_is_one_sentence(tmp_path: Path) -> None:
+def test_output_that_cannot_be_examined_is_one_sentence(tmp_path: Path) -> None:
     for left in itertools.count():
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
         disk = FailingDisk(left, errno.EIO)
@@ -186,9 +186,7 @@ def test_an_output_that_cannot_be_examined_is_one_sentence(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("output", ["out", "not/there/out"])
-def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(
-    tmp_path: Path, output: str
-) -> None:
+def test_leftovers_of_a_copy_killed_at_its_start_are_removed(tmp_path: Path, output: str) -> None:
     """Until the output has its name, there is no path to pass to undo."""
     (tmp_path / "other").mkdir()
     top = output.split("/")[0]
@@ -203,9 +201,7 @@ def test_what_a_run_that_was_killed_at_its_start_has_left_is_cleared_away(
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_an_output_whose_making_was_killed_is_cleared_away_by_the_next(
-    tmp_path: Path, is_there: bool
-) -> None:
+def test_partial_output_of_a_killed_copy_is_removed_by_the_next_run(tmp_path: Path, is_there: bool) -> None:
     """This holds even if somebody has created a directory of that name since."""
     output = tmp_path / "out"
     for number in range(100):
@@ -223,7 +219,7 @@ def test_an_output_whose_making_was_killed_is_cleared_away_by_the_next(
     assert output.exists() == is_there
 
 
-def test_an_input_that_cannot_be_read_is_not_called_unwritable(tmp_path: Path) -> None:
+def test_unreadable_input_is_not_reported_as_unwritable_output(tmp_path: Path) -> None:
     source = tmp_path / "orders-0"
     source.mkdir()
     (source / f"{0:020}.log").write_bytes(b"x" * 100)

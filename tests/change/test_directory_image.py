@@ -83,7 +83,7 @@ def changes(draw: st.DrawFn) -> tuple[dict[str, int], DirectoryImage]:
 
 @given(changes())
 @settings(max_examples=500)
-def test_the_steps_between_two_images_make_the_one_of_the_other(
+def test_steps_between_two_images_turn_one_into_the_other(
     change: tuple[dict[str, int], DirectoryImage],
 ) -> None:
     sizes, after = change
@@ -99,7 +99,7 @@ def test_the_steps_between_two_images_make_the_one_of_the_other(
 
 
 @given(changes())
-def test_a_log_never_changes_while_its_index_lies_beside_it(
+def test_log_is_never_changed_while_its_index_exists(
     change: tuple[dict[str, int], DirectoryImage],
 ) -> None:
     """If index and log both change, a broker may find the log without its index, but never with an index of other bytes."""
@@ -122,7 +122,7 @@ def test_a_log_never_changes_while_its_index_lies_beside_it(
         )
     )
 )
-def test_the_shortest_form_of_a_content_has_the_same_bytes(pieces: list[Span | Fresh]) -> None:
+def test_shortest_form_of_a_content_has_the_same_bytes(pieces: list[Span | Fresh]) -> None:
     data = {"a": b"0123456789", "b": b"abcdefghij"}
 
     def laid_out(content: Sequence[Piece]) -> bytes:
@@ -141,7 +141,7 @@ def test_the_shortest_form_of_a_content_has_the_same_bytes(pieces: list[Span | F
     assert content_of(content) == content and all(piece.length for piece in content)
 
 
-def test_what_is_cut_is_not_copied_and_what_moves_is_renamed() -> None:
+def test_truncated_files_are_not_copied_and_moved_files_are_renamed() -> None:
     before = image_of(**{LOG_0: 100, LOG_9: 50, f"{LOG_9}.swap": 70, INDEX_0: 8})
     after = before.copy()
     after.truncate(LOG_0, 60)
@@ -154,7 +154,7 @@ def test_what_is_cut_is_not_copied_and_what_moves_is_renamed() -> None:
     )
 
 
-def test_a_written_file_has_the_owner_and_time_of_the_one_it_is_made_of() -> None:
+def test_written_file_has_the_owner_and_time_of_its_source() -> None:
     before = image_of(**{LOG_0: 100, LOG_9: 50})
     after = before.copy()
     after.write(LOG_0, [Span(LOG_0, 0, 10), Span(LOG_0, 20, 10)])
@@ -163,6 +163,6 @@ def test_a_written_file_has_the_owner_and_time_of_the_one_it_is_made_of() -> Non
     assert [after.like(name) for name in (LOG_0, LOG_9, "made")] == [LOG_0, None, LOG_9]
 
 
-def test_a_file_cannot_be_cut_to_more_than_it_has() -> None:
+def test_truncation_beyond_the_file_size_is_an_error() -> None:
     with pytest.raises(ValueError, match="fewer than 101"):
         image_of(**{LOG_0: 100}).truncate(LOG_0, 101)

@@ -41,7 +41,7 @@ from tests.support.plan_cases import (
 # --- what a change does
 
 
-def test_the_answer_says_where_everything_is(tmp_path: Path) -> None:
+def test_applied_result_names_journal_and_quarantine(tmp_path: Path) -> None:
     directory = CASES["truncate"].lay(tmp_path)
     applied = carry_out(CASES["truncate"], directory)
     assert applied.journal == f"{directory}/.kseg/{ID}/journal.jsonl"
@@ -55,7 +55,7 @@ def test_the_answer_says_where_everything_is(tmp_path: Path) -> None:
     assert {name for name, *_ in header["inputs"]} == set(PARTITION)
 
 
-def test_a_data_directory_gets_no_directory_that_a_broker_would_die_of(tmp_path: Path) -> None:
+def test_change_creates_no_directory_that_fails_a_broker(tmp_path: Path) -> None:
     case = CASES["data directory"]
     directory = case.lay(tmp_path)
     carry_out(case, directory)
@@ -66,7 +66,7 @@ def test_a_data_directory_gets_no_directory_that_a_broker_would_die_of(tmp_path:
     ]
 
 
-def test_permissions_and_times_stay(tmp_path: Path) -> None:
+def test_change_keeps_permissions_and_times(tmp_path: Path) -> None:
     directory = CASES["replace"].lay(tmp_path)
     start = held(directory)
     carry_out(CASES["replace"], directory)
@@ -80,7 +80,7 @@ def test_permissions_and_times_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_owners_stay_and_new_files_get_that_of_the_directory(tmp_path: Path) -> None:
+def test_change_keeps_owners_and_new_files_get_the_directorys(tmp_path: Path) -> None:
     directory = CASES["side files"].lay(tmp_path)
     os.chown(directory, 1234, 4321)
     os.chown(directory / EPOCHS, 1111, 2222)
@@ -94,7 +94,7 @@ def test_owners_stay_and_new_files_get_that_of_the_directory(tmp_path: Path) -> 
     assert (directory / EPOCHS).stat().st_uid == 1111
 
 
-def test_an_owner_that_may_not_be_given_is_reported(tmp_path: Path) -> None:
+def test_owner_that_cannot_be_set_is_reported(tmp_path: Path) -> None:
     class Nobody(QuickDisk):
         def change_owner(self, path: str, owner: int, group: int) -> None:
             raise PermissionError(errno.EPERM, "Operation not permitted", path)
@@ -117,7 +117,7 @@ def _fields(status: os.stat_result) -> dict[str, object]:
     return {name: getattr(status, name) for name in names}
 
 
-def test_a_file_with_a_name_elsewhere_is_not_cut_there(tmp_path: Path) -> None:
+def test_truncation_leaves_a_hard_link_elsewhere_unchanged(tmp_path: Path) -> None:
     case = CASES["hard links"]
     directory = case.lay(tmp_path)
     carry_out(case, directory)
@@ -125,7 +125,7 @@ def test_a_file_with_a_name_elsewhere_is_not_cut_there(tmp_path: Path) -> None:
     assert (tmp_path / "backup" / LOG).read_bytes() == PARTITION[LOG]
 
 
-def test_a_file_system_without_links_keeps_copies(tmp_path: Path) -> None:
+def test_quarantine_without_hard_links_keeps_copies(tmp_path: Path) -> None:
     class NoLinks(QuickDisk):
         def link(self, path: str, new_path: str) -> None:
             raise OSError(errno.EPERM, "Operation not permitted", path)
@@ -138,7 +138,7 @@ def test_a_file_system_without_links_keeps_copies(tmp_path: Path) -> None:
         assert held(directory) == start and not (directory / ".kseg").exists()
 
 
-def test_files_that_stay_do_not_keep_a_second_name(tmp_path: Path) -> None:
+def test_unchanged_files_keep_no_hard_link_in_the_quarantine(tmp_path: Path) -> None:
     """Otherwise the space of a segment would not be freed when a broker deletes it later."""
     directory = CASES["swap"].lay(tmp_path)
     carry_out(CASES["swap"], directory)
@@ -147,7 +147,7 @@ def test_files_that_stay_do_not_keep_a_second_name(tmp_path: Path) -> None:
     } == dict.fromkeys(held(directory), 1)
 
 
-def test_two_names_of_one_file_can_be_renamed_to_each_other(tmp_path: Path) -> None:
+def test_two_hard_links_of_one_file_can_be_renamed_to_each_other(tmp_path: Path) -> None:
     case = with_steps(Rename("twin", LOG, "the same file"))
     directory = case.lay(tmp_path)
     os.link(directory / LOG, directory / "twin")
@@ -197,7 +197,7 @@ def test_inputs_that_changed_since_planning_are_refused(
 
 
 @pytest.mark.parametrize("meddle", [_grow, _touch, _add, _remove])
-def test_an_undo_that_would_throw_away_what_came_since_is_refused(
+def test_undo_that_would_discard_later_changes_is_refused(
     meddle: Callable[[Path], None], tmp_path: Path
 ) -> None:
     directory = CASES["swap"].lay(tmp_path)
@@ -211,7 +211,7 @@ def test_an_undo_that_would_throw_away_what_came_since_is_refused(
 
 
 @pytest.mark.parametrize("meddle", [_grow, _add])
-def test_a_half_done_change_that_somebody_meddled_with_is_left_alone(
+def test_unfinished_change_with_altered_files_is_left_alone(
     meddle: Callable[[Path], None], tmp_path: Path
 ) -> None:
     directory = CASES["side files"].lay(tmp_path)
@@ -235,9 +235,7 @@ def test_a_half_done_change_that_somebody_meddled_with_is_left_alone(
         ((Write(INDEX, (Fresh(b"x"),), "why"), Truncate(INDEX, 0, "why")), "after it was written"),
     ],
 )
-def test_a_plan_that_contradicts_itself_is_the_callers_mistake(
-    steps: tuple[Step, ...], output: str, tmp_path: Path
-) -> None:
+def test_contradictory_plan_raises_value_error(steps: tuple[Step, ...], output: str, tmp_path: Path) -> None:
     case = with_steps(*steps)
     directory = case.lay(tmp_path)
     start = held(directory)
@@ -246,7 +244,7 @@ def test_a_plan_that_contradicts_itself_is_the_callers_mistake(
     assert held(directory) == start and not (directory / ".kseg").exists()
 
 
-def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+def test_directory_in_place_of_a_file_is_not_replaced(tmp_path: Path) -> None:
     case = with_steps(Write("folder", (Fresh(b"x"),), "why"))
     directory = case.lay(tmp_path)
     (directory / "folder").mkdir()
@@ -255,7 +253,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     assert not (directory / ".kseg").exists()
 
 
-def test_two_of_kseg_do_not_change_one_directory(tmp_path: Path) -> None:
+def test_two_changes_of_one_directory_exclude_each_other(tmp_path: Path) -> None:
     directory = CASES["swap"].lay(tmp_path)
     with claimed(str(directory)), pytest.raises(Refused, match="another kseg"):
         carry_out(CASES["swap"], directory)
@@ -264,7 +262,7 @@ def test_two_of_kseg_do_not_change_one_directory(tmp_path: Path) -> None:
         undo(place(applied), QUICK)
 
 
-def test_a_quarantine_does_not_go_where_a_broker_would_die_of_it(tmp_path: Path) -> None:
+def test_quarantine_that_would_fail_a_broker_is_refused(tmp_path: Path) -> None:
     data = CASES["data directory"].lay(tmp_path)
     directory = CASES["swap"].lay(data)
     for quarantine in (data, directory, data / "mine", data / "mine" / "deeper"):
@@ -273,7 +271,7 @@ def test_a_quarantine_does_not_go_where_a_broker_would_die_of_it(tmp_path: Path)
     assert not (directory / ".kseg").exists()
 
 
-def test_an_interrupt_waits_until_a_decided_change_is_done(tmp_path: Path) -> None:
+def test_interrupt_waits_until_a_decided_change_is_done(tmp_path: Path) -> None:
     class Interrupted(QuickDisk):
         def rename(self, path: str, new_path: str) -> None:
             # but not when the journal is moved to its place
@@ -290,7 +288,7 @@ def test_an_interrupt_waits_until_a_decided_change_is_done(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["truncate", "data directory"])
-def test_a_directory_has_its_time_as_soon_as_nothing_tells_it(name: str, tmp_path: Path) -> None:
+def test_directory_mtime_is_restored_before_the_journal_is_removed(name: str, tmp_path: Path) -> None:
     """After a kill between the removal of the journal and the change of the time, nothing would contain the time any more."""
     directory = CASES[name].lay(tmp_path)
     before = directory.stat().st_mtime_ns

@@ -42,7 +42,7 @@ from tests.support.plan_cases import (
 # --- half done
 
 
-def test_a_half_done_change_is_in_the_way_of_other_commands_and_finished_by_its_own(tmp_path: Path) -> None:
+def test_unfinished_change_blocks_other_commands_and_is_finished_by_its_own(tmp_path: Path) -> None:
     case = CASES["replace"]
     directory = case.lay(tmp_path)
     stopped_in_the_middle(case, directory)
@@ -60,7 +60,7 @@ def test_a_half_done_change_is_in_the_way_of_other_commands_and_finished_by_its_
     assert complete_unfinished(str(directory), COMMAND, QUICK) == []
 
 
-def test_a_half_done_undo_can_only_go_on(tmp_path: Path) -> None:
+def test_unfinished_undo_can_only_be_completed(tmp_path: Path) -> None:
     case = CASES["replace"]
     directory = case.lay(tmp_path)
     start = held(directory)
@@ -78,7 +78,7 @@ def test_a_half_done_undo_can_only_go_on(tmp_path: Path) -> None:
     assert held(directory) == start
 
 
-def test_a_torn_last_line_of_a_journal_was_never_written(tmp_path: Path) -> None:
+def test_torn_last_line_of_a_journal_is_ignored(tmp_path: Path) -> None:
     case = CASES["replace"]
     directory = case.lay(tmp_path)
     stopped_in_the_middle(case, directory)
@@ -91,7 +91,7 @@ def test_a_torn_last_line_of_a_journal_was_never_written(tmp_path: Path) -> None
     assert lines == ["journal", "staged", "done"]
 
 
-def test_journals_of_what_is_done_are_not_read_again(tmp_path: Path) -> None:
+def test_journals_of_completed_changes_are_not_read_again(tmp_path: Path) -> None:
     directory = CASES["swap"].lay(tmp_path)
     applied = carry_out(CASES["swap"], directory)
     read: list[int] = []
@@ -117,7 +117,7 @@ def test_journals_of_what_is_done_are_not_read_again(tmp_path: Path) -> None:
 # --- several journals
 
 
-def test_later_changes_are_undone_first(tmp_path: Path) -> None:
+def test_later_changes_must_be_undone_first(tmp_path: Path) -> None:
     """This holds even if a quarantine on another disk restores copies, which have other inodes."""
     case = CASES["elsewhere"]
     directory = case.lay(tmp_path)
@@ -136,7 +136,7 @@ def test_later_changes_are_undone_first(tmp_path: Path) -> None:
     assert held(directory) == start and not (directory / ".kseg").exists()
 
 
-def test_the_journal_of_a_data_directory_undoes_its_partitions_too(tmp_path: Path) -> None:
+def test_journal_of_a_data_directory_undoes_its_partitions(tmp_path: Path) -> None:
     for number in range(1000):
         root = tmp_path / str(number)
         data = CASES["data directory"].lay(root)
@@ -168,7 +168,7 @@ def test_the_journal_of_a_data_directory_undoes_its_partitions_too(tmp_path: Pat
             return
 
 
-def test_an_earlier_journal_of_the_run_is_undone_behind_the_named_one(tmp_path: Path) -> None:
+def test_earlier_journal_of_the_run_is_undone_after_the_named_one(tmp_path: Path) -> None:
     case = CASES["data directory"]
     taken = Case(LOG_DIR, lambda _directory: (Remove(".kafka_cleanshutdown", "first of all"),), False)
     rest = Case(LOG_DIR, lambda _directory: (Remove("meta.properties", "then"),), False)
@@ -190,7 +190,7 @@ def test_an_earlier_journal_of_the_run_is_undone_behind_the_named_one(tmp_path: 
             return
 
 
-def test_nothing_is_undone_when_one_partition_changed(tmp_path: Path) -> None:
+def test_changed_partition_prevents_the_undo_of_the_run(tmp_path: Path) -> None:
     data = CASES["data directory"].lay(tmp_path)
     partition = CASES["swap"].lay(data)
     carry_out(CASES["swap"], partition)
@@ -220,7 +220,7 @@ def test_nothing_is_undone_when_one_partition_changed(tmp_path: Path) -> None:
         lambda text: "\x00" * 100 + text,
     ],
 )
-def test_a_journal_that_makes_no_sense_is_not_followed(spoil: Callable[[str], str], tmp_path: Path) -> None:
+def test_invalid_journal_is_not_followed(spoil: Callable[[str], str], tmp_path: Path) -> None:
     directory = CASES["swap"].lay(tmp_path)
     applied = carry_out(CASES["swap"], directory)
     journal = Path(applied.journal)
@@ -234,7 +234,7 @@ def test_a_journal_that_makes_no_sense_is_not_followed(spoil: Callable[[str], st
 
 
 @pytest.mark.parametrize("what", ["old", "tail", "elsewhere"])
-def test_a_quarantine_that_was_meddled_with_is_refused(what: str, tmp_path: Path) -> None:
+def test_altered_quarantine_is_refused(what: str, tmp_path: Path) -> None:
     case = CASES["elsewhere" if what == "elsewhere" else "truncate"]
     directory = case.lay(tmp_path)
     quarantine = str(tmp_path / "elsewhere") if what == "elsewhere" else None
@@ -252,7 +252,7 @@ def test_a_quarantine_that_was_meddled_with_is_refused(what: str, tmp_path: Path
 # --- places
 
 
-def test_the_place_of_a_journal_is_found_from_what_a_user_types(tmp_path: Path) -> None:
+def test_journal_location_is_found_from_any_user_path(tmp_path: Path) -> None:
     directory = CASES["swap"].lay(tmp_path)
     applied = carry_out(CASES["swap"], directory)
     expected = JournalLocation(str(directory), ID, in_log_dir=False)
@@ -267,7 +267,7 @@ def test_the_place_of_a_journal_is_found_from_what_a_user_types(tmp_path: Path) 
     assert new_run_id(1_767_225_600_000).startswith("20260101T000000Z-")
 
 
-def test_errors_while_looking_for_journals_are_sentences(tmp_path: Path) -> None:
+def test_system_error_while_searching_journals_is_one_sentence(tmp_path: Path) -> None:
     directory = CASES["swap"].lay(tmp_path)
     applied = carry_out(CASES["swap"], directory)
     for number in range(30):
@@ -282,7 +282,7 @@ def test_errors_while_looking_for_journals_are_sentences(tmp_path: Path) -> None
                 assert "\n" not in str(error)
 
 
-def test_the_inputs_of_a_data_directory_are_without_locks_and_journals(tmp_path: Path) -> None:
+def test_inputs_of_a_data_directory_exclude_locks_and_journals(tmp_path: Path) -> None:
     case = CASES["data directory"]
     directory = case.lay(tmp_path)
     (directory / ".lock").touch()

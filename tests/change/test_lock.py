@@ -17,7 +17,7 @@ from tests.support.lock_holders import child, running_broker
 
 
 @pytest.mark.parametrize("call", ["lstat", "fstat"])
-def test_a_lock_file_that_cannot_be_examined_is_not_in_use(
+def test_lock_file_that_cannot_be_examined_is_not_reported_as_held(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A denied lstat has the same errno as a lock that another process holds."""
@@ -34,7 +34,7 @@ def test_a_lock_file_that_cannot_be_examined_is_not_in_use(
 
 
 @pytest.mark.parametrize(("number", "is_busy"), [(errno.ENOLCK, False), (errno.EAGAIN, True)])
-def test_a_file_system_without_locks_is_not_another_kseg(
+def test_file_system_without_locks_is_not_reported_as_held(
     number: int, is_busy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_arguments: object) -> None:
@@ -48,7 +48,7 @@ def test_a_file_system_without_locks_is_not_another_kseg(
         pass
 
 
-def test_a_worker_that_outlives_its_run_keeps_a_broker_out(tmp_path: Path) -> None:
+def test_worker_that_outlives_its_run_keeps_the_lock(tmp_path: Path) -> None:
     """The run is killed while its worker is still replacing files, for example because a disk hangs."""
     (tmp_path / ".lock").touch()
     reads, writes = os.pipe()
@@ -84,7 +84,7 @@ def test_a_worker_that_outlives_its_run_keeps_a_broker_out(tmp_path: Path) -> No
         assert next_one.output() == "in"
 
 
-def test_where_a_lock_cannot_belong_to_an_open_file_it_belongs_to_the_process(
+def test_lock_falls_back_to_a_process_lock_on_an_old_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".lock").touch()

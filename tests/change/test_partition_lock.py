@@ -34,7 +34,7 @@ def log_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_one_attempt_at_a_time_has_a_seat(log_dir: Path) -> None:
+def test_only_one_attempt_at_a_time_has_a_seat(log_dir: Path) -> None:
     with locked_files([lock_path(str(log_dir))], part_for=RUN), child(attempt(log_dir)) as first:
         assert first.output() == "in"
         with child(attempt(log_dir)) as second, child(attempt(log_dir, name="orders-1")) as third:
@@ -45,7 +45,7 @@ def test_one_attempt_at_a_time_has_a_seat(log_dir: Path) -> None:
             assert second.output() == "in"
 
 
-def test_a_killed_attempt_leaves_its_seat(log_dir: Path) -> None:
+def test_killed_attempt_releases_its_seat(log_dir: Path) -> None:
     with locked_files([lock_path(str(log_dir))], part_for=RUN), child(attempt(log_dir)) as first:
         assert first.output() == "in"
         with child(attempt(log_dir)) as second:
@@ -54,7 +54,7 @@ def test_a_killed_attempt_leaves_its_seat(log_dir: Path) -> None:
             assert second.output() == "in"
 
 
-def test_a_broker_stays_out_as_long_as_anything_of_the_run_lives(log_dir: Path) -> None:
+def test_broker_is_locked_out_while_any_process_of_the_run_lives(log_dir: Path) -> None:
     with child(run(log_dir)) as called:
         assert called.output() == "in"
         assert not broker_gets_in(log_dir)
@@ -73,7 +73,7 @@ def test_a_broker_stays_out_as_long_as_anything_of_the_run_lives(log_dir: Path) 
                 pass
 
 
-def test_a_late_attempt_is_refused_when_its_run_is_over(log_dir: Path) -> None:
+def test_late_attempt_of_a_finished_run_is_refused(log_dir: Path) -> None:
     over = "not locked by the run of this task"
     with child(attempt(log_dir)) as late:
         assert over in late.output()
@@ -92,7 +92,7 @@ def test_a_late_attempt_is_refused_when_its_run_is_over(log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["a broker", "another run"])
-def test_an_attempt_of_another_run_is_refused(log_dir: Path, whole: bool) -> None:
+def test_attempt_of_another_run_is_refused(log_dir: Path, whole: bool) -> None:
     def broker(say: Callable[[str], None]) -> None:
         with (log_dir / ".lock").open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,13 +120,13 @@ def test_seats_of_one_process_do_not_end_each_other(log_dir: Path) -> None:
             assert third.output() == "in"
 
 
-def test_the_part_of_a_run_is_within_what_every_file_system_can_lock() -> None:
+def test_lock_range_of_a_run_is_lockable_on_every_file_system() -> None:
     parts = {part_of(f"20260101T000000Z-{number:08x}") for number in range(1000)}
     assert len(parts) == 1000
     assert all(0 < part < 1 << 62 for part in parts)
 
 
-def test_a_lock_that_was_made_for_the_run_goes_with_it(tmp_path: Path) -> None:
+def test_lock_file_created_for_a_run_is_removed_with_it(tmp_path: Path) -> None:
     before = tmp_path.stat().st_mtime_ns
     with locked_files([lock_path(str(tmp_path))], part_for=RUN), child(attempt(tmp_path)) as first:
         assert first.output() == "in"

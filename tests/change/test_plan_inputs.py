@@ -16,7 +16,7 @@ from tests.support.trees import unchanged
 FIRST = f"{0:020}"
 
 
-def test_files_of_the_directory_itself_are_found(tmp_path: Path) -> None:
+def test_plan_inputs_are_the_regular_files_of_the_directory(tmp_path: Path) -> None:
     (tmp_path / f"{FIRST}.log").write_bytes(b"12")
     (tmp_path / "below").mkdir()
     (tmp_path / f"{9:020}.log").mkdir()
@@ -30,7 +30,7 @@ def test_files_of_the_directory_itself_are_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", [f"{FIRST}.log", f"{FIRST}.index", f"{FIRST}.log.swap", "partition.metadata"]
 )
-def test_a_link_to_a_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_link_to_a_file_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "real").write_bytes(b"12")
     os.symlink("real", tmp_path / name)
     with pytest.raises(Refused, match="is a link"):
@@ -45,7 +45,7 @@ def test_a_link_to_a_file_is_refused(tmp_path: Path, name: str) -> None:
         ["retain", "--cleanup-policy", "delete", "--retention-ms", "1"],
     ],
 )
-def test_no_plan_takes_a_linked_log_for_lost(
+def test_linked_log_is_not_planned_as_lost(
     capture_small: Path, tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition = tmp_path / "metro-none-0"

@@ -15,7 +15,7 @@ from kseg.segment.errors import Refused, UnreadableInput
 from tests.support.broker_dirs import broker_dir
 
 
-def test_what_fails_while_files_change_is_no_bug(tmp_path: Path) -> None:
+def test_error_while_files_change_is_not_a_bug(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").write_bytes(b"x")
     inputs = inputs_of(str(tmp_path))
     with (
@@ -27,13 +27,13 @@ def test_what_fails_while_files_change_is_no_bug(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [AssertionError("a bug"), UnreadableInput("cannot read")])
-def test_anything_else_stays_what_it_is(error: Exception, tmp_path: Path) -> None:
+def test_other_errors_while_planning_are_raised_unchanged(error: Exception, tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").write_bytes(b"x")
     with pytest.raises(type(error)), planning(str(tmp_path), inputs_of(str(tmp_path))):
         raise error
 
 
-def test_recover_says_which_files_have_changed(
+def test_recover_names_the_files_changed_since_planning(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition = broker_dir(tmp_path / "data", 1, 1) / "orders.00-0"

@@ -48,7 +48,7 @@ def plan_of(folder: Path, *pieces: Piece) -> Plan:
     return Plan(command="compact", directory=str(folder), inputs=inputs_of(str(folder)), steps=(write,))
 
 
-def test_it_is_nowhere_until_it_is_staged(tmp_path: Path) -> None:
+def test_scratch_file_has_no_name_until_it_is_staged(tmp_path: Path) -> None:
     folder = partition(tmp_path)
     with scratch(folder) as file:
         assert os.listdir(folder) == ["00000000000000000000.log"]
@@ -58,7 +58,7 @@ def test_it_is_nowhere_until_it_is_staged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("disk", [Disk(), NamelessDisk()])
-def test_a_plan_takes_it(tmp_path: Path, disk: Disk) -> None:
+def test_scratch_file_is_applied_by_a_plan(tmp_path: Path, disk: Disk) -> None:
     folder = partition(tmp_path)
     with scratch(folder) as file:
         apply_plan(plan_of(folder, file.piece), journal_id="a-run", disk=disk)
@@ -66,7 +66,7 @@ def test_a_plan_takes_it(tmp_path: Path, disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("disk", [Disk(), NamelessDisk()])
-def test_a_copy_takes_it(tmp_path: Path, disk: Disk) -> None:
+def test_scratch_file_is_written_to_a_copy(tmp_path: Path, disk: Disk) -> None:
     folder = partition(tmp_path)
     with scratch(folder) as file:
         write_copy(plan_of(folder, file.piece), str(tmp_path / "copy"), disk=disk)
@@ -74,14 +74,14 @@ def test_a_copy_takes_it(tmp_path: Path, disk: Disk) -> None:
     assert (folder / "00000000000000000000.log").read_bytes() == OLD
 
 
-def test_it_can_be_a_part_of_a_file(tmp_path: Path) -> None:
+def test_scratch_file_can_be_part_of_a_file(tmp_path: Path) -> None:
     folder = partition(tmp_path)
     with scratch(folder) as file:
         apply_plan(plan_of(folder, Fresh(b"head"), file.piece, Fresh(b"tail")), journal_id="a-run")
     assert (folder / "00000000000000000000.log").read_bytes() == b"head" + NEW + b"tail"
 
 
-def test_it_is_told_by_its_length(tmp_path: Path) -> None:
+def test_scratch_file_is_shown_by_its_length(tmp_path: Path) -> None:
     folder = partition(tmp_path)
     with scratch(folder) as file:
         step = plan_of(folder, file.piece).steps[0]
@@ -90,12 +90,12 @@ def test_it_is_told_by_its_length(tmp_path: Path) -> None:
         assert file.piece == Made(-1, len(NEW), crc32c(NEW))
 
 
-def test_an_empty_one(tmp_path: Path) -> None:
+def test_empty_scratch_file(tmp_path: Path) -> None:
     with ScratchFile(None) as file:
         assert (bytes(file.view), file.size_bytes, file.crc) == (b"", 0, 0)
 
 
-def test_one_is_copied_from_another(tmp_path: Path) -> None:
+def test_scratch_file_is_copied_from_another(tmp_path: Path) -> None:
     with ScratchFile(str(tmp_path)) as first, ScratchFile(str(tmp_path)) as second:
         first.write(NEW)
         second.copy(first.path, first.view, 3, 9)
@@ -105,7 +105,7 @@ def test_one_is_copied_from_another(tmp_path: Path) -> None:
         assert bytes(first.view) == NEW, "it is open still"
 
 
-def test_another_process_finds_what_was_left_under_a_name(tmp_path: Path) -> None:
+def test_named_scratch_file_is_found_by_another_process(tmp_path: Path) -> None:
     with ScratchFile(str(tmp_path), name="12-3") as file:
         file.write(b"made ")
         file.write(b"elsewhere")
@@ -122,14 +122,14 @@ def test_another_process_finds_what_was_left_under_a_name(tmp_path: Path) -> Non
     assert (tmp_path / "final").read_bytes() == b"made elsewhere"
 
 
-def test_a_named_file_that_nobody_left_is_gone(tmp_path: Path) -> None:
+def test_abandoned_named_scratch_file_is_removed(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), ScratchFile(str(tmp_path), name="12-3") as file:
         file.write(b"half of")
         raise ZeroDivisionError
     assert not list(tmp_path.iterdir())
 
 
-def test_what_was_left_must_be_there_whole(tmp_path: Path) -> None:
+def test_incomplete_named_scratch_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused):
         ScratchFile.found(str(tmp_path / "12-3"), 4, 0)
     (tmp_path / "12-3").write_bytes(b"123")

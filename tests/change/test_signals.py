@@ -23,7 +23,7 @@ def handlers_stay() -> Iterator[None]:
     assert [signal.getsignal(number) for number in numbers] == before
 
 
-def test_an_interrupt_comes_when_the_body_is_left() -> None:
+def test_deferred_interrupt_is_raised_after_the_outermost_body() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), deferring_signals():
         with deferring_signals():
@@ -37,7 +37,7 @@ def test_an_interrupt_comes_when_the_body_is_left() -> None:
         pass
 
 
-def test_another_thread_does_not_let_it_through() -> None:
+def test_interrupt_is_deferred_beside_another_thread() -> None:
     stop = threading.Event()
     other = threading.Thread(target=stop.wait)
     other.start()
@@ -58,7 +58,7 @@ def test_another_thread_does_not_let_it_through() -> None:
     assert done
 
 
-def test_between_bodies_signals_come_as_ever() -> None:
+def test_signals_between_deferring_bodies_are_raised_at_once() -> None:
     with pytest.raises(KeyboardInterrupt), handling_signals():
         with suppress(KeyboardInterrupt), deferring_signals():
             signal.raise_signal(signal.SIGINT)
@@ -66,7 +66,7 @@ def test_between_bodies_signals_come_as_ever() -> None:
         raise AssertionError("it did not come")
 
 
-def test_a_body_in_another_thread_defers_nothing() -> None:
+def test_body_in_another_thread_defers_no_signal() -> None:
     """A thread is not interrupted anyway. It must neither delay the main thread's signal nor receive it."""
     ready, stop = threading.Event(), threading.Event()
     raised = []
@@ -93,7 +93,7 @@ def test_a_body_in_another_thread_defers_nothing() -> None:
     assert raised == []
 
 
-def test_what_is_ignored_stays_ignored() -> None:
+def test_ignored_signal_stays_ignored() -> None:
     former = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with deferring_signals():
@@ -102,14 +102,14 @@ def test_what_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGINT, former)
 
 
-def test_what_the_body_raises_is_not_lost() -> None:
+def test_exception_of_the_body_is_the_context_of_the_interrupt() -> None:
     with pytest.raises(KeyboardInterrupt) as caught, deferring_signals():
         signal.raise_signal(signal.SIGINT)
         raise OSError("disk")
     assert isinstance(caught.value.__context__, OSError)
 
 
-def test_in_another_thread_it_is_harmless() -> None:
+def test_deferring_signals_in_another_thread_is_harmless() -> None:
     left = []
 
     def work() -> None:
@@ -123,7 +123,7 @@ def test_in_another_thread_it_is_harmless() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_polite_kill_waits_and_then_kills(number: signal.Signals) -> None:
+def test_sigterm_is_deferred_and_then_kills(number: signal.Signals) -> None:
     script = (
         "import signal\n"
         "from kseg.change.apply.signals import deferring_signals\n"

@@ -28,7 +28,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
     return data
 
 
-def test_a_low_limit_of_open_files_is_raised(data: Path) -> None:
+def test_undo_raises_a_low_limit_of_open_files(data: Path) -> None:
     """A shell has a limit of 1,024 by default, and a broker has thousands of partitions."""
     before = tree_state(data)
     assert run(["recover", "--apply", "--quiet", str(data)]) in (0, 1)
@@ -38,7 +38,7 @@ def test_a_low_limit_of_open_files_is_raised(data: Path) -> None:
     assert tree_state(data) == before
 
 
-def test_a_limit_that_cannot_be_raised_is_named(
+def test_undo_names_a_limit_of_open_files_it_cannot_raise(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(["recover", "--apply", "--quiet", str(data)]) in (0, 1)

@@ -61,13 +61,13 @@ class Run:
         assert not [path for path in self.data.rglob("*") if ".kseg" in path.parts or "journal" in path.name]
 
 
-def test_is_undone(root: Path) -> None:
+def test_undo_restores_a_run_over_many_partitions(root: Path) -> None:
     run = Run(root)
     run.undo()
     run.assert_undone()
 
 
-def test_killed_anywhere(root: Path) -> None:
+def test_undo_of_many_partitions_killed_anywhere_can_be_repeated(root: Path) -> None:
     kills = 0
     for number in itertools.count(3, STRIDE):
         run = Run(root / str(number))
@@ -80,7 +80,7 @@ def test_killed_anywhere(root: Path) -> None:
     assert kills > 5
 
 
-def test_failed_anywhere(root: Path) -> None:
+def test_undo_of_many_partitions_failed_anywhere_can_be_repeated(root: Path) -> None:
     failures = 0
     for number in itertools.count(5, 3 * STRIDE):
         run = Run(root / str(number))

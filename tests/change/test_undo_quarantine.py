@@ -49,7 +49,7 @@ def roll_back(directory: Path, disk: Disk) -> None:
             undo(journal.location, disk)
 
 
-def test_an_undo_that_is_killed_anywhere_keeps_what_an_append_wrote(tmp_path: Path) -> None:
+def test_undo_of_an_append_killed_anywhere_keeps_the_appended_bytes(tmp_path: Path) -> None:
     for number in itertools.count():
         directory = CASE.lay(tmp_path / str(number))
         start = files(directory)
@@ -76,7 +76,7 @@ def journal_id(directory: Path) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_undo_of_a_plan_keeps_what_its_steps_made(name: str, tmp_path: Path) -> None:
+def test_undo_of_an_unsigned_plan_keeps_what_its_steps_made(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     directory = case.lay(tmp_path / "directory")
     start = files(directory)
@@ -99,7 +99,7 @@ def cut_files(start: dict[str, Held], end: dict[str, Held]) -> set[bytes]:
     }
 
 
-def test_what_is_signed_goes(tmp_path: Path) -> None:
+def test_undo_with_a_signed_journal_keeps_nothing(tmp_path: Path) -> None:
     directory = CASE.lay(tmp_path / "directory")
     start = held(directory)
     write_stream(directory, QUICK)
@@ -109,7 +109,9 @@ def test_what_is_signed_goes(tmp_path: Path) -> None:
     assert undone.kept == () and held(directory) == start
 
 
-def test_another_user_or_machine_has_another_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_journal_of_another_user_or_machine_is_unsigned(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     directory = CASE.lay(tmp_path / "directory")
     write_stream(directory, QUICK)
     (journal,) = journals_in(str(directory))
@@ -120,7 +122,7 @@ def test_another_user_or_machine_has_another_key(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("fault", ["mode", "link", "short", "directory"])
-def test_a_key_that_somebody_else_could_know_is_not_used(
+def test_signing_key_readable_by_others_is_not_used(
     fault: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -147,7 +149,7 @@ def test_a_key_that_somebody_else_could_know_is_not_used(
     assert again != data and journal_signature.is_signed(again)
 
 
-def test_a_signature_is_of_one_line_behind_the_others() -> None:
+def test_journal_signature_covers_each_line_and_its_predecessors() -> None:
     first = encoded({"type": "journal", "id": "x"}, b"", is_signed=True)
     second = encoded({"type": "staged"}, first, is_signed=True)
     assert journal_signature.is_signed(first + second)
@@ -161,7 +163,7 @@ def test_a_signature_is_of_one_line_behind_the_others() -> None:
         assert not journal_signature.is_signed(data)
 
 
-def test_the_same_change_made_again_is_not_the_one_that_is_over() -> None:
+def test_signature_of_a_completed_change_does_not_match_a_repeated_one() -> None:
     line = {"type": "journal", "id": "x", "inputs": []}
     first, again = (encoded(line, b"", is_signed=True) for _ in range(2))
     # so that a plan and its execution compute the same space
@@ -171,7 +173,7 @@ def test_the_same_change_made_again_is_not_the_one_that_is_over() -> None:
     assert journal_signature.is_signed(again)
 
 
-def test_what_is_cut_off_moves_piece_by_piece_where_room_is_short(
+def test_truncated_bytes_move_in_pieces_if_space_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(undo_quarantine, "COPY_BYTES", 3)
@@ -195,7 +197,9 @@ def test_what_is_cut_off_moves_piece_by_piece_where_room_is_short(
             break
 
 
-def test_without_room_for_a_piece_nothing_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_without_space_for_a_piece_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = CASE.lay(tmp_path / "directory")
     write_stream(directory, QUICK)
     unsign(directory)

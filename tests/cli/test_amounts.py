@@ -25,7 +25,7 @@ from kseg.cli.text.change_report import estimate_words
         ((1 << 63) - 1, "8.0 EiB"),
     ],
 )
-def test_sizes(size_bytes: int, words: str) -> None:
+def test_sizes_in_words(size_bytes: int, words: str) -> None:
     assert size_words(size_bytes) == words
 
 
@@ -43,11 +43,11 @@ def test_sizes(size_bytes: int, words: str) -> None:
         (-1, "no limit"),
     ],
 )
-def test_durations(duration_ms: int, words: str) -> None:
+def test_durations_in_words(duration_ms: int, words: str) -> None:
     assert duration_words(duration_ms) == words
 
 
-def test_an_estimate_names_both_kinds_of_disk() -> None:
+def test_estimate_names_both_kinds_of_disk() -> None:
     summary = RunSummary(1)
     summary.note_result({"applied": False, "room": [{"needed": 100 << 20, "fits": True}]})
     summary.planned_changes = 2000

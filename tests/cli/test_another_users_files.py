@@ -47,7 +47,7 @@ def data(capture_small: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_what_only_the_brokers_user_may_read_is_no_damage(
+def test_files_readable_only_by_the_brokers_user_are_not_damage(
     file: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (data / file).chmod(0o700 if (data / file).is_dir() else 0o400)
@@ -68,7 +68,7 @@ def test_what_only_the_brokers_user_may_read_is_no_damage(
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_repair_takes_it_for_neither_damaged_nor_missing(
+def test_recover_treats_an_unreadable_file_as_neither_damaged_nor_missing(
     file: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (data / file).chmod(0o700 if (data / file).is_dir() else 0o400)
@@ -77,7 +77,7 @@ def test_a_repair_takes_it_for_neither_damaged_nor_missing(
     assert [row for row in rows if row["type"] in ("finding", "step") and row.get("severity") != "info"] == []
 
 
-def test_a_path_in_a_closed_directory_is_not_said_to_be_missing(
+def test_path_in_an_inaccessible_directory_is_not_called_missing(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data.chmod(0o700)
@@ -87,7 +87,7 @@ def test_a_path_in_a_closed_directory_is_not_said_to_be_missing(
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o744])
-def test_a_partition_that_may_not_be_entered_is_not_examined(
+def test_partition_that_may_not_be_entered_is_not_examined(
     mode: int, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Whether or not its files may be listed, the first line says that it is unknown what a broker makes of it."""

@@ -20,7 +20,7 @@ from kseg.cli.main import run
 from tests.support import trees
 
 
-def test_a_pipe_from_dump_makes_an_equal_partition(capture_small: Path, tmp_path: Path) -> None:
+def test_append_from_a_dump_pipe_makes_an_equal_partition(capture_small: Path, tmp_path: Path) -> None:
     source, target = capture_small / "data" / "fares-0", tmp_path / "copy-0"
     kseg = [sys.executable, "-m", "kseg"]
     with subprocess.Popen(
@@ -44,7 +44,7 @@ def test_a_pipe_from_dump_makes_an_equal_partition(capture_small: Path, tmp_path
     assert verified.returncode == 0, verified.stdout
 
 
-def test_words_of_plan_and_result(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_append_text_of_plan_and_result(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines, target = tmp_path / "lines.jsonl", tmp_path / "own-0"
     lines.write_text('{"value":"a"}\n{"type":"finding"}\n{"value":"b"}\n')
     words = ["--from", str(lines), "--codec", "gzip", "--now", "1700000000000", str(target)]
@@ -77,7 +77,7 @@ def test_words_of_plan_and_result(tmp_path: Path, capfd: pytest.CaptureFixture[s
         assert capfd.readouterr().out == "own-0: nothing to append; the log ends at 4\n"
 
 
-def test_a_bad_line_is_status_2_and_nothing_is_written(
+def test_append_of_a_bad_line_exits_with_2_and_writes_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines = tmp_path / "lines.jsonl"
@@ -91,9 +91,7 @@ def test_a_bad_line_is_status_2_and_nothing_is_written(
         assert not (tmp_path / "own-0").exists()
 
 
-def test_the_largest_offset_leaves_none_for_the_log_end(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_append_refuses_the_largest_offset(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = tmp_path / "lines.jsonl"
     for offset, status in ((2**63 - 1, 2), (2**63 - 2, 1)):
         lines.write_text(json.dumps({"value": "a", "offset": offset}) + "\n")
@@ -102,7 +100,7 @@ def test_the_largest_offset_leaves_none_for_the_log_end(
     assert err.startswith(f"kseg: {lines}, line 1: offset {2**63 - 1} leaves no number for the log end\n")
 
 
-def test_refusals_and_missing_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_append_refuses_damage_and_missing_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     damaged = healthy.partition(tmp_path / "damaged-0")
     log = max(damaged.glob("*.log"))
     log.write_bytes(log.read_bytes()[:-1])
@@ -129,7 +127,9 @@ def test_refusals_and_missing_input(tmp_path: Path, capfd: pytest.CaptureFixture
         (["--from", "x", "--start-offset", "-1", "a-0"], "--start-offset takes"),
     ],
 )
-def test_wrong_usage(words: list[str], sentence: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_append_rejects_wrong_usage(
+    words: list[str], sentence: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run(["append", *words]) == 2
     assert sentence in capfd.readouterr().err
 
@@ -154,7 +154,7 @@ def fed(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
 
 
 @pytest.mark.parametrize("file", [False, True], ids=["pipe", "file"])
-def test_standard_input_is_checked_as_a_whole_before_it_is_written(
+def test_append_checks_all_of_stdin_before_writing(
     fed: Callable[..., subprocess.CompletedProcess[bytes]], tmp_path: Path, file: bool
 ) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
@@ -176,7 +176,7 @@ def test_standard_input_is_checked_as_a_whole_before_it_is_written(
     assert verified.returncode == 0, verified.stdout
 
 
-def test_standard_input_is_read_from_where_it_stands(
+def test_append_reads_stdin_from_its_current_position(
     fed: Callable[..., subprocess.CompletedProcess[bytes]], tmp_path: Path
 ) -> None:
     lines = b'{"value":"not this"}\n{"value":"a"}\n{"value":"b"}\n'
@@ -185,7 +185,7 @@ def test_standard_input_is_read_from_where_it_stands(
     assert json.loads(done.stdout)["records"] == 2
 
 
-def test_a_pipe_that_cannot_be_kept_is_refused_with_the_way_out(
+def test_append_refuses_a_pipe_without_room_for_a_temporary_file(
     fed: Callable[..., subprocess.CompletedProcess[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If there is no room for the temporary file (in this test because of a limit on file sizes), nothing is appended."""
@@ -211,7 +211,7 @@ def test_a_pipe_that_cannot_be_kept_is_refused_with_the_way_out(
     )
 
 
-def test_a_pipe_does_not_wait_in_memory(tmp_path: Path) -> None:
+def test_append_does_not_hold_a_pipe_in_memory(tmp_path: Path) -> None:
     """200 MiB are piped to a process whose data segment is limited to less than that."""
     code = (
         "import re, sys; from kseg.cli.main import run; "
@@ -231,7 +231,7 @@ def test_a_pipe_does_not_wait_in_memory(tmp_path: Path) -> None:
     assert status == 0 and peak_kib < 150 << 10
 
 
-def test_standard_input_is_read_by_its_descriptor(
+def test_append_reads_stdin_by_its_descriptor(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("not this"))
@@ -250,7 +250,7 @@ def test_standard_input_is_read_by_its_descriptor(
 
 
 @pytest.mark.parametrize("moment", ["checking", "writing"])
-def test_ctrl_c_leaves_everything_as_it_was(tmp_path: Path, moment: str) -> None:
+def test_append_interrupted_by_ctrl_c_changes_nothing(tmp_path: Path, moment: str) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
     before = {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()}
     words = ["append", "--apply", "--json", "--batch-records", "1", "--flush-messages", "1", "--from", "-"]
@@ -276,7 +276,7 @@ def test_ctrl_c_leaves_everything_as_it_was(tmp_path: Path, moment: str) -> None
     assert {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()} == before
 
 
-def test_a_new_partition_without_a_topic_id_is_told_to_become_stray(
+def test_append_warns_that_a_partition_without_topic_id_becomes_stray(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
@@ -289,7 +289,9 @@ def test_a_new_partition_without_a_topic_id_is_told_to_become_stray(
     assert "--topic-id a broker" not in capfd.readouterr().out
 
 
-def test_a_damaged_segment_sends_to_the_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_append_to_a_damaged_segment_advises_recovering_the_partition(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     damaged = healthy.partition(tmp_path / "damaged-0")
     index = max(damaged.glob("*.index"))
     index.write_bytes(index.read_bytes() + b"\1")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("finishes", [True, False])
-def test_a_killed_append_does_not_get_in_the_way(
+def test_next_append_works_after_a_killed_one(
     finishes: bool, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines = tmp_path / "lines"

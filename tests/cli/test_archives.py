@@ -66,7 +66,7 @@ def _to_whole_seconds(path: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_an_archive_answers_as_the_directory_does(
+def test_reading_commands_give_the_same_output_for_an_archive(
     backups: dict[str, Path],
     name: str,
     command: list[str],
@@ -89,7 +89,7 @@ def _without_next_command(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("next: ")]
 
 
-def test_parts_of_an_archive_can_be_named(
+def test_parts_of_an_archive_can_be_given_as_paths(
     backups: dict[str, Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     for path in ("b.tar", "b.tar/data/", "b.tar/data/fares-0", "b.tar/data/fares-0/00000000000000000000.log"):
@@ -99,7 +99,7 @@ def test_parts_of_an_archive_can_be_named(
     assert "b.tar/nothing: No such file or directory" in capfd.readouterr().err
 
 
-def test_an_archive_is_compared_and_estimated_as_the_directory_is(
+def test_diff_and_what_if_give_the_same_output_for_an_archive(
     backups: dict[str, Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     backup = f"{backups['b.tar']}/data"
@@ -174,7 +174,7 @@ def test_commands_that_change_directories_refuse_archives(
 @pytest.mark.parametrize(
     "words", [["export", "--to", "json", "--output"], ["recover", "--output"], ["retain", "--journal"]]
 )
-def test_nothing_is_written_to_a_url(
+def test_output_to_a_url_is_refused(
     words: list[str],
     capture_small: Path,
     tmp_path: Path,
@@ -188,7 +188,7 @@ def test_nothing_is_written_to_a_url(
     assert sorted(os.listdir()) == before
 
 
-def test_an_archive_that_was_cut_off_is_no_sound_backup(
+def test_truncated_archive_is_reported_as_damaged(
     backups: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     archive = tmp_path / "half.tar"
@@ -201,7 +201,7 @@ def test_an_archive_that_was_cut_off_is_no_sound_backup(
         assert finding["message"].startswith("the archive ends too early (")
 
 
-def test_an_archive_is_told_by_its_content_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_archive_is_recognized_by_its_content(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.tar").write_bytes(b"no archive" * 100)
     assert run(["list", str(tmp_path / "x.tar")]) == 3
     assert f"cannot read {tmp_path / 'x.tar'}: not a tar archive" in capfd.readouterr().err
@@ -211,7 +211,7 @@ def test_an_archive_is_told_by_its_content_too(tmp_path: Path, capfd: pytest.Cap
     assert run(["list", str(tmp_path / "t.tar-0")]) == 0
 
 
-def test_a_worker_that_is_not_forked_opens_the_archive_itself(
+def test_spawned_worker_opens_the_archive_itself(
     backups: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     # with two threads, workers are spawned rather than forked

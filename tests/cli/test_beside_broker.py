@@ -81,7 +81,7 @@ def begin_epoch(partition: Path) -> None:
         (begin_epoch, {"leader-epoch-file-mismatch"}),
     ],
 )
-def test_what_a_healthy_broker_has_on_disk(
+def test_normal_states_beside_a_running_broker_are_not_reported(
     data: Path, say: Say, change: Callable[[Path], None], ids: set[str]
 ) -> None:
     before = loud(say("verify", data)[1])
@@ -93,12 +93,12 @@ def test_what_a_healthy_broker_has_on_disk(
 
 
 @pytest.mark.usefixtures("broker")
-def test_an_index_that_is_missing_elsewhere_is_reported(data: Path, say: Say) -> None:
+def test_missing_index_of_an_inactive_segment_is_reported(data: Path, say: Say) -> None:
     min((data / PARTITION).glob("*.index")).unlink()
     assert "index-missing" in loud(say("verify", data)[1])
 
 
-def test_a_plan_leaves_the_checkpoints_to_the_broker(data: Path, say: Say) -> None:
+def test_plan_beside_a_broker_leaves_the_checkpoints_alone(data: Path, say: Say) -> None:
     """The checkpoints are written after the logs were read, so they are newer."""
     (data / CLEANED).write_text("0\n1\nfares 0 99999999\n")
     (data / f"{CLEANED}.tmp").touch()
@@ -125,7 +125,7 @@ APPLYING = [
 ]
 
 
-def test_an_append_through_a_link_is_refused(
+def test_append_through_a_link_beside_a_broker_is_refused(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The partition is given as a link in a directory that has no `.lock`."""
@@ -140,7 +140,7 @@ def test_an_append_through_a_link_is_refused(
 
 
 @pytest.mark.parametrize("is_linked", [False, True])
-def test_an_undo_is_refused(
+def test_undo_beside_a_broker_is_refused(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], is_linked: bool
 ) -> None:
     min((data / PARTITION).glob("*.index")).unlink()
@@ -217,7 +217,7 @@ def with_dots(data: Path) -> list[Path]:
 )
 @pytest.mark.parametrize("follows", [False, True])
 @pytest.mark.parametrize("words", APPLYING, ids=" ".join)
-def test_a_change_is_refused(
+def test_change_beside_a_broker_is_refused_however_the_path_is_given(
     data: Path,
     named: Callable[[Path], list[Path]],
     follows: bool,

@@ -66,7 +66,7 @@ def forecast_lines(capfd: pytest.CaptureFixture[str], *arguments: object) -> lis
     return [lines[first], *[line for line in lines[first + 1 :] if line.startswith("  ")]]
 
 
-def test_a_load_follows_the_settings_of_the_topic(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forecast_load_uses_the_settings_of_the_topic(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
     (data,) = made("offset_lowered_unclean")
     (row,) = starts(capfd, data)
@@ -74,7 +74,7 @@ def test_a_load_follows_the_settings_of_the_topic(made: Make, capfd: pytest.Capt
     assert (cut["partition"], cut["log_end_offset"]) == ("metro-none-0", 0)
 
 
-def test_a_log_behind_a_link_is_loaded(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forecast_loads_a_log_behind_a_link(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
     (data,) = made("logs_behind_links_unclean")
     (row,) = starts(capfd, data)
@@ -86,7 +86,7 @@ def test_a_log_behind_a_link_is_loaded(made: Make, capfd: pytest.CaptureFixture[
     assert (row["bytes_to_scan"], row["logs_to_scan"]) == (whole["bytes_to_scan"], whole["logs_to_scan"])
 
 
-def test_the_first_of_two_faults_is_named(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forecast_names_the_first_of_two_faults(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
     (data,) = made("epochs_and_high_watermarks_of_zeros")
     (row,) = starts(capfd, data)
@@ -94,7 +94,7 @@ def test_the_first_of_two_faults_is_named(made: Make, capfd: pytest.CaptureFixtu
     assert "leader-epoch-checkpoint" in row["message"]
 
 
-def test_with_server_properties(
+def test_forecast_uses_server_properties(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Observed with 4.3.1 (tests/kafka/test_server_properties.py)."""
@@ -120,7 +120,9 @@ def test_with_server_properties(
     assert run(["verify", "--server-properties", str(tmp_path / "none"), str(data)]) == 3
 
 
-def test_a_topic_configuration_of_an_older_version(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_topic_configuration_of_an_older_version_prevents_the_start(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
     (data,) = made("topic_config_of_old")
     (row,) = starts(capfd, data)
@@ -137,7 +139,7 @@ def test_a_topic_configuration_of_an_older_version(made: Make, capfd: pytest.Cap
     )
 
 
-def test_a_controller_starts_with_topic_configs_of_old(
+def test_controller_starts_with_topic_configurations_of_older_versions(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A controller has no logs to configure. Observed with a controller of 3.9.1 that is followed by a 4.3.1 one, whose brokers do not
@@ -174,7 +176,7 @@ def test_a_controller_starts_with_topic_configs_of_old(
         ("feature_once_of_tomorrow", "RuntimeException", "describe"),
     ],
 )
-def test_features_of_another_version(
+def test_features_of_another_version_prevent_the_start(
     case: str, exception: str, step: str, made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Observed with 4.3.1 (tests/kafka/test_broker_start.py)."""
@@ -189,7 +191,7 @@ def test_features_of_another_version(
     assert (node["metadata_version"] == "UNKNOWN(99)") == (case == "metadata_version_of_tomorrow")
 
 
-def test_a_sound_directory_starts_and_keeps_all(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undamaged_directory_starts_and_keeps_all_logs(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     (data,) = made("clean")
     (row,) = starts(capfd, data)
     assert row["outcome"] == "starts" and row["metadata"] == "whole"
@@ -199,7 +201,7 @@ def test_a_sound_directory_starts_and_keeps_all(made: Make, capfd: pytest.Captur
     assert forecast_lines(capfd, data) == ["a 4.3.1 broker on node 1 starts, and keeps all of 12 logs"]
 
 
-def test_a_directory_with_nothing_but_the_metadata_log(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_directory_with_only_the_metadata_log_starts(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     """As on a controller, or in metadata.log.dir. verify used to say that such a directory has no metadata log."""
     (data,) = made("clean")
     (data / "meta.properties").write_text("version=1\nnode.id=3000\ncluster.id=Mz9XvQe1R0mU7bTq2LkP5w\n")
@@ -214,7 +216,7 @@ def test_a_directory_with_nothing_but_the_metadata_log(made: Make, capfd: pytest
     ]
 
 
-def test_without_a_metadata_log_nobody_says_that_all_are_kept(
+def test_forecast_without_a_metadata_log_does_not_promise_to_keep_all_logs(
     made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A broker whose own metadata log is gone knows no topics and renames all logs as stray."""
@@ -223,7 +225,7 @@ def test_without_a_metadata_log_nobody_says_that_all_are_kept(
     assert second == "  without a metadata log it is unknown which of them it sets aside as stray"
 
 
-def test_what_is_known_does_not_hide_that_strays_are_not(
+def test_forecast_with_known_strays_says_that_others_are_unknown(
     made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (data,) = made("metadata_log_gone")
@@ -233,7 +235,9 @@ def test_what_is_known_does_not_hide_that_strays_are_not(
     assert "  without a metadata log it is unknown which of them it sets aside as stray" in lines
 
 
-def test_a_directory_of_a_broker_with_zookeeper(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forecast_for_a_directory_of_a_zookeeper_broker(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Observed: a 4.3.1 node of a new cluster, started on a data directory of Kafka 2.8.2, renamed all of its logs as stray."""
     (data,) = made("metadata_log_gone")
     (data / "meta.properties").write_text("broker.id=1\nversion=0\ncluster.id=xPh7qyG_RuGAPmZ3MMnC2g\n")
@@ -248,7 +252,7 @@ def test_a_directory_of_a_broker_with_zookeeper(made: Make, capfd: pytest.Captur
     )
 
 
-def test_a_broker_that_was_migrated_to_kraft_uses_no_zookeeper(
+def test_broker_migrated_to_kraft_is_not_taken_for_zookeeper(
     made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (data,) = made("migrated_from_zookeeper")
@@ -259,7 +263,9 @@ def test_a_broker_that_was_migrated_to_kraft_uses_no_zookeeper(
     assert verdict.startswith("a 4.3.1 broker on node 1 does not start: UncheckedIOException: ")
 
 
-def test_a_directory_of_2_1_has_no_cluster_id(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_directory_of_2_1_without_cluster_id_does_not_start_4_3(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A 4.3.1 broker does not start with it; one of 2.1 does."""
     (data,) = made("metadata_log_gone")
     (data / "meta.properties").write_text("broker.id=1\nversion=0\n")
@@ -271,7 +277,7 @@ def test_a_directory_of_2_1_has_no_cluster_id(made: Make, capfd: pytest.CaptureF
 
 
 @pytest.mark.parametrize("options", [[], ["--quick"], ["--deep"], ["--jobs", "2"]])
-def test_a_cut_is_reported_with_its_price(
+def test_forecast_truncation_is_reported_with_the_lost_records(
     made: Make, capfd: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
     (data,) = made("unclean_from_the_start")
@@ -294,7 +300,7 @@ def test_a_cut_is_reported_with_its_price(
     )
 
 
-def test_a_log_that_ends_early_is_not_kept(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_log_that_ends_early_is_not_reported_as_kept(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     """No byte of it is removed, but verify used to predict that the broker keeps all logs."""
     (data,) = made("last_index_of_another_log")
     (row,) = starts(capfd, data)
@@ -314,7 +320,9 @@ def test_a_log_that_ends_early_is_not_kept(made: Make, capfd: pytest.CaptureFixt
     )
 
 
-def test_a_directory_like_a_log_of_the_metadata_log(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_directory_named_like_a_metadata_segment_is_ignored(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A broker ignores such a directory, and so does the search for the latest epoch of the log."""
     (data,) = made("clean")
     (data / "__cluster_metadata-0" / f"{900:020d}.log").mkdir()
@@ -323,9 +331,7 @@ def test_a_directory_like_a_log_of_the_metadata_log(made: Make, capfd: pytest.Ca
 
 
 @pytest.mark.parametrize("stop", ["clean", "unclean_from_the_start"])
-def test_a_segment_that_is_swapped_in_is_no_loss(
-    made: Make, capfd: pytest.CaptureFixture[str], stop: str
-) -> None:
+def test_swapped_in_segment_is_not_a_loss(made: Make, capfd: pytest.CaptureFixture[str], stop: str) -> None:
     """The replaced segment used to be counted as lost. The real log keeps the replacement (test_recover_differential.py)."""
     (data,) = made(stop)
     leftover_swap(data / "metro-none-0" / f"{72:020d}.log")
@@ -333,14 +339,16 @@ def test_a_segment_that_is_swapped_in_is_no_loss(
     assert row["outcome"] == "starts" and not row["partitions_truncated"]
 
 
-def test_after_a_clean_stop_the_same_damage_is_not_met(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damage_below_the_recovery_point_is_not_met_after_a_clean_stop(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
     (data,) = made("clean")
     bad_crc(data / "metro-none-0" / f"{72:020d}.log", 0)
     (row,) = starts(capfd, data)
     assert row["outcome"] == "starts" and not row["partitions_truncated"]
 
 
-def test_what_keeps_a_broker_from_starting_is_reported_in_its_words(
+def test_failed_start_is_forecast_with_the_brokers_exception_message(
     made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     dirs = made("partition_twice")
@@ -352,7 +360,7 @@ def test_what_keeps_a_broker_from_starting_is_reported_in_its_words(
     )
 
 
-def test_a_data_directory_that_goes_offline_takes_its_partitions_along(
+def test_offline_data_directory_takes_its_partitions_offline(
     made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first, second = made("second_with_foreign_recovery_points")
@@ -363,7 +371,7 @@ def test_a_data_directory_that_goes_offline_takes_its_partitions_along(
     assert row["partitions_offline"] == ["fares-0"]
 
 
-def test_a_missing_replica_of_an_offline_directory_is_not_created() -> None:
+def test_missing_replica_of_an_offline_directory_is_not_created() -> None:
     """Observed with 4.3.1: "Skipping creation of log because there are potentially offline log directories"."""
     why = Thrown("FileSystemException", "b/fares-2/00000000000000000000.snapshot (Is a directory)")
     dirs = (LoadedDirectory("a", missing=["fares-1"]), LoadedDirectory("b", missing=["fares-0"]))
@@ -371,7 +379,7 @@ def test_a_missing_replica_of_an_offline_directory_is_not_created() -> None:
     assert (row["partitions_missing"], row["partitions_offline"]) == (["fares-1"], ["fares-0"])
 
 
-def test_of_a_partition_alone_only_what_happens_to_it_is_reported(
+def test_forecast_for_a_single_partition_covers_only_that_partition(
     made: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (data,) = made("unclean_from_the_start")
@@ -387,7 +395,7 @@ def test_of_a_partition_alone_only_what_happens_to_it_is_reported(
     assert (row["outcome"], row["exception"]) == ("does-not-start", "NullPointerException")
 
 
-def test_disks_of_several_nodes_get_a_verdict_each(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forecast_gives_each_node_its_own_verdict(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     (first,) = made("clean")
     other = shutil.copytree(first, first.parent / "other")
     meta = (other / "meta.properties").read_text()
@@ -396,7 +404,9 @@ def test_disks_of_several_nodes_get_a_verdict_each(made: Make, capfd: pytest.Cap
     assert [(row["node_id"], row["log_dirs"]) for row in found] == [(1, [str(first)]), (2, [str(other)])]
 
 
-def test_the_lists_are_short_and_quiet_says_nothing(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forecast_lists_are_short_and_quiet_prints_none(
+    made: Make, capfd: pytest.CaptureFixture[str]
+) -> None:
     (data,) = made("metadata_cut_without_snapshot")
     lines = forecast_lines(capfd, data)
     assert (
@@ -407,7 +417,7 @@ def test_the_lists_are_short_and_quiet_says_nothing(made: Make, capfd: pytest.Ca
     assert "4.3.1 broker" not in capfd.readouterr().out
 
 
-def test_no_file_is_examined_again_for_the_forecast(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forecast_does_not_examine_files_again(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """The listing already knows which entries are directories in place of a file."""
     # its load is simulated
     (data,) = made("leader_epochs_foreign")
@@ -424,9 +434,7 @@ def test_no_file_is_examined_again_for_the_forecast(made: Make, monkeypatch: pyt
     ]
 
 
-def test_the_estimate_is_a_range_that_says_what_it_stands_on(
-    made: Make, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_start_time_estimate_is_a_range_with_its_basis(made: Make, capfd: pytest.CaptureFixture[str]) -> None:
     (row,) = starts(capfd, *made("unclean"))
     assert row["batches_to_scan"] >= row["logs_to_scan"] > 1
     assert 0 < row["estimated_s"] < row["estimated_s_slow"]
@@ -464,7 +472,7 @@ STARTS = {
 
 
 @pytest.mark.parametrize(("logs", "bytes_", "batches", "took_s"), STARTS.values(), ids=STARTS.keys())
-def test_the_starts_that_were_measured_lie_in_the_range(
+def test_measured_starts_lie_in_the_estimated_range(
     logs: int, bytes_: int, batches: int, took_s: float
 ) -> None:
     directory = LoadedDirectory("data", partitions=logs, bytes_to_scan=bytes_, batches_to_scan=batches)
@@ -472,7 +480,9 @@ def test_the_starts_that_were_measured_lie_in_the_range(
     assert directory.slow_load_s < 13 * directory.load_s
 
 
-def test_a_cluster_without_a_metadata_version(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_metadata_version_prevents_the_start(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """As with KRaft before 3.3; observed with the data directory of a 3.2.3 node."""
     data = tmp_path / "data"
     made = [record("RegisterBrokerRecord", brokerId=NODE, brokerEpoch=1), *topic("fares", topic_id(1))]

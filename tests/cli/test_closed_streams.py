@@ -36,7 +36,9 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
-def test_no_file_gets_the_number_of_a_closed_stream(data: Path, closed: tuple[int, ...]) -> None:
+def test_opened_files_do_not_reuse_the_descriptor_of_a_closed_stream(
+    data: Path, closed: tuple[int, ...]
+) -> None:
     """The output used to be written to the file that was opened next."""
 
     def close() -> None:
@@ -62,7 +64,7 @@ def test_no_file_gets_the_number_of_a_closed_stream(data: Path, closed: tuple[in
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("shown", [(), ("--json",), ("--verbose",)], ids=["text", "json", "verbose"])
-def test_a_change_whose_output_nobody_reads_is_completed(
+def test_change_completes_when_its_output_pipe_is_closed(
     data: Path, tmp_path: Path, shown: tuple[str, ...], jobs: str
 ) -> None:
     """As with `| head -1`. The change used to end in the middle, with exit status 0 and without a message."""
@@ -81,7 +83,7 @@ def test_a_change_whose_output_nobody_reads_is_completed(
 
 
 @pytest.mark.parametrize("shown", [(), ("--json",), ("--verbose",)], ids=["text", "json", "verbose"])
-def test_a_change_whose_output_cannot_be_written_is_completed(
+def test_change_completes_when_its_output_cannot_be_written(
     data: Path, tmp_path: Path, shown: tuple[str, ...]
 ) -> None:
     """As when the output goes to a full disk. With --json and --verbose, the change used to end in the middle."""

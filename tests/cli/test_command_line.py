@@ -59,7 +59,7 @@ def command_lines(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @given(command_lines())
 @settings(max_examples=150, deadline=None)
-def test_both_readers_mean_the_same(line: tuple[str, list[str]]) -> None:
+def test_both_parsers_give_the_same_values(line: tuple[str, list[str]]) -> None:
     name, words = line
     command = function_of(name)
     seen: list[dict[str, Any]] = []
@@ -87,7 +87,7 @@ def test_both_readers_mean_the_same(line: tuple[str, list[str]]) -> None:
     "words",
     [["--help"], ["-h"], ["--nonsense"], ["--limit"], ["--json=1"], ["--", "x"], ["-x"], ["--lim", "1"]],
 )
-def test_what_is_not_ordinary_is_left_to_typer(words: list[str]) -> None:
+def test_quick_parser_leaves_unusual_arguments_to_typer(words: list[str]) -> None:
     assert quick_read(parameters(function_of("dump")), words) is None
 
 
@@ -154,7 +154,7 @@ def test_help_of_the_program_lists_the_commands_and_the_exit_status() -> None:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["dump", "--help"]])
-def test_help_has_a_width_and_may_be_cut_short(words: list[str]) -> None:
+def test_help_has_a_minimum_width_and_may_be_cut_short(words: list[str]) -> None:
     """COLUMNS=0 used to empty the help, and it ended with status 1 if its reader had exited."""
     assert kseg(*words, COLUMNS="0").stdout == kseg(*words, COLUMNS="80").stdout
     with subprocess.Popen(
@@ -200,7 +200,7 @@ def test_help_has_a_width_and_may_be_cut_short(words: list[str]) -> None:
         (["append", "--from", "", "x"], "kseg: --from takes a path, not '': is a variable of the shell not set?"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_sentence_and_status_2(
+def test_wrong_usage_prints_one_sentence_and_exits_with_2(
     words: list[str], sentence: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(words) == 2
@@ -209,13 +209,13 @@ def test_a_mistake_is_one_sentence_and_status_2(
     assert shown.err.startswith(sentence) and shown.err.count("\n") == 1
 
 
-def test_an_unreadable_path_is_status_3(tmp_path: Path) -> None:
+def test_unreadable_path_exits_with_3(tmp_path: Path) -> None:
     done = kseg("dump", str(tmp_path / "none.log"))
     assert done.returncode == 3
     assert done.stderr == f"kseg: cannot read {tmp_path}/none.log: No such file or directory\n"
 
 
-def test_a_bug_is_status_70_and_a_report_line(
+def test_bug_exits_with_70_and_a_report_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(_words: object) -> int:
@@ -227,7 +227,7 @@ def test_a_bug_is_status_70_and_a_report_line(
     assert capsys.readouterr().err.startswith("kseg: bug in kseg: RuntimeError: toy (")
 
 
-def test_version_says_what_it_runs_on() -> None:
+def test_version_names_interpreter_kernel_and_libraries() -> None:
     import kseg as package
 
     shown = kseg("--version").stdout.splitlines()
@@ -253,7 +253,9 @@ def test_version_says_what_it_runs_on() -> None:
         ),
     ],
 )
-def test_completion(shell: str, environment: dict[str, str], expected: list[str]) -> None:
+def test_completion_offers_matching_words(
+    shell: str, environment: dict[str, str], expected: list[str]
+) -> None:
     shown = kseg(_KSEG_COMPLETE=f"complete_{shell}", **environment)
     assert shown.stderr == ""
     for word in expected:
@@ -262,7 +264,7 @@ def test_completion(shell: str, environment: dict[str, str], expected: list[str]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_shell_can_fetch_its_completion_script(shell: str) -> None:
+def test_completion_script_is_printed_for_each_shell(shell: str) -> None:
     assert "_KSEG_COMPLETE=complete_" in kseg(_KSEG_COMPLETE=f"source_{shell}").stdout
 
 
@@ -286,7 +288,7 @@ def test_start_up_imports_nothing_heavy(words: list[str]) -> None:
     assert not modules.intersection(HEAVY)
 
 
-def test_dataclasses_are_imported_without_inspect_until_somebody_uses_it() -> None:
+def test_dataclasses_are_imported_without_inspect_until_it_is_used() -> None:
     """From Python 3.12 on, `dataclasses` uses it for every class, so it is imported then."""
     run_one = "from kseg.cli.main import run; run(['dump', '--format', 'kafka', 'missing.log'])"
     loaded = imported(run_one)
@@ -313,7 +315,7 @@ def test_help_does_not_import_the_library() -> None:
         ("2024-05-01T12:00:00", 1714564800000), ("1969-12-31T23:59:59.999Z", -1),
     ],
 )  # fmt: skip
-def test_times(text: str, expected: int) -> None:
+def test_time_arguments_are_parsed(text: str, expected: int) -> None:
     assert read_time(text) == expected
 
 
@@ -331,6 +333,6 @@ def test_default_jobs_is_the_number_of_cores() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_every_command_takes(name: str) -> None:
+def test_every_command_takes_the_common_options(name: str) -> None:
     flags = {flag for parameter in parameters(function_of(name)) for flag in parameter.flags}
     assert {"--json", "--quiet", "--no-progress", "--jobs", "--now"} - flags == set()

@@ -43,7 +43,7 @@ def _open_transaction(place: Path) -> Path:
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_the_marker_is_that_of_a_whole_transaction(end: str, tmp_path: Path) -> None:
+def test_written_marker_equals_that_of_a_transaction_written_at_once(end: str, tmp_path: Path) -> None:
     """All files are as if the transaction had been written at once, which tests/kafka/test_append.py compares with a broker's."""
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"value":"a"}\n{"value":"b"}\n')
@@ -58,7 +58,9 @@ def test_the_marker_is_that_of_a_whole_transaction(end: str, tmp_path: Path) -> 
     assert files_in(later) == files_in(at_once)
 
 
-def test_plan_result_and_undo(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_marker_append_is_planned_applied_and_undone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     place = _open_transaction(tmp_path / "orders-0")
     before = files_in(place)
     capfd.readouterr()
@@ -90,7 +92,7 @@ def test_plan_result_and_undo(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     assert files_in(place) == before
 
 
-def test_the_marker_continues_the_coordinator_epoch_of_the_producer(
+def test_marker_continues_the_coordinator_epoch_of_the_producer(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A broker rejects a marker whose coordinator epoch is below the last one (ProducerAppendInfo.checkCoordinatorEpoch)."""
@@ -113,7 +115,7 @@ def test_the_marker_continues_the_coordinator_epoch_of_the_producer(
         (["--producer-id", "7", "--leader-epoch", "-1"], "--leader-epoch takes"),
     ],
 )
-def test_refused_markers(
+def test_invalid_markers_are_refused(
     words: list[str], sentence: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     place = _open_transaction(tmp_path / "orders-0")
@@ -122,7 +124,7 @@ def test_refused_markers(
     assert sentence in capfd.readouterr().err
 
 
-def test_an_epoch_below_that_of_the_producer_is_refused(
+def test_marker_epoch_below_that_of_the_producer_is_refused(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     place = write_orders(tmp_path, data_batch(0, PID, 3)).parent
@@ -134,7 +136,7 @@ def test_an_epoch_below_that_of_the_producer_is_refused(
 
 
 @pytest.mark.parametrize("format", ["auto", "0.7"])
-def test_a_new_partition_has_no_open_transaction(
+def test_marker_for_a_new_partition_is_refused(
     format: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--marker", "commit", "--producer-id", "7", "--format", format]
@@ -166,7 +168,7 @@ def _judged(place: Path, view: CoordinatorView) -> HangingTransaction:
         ((3,), False, False),  # a broker elsewhere may have the marker
     ],
 )
-def test_which_markers_can_be_written(
+def test_lost_commits_whose_markers_can_be_written_are_found(
     epochs: tuple[int, ...], is_settled: bool, is_writable: bool, tmp_path: Path
 ) -> None:
     batches = [data_batch(at, PID, epoch, sequence=at) for at, epoch in enumerate(epochs)]
@@ -196,7 +198,7 @@ def _command(path: str) -> str:
     return f"kseg append --apply --marker commit --producer-id {PID} --producer-epoch 4 --now {T0} {path}"
 
 
-def test_the_longest_replicas_get_the_same_marker() -> None:
+def test_longest_replicas_get_the_same_marker() -> None:
     equal, behind = (
         replace(COMMIT, path="/b/orders-0"),
         replace(COMMIT, path="/c/orders-0", log_end_offset=29),
@@ -206,13 +208,13 @@ def test_the_longest_replicas_get_the_same_marker() -> None:
     assert after == []
 
 
-def test_a_partition_of_a_broker_that_crashed_is_recovered_first() -> None:
+def test_partition_of_a_crashed_broker_is_recovered_before_the_marker() -> None:
     """Its indexes are preallocated, and `append` refuses it."""
     before, _ = _steps(replace(COMMIT, is_crashed=True))
     assert before == [f"kseg recover --apply /a/orders-0 && {_command('/a/orders-0')}"]
 
 
-def test_where_no_marker_can_be_written_the_transaction_is_aborted() -> None:
+def test_transaction_whose_marker_cannot_be_written_is_aborted() -> None:
     longer = replace(COMMIT, path="/b/orders-0", log_end_offset=31, is_writable=False)
     before, after = _steps(COMMIT, longer)
     assert before == [] and after == ["abort /a/orders-0", "abort /b/orders-0"]
@@ -228,7 +230,7 @@ def test_many_markers_are_written_by_few_commands() -> None:
     assert first.needs_stopped_broker
 
 
-def test_of_several_nodes_the_markers_are_written_after_each_was_examined() -> None:
+def test_markers_of_several_nodes_are_written_after_examining_all() -> None:
     """No node by itself shows that a marker is lost: another one may have it."""
     situation = Situation(Request(("/a", "/b")))
     situation.identities.nodes |= {"node 1": ["/a"], "node 2": ["/b"]}

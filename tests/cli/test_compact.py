@@ -47,7 +47,7 @@ def rows(out: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_a_plan_changes_nothing_and_says_how_to_go_on(partition: Path, say: Say) -> None:
+def test_compact_plan_changes_nothing_and_names_the_next_command(partition: Path, say: Say) -> None:
     with unchanged(partition.parent):
         status, out, err = say("--now", T0, partition)
     assert status == 1
@@ -56,7 +56,7 @@ def test_a_plan_changes_nothing_and_says_how_to_go_on(partition: Path, say: Say)
     assert f"kseg compact --apply --cleanup-policy compact --now {T0} {partition}" in out + err
 
 
-def test_json_lines(partition: Path, say: Say) -> None:
+def test_compact_json_lines(partition: Path, say: Say) -> None:
     status, out, _ = say("--json", "--now", T0, "--delete-retention-ms", "1h", partition)
     found = rows(out)
     assert status == 1
@@ -84,7 +84,7 @@ def test_json_lines(partition: Path, say: Say) -> None:
     assert log_dir["next_dirty_offsets"] == {"accounts-0": 5}
 
 
-def test_applied_and_again(partition: Path, say: Say) -> None:
+def test_compact_applied_twice_has_nothing_left_to_clean(partition: Path, say: Say) -> None:
     status, out, _ = say("--apply", "--now", T0, partition)
     assert status == 0
     assert "5 records to 3: 2 replaced by later ones, 0 of aborted transactions, 0 expired tombstones" in out
@@ -97,7 +97,7 @@ def test_applied_and_again(partition: Path, say: Say) -> None:
     assert "nothing to clean below offset 5 (active segment)" in out
 
 
-def test_a_copy(partition: Path, tmp_path: Path, say: Say) -> None:
+def test_compact_output_writes_a_compacted_copy(partition: Path, tmp_path: Path, say: Say) -> None:
     with unchanged(partition.parent):
         status, out, _ = say("--output", tmp_path / "copy", "--now", T0, partition)
     assert status == 0
@@ -105,7 +105,7 @@ def test_a_copy(partition: Path, tmp_path: Path, say: Say) -> None:
     assert kept(tmp_path / "copy" / "accounts-0") == [(2, "a", None), (3, "b", "3"), (4, "c", "4")]
 
 
-def test_settings_from_a_file(partition: Path, tmp_path: Path, say: Say) -> None:
+def test_compact_reads_settings_from_a_file(partition: Path, tmp_path: Path, say: Say) -> None:
     config = tmp_path / "topic.properties"
     config.write_text(
         "cleanup.policy=compact\ndelete.retention.ms=5000\nsegment.bytes=1\nlog.segment.bytes=9999999\n"
@@ -128,7 +128,9 @@ def test_settings_from_a_file(partition: Path, tmp_path: Path, say: Say) -> None
     assert "not due: 100% of its bytes are dirty" in out
 
 
-def test_settings_as_kafka_configs_shows_them(partition: Path, tmp_path: Path, say: Say) -> None:
+def test_compact_reads_settings_as_printed_by_kafka_configs(
+    partition: Path, tmp_path: Path, say: Say
+) -> None:
     """The lines are those of `kafka-configs.sh --describe` of Kafka 4.3.1."""
     config = tmp_path / "described"
     config.write_text(
@@ -146,7 +148,9 @@ def test_settings_as_kafka_configs_shows_them(partition: Path, tmp_path: Path, s
     assert "would not clean" not in err
 
 
-def test_a_file_of_something_else(partition: Path, tmp_path: Path, say: Say) -> None:
+def test_compact_warns_about_a_config_file_without_known_properties(
+    partition: Path, tmp_path: Path, say: Say
+) -> None:
     config = tmp_path / "topic.properties"
     config.write_text("delete_retention_ms=5000\n")
     status, _, err = say(*POLICY, "--now", T0, "--config", config, partition)
@@ -168,7 +172,9 @@ def test_a_file_of_something_else(partition: Path, tmp_path: Path, say: Say) -> 
         "delete.retention.ms=soon",
     ],
 )
-def test_settings_that_no_broker_takes(line: str, partition: Path, tmp_path: Path, say: Say) -> None:
+def test_compact_refuses_settings_that_no_broker_accepts(
+    line: str, partition: Path, tmp_path: Path, say: Say
+) -> None:
     config = tmp_path / "topic.properties"
     config.write_text(line)
     assert say("--config", config, partition)[0] == 2
@@ -186,16 +192,16 @@ def test_settings_that_no_broker_takes(line: str, partition: Path, tmp_path: Pat
         ["--damaged", "launder"],
     ],
 )
-def test_wrong_usage(words: list[str], partition: Path, say: Say) -> None:
+def test_compact_rejects_wrong_usage(words: list[str], partition: Path, say: Say) -> None:
     with unchanged(partition.parent):
         assert say(*words, partition)[0] == 2
 
 
-def test_a_file_is_no_partition(partition: Path, say: Say) -> None:
+def test_compact_refuses_a_segment_file(partition: Path, say: Say) -> None:
     assert say(log(partition, 0))[0] == 2
 
 
-def test_damage_is_refused_with_the_command_that_mends_it(partition: Path, say: Say) -> None:
+def test_compact_refuses_damage_and_names_the_repair(partition: Path, say: Say) -> None:
     path = log(partition, 0)
     data = bytearray(path.read_bytes())
     data[70] ^= 1
@@ -211,7 +217,7 @@ def test_damage_is_refused_with_the_command_that_mends_it(partition: Path, say: 
     assert path.read_bytes() == bytes(data)
 
 
-def test_several_partitions_at_once(tmp_path: Path, say: Say) -> None:
+def test_compact_cleans_several_partitions_at_once(tmp_path: Path, say: Say) -> None:
     for number in range(4):
         topic = Topic(tmp_path / "data", name=f"accounts-{number}")
         topic.send(("a", 1), ("a", 2))
@@ -228,7 +234,7 @@ def test_several_partitions_at_once(tmp_path: Path, say: Say) -> None:
 
 
 @pytest.mark.parametrize("command", ["compact", "recover"])
-def test_a_copy_does_not_go_into_the_input(
+def test_compact_refuses_an_output_inside_the_input(
     partition: Path, tmp_path: Path, command: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """LogManager exits if a data directory contains a directory that is not named topic-partition."""
@@ -246,7 +252,9 @@ def test_a_copy_does_not_go_into_the_input(
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_a_log_that_is_no_file(partition: Path, say: Say, make: Callable[[Path], None]) -> None:
+def test_compact_reports_a_log_that_is_not_a_regular_file(
+    partition: Path, say: Say, make: Callable[[Path], None]
+) -> None:
     path = partition / f"{99:020d}.log"
     make(path)
     status, _, err = say("--now", T0, partition)
@@ -254,7 +262,7 @@ def test_a_log_that_is_no_file(partition: Path, say: Say, make: Callable[[Path],
     assert f"cannot read {path}: not a regular file" in err
 
 
-def test_a_segment_by_itself_may_have_a_copy_for_a_neighbour(
+def test_copy_of_a_single_segment_may_be_written_beside_it(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     alone = tmp_path / "alone" / "00000000000000000000.log"

@@ -92,7 +92,7 @@ def dumped(capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any
     return rows(capfd)
 
 
-def test_configs_without_their_secrets(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_connect_configs_are_shown_without_secrets(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = dumped(capfd, str(log_dir / "connect-configs-0"))
     assert "hunter2" not in json.dumps(found)
     properties = found[0]["value"]["properties"]
@@ -115,7 +115,7 @@ def test_configs_without_their_secrets(log_dir: Path, capfd: pytest.CaptureFixtu
     ]
 
 
-def test_secrets_are_shown_when_they_are_asked_for(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_connect_secrets_are_shown_on_request(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = dumped(capfd, "--show-secrets", str(log_dir / "connect-configs-0"))
     assert found[0]["value"]["properties"] == PROPERTIES
     assert found[5]["value"]["key"] == "hunter2"
@@ -124,7 +124,7 @@ def test_secrets_are_shown_when_they_are_asked_for(log_dir: Path, capfd: pytest.
 @pytest.mark.parametrize(
     "words", [["--raw"], ["--bytes", "base64"], ["--bytes", "hex"], ["--value-format", "json"]]
 )
-def test_no_way_to_show_bytes_shows_secrets(
+def test_no_bytes_option_shows_connect_secrets(
     log_dir: Path, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     place = str(log_dir / "connect-configs-0")
@@ -134,7 +134,7 @@ def test_no_way_to_show_bytes_shows_secrets(
     assert "tasks" in json.dumps(dumped(capfd, place))
 
 
-def test_offsets_and_status(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_connect_offsets_and_status_are_decoded(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     first, gone = dumped(capfd, str(log_dir / "connect-offsets-0"))
     assert first["key"] == ["jdbc-source", {"table": "orders"}] and first["value"] == {"incrementing": 7}
     assert first["key_encoding"] == first["value_encoding"] == "json"
@@ -150,7 +150,9 @@ def test_offsets_and_status(log_dir: Path, capfd: pytest.CaptureFixture[str]) ->
     assert topic["connect"] == {"type": "topic-status", "connector": "jdbc-source", "topic": "shop"}
 
 
-def test_other_names_and_other_commands(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_renamed_connect_topics_are_decoded_by_every_command(
+    log_dir: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (log_dir / "connect-configs-0").rename(log_dir / "eu-west.configs-0")
     place = str(log_dir / "eu-west.configs-0")
     assert isinstance(dumped(capfd, place)[0]["value"], str)
@@ -186,11 +188,13 @@ def test_other_names_and_other_commands(log_dir: Path, capfd: pytest.CaptureFixt
         ("topics", False),
     ],
 )
-def test_names_of_secrets(name: str, is_secret: bool) -> None:
+def test_property_names_of_secrets_are_recognized(name: str, is_secret: bool) -> None:
     assert (redacted({"properties": {name: "x"}})["properties"][name] == "(redacted)") is is_secret
 
 
-def test_topics_of_mirror_maker(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_mirror_maker_topics_are_recognized_by_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A cluster alias may contain any character of a topic name. Offset syncs and checkpoints have their own formats."""
     task = ("task-MirrorSourceConnector-0", {"properties": {"tasks.max": "1"}})
     offset = ('["MirrorSourceConnector",{"cluster":"A.b","partition":1,"topic":"orders"}]', {"offset": 25})

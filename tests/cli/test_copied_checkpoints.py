@@ -65,7 +65,7 @@ def own_row(rows: list[dict[str, Any]]) -> dict[str, Any]:
     "words", [["recover"], ["compact", "--cleanup-policy", "compact", "--first-dirty-offset", "0"]]
 )
 @pytest.mark.parametrize("narrowed", ["path", "topic", "whole"])
-def test_a_copy_brings_its_checkpoints(
+def test_copy_has_its_checkpoint_entries(
     data: Path, words: list[str], narrowed: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out"
@@ -93,14 +93,16 @@ def test_a_copy_brings_its_checkpoints(
         assert answer["offset"] == 30
 
 
-def test_a_second_copy_joins_the_first(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_second_copy_keeps_the_checkpoint_entries_of_the_first(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     output = tmp_path / "out"
     for name in ("metro-none-0", "fares-0"):
         assert printed("recover", "--output", output, data / name, capfd=capfd)[0] == 0
     assert carried(output) == of("metro-none-0", "fares-0")
 
 
-def test_the_checkpoints_of_a_copy_are_those_of_the_repaired_log(
+def test_checkpoint_entries_of_a_copy_match_the_repaired_log(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = max((data / "metro-none-0").glob("*.log"))
@@ -117,7 +119,7 @@ def test_the_checkpoints_of_a_copy_are_those_of_the_repaired_log(
     assert found["log-start-offset-checkpoint"] == {"metro-none-0": 30}
 
 
-def test_a_segment_alone_brings_those_of_its_partition(
+def test_copy_of_a_segment_has_the_checkpoint_entries_of_its_partition(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = data / "metro-none-0" / f"{FIRST}.log"
@@ -125,7 +127,7 @@ def test_a_segment_alone_brings_those_of_its_partition(
     assert carried(tmp_path / "out") == of("metro-none-0")
 
 
-def test_people_are_told_what_to_do_with_them(
+def test_text_says_how_to_use_the_copied_checkpoints(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["recover", "--output", str(tmp_path / "out"), str(data / "metro-none-0")]) == 0
@@ -134,7 +136,7 @@ def test_people_are_told_what_to_do_with_them(
     assert "with the broker stopped" in out and "line 2" in out
 
 
-def test_a_copy_of_no_data_directory_brings_none(
+def test_copy_from_outside_a_data_directory_has_no_checkpoints(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     alone = tmp_path / "alone" / "metro-none-0"
@@ -147,7 +149,7 @@ def test_a_copy_of_no_data_directory_brings_none(
 @pytest.mark.parametrize(
     "words", [["recover"], ["compact", "--cleanup-policy", "compact", "--first-dirty-offset", "0"]]
 )
-def test_undo_takes_back_the_checkpoints_of_a_copy_too(
+def test_undo_of_a_copy_reverts_its_checkpoint_entries(
     data: Path, words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Undoing the second of two copies in one directory leaves the checkpoint entries of the first unchanged."""

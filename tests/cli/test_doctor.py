@@ -34,7 +34,7 @@ FIRST, ACTIVE = f"{0:020d}.log", f"{297:020d}.log"
 PAGE = 60
 
 
-def test_of_a_sound_directory_nothing_is_to_be_done(
+def test_doctor_has_no_steps_for_an_undamaged_directory(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = broker_dir(tmp_path / "data", 2, 3, running=False)
@@ -52,7 +52,7 @@ def test_of_a_sound_directory_nothing_is_to_be_done(
     assert not of_type(rows, "step") and not of_type(rows, "damage")
 
 
-def test_a_controller_leaves_no_clean_shutdown_marker(
+def test_missing_clean_shutdown_marker_of_a_controller_needs_no_step(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Observed: 3.9.1 and 4.3.1 with process.roles=controller leave these files after a clean stop."""
@@ -75,7 +75,9 @@ def _damaged(data: Path) -> None:
     torn_tail(data / "orders.00-1" / ACTIVE)
 
 
-def test_it_says_what_verify_and_recover_say(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_what_verify_and_recover_report(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     data = broker_dir(tmp_path / "data", 2, 3)
     _damaged(data)
     with trees.unchanged(data):
@@ -92,7 +94,7 @@ def test_it_says_what_verify_and_recover_say(tmp_path: Path, capfd: pytest.Captu
     assert sum(counts.values()) == of_type(rows, "summary")[0]["errors"]
 
 
-def test_a_log_that_begins_beyond_its_end_costs_a_broker_all_of_it(
+def test_log_start_beyond_the_log_end_costs_all_records(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
@@ -102,7 +104,7 @@ def test_a_log_that_begins_beyond_its_end_costs_a_broker_all_of_it(
     assert cost in capfd.readouterr().out
 
 
-def test_whoever_follows_its_steps_ends_with_nothing_to_do(
+def test_following_the_steps_of_doctor_leaves_nothing_to_do(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = broker_dir(tmp_path / "a data dir", 2, 3)
@@ -116,9 +118,7 @@ def test_whoever_follows_its_steps_ends_with_nothing_to_do(
     assert [run([*shlex.split(step)[1:], *NOW]) for step in steps] == [1, 0, 0]
 
 
-def test_while_a_broker_runs_it_is_to_be_stopped_first(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_first_step_stops_a_running_broker(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = broker_dir(tmp_path / "data", 1, 2)
     bad_crc(data / "orders.00-1" / FIRST)
 
@@ -139,9 +139,7 @@ def test_while_a_broker_runs_it_is_to_be_stopped_first(
     assert commands(rows)[0].startswith("kseg recover")
 
 
-def test_a_half_done_change_comes_before_everything_else(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_first_step_undoes_an_unfinished_change(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = broker_dir(tmp_path / "data", 1, 2)
     bad_crc(data / "orders.00-1" / FIRST)
     assert run(["recover", "--apply", "--quiet", *NOW, str(data / "orders.00-1")]) == 0
@@ -155,7 +153,7 @@ def test_a_half_done_change_comes_before_everything_else(
     assert words == [["kseg", "undo"], ["kseg", "doctor"]]
 
 
-def test_leftovers_are_counted_by_kind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_counts_leftovers_by_kind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = broker_dir(tmp_path / "data", 1, 3, running=False)
     partition = data / "orders.00-0"
     for name, size in (
@@ -178,7 +176,9 @@ def test_leftovers_are_counted_by_kind(tmp_path: Path, capfd: pytest.CaptureFixt
     }
 
 
-def test_what_hangs_and_who_stands_outside_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_hanging_transactions_and_offsets_beyond_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The printed commands contain a listener of the cluster, so they work as they are."""
     data = broker(tmp_path, batch(0, commit(4), commit(99, "late group")))
     shutil.rmtree(data / "__cluster_metadata-0")
@@ -218,7 +218,7 @@ def test_what_hangs_and_who_stands_outside_the_log(tmp_path: Path, capfd: pytest
     assert reset[reset.index("--to-offset") + 1] == str(offsets[0]["log_end_offset"])
 
 
-def test_no_reset_is_advised_for_an_offset_that_is_in_the_repaired_log(
+def test_doctor_advises_no_reset_for_an_offset_in_the_repaired_log(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Batches of another topic follow the log end and start at offset 0 again, so the log seems to end there. Resetting the group to that
@@ -235,7 +235,7 @@ def test_no_reset_is_advised_for_an_offset_that_is_in_the_repaired_log(
     assert not of_type(doctor(capfd, data, status=0), "step")
 
 
-def test_the_node_id_of_another_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_corrects_a_wrong_node_id(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """With the wrong node id all partitions look stray. The step corrects it."""
     data = broker_dir(tmp_path / "data", 1, 2)
     metadata.write_log(
@@ -265,7 +265,7 @@ def test_the_node_id_of_another_is_named(tmp_path: Path, capfd: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "gone"])
-def test_the_values_of_a_lost_identity_are_asked_for(
+def test_doctor_asks_for_the_values_of_a_lost_meta_properties(
     is_there: bool, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`recover` does not write meta.properties without these values, so following the advice of `recover` alone would never end."""
@@ -291,7 +291,7 @@ def test_the_values_of_a_lost_identity_are_asked_for(
     assert after == before
 
 
-def test_a_second_directory_without_identity_takes_the_values_of_the_first(
+def test_second_directory_without_meta_properties_takes_values_of_the_first(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Only the directory's own id is asked for, and its partitions are not reported as missing in the first. Given this directory alone,
@@ -309,7 +309,7 @@ def test_a_second_directory_without_identity_takes_the_values_of_the_first(
     assert not commands(doctor(capfd, data, second, status=0))
 
 
-def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
+def test_log_that_no_repair_makes_loadable_is_moved_out(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The log has a control batch with a valid CRC whose records cannot be decompressed with its codec. After a clean shutdown a broker
@@ -340,7 +340,7 @@ def test_a_log_that_no_repair_lets_a_broker_load_is_moved_out_of_its_way(
     assert start["outcome"] != "does-not-start" and not start["partitions_failed"]
 
 
-def test_no_repair_is_advised_that_changes_nothing(
+def test_doctor_advises_no_repair_that_changes_nothing(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Only the metadata log has the lost topic id of a partition. Plan and repair used to be advised all the same, again and again. They
@@ -357,7 +357,7 @@ def test_no_repair_is_advised_that_changes_nothing(
     assert f"kseg recover --apply {data}" in commands(doctor(capfd, data, status=1))
 
 
-def test_a_replica_that_may_never_have_existed_is_nothing_to_repair(
+def test_replica_that_may_never_have_existed_needs_no_repair(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
@@ -366,7 +366,9 @@ def test_a_replica_that_may_never_have_existed_is_nothing_to_repair(
     assert "replica-unmade" in {row["id"] for row in of_type(rows, "finding")} and not commands(rows)
 
 
-def test_it_is_one_page_however_much_is_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_text_fits_one_page_for_any_amount_of_damage(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     data = broker_dir(tmp_path / "data", 4, 30)
     for partition in sorted(data.glob("orders.0[12]-*")):
         bad_crc(partition / FIRST)
@@ -380,7 +382,7 @@ def test_it_is_one_page_however_much_is_wrong(tmp_path: Path, capfd: pytest.Capt
 
 
 @pytest.mark.parametrize("kind", ["partition", "file"])
-def test_a_partition_or_a_file_is_enough(
+def test_doctor_accepts_a_partition_or_a_file(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
     data = broker_dir(tmp_path / "data", 1, 2)
@@ -391,14 +393,14 @@ def test_a_partition_or_a_file_is_enough(
     assert commands(rows)[0] == f"kseg recover {partition}"
 
 
-def test_what_cannot_be_read_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_unreadable_paths(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", str(tmp_path / "nowhere")]) == 3
     assert "No such file or directory" in capfd.readouterr().err
     assert run(["doctor", "--quick", "--deep", str(tmp_path)]) == 2
 
 
 @pytest.mark.parametrize("is_inside", [False, True])
-def test_directories_that_no_broker_starts_with_are_moved_out(
+def test_doctor_moves_out_directories_that_prevent_a_start(
     capture_small: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -422,7 +424,7 @@ def test_directories_that_no_broker_starts_with_are_moved_out(
     assert run(["doctor", "--json", target]) == 0
 
 
-def test_a_directory_with_the_name_of_another_topic_gets_its_own_back(
+def test_directory_named_like_another_topic_gets_its_own_name_back(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It does not get the topic id of the other topic, whose records would then be mixed with its own."""
@@ -434,7 +436,7 @@ def test_a_directory_with_the_name_of_another_topic_gets_its_own_back(
     assert not any("--topic-id" in command for command in found)
 
 
-def test_the_last_step_repeats_what_the_forecast_was_made_with(
+def test_last_step_of_doctor_repeats_the_given_options(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Without server.properties, the second examination would not find that a directory of log.dirs is missing."""

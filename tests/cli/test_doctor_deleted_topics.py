@@ -30,7 +30,7 @@ def marked(capture_small: Path, tmp_path: Path) -> Path:
     return data
 
 
-def test_what_is_left_of_a_deleted_topic(marked: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_names_the_logs_of_a_deleted_topic(marked: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = doctor(capfd, marked, status=0)
     (start,) = of_type(rows, "broker-start")
     assert len(start["partitions_removed"]) == 3
@@ -43,7 +43,9 @@ def test_what_is_left_of_a_deleted_topic(marked: Path, capfd: pytest.CaptureFixt
     assert "a broker deletes this log a minute after its start" in steps[0]["why"]
 
 
-def test_nothing_is_left_to_move(marked: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_deleted_topic_without_remaining_records_needs_no_step(
+    marked: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A running broker deletes such a directory by itself, and an empty log has no records."""
     with child(running_broker(marked)) as other:
         assert other.output() == "in"

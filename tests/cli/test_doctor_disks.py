@@ -23,7 +23,7 @@ def damaged_with_a_leftover(tmp_path: Path) -> Path:
     return data
 
 
-def test_on_a_full_disk_room_is_made_first(
+def test_first_step_on_a_full_disk_frees_space(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = damaged_with_a_leftover(tmp_path)
@@ -44,7 +44,7 @@ def test_on_a_full_disk_room_is_made_first(
     assert run([*first[1:], "--quiet", *NOW]) in (0, 1)
 
 
-def test_a_read_only_mount_comes_first(
+def test_first_step_names_a_read_only_mount(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """doctor used to report that a broker starts, and to advise an in-place repair."""
@@ -76,7 +76,7 @@ def test_a_read_only_mount_comes_first(
     )
 
 
-def test_without_inodes_files_are_deleted_first(
+def test_first_step_without_inodes_deletes_files(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = damaged_with_a_leftover(tmp_path)

@@ -15,7 +15,7 @@ FIRST = f"{0:020d}.log"
 
 
 @pytest.mark.evidence("segment-missing")
-def test_a_missing_log_is_looked_for_before_the_repair(
+def test_missing_log_is_searched_for_before_the_repair(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
@@ -39,7 +39,7 @@ def test_a_missing_log_is_looked_for_before_the_repair(
     assert not [step for step in commands(doctor(capfd, data, status=0)) if step.startswith("kseg recover")]
 
 
-def test_of_many_missing_logs_the_rest_is_counted(
+def test_many_missing_logs_are_counted_after_the_first_five(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))

@@ -25,7 +25,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(capture_small / "data", tmp_path / "node" / "data"))
 
 
-def test_a_damaged_snapshot_is_moved_out_where_the_log_reaches_back(
+def test_damaged_snapshot_is_moved_out_if_the_log_reaches_back(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (snapshot,) = (data / METADATA).glob("*.checkpoint")
@@ -54,7 +54,7 @@ def test_a_damaged_snapshot_is_moved_out_where_the_log_reaches_back(
         ((), True),
     ],
 )
-def test_where_the_log_does_not_reach_back_it_has_to_come_from_another_node(
+def test_metadata_log_that_does_not_reach_back_comes_from_another_node(
     names: tuple[str, ...], moves_directory: bool, tmp_path: Path
 ) -> None:
     directory = tmp_path / METADATA
@@ -67,7 +67,7 @@ def test_where_the_log_does_not_reach_back_it_has_to_come_from_another_node(
     assert ("does not reach back" in step.why) == moves_directory and step.is_due
 
 
-def test_only_a_snapshot_in_the_metadata_log_is_one() -> None:
+def test_metadata_snapshot_is_recognized_only_in_the_metadata_log() -> None:
     assert is_metadata_snapshot(f"data/{METADATA}/{DAMAGED}")
     assert not is_metadata_snapshot(f"data/orders-0/{DAMAGED}")
     assert not is_metadata_snapshot(f"data/{METADATA}/{DAMAGED}.deleted")
@@ -75,7 +75,9 @@ def test_only_a_snapshot_in_the_metadata_log_is_one() -> None:
     assert not is_metadata_snapshot("data/recovery-point-offset-checkpoint")
 
 
-def test_a_metadata_log_that_is_nowhere_is_asked_for(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_asks_for_a_metadata_log_in_no_directory(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """If another data directory has the metadata log, nothing needs to be done; if both are given, no step asks for it."""
     other = data.parent / "other"
     other.mkdir()
@@ -101,14 +103,14 @@ def test_a_metadata_log_that_is_nowhere_is_asked_for(data: Path, capfd: pytest.C
     assert not of_type(doctor(capfd, "--metadata", other / METADATA, data, status=0), "step")
 
 
-def test_a_node_of_zookeeper_has_none(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_zookeeper_node_needs_no_metadata_log(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(data / METADATA)
     (data / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=Mz9XvQe1R0mU7bTq2LkP5w\n")
     assert not of_type(doctor(capfd, data, status=0), "step")
 
 
 @pytest.mark.parametrize("command", ["verify", "dump", "recover", "recover --apply"])
-def test_a_damaged_snapshot_is_a_matter_for_doctor(
+def test_damaged_snapshot_advises_doctor_not_recover(
     command: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`kseg recover`, which used to be advised, changes nothing in this case."""
@@ -126,7 +128,7 @@ def test_a_damaged_snapshot_is_a_matter_for_doctor(
 
 
 @pytest.mark.parametrize("command", ["verify", "metadata", "recover", "recover --apply"])
-def test_a_gap_in_the_metadata_log_is_a_matter_for_doctor(
+def test_gap_in_the_metadata_log_advises_doctor_not_recover(
     command: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`kseg recover`, which used to be advised, leaves a log on which a broker fails. doctor has the steps, whatever else is damaged."""
@@ -138,7 +140,7 @@ def test_a_gap_in_the_metadata_log_is_a_matter_for_doctor(
     assert lines == [f"next: kseg doctor {data}"]
 
 
-def test_the_cost_of_a_snapshot_is_that_it_stays_damaged(
+def test_cost_of_a_damaged_snapshot_is_that_it_stays_damaged(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (snapshot,) = (data / METADATA).glob("*.checkpoint")
@@ -149,7 +151,7 @@ def test_the_cost_of_a_snapshot_is_that_it_stays_damaged(
 
 
 @pytest.mark.parametrize("name", [f"{METADATA}.bak", f"{METADATA}.{'a' * 32}-stray", "metadata-0"])
-def test_a_metadata_log_under_another_name_gets_its_own_back(
+def test_renamed_metadata_log_gets_its_name_back(
     data: Path, name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It is not moved out, because a node that is its own controller would then rename every partition as stray."""

@@ -34,7 +34,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", MOVED)
-def test_it_is_moved_out(name: str, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_obstacle_to_a_start_is_moved_out(name: str, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """doctor used to advise a closer look three times."""
     CASES[name](data)
     with trees.unchanged(data):
@@ -61,7 +61,7 @@ def _set_aside_by_mistake(data: Path) -> None:
         _set_aside_by_mistake,
     ],
 )
-def test_nothing_is_moved_while_a_broker_runs(
+def test_obstacles_are_not_moved_while_a_broker_runs(
     damage: Callable[[Path], object], data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damage(data)
@@ -74,7 +74,7 @@ def test_nothing_is_moved_while_a_broker_runs(
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_steps_that_only_look_need_no_stopped_broker(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_read_only_steps_need_no_stopped_broker(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(data / "fares-0")
 
     with child(running_broker(data)) as other:
@@ -83,7 +83,7 @@ def test_steps_that_only_look_need_no_stopped_broker(data: Path, capfd: pytest.C
     assert first.startswith("find / ")
 
 
-def test_a_file_or_an_empty_directory_is_no_data_directory(
+def test_file_or_empty_directory_is_not_a_data_directory(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = CASES["second_is_a_file"](data)
@@ -103,7 +103,7 @@ def test_a_file_or_an_empty_directory_is_no_data_directory(
     assert again == f"kseg doctor {data} {file}"
 
 
-def test_a_replaced_disk_under_paths_of_two_spellings(
+def test_replaced_disk_in_log_dirs_under_two_spellings_gets_one_step(
     data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The steps are for a broker that is started in another working directory, so the paths in log.dirs count. A directory that was given
@@ -125,7 +125,9 @@ def test_a_replaced_disk_under_paths_of_two_spellings(
     assert first.startswith("sed ") and f"log.dirs={data},{data.parent}/second#" in first
 
 
-def test_a_metadata_log_with_a_gap_is_not_repaired(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_does_not_repair_a_metadata_log_with_a_gap(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Observed: without the damaged batch a broker fails on the first record that refers to it."""
     CASES["metadata_cut_without_snapshot"](data)
     rows = doctor(capfd, data, status=1)
@@ -137,7 +139,7 @@ def test_a_metadata_log_with_a_gap_is_not_repaired(data: Path, capfd: pytest.Cap
     assert reported[:2] == [f"kseg recover {data}/fares-0", f"kseg recover --apply {data}/fares-0"]
 
 
-def test_the_metadata_log_of_the_preview_of_kraft_keeps_its_name(
+def test_metadata_log_of_the_kraft_preview_keeps_its_name(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Observed with a metadata log of 2.8.2: under today's name, 4.3.1 ends with "upgrades from the preview release of KRaft in 2.8 to
@@ -147,7 +149,7 @@ def test_the_metadata_log_of_the_preview_of_kraft_keeps_its_name(
     assert first == f"kseg export --to json --output DIR {data}"
 
 
-def test_a_renamed_partition_gets_its_name_back_and_a_copy_beside_it_is_moved_out(
+def test_renamed_partition_gets_its_name_back_and_a_copy_is_moved_out(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (data / "fares-0").rename(data / "fares-0.bak")
@@ -159,7 +161,7 @@ def test_a_renamed_partition_gets_its_name_back_and_a_copy_beside_it_is_moved_ou
     ]
 
 
-def test_files_from_a_file_system_without_case_get_their_names_back(
+def test_files_from_a_case_insensitive_file_system_get_their_names_back(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """doctor used to advise searching the whole machine for the partition."""
@@ -176,16 +178,14 @@ def test_files_from_a_file_system_without_case_get_their_names_back(
     assert not any(command.startswith("find") for command in commands(doctor(capfd, data, status=0)))
 
 
-def test_what_fsck_found_is_kept(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lost_and_found_with_files_is_kept(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """rmdir, which is right for an empty directory, failed."""
     (data / "lost+found" / "#131077").mkdir(parents=True)
     first, _ = commands(doctor(capfd, data, status=1))
     assert first == f"mv {data}/lost+found {data}-lost+found"
 
 
-def test_a_copy_under_the_name_of_no_topic_is_moved_out(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_copy_under_the_name_of_no_topic_is_moved_out(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A broker loads it but does not serve it to clients. doctor used to advise listing it."""
     shutil.copytree(data / "fares-0", data / "fares.restored-0")
     assert commands(doctor(capfd, data, status=1)) == [
@@ -197,7 +197,7 @@ def test_a_copy_under_the_name_of_no_topic_is_moved_out(
     assert commands(doctor(capfd, data, status=1))[0] == f"mv -T {data}/fares.old-0 {data}/fares-0"
 
 
-def test_without_a_metadata_log_the_checkpoints_tell_the_former_name(
+def test_checkpoints_tell_the_former_name_without_a_metadata_log(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A broker with ZooKeeper. Neither of two directories that could be metro-lz4-0 gets that name, and stations-0 exists."""
@@ -225,7 +225,7 @@ def test_without_a_metadata_log_the_checkpoints_tell_the_former_name(
     doctor(capfd, data, status=0)
 
 
-def test_of_two_copies_of_a_missing_partition_the_search_finds_both(
+def test_search_for_a_missing_partition_finds_both_copies(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It searches for the directories to which they were moved."""

@@ -93,7 +93,7 @@ def told(rows: Rows) -> dict[str, int]:
 
 
 @pytest.mark.evidence("due-offsets")
-def test_the_time_that_counts_for_each_kind_of_group(
+def test_offset_expiry_starts_at_the_time_kafka_uses_for_the_group_type(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Kafka: ClassicGroup.offsetExpirationCondition and those of the other groups, OffsetExpirationConditionImpl."""
@@ -124,7 +124,7 @@ def test_the_time_that_counts_for_each_kind_of_group(
     assert (row["group_type"], row["members"], row["lag"]) == ("consumer", 1, 9)
 
 
-def test_the_row_and_the_steps(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_expiring_offsets_have_a_row_and_steps(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = sound(tmp_path, batch(0, commit(4), commit(0, partition=1), classic("billing", T0)))
     rows = doctor(capfd, T0 + 30 * DAY_MS, data)
     assert of_type(rows, "expiring_offsets") == [
@@ -161,7 +161,9 @@ def test_the_row_and_the_steps(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ]
 
 
-def test_the_retention_of_server_properties(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_offset_expiry_uses_the_retention_of_server_properties(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     data = sound(tmp_path, batch(0, commit(4)))
     file = tmp_path / "node.properties"
 
@@ -181,7 +183,7 @@ def test_the_retention_of_server_properties(tmp_path: Path, capfd: pytest.Captur
         assert not told(with_minutes(wrong, T0 + 30 * DAY_MS))
 
 
-def test_an_open_transaction_holds_an_offset_until_it_ends(
+def test_open_transaction_keeps_an_offset_until_it_ends(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     later = batch(1, commit(7), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
@@ -190,7 +192,7 @@ def test_an_open_transaction_holds_an_offset_until_it_ends(
     assert (row["offsets"], row["in_transactions"], row["partitions"][0]["offset"]) == (1, 1, 4)
 
 
-def test_a_group_of_which_only_some_members_may_come_back(
+def test_offsets_of_a_group_with_some_returning_members(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A member that comes back keeps the offsets of the topics that it subscribes to (tests/kafka/test_offsets_after_start.py asks a
@@ -224,7 +226,9 @@ def test_offsets_of_deleted_topics_need_no_step(tmp_path: Path, capfd: pytest.Ca
     assert not any("offsets" in command for command in commands(rows))
 
 
-def test_what_does_not_expire_after_this_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_offsets_that_do_not_expire_after_this_start_have_no_step(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A running broker has checked already, a coordinator fails to load a damaged log, and a replica that is not in sync does not lead."""
     data = sound(tmp_path, batch(0, commit(4)), batch(1, commit(5)))
     assert told(doctor(capfd, WEEK_LATER, data)) == {"billing": 1}
@@ -252,7 +256,9 @@ def test_what_does_not_expire_after_this_start(tmp_path: Path, capfd: pytest.Cap
     assert not told(doctor(capfd, WEEK_LATER, data))
 
 
-def test_only_the_topics_that_were_asked_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_expiring_offsets_are_limited_to_the_selected_topics(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     data = sound(tmp_path, batch(0, commit(4), commit(0, partition=1, topicId=FARES)))
     (row,) = of_type(
         doctor(capfd, WEEK_LATER, "--topic", "fares", "--partition", 1, data), "expiring_offsets"

@@ -17,7 +17,7 @@ from tests.support.trees import copy_tree
 
 
 @pytest.mark.parametrize("is_behind", [False, True])
-def test_of_a_partition_in_two_directories_the_one_that_is_behind_goes(
+def test_copy_that_is_behind_of_a_duplicate_partition_is_moved_out(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], is_behind: bool
 ) -> None:
     data, second = beside(capture_small, tmp_path, "fares-0")
@@ -37,7 +37,7 @@ def test_of_a_partition_in_two_directories_the_one_that_is_behind_goes(
     assert "kseg diff" not in capfd.readouterr().out
 
 
-def test_of_many_partitions_in_two_directories_each_pair_is_counted_for_itself() -> None:
+def test_many_duplicate_partitions_are_counted_for_each_pair_of_directories() -> None:
     """Five are listed in full. The step for a pair of directories used to contain the total of all pairs."""
     twice = [(f"second/many-{n}", f"first/many-{n}") for n in range(6)]
     twice += [(f"third/many-{n}", f"first/many-{n}") for n in range(6, 9)]
@@ -54,7 +54,7 @@ def test_of_many_partitions_in_two_directories_each_pair_is_counted_for_itself()
     ("changes", "status"),
     [({"cluster_id": "Nz9XvQe1R0mU7bTq2LkP5w"}, 0), ({"node_id": "2"}, 0), ({"directory_id": "copy"}, 1)],
 )
-def test_a_directory_that_does_not_go_with_the_others_is_left_out(
+def test_directory_of_another_node_is_left_out_of_the_comparison(
     capture_small: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -78,7 +78,7 @@ def test_a_directory_that_does_not_go_with_the_others_is_left_out(
 
 
 @pytest.mark.parametrize("own", [1, 2], ids=["the-id-was-changed", "the-disk-is-of-another"])
-def test_whose_the_file_is_where_its_node_id_differs(
+def test_owner_of_a_meta_properties_with_another_node_id_is_named(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], own: int
 ) -> None:
     """The voter that listens at the file's address decides. With exchanged ids on two exchanged disks, three real nodes had no quorum:
@@ -106,7 +106,7 @@ def test_whose_the_file_is_where_its_node_id_differs(
     )
 
 
-def test_of_many_replicas_under_another_name_those_without_a_step_are_counted(tmp_path: Path) -> None:
+def test_many_renamed_replicas_are_counted_after_the_first_five(tmp_path: Path) -> None:
     """Five are listed in full. The others used to be left out without a word."""
     situation = Situation(Request((str(tmp_path),)))
     for number in range(8):

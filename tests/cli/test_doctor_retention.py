@@ -31,7 +31,9 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.evidence("due-retention")
-def test_what_is_deleted_completely(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_names_partitions_that_retention_deletes_completely(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     rows = doctor(capfd, data, status=0)
     names = [f"{topic}-0" for topic in EXPIRING]
     logs = [log for name in names for log in (data / name).glob("*.log")]
@@ -58,7 +60,9 @@ def test_what_is_deleted_completely(data: Path, capfd: pytest.CaptureFixture[str
     assert {row["partition"] for row in of_type(planned, "result") if row.get("deleted")} == set(names)
 
 
-def test_one_that_keeps_records_needs_no_step(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_partition_that_keeps_records_needs_no_retention_step(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     append(data, *(config(topic, "retention.ms", "-1") for topic in EXPIRING))
     assert not of_type(doctor(capfd, data, status=0), "retention")
     append(data, config("metro-none", "retention.bytes", "5000"))
@@ -68,27 +72,33 @@ def test_one_that_keeps_records_needs_no_step(data: Path, capfd: pytest.CaptureF
     assert not of_type(rows, "step")
 
 
-def test_a_damaged_partition_is_not_counted(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damaged_partition_is_not_counted_for_retention(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """What is left of it depends on the repair. The next examination counts it."""
     bad_crc(max((data / "metro-gzip-0").glob("*.log")))
     (told,) = of_type(doctor(capfd, data, status=1), "retention")
     assert told["examples"] == ["fares-0", "metro-lz4-0"]
 
 
-def test_a_running_broker_has_done_it(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_running_broker_gets_no_retention_forecast(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with child(running_broker(data)) as other:
         assert other.output() == "in"
         assert not of_type(doctor(capfd, data, status=0), "retention")
     assert of_type(doctor(capfd, data, status=0), "retention")
 
 
-def test_a_policy_that_is_unknown(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_unknown_cleanup_policy_gets_no_retention_forecast(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Without a metadata log it is unknown whether a topic is compacted."""
     shutil.rmtree(data / "__cluster_metadata-0")
     assert not of_type(doctor(capfd, data, status=0), "retention")
 
 
-def test_segments_in_remote_storage(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retention_of_segments_in_remote_storage_loses_no_records(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Local copies of segments in remote storage are deleted, but no records are lost. Segments not known to be there are kept."""
     target = PartitionTarget(str(data / "fares-0"), str(data))
     values = {"cleanup.policy": "delete", "remote.storage.enable": "true", "retention.ms": "1000"}

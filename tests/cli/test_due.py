@@ -60,7 +60,9 @@ def command(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize(
     "how", [(), ("--json",), ("--quiet",), ("--jobs", "2"), ("--no-progress",)], ids=" ".join
 )
-def test_a_due_plan_is_1_and_nothing_due_is_0(log_dir: Path, command: str, how: tuple[str, ...]) -> None:
+def test_plan_with_changes_exits_with_1_and_without_with_0(
+    log_dir: Path, command: str, how: tuple[str, ...]
+) -> None:
     make, asks, idle = DUE[command]
     make(log_dir)
     everything, one = str(log_dir), str(log_dir / "metro-0")
@@ -71,7 +73,7 @@ def test_a_due_plan_is_1_and_nothing_due_is_0(log_dir: Path, command: str, how: 
         assert run([command, *how, *NOW, *idle, everything]) == 0
 
 
-def test_once_applied_nothing_is_due(log_dir: Path, command: str) -> None:
+def test_plan_after_apply_exits_with_0(log_dir: Path, command: str) -> None:
     make, asks, _ = DUE[command]
     make(log_dir)
     words = [command, "--quiet", *NOW, *asks, str(log_dir / PARTITION[command])]
@@ -82,7 +84,7 @@ def test_once_applied_nothing_is_due(log_dir: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["recover", "compact"], indirect=True)
-def test_a_copy_is_no_plan(log_dir: Path, tmp_path: Path, command: str) -> None:
+def test_written_copy_exits_with_0(log_dir: Path, tmp_path: Path, command: str) -> None:
     make, asks, _ = DUE[command]
     make(log_dir)
     words = [command, "--quiet", *NOW, *asks]
@@ -91,7 +93,9 @@ def test_a_copy_is_no_plan(log_dir: Path, tmp_path: Path, command: str) -> None:
     assert run([*words, str(copy / partition)]) == 0
 
 
-def test_a_checkpoint_that_is_to_be_written_is_due(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_plan_that_writes_only_a_checkpoint_exits_with_1(
+    log_dir: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     words = ["compact", *NOW, *COMPACT, "--include-active", str(log_dir / "gates.old-0")]
     assert run([*words, "--apply"]) == 0
     (log_dir / "cleaner-offset-checkpoint").unlink()
@@ -105,7 +109,7 @@ def test_a_checkpoint_that_is_to_be_written_is_due(log_dir: Path, capfd: pytest.
     assert run(words) == 0
 
 
-def test_a_failure_comes_before_what_is_due(log_dir: Path, command: str) -> None:
+def test_failure_status_takes_precedence_over_a_due_plan(log_dir: Path, command: str) -> None:
     """5 if some of the targets failed, 3 if the only one did."""
     make, asks, _ = DUE[command]
     make(log_dir)
@@ -114,14 +118,16 @@ def test_a_failure_comes_before_what_is_due(log_dir: Path, command: str) -> None
     assert run([command, "--quiet", *NOW, *asks, gone]) == 3
 
 
-def test_what_was_passed_over_stays_due(log_dir: Path) -> None:
+def test_skipped_damage_stays_due(log_dir: Path) -> None:
     damage(log_dir)
     words = ["compact", "--quiet", *NOW, *COMPACT, "--damaged", "skip"]
     assert run([*words, "--apply", str(log_dir / "metro-0")]) == 1
     assert run([*words, str(log_dir / "metro-0")]) == 1
 
 
-def test_append(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_append_plan_exits_with_1_and_after_apply_with_0(
+    log_dir: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     lines = lines_for_append(log_dir)
     target = str(log_dir / "metro-0")
     for how in ([], ["--json"], ["--quiet"]):
@@ -141,7 +147,9 @@ def results(out: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("words", [["--unmark"], ["--purge"]])
-def test_marks(log_dir: Path, capfd: pytest.CaptureFixture[str], words: list[str]) -> None:
+def test_files_marked_for_deletion_are_due_for_unmark_and_purge(
+    log_dir: Path, capfd: pytest.CaptureFixture[str], words: list[str]
+) -> None:
     """Files marked for deletion can be restored, or deleted once they are old enough."""
     partition = str(log_dir / "metro-0")
     soon = ["--now", "2100-01-01"]
@@ -156,7 +164,7 @@ def test_marks(log_dir: Path, capfd: pytest.CaptureFixture[str], words: list[str
     assert run(["retain", "--quiet", *words, *soon, partition]) == 0
 
 
-def test_a_log_start_that_moves_is_due(log_dir: Path) -> None:
+def test_plan_that_moves_only_the_log_start_exits_with_1(log_dir: Path) -> None:
     """No segment is deleted, but the checkpoint has to be written."""
     partition = str(log_dir / "metro-0")
     words = ["retain", "--quiet", *DELETE, "--log-start-offset", "5", partition]
@@ -166,7 +174,7 @@ def test_a_log_start_that_moves_is_due(log_dir: Path) -> None:
     assert run(words) == 0
 
 
-def test_0_7(tmp_path: Path, ancient_small: Path) -> None:
+def test_plans_for_0_7_logs_exit_with_1_and_after_apply_with_0(tmp_path: Path, ancient_small: Path) -> None:
     source = next(path.parent for path in ancient_small.rglob("*.kafka"))
     partition = tmp_path / "old-0"
     shutil.copytree(source, partition)
@@ -179,7 +187,7 @@ def test_0_7(tmp_path: Path, ancient_small: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["recover", "compact", "retain"], indirect=True)
-def test_what_the_plan_was_asked_with_carries_it_out(
+def test_next_command_repeats_the_options_of_the_plan(
     log_dir: Path, command: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     make, asks, _ = DUE[command]

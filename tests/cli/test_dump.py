@@ -35,7 +35,7 @@ def flags_for(path: str) -> list[str]:
     return ["--deep-iteration", "--print-data-log", *decoders]
 
 
-def test_every_file_of_the_capture_dumps_like_the_real_tool(
+def test_dump_of_the_capture_equals_the_real_tool(
     capture_small: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     data, expected = capture_small / "data", capture_small / "expected"
@@ -62,7 +62,7 @@ def partition(capture_small: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "flags", [[], ["--print-data-log"], ["--json", "--print-data-log"], ["--format", "table"]]
 )
-def test_jobs_do_not_change_a_byte(
+def test_dump_is_the_same_for_any_number_of_jobs(
     capture_small: Path, flags: list[str], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     outputs = []
@@ -74,7 +74,7 @@ def test_jobs_do_not_change_a_byte(
     assert outputs[0] == outputs[1] != b""
 
 
-def test_several_files_can_be_named_as_the_real_tool_wants_it(
+def test_dump_accepts_a_comma_separated_list_of_files(
     partition: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     log, index = partition / ODD, partition / ODD.replace(".log", ".index")
@@ -85,7 +85,7 @@ def test_several_files_can_be_named_as_the_real_tool_wants_it(
     assert both.count(b"Dumping ") == 2
 
 
-def test_damage_is_reported_and_the_dump_goes_on(
+def test_dump_reports_damage_and_continues(
     partition: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = partition / ODD
@@ -103,7 +103,7 @@ def test_damage_is_reported_and_the_dump_goes_on(
     assert advice == f"next: kseg recover {partition}"
 
 
-def test_json_ends_with_a_summary_and_every_line_parses(
+def test_dump_json_lines_parse_and_end_with_a_summary(
     partition: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with unchanged(partition):
@@ -114,7 +114,7 @@ def test_json_ends_with_a_summary_and_every_line_parses(
     assert [row["offset"] for row in rows if row["type"] == "record"] == list(range(132))
 
 
-def test_filters_and_limit(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dump_filters_and_limit(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(["dump", "--json", "--key", "stop8", "--from-offset", "90", "--limit", "1", str(partition / ODD)])
     records = [row for row in map(json.loads, capfd.readouterr().out.splitlines()) if row["type"] == "record"]
     assert [(record["offset"], record["key"]) for record in records] == [(100, "stop8")]
@@ -141,7 +141,7 @@ def on_a_terminal(*words: str) -> tuple[bytes, int]:
     return seen, process.returncode
 
 
-def test_a_terminal_gets_no_control_characters_from_the_data(tmp_path: Path) -> None:
+def test_dump_escapes_control_characters_on_a_terminal(tmp_path: Path) -> None:
     from kseg.segment.encoding.batch import encode_batch
     from kseg.segment.model import NewBatch, Record
 
@@ -161,7 +161,9 @@ def test_a_terminal_gets_no_control_characters_from_the_data(tmp_path: Path) -> 
     assert b"key: \x1b[31mred\x07 payload: a\x00b\n" in piped.stdout
 
 
-def test_a_table_has_a_line_for_each_record(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dump_table_has_a_line_for_each_record(
+    capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     partition = capture_small / "data" / "fares-0"
     assert run(["dump", "--format", "table", str(partition)]) == 0
     head, *lines = capfd.readouterr().out.splitlines()
@@ -180,7 +182,7 @@ def test_a_table_has_a_line_for_each_record(capture_small: Path, capfd: pytest.C
     }
 
 
-def test_with_a_filter_only_what_holds_records_is_dumped(
+def test_dump_with_a_record_filter_skips_side_files(
     capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition = capture_small / "data" / "fares-0"

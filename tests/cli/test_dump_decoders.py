@@ -41,7 +41,9 @@ def lines(capfdbinary: pytest.CaptureFixture[bytes], *words: str) -> list[str]:
 
 
 @pytest.mark.behaviour("D10")
-def test_offsets_and_what_cannot_be_read(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_offsets_decoder_prints_records_it_cannot_read(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     log = log_of(
         tmp_path,
         [
@@ -71,7 +73,7 @@ def test_offsets_and_what_cannot_be_read(tmp_path: Path, capfdbinary: pytest.Cap
 
 
 @pytest.mark.behaviour("D10")
-def test_a_missing_key_ends_the_tool_and_not_the_dump(
+def test_dump_continues_after_a_missing_key_that_ends_the_real_tool(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     log = log_of(tmp_path, [(None, b"x"), (OFFSET_KEY, None)])
@@ -83,7 +85,7 @@ def test_a_missing_key_ends_the_tool_and_not_the_dump(
     assert b"message had a missing key" in err
 
 
-def test_the_first_decoder_in_the_order_of_the_tool_is_taken(
+def test_first_decoder_in_the_real_tools_order_is_used(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     log = log_of(tmp_path, [(OFFSET_KEY, None)])
@@ -97,7 +99,9 @@ def test_the_first_decoder_in_the_order_of_the_tool_is_taken(
     ]
 
 
-def test_numbers(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_number_decoders_print_like_the_real_tool(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     log = log_of(tmp_path, [(b"\xff" * 4, bytes(7) + b"\x09more"), (None, b"\0" * 8), (b"abc", None)])
     package = "org.apache.kafka.tools.api"
     flags = (f"--key-decoder-class={package}.IntegerDecoder", f"--value-decoder-class={package}.LongDecoder")
@@ -106,7 +110,7 @@ def test_numbers(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> N
     assert b"BufferUnderflowException" in capfdbinary.readouterr().err
 
 
-def test_a_decoder_class_without_a_name_is_the_one_for_text(
+def test_decoder_class_without_a_name_means_text(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     log = log_of(tmp_path, [(b"k", b"v")])

@@ -16,7 +16,7 @@ def metro(capture_small: Path) -> Path:
 
 
 @pytest.mark.behaviour("D09")
-def test_no_path_is_a_wrong_request(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_dump_without_a_path_is_wrong_usage(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run(["dump"]) == 2
     output = capfdbinary.readouterr()
     assert output.out == b""
@@ -24,7 +24,7 @@ def test_no_path_is_a_wrong_request(capfdbinary: pytest.CaptureFixture[bytes]) -
 
 
 @pytest.mark.parametrize("flags", [[], ["--format", "table"], ["--json", "--value-format", "string"]])
-def test_files_are_paths_and_a_comma_at_the_end_names_none(
+def test_trailing_comma_in_files_is_ignored(
     metro: Path, flags: list[str], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """The output of `ls *.log | tr '\\n' ,` ends with such a comma."""
@@ -35,7 +35,7 @@ def test_files_are_paths_and_a_comma_at_the_end_names_none(
 
 
 @pytest.mark.behaviour("D09")
-def test_a_path_that_cannot_be_read_is_named(
+def test_dump_names_an_unreadable_path_and_dumps_the_rest(
     tmp_path: Path, metro: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     missing = tmp_path / "00000000000000000000.log"
@@ -50,7 +50,7 @@ def test_a_path_that_cannot_be_read_is_named(
 
 
 @pytest.mark.behaviour("D09")
-def test_a_directory_named_like_a_log_is_no_log(
+def test_directory_named_like_a_log_cannot_be_dumped(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     (tmp_path / "00000000000000000000.log").mkdir()
@@ -59,7 +59,7 @@ def test_a_directory_named_like_a_log_is_no_log(
 
 
 @pytest.mark.behaviour("D10")
-def test_without_a_decoder_an_internal_topic_is_dumped_like_any_other(
+def test_internal_topic_without_a_decoder_is_dumped_like_any_other(
     capture_small: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     log = capture_small / "data" / "__consumer_offsets-0" / "00000000000000000000.log"

@@ -31,14 +31,14 @@ def command(log: Path) -> list[str]:
     return [sys.executable, "-m", "kseg", "dump", "--print-data-log", str(log)]
 
 
-def test_into_a_pipe_the_bytes_are_exact(log: Path) -> None:
+def test_dump_into_a_pipe_has_the_exact_bytes(log: Path) -> None:
     with unchanged(log.parent):
         done = subprocess.run(command(log), capture_output=True, check=True, timeout=600)
 
     assert done.stdout.endswith(EXACT + b"\n")
 
 
-def test_on_a_terminal_they_are_escaped(log: Path) -> None:
+def test_dump_on_a_terminal_escapes_control_characters(log: Path) -> None:
     ours, theirs = pty.openpty()
     with unchanged(log.parent):
         done = subprocess.run(command(log), stdout=theirs, stderr=subprocess.PIPE, check=True, timeout=600)

@@ -22,7 +22,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_verify_and_recover_agree_and_say_why(
+def test_verify_and_recover_agree_on_early_access_share_groups(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition = tmp_path / "data" / name
@@ -42,7 +42,7 @@ def test_verify_and_recover_agree_and_say_why(
     assert run(["verify", str(partition)]) == 1
 
 
-def test_recover_does_not_read_the_records_of_a_partition_that_needs_no_repair(
+def test_recover_does_not_read_records_of_an_undamaged_partition(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Reading them took twelve times as long as everything else, only for what `verify` reports."""

@@ -9,7 +9,7 @@ from kseg.segment.diagnosis import MissingReplica, ReplicaBehind
 from kseg.segment.findings import Finding
 
 
-def test_partitions_that_are_in_no_directory_any_more_count(tmp_path: Path) -> None:
+def test_error_places_count_missing_partitions(tmp_path: Path) -> None:
     places = ErrorPlaces()
     places.partitions = 8
     assert places.words(errors=2) == ""

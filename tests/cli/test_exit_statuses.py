@@ -133,7 +133,7 @@ def _statuses(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_status_is_that_of_the_rule(case: str, root: Path) -> None:
+def test_every_command_exits_with_the_status_of_the_contract(case: str, root: Path) -> None:
     make, expected = CASES[case]
     assert _statuses(root, make) == expected
 
@@ -206,7 +206,7 @@ ODD: dict[str, dict[str, int]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ODD)
-def test_what_is_no_regular_file_is_one_thing_to_every_command(name: str, kind: str, root: Path) -> None:
+def test_every_command_treats_a_non_regular_file_alike(name: str, kind: str, root: Path) -> None:
     """export, lookup, what-if and retain used to skip a pipe in place of a log, recover planned a repair that it then refused, and verify
     reported a directory in its place as valid.
 
@@ -233,7 +233,7 @@ def test_what_is_no_regular_file_is_one_thing_to_every_command(name: str, kind: 
         *(".kafka_cleanshutdown", ".lock", "bootstrap.checkpoint", f"__cluster_metadata-0/{FIRST}.log"),
     ],
 )
-def test_a_pipe_in_the_place_of_a_file_hangs_nothing(name: str, root: Path) -> None:
+def test_no_command_hangs_on_a_pipe_in_place_of_a_file(name: str, root: Path) -> None:
     def make(root: Path) -> Path:
         healthy(root)
         (root / "data" / name).unlink(missing_ok=True)
@@ -247,7 +247,7 @@ def test_a_pipe_in_the_place_of_a_file_hangs_nothing(name: str, root: Path) -> N
         assert (found["verify"], found["doctor"]) == (1, 1)
 
 
-def test_a_pipe_is_said_to_be_no_regular_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_pipe_is_reported_as_not_a_regular_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "meta.properties")
     (tmp_path / "t-0").mkdir()
     assert run(["list", str(tmp_path)]) == 5
@@ -320,7 +320,7 @@ def everything_imported(base: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: no child can become another user")
 @pytest.mark.parametrize("case", FORBIDDEN)
-def test_the_status_of_what_may_not_be_read_or_changed(
+def test_every_command_exits_with_the_contract_status_without_permission(
     case: str, open_root: Path, everything_imported: None
 ) -> None:
     damage, expected = FORBIDDEN[case]
@@ -337,7 +337,7 @@ def test_the_status_of_what_may_not_be_read_or_changed(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: no child can become another user")
 @pytest.mark.parametrize("is_listed_again", [True, False])
-def test_a_partition_that_may_not_be_listed_keeps_no_other_from_its_repair(
+def test_unlistable_partition_does_not_prevent_other_repairs(
     is_listed_again: bool, open_root: Path, everything_imported: None
 ) -> None:
     """With a clean-shutdown marker, all partitions are planned before anything changes. The marker is removed for the repair and not
@@ -370,7 +370,9 @@ def test_a_partition_that_may_not_be_listed_keeps_no_other_from_its_repair(
     }
 
 
-def test_nothing_is_appended_to_what_is_no_partition(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_append_refuses_a_directory_that_is_not_a_partition(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """append used to create a segment in a data directory itself."""
     for make, why in ((healthy, "is a data directory"), (of_something_else, "is not named topic-partition")):
         data = make(root)
@@ -381,13 +383,15 @@ def test_nothing_is_appended_to_what_is_no_partition(root: Path, capfd: pytest.C
         shutil.rmtree(data)
 
 
-def test_what_is_no_file_of_kafka_is_not_called_sound(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_file_that_is_not_kafkas_is_not_reported_as_sound(
+    root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     for command in ("verify", "doctor"):
         assert run([command, str(a_file(root))]) == 0
         assert capfd.readouterr().out.startswith("NOTHING VERIFIED, 1 warning")
 
 
-def test_no_command_is_advised_for_a_policy_that_nobody_knows(
+def test_unknown_policy_message_names_the_options_that_set_one(
     root: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`kseg list`, which used to be advised, does not show policies. The message names the options that set one."""

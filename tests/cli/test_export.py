@@ -49,7 +49,7 @@ def everything_in(data: Path) -> list[Path]:
 
 @pytest.mark.parametrize("jobs", ["1", "3"])
 @pytest.mark.parametrize("form", ["parquet", "arrow", "json", "csv"])
-def test_a_data_directory(
+def test_export_writes_the_records_of_a_data_directory(
     data: Path, form: str, jobs: str, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--bytes", "base64"] if form == "csv" else []
@@ -66,7 +66,7 @@ def test_a_data_directory(
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]
 
 
-def test_json_lines(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_export_json_lines(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "out"
     words = ["export", "--json", "--to", "parquet", "--partition-by", "topic,hour", "--topic", "metro-*"]
     assert run([*words, "--output", str(output), str(data)]) == 0
@@ -83,7 +83,7 @@ def test_json_lines(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert summary["bytes"] == sum(row["bytes"] for row in results)
 
 
-def test_damage(
+def test_export_skips_or_fails_on_damage(
     damaged: Path, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out"
@@ -101,7 +101,7 @@ def test_damage(
     assert files_of(output) == before
 
 
-def test_save_modes(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_export_save_modes(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def export(mode: str, topic: str) -> int:
         words = [
             "export",
@@ -145,7 +145,7 @@ def test_save_modes(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str
         (["--to", "json", "--key-regex", "["], "is not a regular expression"),
     ],
 )  # fmt: skip
-def test_wrong_usage(
+def test_export_rejects_wrong_usage(
     words: list[str], sentence: str, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["export", *words, "--output", str(tmp_path / "out"), str(data)]) == 2
@@ -154,7 +154,9 @@ def test_wrong_usage(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_log(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_export_reports_paths_that_are_not_logs(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     other = data / "fares-0" / "partition.metadata"
     words = ["--output", str(tmp_path / "out"), str(data / "stations-0"), str(other)]
     assert run(["export", "--to", "json", *words]) == 5
@@ -164,7 +166,7 @@ def test_what_is_no_log(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture
     ]
 
 
-def test_an_output_within_the_input(
+def test_export_refuses_an_output_inside_the_input(
     data: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with unchanged(data):
@@ -172,7 +174,7 @@ def test_an_output_within_the_input(
     assert "is in the input directory" in capfd.readouterr().err
 
 
-def test_without_pyarrow(
+def test_export_without_pyarrow_says_what_to_install(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     import importlib.util
@@ -185,7 +187,7 @@ def test_without_pyarrow(
     )
 
 
-def test_pyarrow_is_nobody_else_s(data: Path) -> None:
+def test_only_export_imports_pyarrow(data: Path) -> None:
     for words in (["export", "--help"], ["dump", str(data / "fares-0")], ["list", str(data)]):
         modules = imported(f"from kseg.cli.main import run; run({words!r})")
         assert not [name for name in modules if name.startswith(("pyarrow", "kseg.inspection.arrow"))]
@@ -195,7 +197,7 @@ def test_pyarrow_is_nobody_else_s(data: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["errorifexists", "append", "overwrite"])
-def test_killed_anywhere_leaves_no_half_file(mode: str, data: Path, tmp_path: Path) -> None:
+def test_export_killed_at_any_step_leaves_no_partial_file(mode: str, data: Path, tmp_path: Path) -> None:
     """In this process, killed at each change of the file system in turn."""
     inputs = [data / name for name in ("fares-0", "gates-append-0", "gates-append-1")]
     new = dumped(inputs)
@@ -251,7 +253,7 @@ def _of(reported: list[Any]) -> list[tuple[str, int]]:
     return [(f"{row[0]}-{row[1]}", row[2]) for row in reported]
 
 
-def test_killed_at_any_time(data: Path, tmp_path: Path) -> None:
+def test_export_killed_at_random_times_leaves_no_partial_file(data: Path, tmp_path: Path) -> None:
     """The complete program with its workers, killed after random times."""
     output = tmp_path / "out"
     command = [sys.executable, "-m", "kseg", "export", "--to", "json", "--output", str(output), "--jobs", "2"]
@@ -273,7 +275,9 @@ def test_killed_at_any_time(data: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_interrupted(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_interrupted_leaves_no_files(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from kseg.inspection.export.writers import Writers
 
     def stop(self: Writers) -> None:
@@ -290,7 +294,7 @@ def test_interrupted(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", ["metro-none-0", "fares-0", "stations-0"])
-def test_what_was_exported_goes_back_into_append(
+def test_exported_json_lines_can_be_appended_again(
     capture_small: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], name: str
 ) -> None:
     """Offsets, timestamps, keys, values and headers of all records survive the round trip as JSON lines through a pipe."""
@@ -309,7 +313,7 @@ def test_what_was_exported_goes_back_into_append(
     assert records(copy) == records(source) and records(copy)
 
 
-def test_a_stream_of_several_partitions_has_one_head(
+def test_csv_stream_of_several_partitions_has_one_header(
     capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -86,7 +86,7 @@ def exported(log_dir: Path, output: Path, *words: str, topic: str = "orders") ->
     return table.sort_by([("partition", "ascending"), ("offset", "ascending")])
 
 
-def test_both_versions_fit_into_the_columns(log_dir: Path, tmp_path: Path) -> None:
+def test_exported_columns_hold_both_schema_versions(log_dir: Path, tmp_path: Path) -> None:
     table = exported(log_dir, tmp_path / "out")
     kind = table.schema.field("value").type
     assert {each.name: each.type for each in kind} == {
@@ -123,7 +123,9 @@ def test_both_versions_fit_into_the_columns(log_dir: Path, tmp_path: Path) -> No
     assert raw[3] == b"\0\0\0\0\x63" and "no schema 99" in errors[3] and "schema 1: " in errors[4]
 
 
-def test_text_forms_hold_the_values_as_json(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_json_and_csv_exports_hold_decoded_values_as_json(
+    log_dir: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     place = ["--value-format", "avro", "--quiet", "--no-meta", str(log_dir / "orders-0")]
     assert run(["export", "--to", "json", "--output", "-", *place]) == 0
     first, second, null = map(json.loads, capfd.readouterr().out.splitlines())
@@ -138,7 +140,7 @@ def test_text_forms_hold_the_values_as_json(log_dir: Path, capfd: pytest.Capture
     assert '""price"":""12.30""' in line
 
 
-def test_topics_of_different_columns_get_directories_of_their_own(
+def test_topics_with_different_columns_need_separate_directories(
     log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     registry = Registry()
@@ -158,7 +160,7 @@ def test_topics_of_different_columns_get_directories_of_their_own(
     assert (tmp_path / "both" / "topic=orders").is_dir()
 
 
-def test_keys_of_kafkas_own_serializers(tmp_path: Path) -> None:
+def test_keys_of_kafkas_own_serializers_are_exported_typed(tmp_path: Path) -> None:
     partition(tmp_path / "data" / "t-0", [((5).to_bytes(8, "big"), b"\x07"), (b"short", b"[1]")])
     words = ["--key-format", "long", "--value-format", "json"]
     table = exported(tmp_path / "data", tmp_path / "out", *words, topic="t")
@@ -168,7 +170,7 @@ def test_keys_of_kafkas_own_serializers(tmp_path: Path) -> None:
     assert "key_schema_id" not in table.column_names
 
 
-def test_json_schema_and_protobuf_columns(tmp_path: Path) -> None:
+def test_json_schema_and_protobuf_payloads_are_exported_typed(tmp_path: Path) -> None:
     registry = Registry()
     schema = {
         "title": "Order",

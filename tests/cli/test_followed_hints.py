@@ -110,7 +110,7 @@ def shell(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("partition", ["metro-0", "a new one-3"])
-def test_what_append_planned_it_appends_as_it_is_printed(data: Path, partition: str, shell: Shell) -> None:
+def test_printed_append_command_carries_out_the_plan(data: Path, partition: str, shell: Shell) -> None:
     lines = data.with_name("some lines.jsonl")
     lines.write_text('{"type":"record","key":"a","value":"b"}\n', encoding="utf-8")
     target = data / partition.replace(" ", ".")
@@ -121,7 +121,9 @@ def test_what_append_planned_it_appends_as_it_is_printed(data: Path, partition: 
     assert shell.type("undo", target)[0] == 0
 
 
-def test_what_came_from_a_pipe_is_asked_for_again(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_append_hint_after_a_pipe_asks_for_the_input_again(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The plan has consumed the pipe, so the same command without the pipe would not work."""
     lines = data.with_name("lines.jsonl")
     lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
@@ -145,7 +147,7 @@ def with_input(path: Path, words: list[str]) -> int:
         os.close(kept)
 
 
-def test_an_export_that_met_damage_leads_to_its_repair(data: Path, shell: Shell) -> None:
+def test_hint_of_an_export_with_damage_leads_to_its_repair(data: Path, shell: Shell) -> None:
     diseases.bad_crc(data / f"{INNER}.log")
     words = ("export", "--to", "json", "--output", OUTPUT, "--topic", "metro", data)
     assert shell.type(*words) == (1, ["recover", "--topic", "metro", str(data)])
@@ -153,7 +155,7 @@ def test_an_export_that_met_damage_leads_to_its_repair(data: Path, shell: Shell)
     assert shell.type(*words) == (0, [])
 
 
-def test_a_run_is_forgotten_as_the_plan_says(data: Path, shell: Shell) -> None:
+def test_printed_forget_command_forgets_the_run(data: Path, shell: Shell) -> None:
     """This includes a relative path, although the journals of a run contain absolute paths."""
     diseases.bad_crc(data / f"{INNER}.log")
     assert shell.type("recover", "--apply", *NOW, data)[0] == 0
@@ -184,7 +186,7 @@ def test_every_hint_of_every_command_works(data: Path, damage: Inflict, shell: S
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", CASES.values(), ids=CASES.keys())
-def test_the_hints_lead_to_a_repair(data: Path, damage: Inflict, shell: Shell) -> None:
+def test_hints_from_verify_lead_to_a_repair(data: Path, damage: Inflict, shell: Shell) -> None:
     damage(data)
     words, typed = ["verify", *NOW, str(data)], 0
     while words and words[0] in ("verify", "recover"):
@@ -198,7 +200,7 @@ def test_the_hints_lead_to_a_repair(data: Path, damage: Inflict, shell: Shell) -
     }, "nobody knows the ids here, and the plan asks for --topic-id or --node-id"
 
 
-def test_nine_partitions_are_one_repair(data: Path, shell: Shell) -> None:
+def test_hint_repairs_nine_partitions_in_one_run(data: Path, shell: Shell) -> None:
     for number in range(9):
         partition = healthy.partition(data / f"ward-{number}")
         (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(5)}")
@@ -214,7 +216,7 @@ def test_nine_partitions_are_one_repair(data: Path, shell: Shell) -> None:
 
 @pytest.mark.evidence("meta-properties")
 @pytest.mark.parametrize("content", [None, b"", b"version=1\n", b"\0" * 70])
-def test_what_only_the_user_knows_is_asked_for_last(
+def test_hint_asks_last_for_values_only_the_user_knows(
     data: Path, content: bytes | None, shell: Shell, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It is asked for in one line with all other repairs. With the values filled in, that command repairs everything."""
@@ -233,7 +235,7 @@ def test_what_only_the_user_knows_is_asked_for_last(
     assert not {kind for kind in shell.complaints(data) if kind.startswith(("meta-", "bad-crc"))}
 
 
-def test_a_plan_that_fails_in_part_leads_on(data: Path, shell: Shell) -> None:
+def test_hint_of_a_partly_failed_plan_leads_to_recover(data: Path, shell: Shell) -> None:
     """`recover` repairs what the cleaner refuses and what a broker cannot load."""
     diseases.bad_crc(data / f"{INNER}.log")
     assert shell.type("compact", "--cleanup-policy", "compact", *NOW, data) == (5, ["recover", str(data)])
@@ -257,7 +259,7 @@ def marked(data: Path) -> Path:
 @pytest.mark.parametrize(
     "command", [name for name in COMMANDS if name not in ("groups", "metadata", "doctor", "undo")]
 )
-def test_what_is_marked_for_deletion_is_no_damage(
+def test_directory_marked_for_deletion_is_not_damage(
     data: Path, marked: Path, command: str, shell: Shell, capfd: pytest.CaptureFixture[str]
 ) -> None:
     status = run([command, *COMMANDS[command], str(data)])
@@ -268,13 +270,13 @@ def test_what_is_marked_for_deletion_is_no_damage(
         assert status == 0
 
 
-def test_nothing_of_it_is_repaired(data: Path, marked: Path, shell: Shell) -> None:
+def test_directory_marked_for_deletion_is_not_repaired(data: Path, marked: Path, shell: Shell) -> None:
     before = {path: path.read_bytes() for path in marked.iterdir()}
     assert shell.type("recover", "--apply", "--mark-clean", *NOW, data)[0] == 0
     assert {path: path.read_bytes() for path in marked.iterdir()} == before
 
 
-def test_whoever_names_it_can_work_on_it(
+def test_directory_marked_for_deletion_can_be_given_explicitly(
     marked: Path, shell: Shell, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """As if somebody deleted a topic by mistake and stopped the broker before it deleted the files."""
@@ -285,7 +287,7 @@ def test_whoever_names_it_can_work_on_it(
     assert "marked for deletion" in capfd.readouterr().out
 
 
-def test_where_nothing_else_is_asked_for_it_is_named(
+def test_directory_marked_for_deletion_is_named_if_nothing_else_matches(
     data: Path, marked: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["recover", "--topic", "metro", "--partition", "0", str(data)]) == 2
@@ -323,7 +325,7 @@ def typed(sound: Path, tmp_path: Path) -> TypedShell:
     return TypedShell(tmp_path)
 
 
-def test_a_shell_repairs_it_with_the_printed_lines(typed: TypedShell, tmp_path: Path) -> None:
+def test_printed_hints_work_in_a_shell_with_odd_names(typed: TypedShell, tmp_path: Path) -> None:
     data = tmp_path / ODD / "data"
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
     diseases.bad_crc(data / f"{INNER}.log")
@@ -346,7 +348,9 @@ def test_a_shell_repairs_it_with_the_printed_lines(typed: TypedShell, tmp_path: 
         ("retain --retention-bytes 1 --cleanup-policy delete {folder}/data/metro-0", 1),
     ],
 )
-def test_a_shell_carries_out_and_takes_back_a_plan(typed: TypedShell, command: str, status: int) -> None:
+def test_printed_apply_and_undo_commands_work_in_a_shell(
+    typed: TypedShell, command: str, status: int
+) -> None:
     folder = shell_quoted(ODD)
     reported, line = typed.type(f"kseg {command.format(folder=folder)} --now {NOW[1]}")
     assert reported == status and " --apply " in line
@@ -355,7 +359,7 @@ def test_a_shell_carries_out_and_takes_back_a_plan(typed: TypedShell, command: s
     assert typed.type(line)[0] == 0
 
 
-def test_a_shell_goes_on_from_an_export_and_forgets_a_run(typed: TypedShell, tmp_path: Path) -> None:
+def test_printed_export_and_forget_hints_work_in_a_shell(typed: TypedShell, tmp_path: Path) -> None:
     diseases.bad_crc(tmp_path / ODD / "data" / f"{INNER}.log")
     folder = shell_quoted(ODD)
     status, line = typed.type(f"kseg export --to json --output {folder}/out {folder}/data")

@@ -46,7 +46,7 @@ def _fill(path: Path) -> None:
             file.write(bytes(512))
 
 
-def test_marked_files_are_deleted_without_a_free_byte(disk: Path, capture_small: Path) -> None:
+def test_retain_purge_needs_no_free_byte(disk: Path, capture_small: Path) -> None:
     data = disk / "data"
     RETAIN.lay(capture_small, data)
     # then there is nothing to mark
@@ -77,7 +77,7 @@ def _free_bytes(disk: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def test_limits_with_a_purge_free_it_first(disk: Path, capture_small: Path) -> None:
+def test_retain_with_limits_and_purge_purges_first(disk: Path, capture_small: Path) -> None:
     """Purging files that are marked already frees the space that marking more files requires."""
     data = disk / "data"
     RETAIN.lay(capture_small, data)
@@ -96,7 +96,7 @@ def test_limits_with_a_purge_free_it_first(disk: Path, capture_small: Path) -> N
 @pytest.mark.parametrize(
     "words", [["--free", "200KiB"], ["--retention-ms", "1d", "--file-delete-delay-ms", "0"]]
 )
-def test_what_is_chosen_goes_without_a_free_byte_and_without_marks(
+def test_retain_free_purge_needs_no_free_byte_and_no_marks(
     disk: Path, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = disk / "data"
@@ -134,7 +134,7 @@ def test_what_is_chosen_goes_without_a_free_byte_and_without_marks(
 
 
 @pytest.mark.parametrize("command", list(CHANGINGS))
-def test_what_needs_room_says_how_much_and_touches_nothing(
+def test_change_without_room_says_how_much_it_needs_and_changes_nothing(
     disk: Path, command: str, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = disk / "data"
@@ -157,7 +157,7 @@ def test_what_needs_room_says_how_much_and_touches_nothing(
 
 @pytest.mark.parametrize("spare", [0, 3, 40])
 @pytest.mark.parametrize("command", ["recover", "compact", "retain"])
-def test_without_inodes_it_says_so_and_touches_nothing_or_all(
+def test_change_without_inodes_says_so_and_is_atomic(
     command: str, spare: int, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The message used to say how many bytes were needed, although millions were free."""
@@ -187,9 +187,7 @@ def test_without_inodes_it_says_so_and_touches_nothing_or_all(
             assert run(["undo", str(data)]) in (0, 3)
 
 
-def test_marks_are_made_with_a_journal_on_another_disk(
-    disk: Path, capture_small: Path, tmp_path: Path
-) -> None:
+def test_retain_marks_with_a_journal_on_another_disk(disk: Path, capture_small: Path, tmp_path: Path) -> None:
     """A log whose leader epochs do not change needs no new blocks: only renames and an empty file."""
     data = disk / "data"
     RETAIN.lay(capture_small, data)
@@ -222,7 +220,7 @@ def test_marks_are_made_with_a_journal_on_another_disk(
 
 
 @pytest.mark.parametrize("layout", ["log dir", "new", "0.7"])
-def test_append_asks_for_room_before_it_writes(
+def test_append_without_room_is_refused_before_it_writes(
     disk: Path, tmp_path: Path, layout: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines = tmp_path / "lines.jsonl"
@@ -251,7 +249,7 @@ def test_append_asks_for_room_before_it_writes(
     assert run([*words, "--from", str(few), str(target)]) == 0
 
 
-def test_holes_are_read_where_no_page_is_left(
+def test_holes_are_read_on_a_full_tmpfs(
     disk: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Reading a hole through a mapping allocates nothing, even on tmpfs, so the answers are the same as with free space."""
@@ -278,7 +276,7 @@ def test_holes_are_read_where_no_page_is_left(
     assert not any('"unreadable"' in row for _, rows in before for row in rows)
 
 
-def test_a_copy_of_a_member_of_an_archive_has_no_room(
+def test_unpacking_an_archive_member_without_room_is_reported(
     disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """This is reported before a byte is copied, or when the space is used up in the meantime. The log is not called damaged, and nothing is

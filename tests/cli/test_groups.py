@@ -29,7 +29,7 @@ def of_type(rows: Rows, kind: str) -> Rows:
     return [row for row in rows if row["type"] == kind]
 
 
-def test_a_capture_of_a_real_broker(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_of_a_real_broker_capture(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The expectations are from the dump tool's text for the same log."""
     rows = groups(capfd, capture_small / "data")
     (group,) = of_type(rows, "group")
@@ -57,7 +57,7 @@ def test_a_capture_of_a_real_broker(capture_small: Path, capfd: pytest.CaptureFi
     assert {row["log_end_offset"] for row in of_type(before, "offset")} == {None}
 
 
-def test_old_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_of_old_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """0.9 wrote commits with an expiry time. 0.10 and 1.1 wrote other versions to the same log."""
     for state in ("0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"):
         rows = groups(capfd, legacy_small / "data" / state)
@@ -68,7 +68,9 @@ def test_old_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> N
         assert not of_type(rows, "finding")
 
 
-def test_a_group_deleted_by_a_broker_before_0_10(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_group_deleted_by_a_broker_before_0_10_is_gone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Messages of v0 have no timestamps, and the tombstone of the group is one of them."""
     gone = (key(CONSUMER_OFFSETS, 2, group="gone"), None)
     log_dir = broker(tmp_path, batch(0, commit(4)), batch(1, gone, at_ms=-1, leader_epoch=-1, magic=0))
@@ -78,7 +80,9 @@ def test_a_group_deleted_by_a_broker_before_0_10(tmp_path: Path, capfd: pytest.C
     assert "1969" not in out
 
 
-def test_every_field_of_the_contract_is_there(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_json_has_every_field_of_the_contract(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     log_dir = broker(
         tmp_path,
         batch(0, commit(4, topicId=FARES), commit(7, partition=1)),
@@ -117,7 +121,7 @@ def test_every_field_of_the_contract_is_there(tmp_path: Path, capfd: pytest.Capt
     assert [row["offset"] for row in of_type(groups(capfd, "--at", T0 + 50, ended), "offset")] == [9]
 
 
-def test_a_member_has_what_it_still_gives_back_and_nothing_of_deleted_topics(
+def test_member_keeps_revoking_partitions_but_none_of_deleted_topics(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """This is how a coordinator describes it: see tests/kafka/test_random_groups.py, and for the deleted topic test_groups_broker.py."""
@@ -168,7 +172,7 @@ def test_a_member_has_what_it_still_gives_back_and_nothing_of_deleted_topics(
             assert [(each["topic"], each["partition"]) for each in row["assignment"]] == expected
 
 
-def test_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_say_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     other = metadata.topic_id(9)
     log_dir = broker(
         tmp_path,
@@ -192,7 +196,7 @@ def test_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert "1 offset beyond the log end" in text
 
 
-def test_a_group_in_another_partition_than_with_the_default_number_of_them(
+def test_group_in_an_unexpected_partition_reveals_the_partition_count(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`g` hashes to partition 3 of 50. If it is found in another one, the topic does not have 50 partitions, and `my-group` may be in any
@@ -211,7 +215,7 @@ def test_a_group_in_another_partition_than_with_the_default_number_of_them(
     assert "how many there are is not known without a metadata log" in capfd.readouterr().out
 
 
-def test_a_group_whose_partition_is_elsewhere_is_unknown(
+def test_group_whose_offsets_partition_is_absent_is_unknown(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`my-group` hashes to partition 12 of 50, but with one partition, as the metadata log says, to that one."""
@@ -240,7 +244,7 @@ def test_a_group_whose_partition_is_elsewhere_is_unknown(
 
 
 @pytest.mark.behaviour("G13")
-def test_the_reset_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_reset_file_is_quoted_like_jackson_csv(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """As jackson-csv writes it: text of more than 24 characters or with characters below `-` is quoted."""
     names = ["t", "my.topic-1_x", "a" * 24, "b" * 25]
     commits = [commit(at, group, name) for group in ('say "hi"', "a,b") for at, name in enumerate(names)]
@@ -261,7 +265,7 @@ def test_the_reset_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert capfd.readouterr().err == f"kseg groups: no offset to reset: {empty} is empty\n"
 
 
-def test_the_tool_is_told_every_group_of_the_reset_file(
+def test_reset_command_names_every_group_of_the_reset_file(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """kafka-consumer-groups.sh --all-groups leaves out groups that the broker no longer has (tests/kafka/test_offsets_after_start.py)."""
@@ -277,7 +281,9 @@ def test_the_tool_is_told_every_group_of_the_reset_file(
             assert "(--group NAME for each that the broker no longer has)" in told and "--all-groups" in told
 
 
-def test_the_history_of_a_group_that_went_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_history_shows_a_group_whose_offset_went_back(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     log_dir = broker(
         tmp_path,
         batch(0, commit(9), at_ms=T0),
@@ -296,7 +302,7 @@ def test_the_history_of_a_group_that_went_back(tmp_path: Path, capfd: pytest.Cap
     assert "offsets went back 1 time" in capfd.readouterr().out
 
 
-def test_share_groups(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_share_group_progress_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     batches = [(3, 4, 0, 1), (5, 5, 4, 5), (6, 6, 2, 1)]
     state = value(
         SHARE_GROUP_STATE,
@@ -333,7 +339,7 @@ def test_share_groups(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     ]
 
 
-def test_the_state_of_a_share_group_where_its_coordinator_does_not_look(
+def test_share_state_in_another_partition_than_the_coordinators_is_unreachable(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`__share_group_state` was given more partitions. A real 4.3.1 broker then answers for such a state like for none, and a member of the
@@ -368,7 +374,9 @@ def test_the_state_of_a_share_group_where_its_coordinator_does_not_look(
     assert "their members get no record (s fares-0)" in text
 
 
-def test_a_record_that_fails_the_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_report_a_record_that_fails_the_load(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     log_dir = broker(tmp_path, batch(0, commit(4), (commit(4)[0], b"\0\3"), commit(5)))
     rows = groups(capfd, log_dir, status=1)
     (finding,) = of_type(rows, "finding")
@@ -380,7 +388,7 @@ def test_a_record_that_fails_the_load(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("is_clean", [False, True], ids=["unclean", "clean"])
 @pytest.mark.parametrize("where", ["middle", "end", "torn", "below the recovery point"])
-def test_damage_that_a_start_removes_before_the_load(
+def test_damage_that_a_start_removes_does_not_fail_the_load(
     where: str, is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """For what a broker does, see tests/kafka/test_group_load.py."""
@@ -414,7 +422,7 @@ def test_damage_that_a_start_removes_before_the_load(
 
 
 @pytest.mark.parametrize(("at", "is_certain"), [(0, True), (9, False)], ids=["version", "leader epoch"])
-def test_damage_of_a_share_group_at_which_the_load_is_certain_to_fail(
+def test_share_group_damage_that_fails_the_load_is_reported(
     at: int, is_certain: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Observed with a real broker: "Deserializing record … from __share_group_state-0 failed"."""
@@ -446,14 +454,14 @@ def test_ten_thousand_groups_fit_on_a_screen(tmp_path: Path, capfd: pytest.Captu
     assert "… and 9,980 more groups (--verbose shows all)" in lines
 
 
-def test_only_some_offsets(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_can_be_limited_to_some_offsets(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     commits = [commit(1, "g", topic, number) for topic in ("fares", "rides") for number in (0, 1)]
     log_dir = broker(tmp_path, batch(0, *commits))
     rows = groups(capfd, "--topic", "f*", "--partition", 1, log_dir)
     assert [(row["topic"], row["partition"]) for row in of_type(rows, "offset")] == [("fares", 1)]
 
 
-def test_of_replicas_the_one_that_reaches_farthest_counts(
+def test_groups_use_the_replica_with_the_highest_end(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ahead = broker(tmp_path / "1", batch(0, commit(1), commit(5)), fares=20)
@@ -463,14 +471,16 @@ def test_of_replicas_the_one_that_reaches_farthest_counts(
 
 
 @pytest.mark.parametrize("words", [[], ["--group", "x"]])
-def test_nothing_about_groups(words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_without_a_coordinator_log_is_an_error(
+    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     write_segment(tmp_path / "fares-0", batch(0, (None, b"v")))
     assert run(["groups", *words, str(tmp_path)]) == 2
     assert "no partition of __consumer_offsets" in capfd.readouterr().err
     assert run(["groups", *words, str(tmp_path / "none")]) == 3
 
 
-def test_verify_names_what_a_coordinator_fails_to_load(
+def test_verify_names_records_that_fail_a_coordinator_load(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log_dir = broker(tmp_path, batch(0, commit(4), (commit(4)[0], b"\0\3"), commit(5)))
@@ -489,7 +499,7 @@ def test_verify_names_what_a_coordinator_fails_to_load(
             assert places == {(f"{CONSUMER_OFFSETS}-0", 1), (f"{SHARE_GROUP_STATE}-0", 0)}
 
 
-def test_list_has_the_lag_of_each_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_the_lag_of_each_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log_dir = broker(tmp_path, batch(0, commit(4), commit(9, "fast")))
     run(["list", "--json", "--groups", str(log_dir)])
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]

@@ -97,7 +97,7 @@ def programs() -> Iterator[ForkedPrograms]:
     ],
     ids=" ".join,
 )
-def test_a_web_server_answers_as_the_directory_does(
+def test_reading_commands_give_the_same_output_for_a_web_server(
     programs: ForkedPrograms, words: list[str], capture_small: Path
 ) -> None:
     with served(capture_small / "data") as url:
@@ -108,9 +108,7 @@ def test_a_web_server_answers_as_the_directory_does(
     assert there.stdout.replace(url, str(capture_small / "data")) == here.stdout != ""
 
 
-def test_a_server_without_sizes_is_an_error_and_no_empty_log(
-    programs: ForkedPrograms, capture_small: Path
-) -> None:
+def test_web_server_without_sizes_is_an_error(programs: ForkedPrograms, capture_small: Path) -> None:
     with served(capture_small / "data", NoSizes) as url:
         done = programs.kseg(["verify", "--json", f"{url}/metro-none-0"], os.environ)
     assert done.returncode == 3

@@ -68,7 +68,7 @@ def config(kind: int, name: str, value: str) -> bytes:
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__cluster_metadata"])
-def test_the_values_are_those_that_the_tool_prints(
+def test_json_values_equal_those_the_real_tool_prints(
     capture_small: Path, topic: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     directory = capture_small / "data" / f"{topic}-0"
@@ -102,7 +102,9 @@ def _assert_holds(ours: Any, theirs: Any) -> None:
         assert ours == theirs
 
 
-def test_names_stand_beside_numbers(capture_small: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_json_rows_have_names_beside_numbers(
+    capture_small: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     found = rows(capfdbinary, str(capture_small / "data" / "__transaction_state-0" / LOG))
     states = {
         (row["value"]["data"]["transactionStatus"], row["value"]["data"]["transactionStatusName"])
@@ -111,7 +113,7 @@ def test_names_stand_beside_numbers(capture_small: Path, capfdbinary: pytest.Cap
     assert {(0, "Empty"), (1, "Ongoing"), (4, "CompleteCommit")} <= states
 
 
-def test_raw_and_other_directories_are_shown_as_bytes(
+def test_raw_option_and_other_topics_show_bytes(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     internal = log_of(tmp_path / "__consumer_offsets-7", [(OFFSET_KEY, OFFSET_VALUE)])
@@ -129,7 +131,7 @@ def test_raw_and_other_directories_are_shown_as_bytes(
     }
 
 
-def test_key_and_value_are_decoded_each_on_its_own(
+def test_key_and_value_are_decoded_independently(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     newer = b"\0\x09" + bytes.fromhex("0000000000000005 00000007 02 6d 0000018bcfe56800 00")
@@ -155,7 +157,7 @@ def test_key_and_value_are_decoded_each_on_its_own(
     assert tombstone["value"] is None and tombstone["value_encoding"] is None
 
 
-def test_share_records_of_4_0_are_recognised(
+def test_share_records_of_4_0_are_recognized(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """4.0 (definitions of 4.0.0) writes no metadata hash after the epoch, and has a record type 9."""
@@ -173,7 +175,7 @@ def test_share_records_of_4_0_are_recognised(
     assert (partitions["dialect"], partitions["name"]) == ("4.0", "ShareGroupPartitionMetadataValue")
 
 
-def test_a_table_names_the_message(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_table_names_the_message_type(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     directory = log_of(tmp_path / "__consumer_offsets-7", [(OFFSET_KEY, OFFSET_VALUE)])
     assert run(["dump", "--no-progress", "--format", "table", str(directory)]) == 0
     out = capfdbinary.readouterr().out.decode()
@@ -221,7 +223,7 @@ def _secrets(out: bytes) -> list[bytes]:
         ["lookup", "--json", "--offset", "3", "--bytes", "utf8"],
     ],
 )
-def test_rows_show_no_secret_unless_asked(
+def test_rows_redact_secrets_unless_requested(
     metadata: Path, words: list[str], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     run([*words, "--no-progress", str(metadata)])
@@ -231,7 +233,9 @@ def test_rows_show_no_secret_unless_asked(
     assert _secrets(capfdbinary.readouterr().out) or "--raw" in words or "3" in words
 
 
-def test_what_is_no_secret_stays(metadata: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_rows_keep_values_that_are_not_secret(
+    metadata: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     credential, password, threads, _, retention = (row["value"] for row in rows(capfdbinary, str(metadata)))
     data: Mapping[str, Any] = credential["data"]
     assert (data["name"], data["mechanismName"], data["iterations"]) == ("alice", "SCRAM-SHA-256", 4096)
@@ -240,7 +244,7 @@ def test_what_is_no_secret_stays(metadata: Path, capfdbinary: pytest.CaptureFixt
     assert (threads["data"]["value"], retention["data"]["value"]) == ("2", "77")
 
 
-def test_the_text_of_the_tool_shows_them_and_warns_once(
+def test_dump_text_shows_secrets_and_warns_once(
     metadata: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert run(["dump", "--no-progress", "--cluster-metadata-decoder", str(metadata)]) == 0

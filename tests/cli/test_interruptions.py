@@ -40,7 +40,7 @@ def interrupted(words: list[str], at: str) -> int:
         return run(words)
 
 
-def test_what_was_changed_is_told_and_both_commands_work(
+def test_interrupted_change_prints_working_continue_and_undo_commands(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     several(data)
@@ -66,7 +66,9 @@ def test_what_was_changed_is_told_and_both_commands_work(
     assert tree_state(data) == before
 
 
-def test_copies_are_gone_on_with(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_copy_is_continued_by_the_same_command(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     copy = tmp_path / "copy"
     words = ["compact", "--output", str(copy), "--cleanup-policy", "compact", str(data)]
     assert interrupted(words, "metro-zstd-0") == 130
@@ -77,14 +79,14 @@ def test_copies_are_gone_on_with(data: Path, tmp_path: Path, capfd: pytest.Captu
     assert (copy / "metro-zstd-0").is_dir()
 
 
-def test_an_interrupt_before_the_first_target_gives_no_verdict(
+def test_interrupt_before_the_first_target_gives_no_verdict(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert interrupted(["recover", "--apply", str(data)], "__cluster_metadata-0") == 130
     assert capfd.readouterr().out.splitlines()[0] == "INTERRUPTED after 0 of 12 targets"
 
 
-def test_nothing_to_take_back_is_not_taken_for_an_earlier_run(
+def test_interrupt_without_changes_does_not_advise_undoing_an_earlier_run(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     several(data)
@@ -96,7 +98,7 @@ def test_nothing_to_take_back_is_not_taken_for_an_earlier_run(
     assert out.endswith(f"next: kseg {' '.join(words)}\n") and "kseg undo" not in err
 
 
-def test_an_interrupted_examination_does_not_say_that_nothing_is_to_be_done(
+def test_interrupted_doctor_does_not_say_that_nothing_is_to_be_done(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     several(data)

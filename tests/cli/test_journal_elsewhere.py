@@ -20,7 +20,7 @@ def all_held(data: Path) -> dict[str, dict[str, Held]]:
 
 @pytest.mark.evidence("kseg-journal-elsewhere")
 @pytest.mark.parametrize("command", list(CHANGINGS))
-def test_a_run_is_taken_back_from_there(
+def test_run_with_journal_elsewhere_is_undone(
     command: str, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data, away = tmp_path / "data", tmp_path / "away"
@@ -49,7 +49,7 @@ def test_a_run_is_taken_back_from_there(
     assert not list((away / "journals").iterdir()) and not list((away / "kept").glob("*/*/*"))
 
 
-def test_what_kseg_leaves_in_a_partition_is_its_own(
+def test_verify_does_not_report_ksegs_own_files_in_a_partition(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`verify` used to report pointers, files kept for undo, and the journal of a killed run as not being files of Kafka."""
@@ -73,7 +73,7 @@ def test_what_kseg_leaves_in_a_partition_is_its_own(
 
 
 @pytest.mark.parametrize("is_new", [False, True])
-def test_append_too(
+def test_append_with_journal_elsewhere_is_undone(
     is_new: bool, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data, away = tmp_path / "data", tmp_path / "away"
@@ -91,7 +91,7 @@ def test_append_too(
     assert all_held(data) == start and not list(away.iterdir())
 
 
-def test_a_quarantine_that_cannot_be_is_refused_and_leaves_nothing_in_the_way(
+def test_impossible_quarantine_is_refused_and_leaves_nothing_behind(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data, file = tmp_path / "data", tmp_path / "file"
@@ -108,7 +108,7 @@ def test_a_quarantine_that_cannot_be_is_refused_and_leaves_nothing_in_the_way(
     assert all_held(data) == start
 
 
-def test_the_longest_name_of_a_topic_has_a_home(capture_small: Path, tmp_path: Path) -> None:
+def test_longest_topic_name_fits_into_a_quarantine_directory(capture_small: Path, tmp_path: Path) -> None:
     """A topic name may have up to 249 characters, so the directory name with a suffix may be longer than a file system allows."""
     partition = tmp_path / "data" / f"{'t' * 249}-12345"
     shutil.copytree(capture_small / "data" / "metro-none-0", partition)

@@ -244,7 +244,7 @@ def _with_separators(folder: Path, name: str) -> None:
     write_segment(made / f"{of}-0", batch(0, (key(of, 0, transactionalId=ODD_TEXT), owner)))
 
 
-def test_no_text_ends_a_line(tmp_path: Path) -> None:
+def test_json_lines_escape_unicode_line_separators(tmp_path: Path) -> None:
     names = ("data", "odd\x85\u2028\u2029")
     for name in (*names, "other"):
         _with_separators(tmp_path, name)
@@ -305,7 +305,7 @@ def _names(value: object) -> Iterator[str]:
             yield from _names(each)
 
 
-def test_every_field_is_documented(rows: Rows) -> None:
+def test_every_printed_json_field_is_documented(rows: Rows) -> None:
     missing: dict[str, set[str]] = {}
     for command, row in rows:
         kind = row["type"]
@@ -316,7 +316,7 @@ def test_every_field_is_documented(rows: Rows) -> None:
     assert missing == {}, "\n".join(f"{where}: {sorted(names)}" for where, names in missing.items())
 
 
-def test_every_type_is_documented(rows: Rows) -> None:
+def test_every_printed_json_type_is_documented(rows: Rows) -> None:
     printed: dict[str, set[str]] = {}
     for command, row in rows:
         printed.setdefault(command, set()).add(row["type"])
@@ -347,7 +347,9 @@ EXAMPLES = [pytest.param(*each, id=f"{each[0]}-{each[1]['type']}-{n}") for n, ea
 
 
 @pytest.mark.parametrize(("section", "example"), EXAMPLES)
-def test_every_example_is_like_a_line(section: str, example: dict[str, Any], rows: Rows) -> None:
+def test_every_documented_example_has_the_fields_of_a_printed_line(
+    section: str, example: dict[str, Any], rows: Rows
+) -> None:
     """An example has the fields of a printed line, in the same order."""
     command = section if section in COMMANDS else example.get("command")
     alike = [row for name, row in rows if row["type"] == example["type"] and command in (None, name)]
@@ -389,7 +391,7 @@ TABLE_ROWS = [
 
 
 @pytest.mark.parametrize(("section", "kind", "text"), TABLE_ROWS)
-def test_every_name_of_a_table_is_printed(section: str, kind: str, text: str, rows: Rows) -> None:
+def test_every_documented_field_is_printed(section: str, kind: str, text: str, rows: Rows) -> None:
     alike = [row for name, row in rows if row["type"] == kind and section in (name, SIDE_FILES)]
     assert alike or kind in NOT_PRINTED, "no command prints such a line"
     printed = {name for row in alike for name in _names(row)}

@@ -91,7 +91,7 @@ def advice_of(damage: Callable[[Path], str]) -> str:
 
 
 @pytest.mark.parametrize("damage", WITH_THE_RIGHT_ID)
-def test_the_id_that_is_right_already_helps_nobody(
+def test_rewriting_a_correct_topic_id_is_not_advised(
     data: Path, say: Say, damage: Callable[[Path], str]
 ) -> None:
     """This is why it is not advised: writing it again leaves the directory as stray as before, and recover reports that."""
@@ -107,7 +107,7 @@ def test_the_id_that_is_right_already_helps_nobody(
 
 
 @pytest.mark.parametrize("damage", WITH_THE_RIGHT_ID)
-def test_a_missing_id_does_not_help_where_the_partition_is_not_assigned(
+def test_restoring_the_id_of_an_unassigned_partition_leaves_it_stray(
     data: Path, say: Say, damage: Callable[[Path], str]
 ) -> None:
     name = damage(data)
@@ -118,7 +118,7 @@ def test_a_missing_id_does_not_help_where_the_partition_is_not_assigned(
     assert set(reported(say("verify", data)[1], "becomes-stray")) == {name}
 
 
-def test_an_intact_directory_has_none(data: Path, say: Say) -> None:
+def test_intact_directory_has_no_strays(data: Path, say: Say) -> None:
     status, rows = say("verify", data)
     assert status == 0 and not reported(rows, "becomes-stray") and not reported(rows, "topic-id-conflict")
 
@@ -126,7 +126,7 @@ def test_an_intact_directory_has_none(data: Path, say: Say) -> None:
 @pytest.mark.evidence("topic-id-known")
 @pytest.mark.parametrize("damage", STRAYS)
 @pytest.mark.parametrize("level", [(), ("--quick",)])
-def test_what_becomes_stray_is_an_error(
+def test_directory_that_becomes_stray_is_an_error(
     data: Path, say: Say, damage: Callable[[Path], str], level: tuple[str, ...]
 ) -> None:
     """tests/kafka/test_strays.py shows these cases with a real broker. For a single partition, the metadata log of its data directory is
@@ -142,7 +142,7 @@ def test_what_becomes_stray_is_an_error(
             assert advice_of(damage) in message
 
 
-def test_the_message_names_the_id_and_says_what_is_served_then(data: Path, say: Say) -> None:
+def test_stray_message_names_the_topic_id_and_its_effect(data: Path, say: Say) -> None:
     lose_file(data), unknown_topic(data)
     _, rows = say("verify", data)
     found = reported(rows, "becomes-stray")
@@ -180,7 +180,7 @@ def test_recover_takes_the_id_from_the_metadata_log(
     assert say("verify", data)[0] == 0
 
 
-def test_an_empty_directory_is_made_anew_and_needs_no_id(data: Path, say: Say) -> None:
+def test_empty_stray_directory_needs_no_topic_id(data: Path, say: Say) -> None:
     """A broker renames it as stray and loses nothing, and verify and recover agree."""
     for file in (data / "fares-0").iterdir():
         file.unlink()
@@ -189,7 +189,7 @@ def test_an_empty_directory_is_made_anew_and_needs_no_id(data: Path, say: Say) -
     assert not (data / "fares-0" / FILE).exists()
 
 
-def test_the_copy_has_it_too(data: Path, say: Say, tmp_path: Path) -> None:
+def test_recover_output_has_the_restored_topic_id(data: Path, say: Say, tmp_path: Path) -> None:
     name = lose_file(data)
     with unchanged(data):
         assert say("recover", "--output", tmp_path / "copy", data / name)[0] == 0
@@ -197,7 +197,7 @@ def test_the_copy_has_it_too(data: Path, say: Say, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [each for each in STRAYS if each is not lose_file])
-def test_recover_does_not_guess(data: Path, say: Say, damage: Callable[[Path], str]) -> None:
+def test_recover_does_not_guess_a_topic_id(data: Path, say: Say, damage: Callable[[Path], str]) -> None:
     """An id of another topic may be the right one, so the exit status is 1 and the complete command is printed. The clean-shutdown marker
     is still true."""
     name = damage(data)
@@ -215,7 +215,7 @@ def test_recover_does_not_guess(data: Path, say: Say, damage: Callable[[Path], s
     assert say("recover", "--apply", "--mark-clean", data)[0] == 4
 
 
-def test_the_user_settles_it(data: Path, say: Say) -> None:
+def test_topic_id_option_settles_a_conflict(data: Path, say: Say) -> None:
     """The id that the metadata log has for the topic name replaces another one. Any other id is still refused."""
     name = unknown_id(data)
     wanted = ids(data)["metro-lz4"]
@@ -224,7 +224,7 @@ def test_the_user_settles_it(data: Path, say: Say) -> None:
     assert wanted in (data / name / FILE).read_text() and say("verify", data)[0] == 0
 
 
-def test_a_name_that_was_anothers_too(data: Path, say: Say) -> None:
+def test_topic_id_of_a_recreated_topic_name_is_not_guessed(data: Path, say: Say) -> None:
     """The topic was deleted and created again. Without the file it is unknown to which of the two the records belong."""
     made_again(data)
     (data / "stations-0" / FILE).unlink()
@@ -235,7 +235,7 @@ def test_a_name_that_was_anothers_too(data: Path, say: Say) -> None:
 
 
 @pytest.mark.evidence("topic-id-conflict")
-def test_the_id_of_another_topic(data: Path, say: Say) -> None:
+def test_partition_with_the_id_of_another_topic_is_an_error(data: Path, say: Say) -> None:
     """A broker does not serve it (InconsistentTopicIdException), but renames nothing."""
     set_id(data / "fares-0", ids(data)["metro-gzip"])
     status, rows = say("verify", data)
@@ -263,7 +263,7 @@ def unfinished(data: Path) -> Path:
 
 
 @pytest.mark.evidence("topic-id-known")
-def test_a_partition_that_was_being_created_has_lost_nothing(data: Path, say: Say) -> None:
+def test_partition_whose_creation_was_interrupted_has_lost_nothing(data: Path, say: Say) -> None:
     path = unfinished(data)
     for target in (data, path):
         status, rows = say("verify", target)
@@ -276,7 +276,7 @@ def test_a_partition_that_was_being_created_has_lost_nothing(data: Path, say: Sa
 
 
 @pytest.mark.parametrize("sign", ["a checkpoint", "a record", "a segment in its place", "a snapshot"])
-def test_a_partition_that_had_records_has_lost_them(data: Path, say: Say, sign: str) -> None:
+def test_emptied_partition_that_had_records_is_an_error(data: Path, say: Say, sign: str) -> None:
     path = unfinished(data)
     log = path / f"{0:020}.log"
     if sign == "a checkpoint":
@@ -298,7 +298,7 @@ def test_a_partition_that_had_records_has_lost_them(data: Path, say: Say, sign: 
 
 
 @pytest.mark.parametrize("damage", [lose_file, unknown_id, unknown_topic, unknown_partition])
-def test_without_a_metadata_log_nobody_is_alarmed(
+def test_no_strays_are_reported_without_a_metadata_log(
     data: Path, say: Say, tmp_path: Path, damage: Callable[[Path], str]
 ) -> None:
     name = damage(data)
@@ -310,7 +310,7 @@ def test_without_a_metadata_log_nobody_is_alarmed(
         assert status == 0 and not reported(rows, "becomes-stray")
 
 
-def test_a_lone_copy_may_name_the_metadata_log(data: Path, say: Say, tmp_path: Path) -> None:
+def test_metadata_option_gives_a_lone_copy_its_topic_id(data: Path, say: Say, tmp_path: Path) -> None:
     name = lose_file(data)
     alone = tmp_path / "alone" / name
     shutil.copytree(data / name, alone)
@@ -321,7 +321,7 @@ def test_a_lone_copy_may_name_the_metadata_log(data: Path, say: Say, tmp_path: P
 
 
 @pytest.mark.parametrize("cut", [1, 60, 200])
-def test_a_metadata_log_that_is_not_whole_accuses_nobody(data: Path, say: Say, cut: int) -> None:
+def test_incomplete_metadata_log_proves_no_stray(data: Path, say: Say, cut: int) -> None:
     """An unknown topic may be defined after the damage, but a deleted topic does not return."""
     unknown_id(data), unknown_topic(data), unknown_partition(data)
     log = data / LOG / f"{0:020}.log"
@@ -330,7 +330,7 @@ def test_a_metadata_log_that_is_not_whole_accuses_nobody(data: Path, say: Say, c
     assert not reported(rows, "becomes-stray") and reported(rows, "metadata-log-doubtful")
 
 
-def test_a_deleted_topic_stays_deleted(data: Path, say: Say) -> None:
+def test_deleted_topic_is_stray_even_with_a_damaged_metadata_log(data: Path, say: Say) -> None:
     name = removed_topic(data)
     with (data / LOG / f"{0:020}.log").open("ab") as log:
         log.write(b"\x01" * 30)
@@ -338,7 +338,9 @@ def test_a_deleted_topic_stays_deleted(data: Path, say: Say) -> None:
     assert set(reported(rows, "becomes-stray")) == {name}
 
 
-def test_old_directories_and_set_aside_ones(legacy_small: Path, data: Path, say: Say) -> None:
+def test_old_and_renamed_stray_directories_are_not_reported_as_strays(
+    legacy_small: Path, data: Path, say: Say
+) -> None:
     for version in ("0.9.0.1/2-compacted", "1.1.1/4-compacted", "0.7/1-written"):
         _, rows = say("verify", "--quick", legacy_small / "data" / version)
         assert not reported(rows, "becomes-stray")

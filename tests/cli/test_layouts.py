@@ -84,7 +84,7 @@ LAYOUTS = {
 
 @pytest.mark.evidence("layout")
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_damage_is_found_wherever_the_data_directory_lies(
+def test_damage_is_found_in_every_layout(
     layout: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     given, below = (tmp_path / part for part in LAYOUTS[layout])
@@ -101,7 +101,7 @@ def test_damage_is_found_wherever_the_data_directory_lies(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_command_finds_the_partitions(
+def test_every_command_finds_the_partitions_in_every_layout(
     layout: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     given, below = (tmp_path / part for part in LAYOUTS[layout])
@@ -128,7 +128,7 @@ def test_every_command_finds_the_partitions(
     assert {f"{line['topic']}-{line['partition']}" for line in lines} == set(PARTITIONS)
 
 
-def test_several_disks_of_one_node_are_all_read(
+def test_all_disks_of_one_node_are_read(
     disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Disks mounted as by Strimzi, each with its own lost+found, and one that is not mounted."""
@@ -150,7 +150,7 @@ def test_several_disks_of_one_node_are_all_read(
     ]
 
 
-def test_a_partition_is_told_by_what_it_holds(disk: Disk, tmp_path: Path) -> None:
+def test_partition_is_recognized_by_its_content(disk: Disk, tmp_path: Path) -> None:
     """An empty directory with the name of a partition counts as one inside a data directory, but not beside data directories."""
     made = disk("srv/kafka", "fares-0")
     (made / "empty-7").mkdir()
@@ -159,7 +159,7 @@ def test_a_partition_is_told_by_what_it_holds(disk: Disk, tmp_path: Path) -> Non
     assert found == [str(made / "empty-7"), str(made / "fares-0")]
 
 
-def test_a_stray_segment_file_hides_no_partition(disk: Disk, capfd: pytest.CaptureFixture[str]) -> None:
+def test_misplaced_segment_file_hides_no_partition(disk: Disk, capfd: pytest.CaptureFixture[str]) -> None:
     """Somebody copied a segment or a partition.metadata to the wrong place."""
     made = disk("kafka", *PARTITIONS, damaged=True)
     shutil.copy(made / "fares-0" / "partition.metadata", made)
@@ -173,7 +173,7 @@ def test_a_stray_segment_file_hides_no_partition(disk: Disk, capfd: pytest.Captu
 
 @pytest.mark.evidence("nested-log-dir")
 @pytest.mark.parametrize("name", ["data-0", "more"])
-def test_a_data_directory_inside_another_is_named_and_judged(
+def test_nested_data_directory_is_named_and_verified(
     name: str, disk: Disk, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A 4.3.1 broker takes it for an empty partition data-0, finds no topic with its id, and renames it to `data-0.<id>-stray`. With
@@ -189,7 +189,9 @@ def test_a_data_directory_inside_another_is_named_and_judged(
 # --- links
 
 
-def test_loops_of_links_end(disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_loops_of_links_are_not_followed(
+    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     made = disk("srv/b/kafka", "fares-0")
     (tmp_path / "srv" / "self").symlink_to(tmp_path / "srv")
     (tmp_path / "srv" / "b" / "up").symlink_to("..")
@@ -204,7 +206,9 @@ def test_loops_of_links_end(disk: Disk, tmp_path: Path, capfd: pytest.CaptureFix
     assert status == 1 and ("nested-log-dir", str(made / "loop-0")) in findings(rows)
 
 
-def test_what_lies_too_deep_is_named(disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_directories_below_the_depth_limit_are_named(
+    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     disk("kafka", "fares-0")
     deep = tmp_path.joinpath(*["x"] * (MAX_LEVELS + 1))
     deep.mkdir(parents=True)
@@ -213,9 +217,7 @@ def test_what_lies_too_deep_is_named(disk: Disk, tmp_path: Path, capfd: pytest.C
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every directory")
-def test_a_directory_that_may_not_be_listed_is_named(
-    disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_unlistable_directory_is_named(disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     disk("kafka", "fares-0")
     (tmp_path / "private").mkdir(mode=0)
     status, rows = output(capfd, "verify", tmp_path)
@@ -228,7 +230,7 @@ def test_a_directory_that_may_not_be_listed_is_named(
 
 
 @pytest.mark.evidence("partition-twice")
-def test_a_partition_in_two_data_directories_of_a_node(
+def test_partition_in_two_data_directories_of_a_node_is_an_error(
     disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     disk("a", "fares-0", "gates-append-0")
@@ -253,7 +255,7 @@ def test_a_partition_in_two_data_directories_of_a_node(
 
 
 @pytest.mark.evidence("directory-id-twice")
-def test_a_copy_beside_the_original_is_reported_once(
+def test_copied_data_directory_beside_the_original_is_reported_once(
     disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     disk("kafka", *PARTITIONS)
@@ -267,7 +269,7 @@ def test_a_copy_beside_the_original_is_reported_once(
 @pytest.mark.parametrize(
     ("identity", "field"), [({"node": "2"}, "node.id"), ({"cluster": "Nz9XvQe1R0mU7bTq2LkP5w"}, "cluster.id")]
 )
-def test_disks_of_several_nodes_are_no_damage(
+def test_disks_of_several_nodes_are_not_damage(
     identity: dict[str, str], field: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Several nodes normally have replicas of the same partition."""

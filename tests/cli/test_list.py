@@ -35,7 +35,7 @@ def test_every_file_of_a_data_directory_is_listed(
     assert log_dir["clean_shutdown"] is True and log_dir["partitions"] == len(partitions)
 
 
-def test_a_time_of_garbage_is_called_no_date(
+def test_list_says_that_a_garbage_timestamp_is_not_a_date(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = Path(shutil.copytree(capture_small / "data" / "fares-0", tmp_path / "data" / "fares-0")).parent
@@ -49,7 +49,7 @@ def test_a_time_of_garbage_is_called_no_date(
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_on_paper_the_sum_stands_above_its_files(
+def test_list_verbose_prints_totals_above_the_files(
     capture_small: Path, jobs: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert (
@@ -67,7 +67,7 @@ def test_on_paper_the_sum_stands_above_its_files(
     assert len(below) == 3 + 10 and all("metro-zstd-0/" in line for line in below[3:])
 
 
-def test_a_0_7_partition_has_offsets_and_no_times(
+def test_list_shows_offsets_but_no_times_of_a_0_7_partition(
     legacy_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["list", "--verbose", str(legacy_small / "data" / "0.7" / "1-written" / "lamp.gzip-0")]) == 0
@@ -75,7 +75,7 @@ def test_a_0_7_partition_has_offsets_and_no_times(
     assert lines[2] == "  offsets 0 to 3327" and "segment of Kafka 0.7" in lines[3]
 
 
-def test_what_is_foreign_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_names_unknown_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     partition = tmp_path / "orders-0"
     partition.mkdir()
     (partition / "00000000000000000000.log").touch()
@@ -85,7 +85,7 @@ def test_what_is_foreign_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert "unknown: notes\\n.txt" in out and "missing: " in out
 
 
-def test_a_topic_is_a_line(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_has_a_line_for_each_topic(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = capture_small / "data"
     assert run(["list", str(data)]) == 0
     lines = capfd.readouterr().out.splitlines()
@@ -98,7 +98,7 @@ def test_a_topic_is_a_line(capture_small: Path, capfd: pytest.CaptureFixture[str
     assert gates[1:6] == ["2", "2", f"{size_bytes / 1024:.1f}", "KiB", "~60"]
 
 
-def test_estimates_and_counts(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_estimates_or_counts_records(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Offsets of transaction markers and of compacted records do not count as records."""
     data = capture_small / "data"
     output = {}
@@ -116,7 +116,7 @@ def test_estimates_and_counts(capture_small: Path, capfd: pytest.CaptureFixture[
         assert counted[-2:] == estimated[-2:]
 
 
-def test_only_the_ends_of_a_log_are_read_unless_it_is_counted(
+def test_list_reads_only_the_ends_of_a_log_unless_it_counts(
     capture_small: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object) -> None:
@@ -130,7 +130,7 @@ def test_only_the_ends_of_a_log_are_read_unless_it_is_counted(
 @pytest.mark.parametrize(
     ("sort", "first"), [("name", "__cluster_metadata"), ("size", "metro-none"), ("records", "stations")]
 )
-def test_the_order_of_the_lines(
+def test_list_sorts_the_lines(
     capture_small: Path, capfd: pytest.CaptureFixture[str], sort: str, first: str
 ) -> None:
     assert run(["list", "--sort", sort, str(capture_small / "data")]) == 0
@@ -142,7 +142,7 @@ def test_the_order_of_the_lines(
 @pytest.mark.parametrize(
     "words", [["--topic", "orders.*"], ["--partitions"], ["--count", "--topic", "orders.*"]]
 )
-def test_partitions_without_their_data_directory_are_a_table(
+def test_list_prints_partitions_given_alone_as_a_table(
     tmp_path: Path, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = broker_dir(tmp_path / "data", 1, 2, running=False)
@@ -155,7 +155,9 @@ def test_partitions_without_their_data_directory_are_a_table(
     )
 
 
-def test_what_is_preallocated_is_no_size(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_does_not_count_preallocated_space_as_size(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     data = broker_dir(tmp_path / "data", 1, 2)
     log_bytes = sum(path.stat().st_size for path in (data / "orders.00-0").glob("*.log"))
     active = max((data / "orders.00-0").glob("*.log"))
@@ -172,14 +174,16 @@ def test_what_is_preallocated_is_no_size(tmp_path: Path, capfd: pytest.CaptureFi
     assert found == {"orders.00-0": unwritten_bytes, "orders.00-1": 0, "__cluster_metadata-0": 0}
 
 
-def test_the_quoted_name_of_a_topic_is_closed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_quotes_odd_topic_names_completely(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "new\nline-0", batches(0, 10))
     assert run(["list", str(tmp_path)]) == 0
     (line,) = (line for line in capfd.readouterr().out.splitlines() if "line" in line)
     assert line.startswith("$'new\\x0aline' ")
 
 
-def test_lost_indexes_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_many_lost_indexes_are_summarized_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     data = broker_dir(tmp_path / "data", 2, 10)
     for index in data.glob("orders.*/*.index"):
         index.unlink()
@@ -193,7 +197,7 @@ def test_lost_indexes_are_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert len(capfd.readouterr().out.splitlines()) < 15
 
 
-def test_a_narrow_terminal_keeps_what_matters() -> None:
+def test_narrow_terminal_keeps_the_important_columns() -> None:
     names = ["a", "a.very.long.topic.name.that.fills.the.line"]
     columns = [
         TextColumn("topic", names),
@@ -205,7 +209,7 @@ def test_a_narrow_terminal_keeps_what_matters() -> None:
     assert all(len(line) <= 30 for line in aligned(columns, 30))
 
 
-def test_directories_with_a_suffix_are_named_by_their_topic_ids(
+def test_suffixed_directories_are_named_by_their_topic_ids(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The topic in such a name may be truncated. For a deleted topic, the name is taken from the metadata log."""

@@ -72,7 +72,9 @@ def of_partition(found: list[dict[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def test_local_remote_and_both(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_remote_shows_local_and_remote_offset_ranges(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     found = rows(capfd, log_dir(tmp_path))
     row = of_partition(found)
     assert row["log_start_offset"] == 10 and row["local_log_start_offset"] == 100
@@ -85,9 +87,7 @@ def test_local_remote_and_both(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert [key for key, each in segments.items() if each["dangling"]] == [SEGMENTS[3]]
 
 
-def test_a_segment_that_is_being_deleted_leaves_a_hole(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_remote_segment_being_deleted_leaves_a_gap(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = rows(capfd, log_dir(tmp_path, update(ORDERS, SEGMENTS[1], DELETING)), status=1)
     row = of_partition(found)
     assert row["missing"] == [[40, 79]] and row["missing_offsets"] == 40 and row["dangling"] == 2
@@ -100,7 +100,7 @@ def test_a_segment_that_is_being_deleted_leaves_a_hole(
     assert "orders-0" in lines[2] and "40-79" in lines[2]
 
 
-def test_a_segment_of_an_epoch_that_the_log_does_not_have_serves_nothing(
+def test_remote_segment_of_a_foreign_epoch_serves_no_offsets(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A deposed leader uploaded offsets 60 to 99 of epoch 0, which ended at 59."""
@@ -112,7 +112,7 @@ def test_a_segment_of_an_epoch_that_the_log_does_not_have_serves_nothing(
     assert of_partition(rows(capfd, root, status=1))["missing"] == [[80, 99]]
 
 
-def test_partitions_that_are_elsewhere_and_that_are_gone(
+def test_list_remote_shows_partitions_that_are_elsewhere_or_deleted(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     root = log_dir(tmp_path, *finished(FARES, 5, 0, 9, {0: 0}), *finished(FARES, 6, 20, 29, {0: 20}))
@@ -123,7 +123,9 @@ def test_partitions_that_are_elsewhere_and_that_are_gone(
     assert [each for each in rows(capfd, root, "--topic", "fares") if each["type"] != "summary"] == []
 
 
-def test_of_two_brokers_the_one_that_is_farther(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_remote_uses_the_broker_that_is_further_ahead(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A follower lags in the topic and in the partition. A third broker has an earlier topic with this name."""
     log_dir(tmp_path / "1")
     records = [*finished(ORDERS, 0, 0, 39, {0: 0}), *finished(ORDERS, 1, 40, 79, {0: 40, 1: 60})]
@@ -140,7 +142,9 @@ def test_of_two_brokers_the_one_that_is_farther(tmp_path: Path, capfd: pytest.Ca
     assert row["directory"] == f"{tmp_path}/1/orders-0" and row["remote"] == [[10, 119]]
 
 
-def test_segments_of_the_topic_named_one_by_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_remote_accepts_single_segments_of_the_metadata_topic(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     place = tmp_path / "__remote_log_metadata-7"
     write_remote_log(place, finished(FARES, 5, 0, 9, {0: 0}))
     write_remote_log(place, finished(FARES, 6, 10, 29, {0: 10}), base_offset=2)
@@ -148,14 +152,18 @@ def test_segments_of_the_topic_named_one_by_one(tmp_path: Path, capfd: pytest.Ca
     assert row["remote"] == [[0, 29]]
 
 
-def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_remote_log_metadata_record_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     found = rows(capfd, log_dir(tmp_path, b"\x01\x00\x00garbage"), status=1)
     (finding,) = [each for each in found if each["type"] == "finding"]
     assert finding["id"] == "remote-log-metadata-unreadable" and finding["first_offset"] == 7
     assert of_partition(found)["missing"] == []
 
 
-def test_without_the_topic_nothing_can_be_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_remote_without_its_metadata_topic_fails(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(b"")
     assert run(["list", "--remote", str(tmp_path)]) != 0
@@ -163,7 +171,7 @@ def test_without_the_topic_nothing_can_be_said(tmp_path: Path, capfd: pytest.Cap
     assert out == "" and "__remote_log_metadata" in err
 
 
-def test_a_topic_that_was_deleted_segment_by_segment(
+def test_topic_deleted_segment_by_segment_is_gone_from_remote(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Brokers of 4.3 delete a topic like this: no record says that the partition is deleted. One deletion is still in progress."""
@@ -177,7 +185,7 @@ def test_a_topic_that_was_deleted_segment_by_segment(
 
 
 @pytest.mark.parametrize(("offset", "is_remote"), [(9, False), (10, True), (99, True)])
-def test_an_offset_below_the_local_log_may_be_there(
+def test_offset_below_the_local_log_may_be_in_remote_storage(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], offset: int, is_remote: bool
 ) -> None:
     words = (
@@ -198,7 +206,7 @@ def test_an_offset_below_the_local_log_may_be_there(
 
 
 @pytest.mark.parametrize("is_configured", [False, True])
-def test_groups_that_read_from_remote_storage(
+def test_groups_with_offsets_in_the_remote_log_get_no_reset(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], is_configured: bool
 ) -> None:
     """Their offsets are in the remote log, and a reset would skip what they have not read. Either the topic's configuration or the segments

@@ -35,7 +35,7 @@ def answers(capfd: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     "question",
     [["--offset", "100"], ["--timestamp", "1750000099001"], ["--timestamp", "2025-06-15T15:08:19.500Z"]],
 )
-def test_the_answer_has_the_fields_of_the_contract(
+def test_lookup_json_has_the_fields_of_the_contract(
     data: Path, unchanged: Unchanged, codec: str, question: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition = data / f"metro-{codec}-0"
@@ -47,15 +47,15 @@ def test_the_answer_has_the_fields_of_the_contract(
     assert isinstance(answer["record"], dict) and answer["record"]["key"] == "stop8"
 
 
-def test_a_topic_of_several_partitions_is_asked_at_once(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_lookup_answers_for_all_partitions_of_a_topic(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["lookup", "--json", "--latest", "--topic", "metro-*", "--jobs", "2", str(data)]) == 0
     found = [(answer["partition"], answer["offset"]) for answer in answers(capfd)]
     assert found == [(f"metro-{codec}-0", 160) for codec in ("gzip", "lz4", "none", "snappy", "zstd")]
 
 
-def test_words_say_where_and_how(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_explain_says_where_and_how_it_was_found(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run(["lookup", "--explain", "--offset", "100", str(data / "metro-zstd-0")]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert (
@@ -66,14 +66,14 @@ def test_words_say_where_and_how(data: Path, capfd: pytest.CaptureFixture[str]) 
     assert any(line.strip().startswith("offset-index ") for line in lines)
 
 
-def test_nothing_found_is_status_1(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_without_a_hit_exits_with_1(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["lookup", "--timestamp", "2030-01-01", str(data / "metro-zstd-0")]) == 1
     assert "nothing found" in capfd.readouterr().out
     assert run(["lookup", "--key", "nobody", "--json", str(data / "metro-zstd-0")]) == 1
     assert [answer["found"] for answer in answers(capfd)] == [False]
 
 
-def test_every_version_of_a_key(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_all_shows_every_version_of_a_key(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert (
         run(["lookup", "--key", "73746f7038", "--key-encoding", "hex", "--json", str(data / "metro-zstd-0")])
         == 0
@@ -84,7 +84,7 @@ def test_every_version_of_a_key(data: Path, capfd: pytest.CaptureFixture[str]) -
     assert history == sorted(history) and history[-1] == newest["offset"] and len(history) > 1
 
 
-def test_over_a_directory_only_hits_are_reported(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_over_a_directory_prints_only_hits(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["lookup", "--key", "stop8", str(data)]) == 0
     lines = capfd.readouterr().out.splitlines()
     hits = [line for line in lines if line.startswith("metro-")]
@@ -100,7 +100,7 @@ def test_over_a_directory_only_hits_are_reported(data: Path, capfd: pytest.Captu
     assert len(capfd.readouterr().out.splitlines()) == 2
 
 
-def test_an_answer_names_the_producer_and_the_headers(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_answer_names_producer_and_headers(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["lookup", "--offset", "0", str(data / "fares-0")]) == 0
     assert "producer " in capfd.readouterr().out.splitlines()[0]
     assert run(["lookup", "--json", "--offset", "0", str(data / "fares-0")]) == 0
@@ -127,13 +127,13 @@ class TestKeySearch:
             ["--partitioner", "murmur2", "--partition-count", "3"],
         ],
     )
-    def test_what_narrows_a_search_for_a_key_needs_one(
+    def test_lookup_key_filters_require_a_key(
         self, data: Path, words: list[str], capfd: pytest.CaptureFixture[str]
     ) -> None:
         assert run(["lookup", "--latest", *words, str(data / "metro-none-0")]) == 2
         assert f"{words[0]} requires --key" in capfd.readouterr().err
 
-    def test_ranges_are_those_of_dump(self, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_lookup_ranges_equal_those_of_dump(self, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
         bounds = ["--from-offset", "20", "--to-offset", "120", "--from-time", "1750000030000"]
         partition = data / "metro-lz4-0"
         _, out, _ = self.ask(capfd, "--json", "--all", *bounds, partition)
@@ -146,7 +146,7 @@ class TestKeySearch:
         assert found[0]["query"]["from_time"] == 1750000030000
         assert "to_time" not in found[0]["query"]
 
-    def test_the_partitioner_must_know_how_many_partitions_there_are(
+    def test_lookup_by_partitioner_requires_the_partition_count(
         self, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         alone = tmp_path / "metro-none-0"
@@ -158,7 +158,7 @@ class TestKeySearch:
         assert status == 2
         assert "--partition-count requires --partitioner" in err
 
-    def test_the_metadata_log_says_how_many_partitions_there_are(
+    def test_lookup_by_partitioner_takes_the_count_from_the_metadata_log(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         """Each partition of the topic has the same keys. One of five is selected, and the directory of the metadata log is not among
@@ -178,7 +178,7 @@ class TestKeySearch:
         assert "not searched: 4 partitions" in capfd.readouterr().out
 
 
-def test_a_hit_of_a_huge_record_is_a_few_lines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_shortens_a_huge_record(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """JSON and --verbose show the complete record."""
     huge = "x" * 100_000
     line = {"type": "record", "key": "k", "value": huge, "headers": [["h", huge]]}
@@ -194,7 +194,7 @@ def test_a_hit_of_a_huge_record_is_a_few_lines(tmp_path: Path, capfd: pytest.Cap
         assert capfd.readouterr().out.count(huge) == 2
 
 
-def test_copies_of_a_partition_are_told_apart(
+def test_lookup_distinguishes_copies_of_a_partition(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A replica that is being moved to another data directory, or a stray one, used to look like the live one."""

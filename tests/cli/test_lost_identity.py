@@ -44,12 +44,16 @@ def messages(capfd: pytest.CaptureFixture[str], data: Path) -> list[str]:
     return found[0]
 
 
-def test_a_folder_of_copied_logs_needs_none(bare: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_folder_of_copied_logs_needs_no_meta_properties(
+    bare: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert messages(capfd, bare) == []
 
 
 @pytest.mark.evidence("meta-properties")
-def test_batches_beside_a_checkpoint(bare: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_batches_of_magic_2_beside_a_checkpoint_prove_a_lost_meta_properties(
+    bare: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (bare / POINTS).write_text("0\n1\nmetro-none 0 160\n")
     (message,) = messages(capfd, bare)
     assert "metro-none-0 has batches of magic 2" in message
@@ -57,7 +61,7 @@ def test_batches_beside_a_checkpoint(bare: Path, capfd: pytest.CaptureFixture[st
 
 @pytest.mark.evidence("meta-properties")
 @pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint"])
-def test_files_of_a_partition(
+def test_files_of_newer_partitions_prove_a_lost_meta_properties(
     bare: Path, capture_small: Path, name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copy2(capture_small / "data" / "metro-none-0" / name, bare / "metro-none-0")
@@ -66,7 +70,9 @@ def test_files_of_a_partition(
 
 
 @pytest.mark.evidence("meta-properties")
-def test_a_metadata_log(bare: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_log_proves_a_lost_meta_properties(
+    bare: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     name = "__cluster_metadata-0"
     (bare / name).mkdir()
     log = f"{0:020}.log"
@@ -76,7 +82,7 @@ def test_a_metadata_log(bare: Path, capture_small: Path, capfd: pytest.CaptureFi
 
 
 @pytest.mark.evidence("meta-properties")
-def test_a_data_directory_beside_it(
+def test_neighbouring_data_directory_proves_a_lost_meta_properties(
     bare: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     other = bare.parent / "b"
@@ -88,7 +94,9 @@ def test_a_data_directory_beside_it(
     assert f"{other} next to it has one" in message
 
 
-def test_logs_of_old_brokers_say_nothing(bare: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_logs_of_old_brokers_prove_no_lost_meta_properties(
+    bare: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """0.8 wrote batches of magic 0 and no meta.properties."""
     (bare / POINTS).write_text("0\n0\n")
     log = bare / "metro-none-0" / f"{0:020}.log"
@@ -112,7 +120,7 @@ def written(data: Path) -> set[str]:
     return {line for line in (data / META).read_text().splitlines() if not line.startswith("#")}
 
 
-def test_a_broker_with_zookeeper_needs_its_id_only(
+def test_lost_meta_properties_of_a_zookeeper_broker_needs_only_its_id(
     zookeeper_dirs: tuple[Path, Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Observed: 2.1.1 and 2.8.2 end if the file has version 1."""
@@ -128,7 +136,7 @@ def test_a_broker_with_zookeeper_needs_its_id_only(
     assert written(lost) == {"version=0", "broker.id=7"}
 
 
-def test_the_other_directory_of_a_broker_with_zookeeper_has_the_version(
+def test_other_directory_of_a_zookeeper_broker_gives_the_version(
     zookeeper_dirs: tuple[Path, Path],
 ) -> None:
     assert run(["recover", "--apply", *map(str, zookeeper_dirs)]) == 0
@@ -138,7 +146,7 @@ def test_the_other_directory_of_a_broker_with_zookeeper_has_the_version(
 @pytest.mark.parametrize(
     ("directory_id", "is_kept"), [("", True), ("directory.id=KdMgDmNLKTX_ayOHHD3_qw", False)]
 )
-def test_the_directory_id_of_a_broker_that_may_have_migrated(
+def test_directory_id_of_a_broker_that_may_have_migrated_is_asked_for(
     zookeeper_dirs: tuple[Path, Path],
     capture_small: Path,
     directory_id: str,
@@ -155,7 +163,7 @@ def test_the_directory_id_of_a_broker_that_may_have_migrated(
     assert (["--directory-id"] not in needed) is is_kept
 
 
-def test_a_broker_does_not_start_after_a_run_that_does_not_know_the_values(
+def test_recover_without_the_identity_values_exits_with_1(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The status used to be 0, and the verdict SOUND, although a broker would not have started."""
@@ -180,7 +188,9 @@ def unfinished(capture_small: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("has_old_file", [False, True])
-def test_a_complete_temporary_file_has_the_values(unfinished: Path, has_old_file: bool) -> None:
+def test_complete_temporary_meta_properties_restores_the_identity(
+    unfinished: Path, has_old_file: bool
+) -> None:
     """recover used to remove it and to ask for the values."""
     before = {line for line in unfinished.read_text().splitlines() if not line.startswith("#")}
     if has_old_file:
@@ -190,14 +200,16 @@ def test_a_complete_temporary_file_has_the_values(unfinished: Path, has_old_file
     assert not unfinished.exists()
 
 
-def test_a_cut_temporary_file_has_none(unfinished: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_truncated_temporary_meta_properties_is_not_used(
+    unfinished: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     unfinished.write_bytes(unfinished.read_bytes()[:-4])
     assert decode_meta_properties(unfinished.read_bytes()).cluster_id == "Mz9XvQe1R0mU7bTq2Lk"
     (row,) = [row for row in output(capfd, "recover", unfinished.parent) if row.get("options_needed")]
     assert row["options_needed"] == ["--node-id", "--cluster-id", "--directory-id"]
 
 
-def test_two_lost_directory_ids_beside_a_directory_that_has_its_own(
+def test_two_lost_directory_ids_get_separate_working_commands(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A run can set only one id, so the run for each directory also names the directory that contains node and cluster id. Without it, the

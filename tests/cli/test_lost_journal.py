@@ -40,7 +40,7 @@ def kept_marker(data: Path) -> list[Path]:
     return [*data.glob("kseg-journal-*-old-.kafka_cleanshutdown")]
 
 
-def test_the_data_directory_is_refused_with_what_is_possible(
+def test_undo_without_the_run_journal_is_refused_with_alternatives(
     repaired: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["undo", str(repaired)]) == 4
@@ -48,7 +48,7 @@ def test_the_data_directory_is_refused_with_what_is_possible(
     assert "is missing" in sentence and "kept in" in sentence and "one by one" in sentence
 
 
-def test_a_partition_is_undone_and_no_missing_journal_is_recommended(
+def test_undo_of_a_partition_does_not_recommend_a_missing_journal(
     repaired: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["undo", str(repaired / "fares-0")]) == 0
@@ -57,7 +57,7 @@ def test_a_partition_is_undone_and_no_missing_journal_is_recommended(
     assert "undo it with" not in output
 
 
-def test_the_steps_of_doctor_lead_on(repaired: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_steps_work_after_a_lost_journal(repaired: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["verify", "--json", str(repaired)]) == 1
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     kept = {str(path) for path in repaired.glob("kseg-journal-*-old-*")}
@@ -87,7 +87,7 @@ def overtaken(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.evidence("kseg-journal")
-def test_what_can_be_neither_finished_nor_undone_leads_on(
+def test_journal_that_can_be_neither_finished_nor_undone_has_a_way_out(
     overtaken: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (journal,) = (overtaken / "metro-none-0").glob(".kseg/*/journal.jsonl")
@@ -105,7 +105,7 @@ def test_what_can_be_neither_finished_nor_undone_leads_on(
     assert not [row for row in rows if row.get("id") == "half-done-journal"]
 
 
-def test_it_is_looked_at_once(overtaken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overtaken_journal_is_examined_once(overtaken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Building the message used to examine all files again."""
     looked = list[str]()
 
@@ -119,7 +119,7 @@ def test_it_is_looked_at_once(overtaken: Path, monkeypatch: pytest.MonkeyPatch) 
     assert looked == [directory]
 
 
-def test_doctor_moves_it_out_of_the_way(overtaken: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_moves_an_overtaken_journal_out(overtaken: Path, capfd: pytest.CaptureFixture[str]) -> None:
     capfd.readouterr()
     kept = {path.read_bytes() for path in (overtaken / "metro-none-0").glob(".kseg/*/old/*")}
     assert kept

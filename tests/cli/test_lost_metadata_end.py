@@ -32,7 +32,7 @@ def strays(say: Say, node: Path) -> set[str]:
     return found
 
 
-def test_all_of_it(node: Path, say: Say) -> None:
+def test_no_partition_becomes_stray_if_the_metadata_log_is_lost_entirely(node: Path, say: Say) -> None:
     for log_dir in ("data", "more"):
         (node / log_dir / MARKER).unlink()
     metadata_log = node / "data" / METADATA_DIRECTORY
@@ -48,7 +48,7 @@ def test_all_of_it(node: Path, say: Say) -> None:
 
 
 @pytest.mark.evidence("newer-metadata-log")
-def test_its_end(node: Path, say: Say) -> None:
+def test_no_partition_becomes_stray_if_the_metadata_log_lost_its_end(node: Path, say: Say) -> None:
     """A topic is younger than the last record, and the shutdown was not clean: the end may be missing."""
     partition = node / "data" / "old-0"
     set_id(partition, topic_id(9))

@@ -44,7 +44,7 @@ SEED = int(os.environ.get("KSEG_METADATA_MUTATIONS_SEED", "7"))
 # --- every kind of record
 
 
-def test_a_row_for_each_thing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_has_a_row_for_each_entity(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_meta_properties(tmp_path)
     write_log(
         tmp_path / LOG,
@@ -99,7 +99,7 @@ def test_a_row_for_each_thing(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     assert one(found, "partition")["directories"] == [DIRECTORY]
 
 
-def test_what_is_removed_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_has_no_rows_for_removed_entities(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     user: dict[str, str | None] = {"user": "alice"}
     write_log(
         tmp_path / LOG,
@@ -122,7 +122,9 @@ def test_what_is_removed_is_gone(tmp_path: Path, capfd: pytest.CaptureFixture[st
 
 
 @pytest.mark.behaviour("M03")
-def test_changes_of_a_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_partition_change_records_update_only_their_fields(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Only the fields in a record change. The partition epoch counts all records (ClearElr is a change in the real TopicDelta as well), the
     leader epoch only those with a leader."""
     change: dict[str, Any] = {"partitionId": 0, "topicId": topic_id(1)}
@@ -156,7 +158,7 @@ def test_changes_of_a_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str
 # --- directories
 
 
-def test_directories(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_directories_have_every_status(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Every status. The topic of a directory is looked up by its id, as far back as the log goes."""
     write_meta_properties(tmp_path)
     write_log(
@@ -195,7 +197,7 @@ def test_directories(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_the_log_dirs_of_a_node_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_log_dirs_of_a_node_are_judged_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A replica in another log dir than the assigned one is not missing. The metadata log in one log dir is used for all."""
     second = topic_id(77)
     write_meta_properties(tmp_path / "a")
@@ -216,7 +218,7 @@ def test_the_log_dirs_of_a_node_together(tmp_path: Path, capfd: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("left", ["old-id", "no-id", "future"])
-def test_what_a_broker_does_not_keep_in_another_log_dir_is_missing(
+def test_replica_a_broker_does_not_keep_in_another_log_dir_is_missing(
     left: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """For example the directory of a topic that was deleted and created again, one that becomes stray, or the beginning of a move."""
@@ -231,7 +233,9 @@ def test_what_a_broker_does_not_keep_in_another_log_dir_is_missing(
     assert statuses[f"{tmp_path}/a/orders-0"] == "missing"
 
 
-def test_another_cluster_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_data_directory_of_another_cluster_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     write_meta_properties(tmp_path / "a")
     write_log(tmp_path / "a" / LOG, topic("orders", topic_id(1)))
     write_meta_properties(tmp_path / "b", cluster="Nz9XvQe1R0mU7bTq2LkP5w")
@@ -244,7 +248,7 @@ def test_another_cluster_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture
 
 
 @pytest.mark.behaviour("M08")
-def test_secrets_are_shown_when_asked_for_only(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_shows_secrets_only_on_request(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     secrets = {
         "ssl.keystore.password": "hidden-1",
         "listener.name.outside.plain.sasl.jaas.config": "hidden-2",
@@ -272,7 +276,7 @@ def test_secrets_are_shown_when_asked_for_only(tmp_path: Path, capfd: pytest.Cap
     assert one(found, "scram")["stored_key"] == "c3RvcmVk"
 
 
-def test_configurations_that_4_0_removed_are_no_secrets(
+def test_configurations_removed_in_4_0_are_not_redacted(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Observed after a migration from ZooKeeper with 3.9.1. The names are those of 3.9.1 that 4.3.1 does not know."""
@@ -286,7 +290,9 @@ def test_configurations_that_4_0_removed_are_no_secrets(
     assert [(row["value"], row["sensitive"]) for row in found] == [("shown", False)] * 5
 
 
-def test_narrowing(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_can_be_limited_to_topics_partitions_and_nodes(
+    capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     data = capture_small / "data"
     found = rows(capfd, "--topic", "metro-*", "--partition", 0, data)
     assert {row["type"] for row in found} == {
@@ -306,7 +312,9 @@ def test_narrowing(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert of(rows(capfd, "--node", 2, data), "partition") == []
 
 
-def test_no_entry_matches(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_filters_that_match_nothing_say_so(
+    capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     for name, sentence in (("no-such-topic", "kseg metadata: no entry matches\n"), ("fares", "")):
         assert run(["metadata", "--topic", name, str(capture_small / "data")]) == 0
         out, err = capfd.readouterr()
@@ -322,7 +330,9 @@ def test_no_entry_matches(capture_small: Path, capfd: pytest.CaptureFixture[str]
         ["PATH/orders-0"],
     ],
 )
-def test_mistakes(words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_rejects_wrong_usage(
+    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     partition_dir(tmp_path, "orders-0", None)
     assert run(["metadata", *(word.replace("PATH", str(tmp_path)) for word in words)]) == 2
     assert capfd.readouterr().out == ""
@@ -331,7 +341,7 @@ def test_mistakes(words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture
 # --- damage
 
 
-def test_a_damaged_log_is_uncertain(
+def test_damaged_metadata_log_proves_nothing_missing_or_stray(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing that may be in the damaged part is reported as missing or stray, and the exit status is 1."""
@@ -352,7 +362,9 @@ def test_a_damaged_log_is_uncertain(
     assert capfd.readouterr().out.startswith("UNCERTAIN: the metadata log cannot be read to its end")
 
 
-def test_mutated_and_truncated_logs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_mutated_and_truncated_metadata_logs_are_no_bug(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Records of every type with changed or removed bytes under valid checksums, and files with changed or removed bytes."""
     kinds = [
         *topic("orders", topic_id(1)),

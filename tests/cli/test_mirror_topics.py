@@ -38,7 +38,7 @@ def _rows(
     return [row for row in found if row["type"] == "record"]
 
 
-def test_a_damaged_checkpoint_stays_as_bytes_with_the_reason(
+def test_damaged_mirror_checkpoint_is_shown_as_bytes_with_the_reason(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     key, value = CHECKPOINT
@@ -54,7 +54,9 @@ def test_a_damaged_checkpoint_stays_as_bytes_with_the_reason(
     assert tombstone["value"] is None and tombstone["key"]["data"]["group"] == "billing"
 
 
-def test_a_topic_that_is_only_called_heartbeats(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_other_records_in_a_topic_named_heartbeats_are_shown_as_they_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     own, *others = _rows(
         capfd,
         tmp_path / "heartbeats-0",
@@ -69,12 +71,12 @@ def test_a_topic_that_is_only_called_heartbeats(tmp_path: Path, capfd: pytest.Ca
     assert values[0]["value"] == {"a": 1} and values[1]["value"]["name"] == "HeartbeatValue"
 
 
-def test_raw_leaves_the_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_raw_option_shows_mirror_records_as_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (row,) = _rows(capfd, tmp_path / "heartbeats-0", [HEARTBEAT], "--raw")
     assert row["key"] == "\0\x01A\0\x01B" and row["value_encoding"] == "base64"
 
 
-def test_the_table(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_table_shows_decoded_mirror_records(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     partition(tmp_path / "A.checkpoints.internal-0", [CHECKPOINT])
     assert run(["dump", "--format", "table", str(tmp_path / "A.checkpoints.internal-0")]) == 0
     assert '"upstreamOffset":50' in capfd.readouterr().out

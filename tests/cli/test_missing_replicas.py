@@ -28,7 +28,7 @@ __all__ = ["data"]  # a fixture
 
 @pytest.mark.evidence("replica-missing")
 @pytest.mark.parametrize("gone", [["fares-0"], ["gates-append-1"], ["__consumer_offsets-0", "stations-0"]])
-def test_a_directory_that_is_gone_is_an_error(data: Path, say: Say, gone: list[str]) -> None:
+def test_missing_partition_directory_is_an_error(data: Path, say: Say, gone: list[str]) -> None:
     """tests/kafka/test_strays.py shows what a broker does about it."""
     for name in gone:
         shutil.rmtree(data / name)
@@ -47,7 +47,7 @@ def test_a_directory_that_is_gone_is_an_error(data: Path, say: Say, gone: list[s
 @pytest.mark.evidence("replica-missing")
 @pytest.mark.parametrize("keeps_id", [False, True])
 @pytest.mark.parametrize("keeps_identity", [False, True])
-def test_a_directory_that_was_emptied_is_as_good_as_gone(
+def test_emptied_partition_directory_counts_as_missing(
     data: Path, say: Say, keeps_id: bool, keeps_identity: bool
 ) -> None:
     """tests/kafka/start_cases.py has the same case for a real broker: what is left is neither a log nor a replica."""
@@ -74,7 +74,7 @@ def test_a_directory_that_was_emptied_is_as_good_as_gone(
 
 
 @pytest.mark.evidence("replica-missing")
-def test_what_a_replaced_disk_had(data: Path) -> None:
+def test_replicas_of_a_replaced_disk_are_missing(data: Path) -> None:
     """No log dir has its directory id, and the new one has an id that the node has not registered; tests/kafka/start_cases.py asks a
     broker. As long as another log dir may be elsewhere, nothing is reported."""
     shutil.copytree(data, old := data.parent / "old")
@@ -93,7 +93,7 @@ def test_what_a_replaced_disk_had(data: Path) -> None:
 
 
 @pytest.mark.evidence("replica-missing")
-def test_what_a_disk_had_that_is_not_in_log_dirs_any_more(data: Path) -> None:
+def test_replicas_of_a_disk_removed_from_log_dirs_are_missing(data: Path) -> None:
     register(data, "UsCu_Qd6HlJL_AROE7wUxg", topic_id(9))
     change(data, "fares", replicas=[1], directories=[topic_id(9)])
     shutil.rmtree(data / "fares-0")
@@ -102,13 +102,13 @@ def test_what_a_disk_had_that_is_not_in_log_dirs_any_more(data: Path) -> None:
     assert names(found_in(data, log_dirs=[data])) == ["fares-0"]
 
 
-def test_nothing_is_missing_where_all_is_there(data: Path, say: Say) -> None:
+def test_complete_directory_has_no_missing_replica(data: Path, say: Say) -> None:
     for command in ("verify", "list"):
         status, rows = say(command, data)
         assert status == 0 and not any(reported(rows, kind) for kind in KINDS)
 
 
-def test_a_part_of_the_directory_is_not_asked(data: Path, say: Say) -> None:
+def test_selected_topics_limit_the_check_for_missing_replicas(data: Path, say: Say) -> None:
     """If one topic or partition is selected, missing replicas of others are not checked."""
     shutil.rmtree(data / "fares-0")
     for words in ((data / "stations-0",), ("--topic", "stations", data)):
@@ -116,7 +116,7 @@ def test_a_part_of_the_directory_is_not_asked(data: Path, say: Say) -> None:
         assert status == 0 and not reported(rows, "replica-missing")
 
 
-def test_other_replicas_may_have_it(data: Path) -> None:
+def test_missing_replica_names_the_other_replicas(data: Path) -> None:
     shutil.rmtree(data / "fares-0")
     two: dict[str, Any] = {"replicas": [1, 2], "directories": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(5)]}
     change(data, "fares", isr=[1, 2], leader=2, **two)
@@ -134,7 +134,7 @@ def test_other_replicas_may_have_it(data: Path) -> None:
     assert "node 2 are not in sync" in finding.message
 
 
-def test_what_was_never_made(data: Path) -> None:
+def test_replica_never_created_is_not_an_error(data: Path) -> None:
     """The topic was created while this broker was down."""
     directory: dict[str, Any] = {"directories": ["UsCu_Qd6HlJL_AROE7wUxg"]}
     append(data, *topic("made-since", topic_id(4), **directory))
@@ -145,7 +145,7 @@ def test_what_was_never_made(data: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_a_running_broker_deletes_a_topic_after_the_metadata_log_was_read(data: Path) -> None:
+def test_topic_deleted_by_a_running_broker_is_not_missing(data: Path) -> None:
     """The broker writes the record first and then renames the directory, so the directory is missing only in an older image."""
     fares = ids(data)["fares"]
 
@@ -160,7 +160,7 @@ def test_a_running_broker_deletes_a_topic_after_the_metadata_log_was_read(data: 
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_a_running_broker_creates_a_topic(data: Path) -> None:
+def test_topic_being_created_by_a_running_broker_is_not_missing(data: Path) -> None:
     """Under a new name, or under that of a topic that it has deleted in the meantime."""
     fares = ids(data)["fares"]
     here: dict[str, Any] = {"directories": ["UsCu_Qd6HlJL_AROE7wUxg"]}
@@ -180,12 +180,12 @@ def test_a_running_broker_creates_a_topic(data: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["future", "delete", "stray"])
-def test_directories_beside_a_live_one(data: Path, suffix: str) -> None:
+def test_renamed_directories_beside_a_live_one_do_not_matter(data: Path, suffix: str) -> None:
     shutil.copytree(data / "fares-0", data / f"fares-0.{'a' * 32}-{suffix}")
     assert found_in(data) == {}
 
 
-def test_a_future_log_takes_its_place(data: Path) -> None:
+def test_future_log_replaces_a_missing_replica(data: Path) -> None:
     """A broker promotes the future log that is assigned to this directory, but does not use a stray one."""
     future, stray = (data / f"fares-0.{'a' * 32}-{suffix}" for suffix in ("future", "stray"))
     (data / "fares-0").rename(future)
@@ -211,9 +211,7 @@ def test_a_future_log_takes_its_place(data: Path) -> None:
         ("fares-0.gone/fares", False),
     ],
 )
-def test_a_directory_that_was_renamed_by_hand_has_its_log(
-    data: Path, renamed: str, is_recognised: bool
-) -> None:
+def test_directory_renamed_by_hand_has_the_missing_log(data: Path, renamed: str, is_recognised: bool) -> None:
     """The directory is recognized by its topic id, even if it has the name of another topic's partition, or one that is not a
     partition's."""
     if (data / renamed).exists():
@@ -225,7 +223,7 @@ def test_a_directory_that_was_renamed_by_hand_has_its_log(
     assert finding.diagnosis.set_aside == (str(data / renamed) if is_recognised else None)
 
 
-def test_which_of_several_has_the_log(data: Path) -> None:
+def test_renamed_directories_are_told_apart_by_their_names(data: Path) -> None:
     """If two partitions of a topic have odd names, these distinguish them; of two copies it is unknown which one is the original."""
     for number in (0, 1):
         (data / f"gates-append-{number}").rename(data / f"gates-append-{number}.bak")
@@ -238,7 +236,7 @@ def test_which_of_several_has_the_log(data: Path) -> None:
     assert isinstance(finding.diagnosis, MissingReplica) and finding.diagnosis.set_aside is None
 
 
-def test_a_directory_with_a_wrong_id_is_there(data: Path, say: Say) -> None:
+def test_directory_with_a_wrong_topic_id_is_not_missing(data: Path, say: Say) -> None:
     """Another finding reports that it becomes stray."""
     set_id(data / "fares-0", topic_id(9))
     assert found_in(data) == {}
@@ -246,7 +244,7 @@ def test_a_directory_with_a_wrong_id_is_there(data: Path, say: Say) -> None:
 
 
 @pytest.mark.parametrize("directories", [[topic_id(5)], ["AAAAAAAAAAAAAAAAAAAAAg"]])
-def test_what_lies_in_another_log_dir(data: Path, directories: list[str]) -> None:
+def test_replica_assigned_to_another_log_dir_is_not_missing(data: Path, directories: list[str]) -> None:
     """It is assigned to another directory, or to a lost one, so this directory need not have it."""
     shutil.rmtree(data / "fares-0")
     change(data, "fares", directories=directories)
@@ -262,7 +260,7 @@ def second_log_dir(data: Path, directory_id: str) -> Path:
     return other
 
 
-def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
+def test_each_log_dir_lacks_only_its_assigned_replicas(data: Path, say: Say) -> None:
     """Alone or together, each log dir lacks only what is assigned to it. An unassigned replica may be in any of them."""
     other = second_log_dir(data, topic_id(5))
     partition_metadata = shutil.copy2(data / "stations-0" / "partition.metadata", data.parent)
@@ -287,7 +285,7 @@ def test_several_log_dirs_of_a_node(data: Path, say: Say) -> None:
     assert found_in(data) == {} and found_in(other) == {}
 
 
-def test_one_that_was_moved_between_log_dirs(data: Path) -> None:
+def test_replica_moved_between_log_dirs_is_not_missing(data: Path) -> None:
     """A broker loads the replica from the other directory and tells the controller. A copy of this directory does not count as another
     one."""
     partition_metadata = (data / "fares-0" / "partition.metadata").read_bytes()
@@ -307,7 +305,7 @@ def test_one_that_was_moved_between_log_dirs(data: Path) -> None:
 
 
 @pytest.mark.parametrize("placed", ["AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"])
-def test_unassigned_replicas_of_a_node_with_one_log_dir(data: Path, placed: str) -> None:
+def test_unassigned_replica_of_a_node_with_one_log_dir_is_missing(data: Path, placed: str) -> None:
     shutil.rmtree(data / "fares-0")
     change(data, "fares", directories=[placed])
     assert names(found_in(data)) == ["fares-0"]
@@ -342,7 +340,7 @@ LOST_PROPERTIES = [emptied, garbage, gone, without_node, zeros]
 @pytest.mark.evidence("replica-missing")
 @pytest.mark.parametrize("lose", LOST_PROPERTIES)
 @pytest.mark.parametrize("missing", [["fares-0"], ["__consumer_offsets-0", "stations-0"]])
-def test_a_lost_meta_properties_hides_no_missing_replica(
+def test_lost_meta_properties_hides_no_missing_replica(
     data: Path, say: Say, lose: Callable[[Path], None], missing: list[str]
 ) -> None:
     """The metadata log tells to which node and directory the remaining partitions belong."""
@@ -359,7 +357,7 @@ def test_a_lost_meta_properties_hides_no_missing_replica(
     assert (status, named) == (1, missing)
 
 
-def test_a_log_dir_that_lost_all_of_its_partitions(data: Path) -> None:
+def test_log_dir_without_any_partitions_lacks_all_replicas(data: Path) -> None:
     emptied(data)
     for path in data.glob("*-[0-9]*"):
         if path.name != LOG:
@@ -368,7 +366,9 @@ def test_a_log_dir_that_lost_all_of_its_partitions(data: Path) -> None:
 
 
 @pytest.mark.parametrize("lose", LOST_PROPERTIES)
-def test_the_metadata_log_in_another_log_dir(data: Path, lose: Callable[[Path], None]) -> None:
+def test_metadata_log_in_another_log_dir_is_used_for_missing_replicas(
+    data: Path, lose: Callable[[Path], None]
+) -> None:
     """The second log dir is identified by its partitions; the first one has the metadata log and its own directory id."""
     other = second_log_dir(data, topic_id(5))
     register(data, "UsCu_Qd6HlJL_AROE7wUxg", topic_id(5))
@@ -385,7 +385,7 @@ def test_the_metadata_log_in_another_log_dir(data: Path, lose: Callable[[Path], 
         assert MetadataFinder([str(other)]).image_for(str(other)) is None
 
 
-def test_a_copy_from_another_node_does_not_outvote_the_rest(data: Path) -> None:
+def test_copy_from_another_node_does_not_outvote_the_rest(data: Path) -> None:
     """A second node has other partitions, one of which was copied here."""
     made: dict[str, Any] = {"replicas": [2], "isr": [2], "leader": 2, "directories": [topic_id(6)]}
     node = record(
@@ -399,7 +399,7 @@ def test_a_copy_from_another_node_does_not_outvote_the_rest(data: Path) -> None:
     assert names(found_in(data)) == ["fares-0"]
 
 
-def test_two_nodes_with_the_same_partitions_accuse_nobody(data: Path) -> None:
+def test_two_nodes_with_equal_partitions_report_no_missing_replica(data: Path) -> None:
     """Both nodes have a replica of each partition, so nothing tells which of them this is."""
     node = record(
         "RegisterBrokerRecord", brokerId=2, incarnationId=topic_id(7), brokerEpoch=200, logDirs=[topic_id(6)]
@@ -418,7 +418,7 @@ def test_two_nodes_with_the_same_partitions_accuse_nobody(data: Path) -> None:
     assert found_in(data) == {}
 
 
-def test_doubts_accuse_nobody(data: Path) -> None:
+def test_doubtful_evidence_reports_no_missing_replica(data: Path) -> None:
     shutil.rmtree(data / "fares-0")
     assert names(found_in(data)) == ["fares-0"]
     log = data / LOG / f"{0:020}.log"
@@ -429,7 +429,7 @@ def test_doubts_accuse_nobody(data: Path) -> None:
 # --- what recover says
 
 
-def test_each_directory_is_read_once_however_many_are_missing(
+def test_each_directory_is_read_once_for_any_number_of_missing_replicas(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kseg used to read every directory again for each missing replica, which took minutes with thousands of each."""

@@ -24,7 +24,7 @@ def advice_for(kinds: dict[str, str | Path], running: str, *paths: str | Path, *
 
 
 @pytest.mark.parametrize("running", COMMANDS)
-def test_the_advice_for_every_finding_is_a_command_line_of_this_version(running: str) -> None:
+def test_advice_for_every_finding_is_a_valid_command_line(running: str) -> None:
     """One test for all findings, because two thousand tests would cost more than what they check."""
     cluster = ClusterOptions(master="spark://a:7077", conf=(("spark.log.level", "WARN"),), archives=("a#b",))
     advised = {
@@ -61,7 +61,7 @@ def partition(tmp_path: Path) -> Path:
     return made
 
 
-def test_it_is_about_all_that_was_asked(partition: Path) -> None:
+def test_advice_covers_all_given_paths(partition: Path) -> None:
     log, data = partition / f"{0:020}.log", partition.parent
     for running in ("verify", "dump"):
         assert advice_for({"bad-crc": log}, running, data) == f"kseg recover {shlex.quote(str(data))}"
@@ -88,7 +88,7 @@ def test_it_is_about_all_that_was_asked(partition: Path) -> None:
     )
 
 
-def test_a_repair_is_of_the_partition_that_a_file_is_of(partition: Path) -> None:
+def test_advised_repair_is_of_the_files_partition(partition: Path) -> None:
     log, data = partition / f"{0:020}.log", partition.parent
     assert advice_for({"bad-crc": log}, "dump", log) == f"kseg recover {shlex.quote(str(partition))}"
     marker = data / ".kafka_cleanshutdown"
@@ -98,7 +98,7 @@ def test_a_repair_is_of_the_partition_that_a_file_is_of(partition: Path) -> None
     )
 
 
-def test_of_several_findings_what_repairs_comes_first(partition: Path) -> None:
+def test_advice_for_several_findings_prefers_the_repair(partition: Path) -> None:
     log, data = partition / f"{0:020}.log", partition.parent
     quoted = shlex.quote(str(data))
     found: dict[str, str | Path] = {"unknown-file": partition / "x", "undecodable-batch": log}
@@ -113,7 +113,7 @@ def test_of_several_findings_what_repairs_comes_first(partition: Path) -> None:
     assert advice_for({"unknown-file": partition / "x"}, "list", data) == ""
 
 
-def test_a_file_that_lies_in_no_partition_is_named_itself(tmp_path: Path) -> None:
+def test_advice_for_a_file_outside_a_partition_names_the_file(tmp_path: Path) -> None:
     lone = tmp_path / "x.log"
     lone.touch()
     assert advice_for({"bad-crc": lone}, "dump", lone) == f"kseg verify --deep {lone}"

@@ -29,7 +29,9 @@ COMMANDS = ("recover", "compact", "retain")
 
 @pytest.mark.parametrize("command", (*COMMANDS, "verify"))
 @pytest.mark.parametrize("way", ["itself", "parent", "link"])
-def test_there_is_nothing_to_do(log_dir: Path, command: str, way: str, say: Say, tmp_path: Path) -> None:
+def test_directory_without_partitions_has_nothing_to_do(
+    log_dir: Path, command: str, way: str, say: Say, tmp_path: Path
+) -> None:
     (tmp_path / "link").symlink_to(log_dir)
     given = {"itself": log_dir, "parent": log_dir.parent, "link": tmp_path / "link"}[way]
     with unchanged(log_dir):
@@ -42,7 +44,9 @@ def test_there_is_nothing_to_do(log_dir: Path, command: str, way: str, say: Say,
 
 
 @pytest.mark.parametrize("content", ["x", "0\n1\n"])
-def test_recover_repairs_its_own_files(log_dir: Path, content: str, say: Say) -> None:
+def test_recover_repairs_the_files_of_a_directory_without_partitions(
+    log_dir: Path, content: str, say: Say
+) -> None:
     (log_dir / POINTS).write_text(content)
     assert say("verify", log_dir)[0] == 1
     status, rows = say("recover", log_dir)
@@ -52,7 +56,7 @@ def test_recover_repairs_its_own_files(log_dir: Path, content: str, say: Say) ->
     assert say("verify", log_dir)[0] == say("recover", log_dir)[0] == 0
 
 
-def test_a_lost_meta_properties(log_dir: Path, say: Say) -> None:
+def test_recover_restores_meta_properties_of_a_directory_without_partitions(log_dir: Path, say: Say) -> None:
     (log_dir / "meta.properties").write_bytes(b"")
     assert say("verify", log_dir)[0] == say("recover", log_dir)[0] == 1
     words = ("--node-id", "1", "--cluster-id", "c", "--directory-id", "none")
@@ -60,7 +64,9 @@ def test_a_lost_meta_properties(log_dir: Path, say: Say) -> None:
     assert say("verify", log_dir)[0] == 0
 
 
-def test_it_can_be_marked_and_copied(log_dir: Path, say: Say, tmp_path: Path) -> None:
+def test_directory_without_partitions_can_be_marked_clean_and_copied(
+    log_dir: Path, say: Say, tmp_path: Path
+) -> None:
     assert say("recover", "--output", tmp_path / "copy", log_dir)[0] == 0
     assert (tmp_path / "copy" / "meta.properties").read_bytes() == (log_dir / "meta.properties").read_bytes()
     assert say("recover", "--apply", "--mark-clean", log_dir)[0] == 0
@@ -68,13 +74,17 @@ def test_it_can_be_marked_and_copied(log_dir: Path, say: Say, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_not_kafkas(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_directory_that_is_not_kafkas_is_refused(
+    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run([command, str(tmp_path)]) == 3
     assert "contains no Kafka partition, segment or checkpoint" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_beside_others(log_dir: Path, command: str, say: Say, capture_small: Path) -> None:
+def test_directory_without_partitions_beside_one_with_them(
+    log_dir: Path, command: str, say: Say, capture_small: Path
+) -> None:
     """A directory with partitions and one without: both are read, and only the second is reported as empty."""
     other = shutil.copytree(capture_small / "data", log_dir.parent / "disk-a")
     meta = (log_dir / "meta.properties").read_text()

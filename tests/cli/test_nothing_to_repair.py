@@ -63,7 +63,9 @@ def damage_anything(rng: random.Random, partition: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["salvage", "kafka"])
 @pytest.mark.parametrize("case", range(CASES))
-def test_an_error_of_verify_is_never_nothing_to_repair(partition: Path, case: int, policy: str) -> None:
+def test_recover_never_finds_nothing_to_repair_if_verify_has_errors(
+    partition: Path, case: int, policy: str
+) -> None:
     rng = random.Random(f"{SEED}-{case}")
     for _ in range(rng.randint(1, 2)):
         damage_anything(rng, partition)
@@ -78,7 +80,7 @@ def test_an_error_of_verify_is_never_nothing_to_repair(partition: Path, case: in
 
 @pytest.mark.parametrize("policy", ["salvage", "kafka"])
 @pytest.mark.parametrize("case", range(CASES // 4))
-def test_a_repair_ends_as_the_same_command_given_again(partition: Path, case: int, policy: str) -> None:
+def test_repair_exits_like_a_repeat_of_the_same_command(partition: Path, case: int, policy: str) -> None:
     """The run that leaves damage reports it, and the next one does not. With policy kafka, the clean-shutdown marker decides what a broker
     does, and a broker removes it when it starts loading. So after a run that removes it, the log is loaded as after a crash."""
     rng = random.Random(f"{SEED}-again-{case}")
@@ -100,7 +102,7 @@ def test_a_repair_ends_as_the_same_command_given_again(partition: Path, case: in
     assert first in (4, 5) or first == run(words)
 
 
-def test_files_of_kafka_0_7_beside_segments(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_0_7_files_beside_segments_are_reported(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A broker ignores these files. recover says so, and reports what is wrong with them."""
     (partition / f"{0:020}.kafka").write_bytes(b"\xff" * 100)
     assert run(["verify", str(partition)]) == 1
@@ -111,7 +113,7 @@ def test_files_of_kafka_0_7_beside_segments(partition: Path, capfd: pytest.Captu
 
 @pytest.mark.evidence("directory-in-place")
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
-def test_a_directory_in_the_place_of_a_side_file_is_refused(
+def test_directory_in_place_of_a_side_file_is_refused(
     partition: Path, capfd: pytest.CaptureFixture[str], suffix: str
 ) -> None:
     file = log(partition).with_suffix(suffix)
@@ -122,7 +124,7 @@ def test_a_directory_in_the_place_of_a_side_file_is_refused(
 
 
 @pytest.mark.evidence("directory-in-place")
-def test_a_directory_where_nothing_has_to_be_written_is_reported(
+def test_directory_named_like_an_unneeded_side_file_is_reported(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (partition / f"{400:020}.txnindex").mkdir()
@@ -131,7 +133,7 @@ def test_a_directory_where_nothing_has_to_be_written_is_reported(
 
 
 @pytest.mark.evidence("directory-in-place")
-def test_nothing_is_repaired_beside_what_is_no_log(
+def test_nothing_is_repaired_beside_a_log_that_is_not_a_file(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The plan used to remove the indexes of the missing log."""
@@ -160,7 +162,7 @@ def with_header(file: Path, number: int, position: int, value: int) -> None:
 
 
 @pytest.mark.parametrize(("position", "value"), [(57, 1000), (57, -5)])
-def test_an_impossible_count_stays_and_is_named(
+def test_batch_with_an_impossible_record_count_is_kept_and_named(
     partition: Path, capfd: pytest.CaptureFixture[str], position: int, value: int
 ) -> None:
     """The offsets may be right. A broker loads the batch, consumers stop at it, and it cannot be repaired."""
@@ -169,7 +171,7 @@ def test_an_impossible_count_stays_and_is_named(
     assert "still not sound" in capfd.readouterr().out
 
 
-def test_a_last_offset_below_the_first_is_no_valid_batch(
+def test_batch_with_last_offset_below_its_first_is_quarantined(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """No log can contain such a batch, so it is moved to the quarantine although its checksum is valid."""
@@ -180,7 +182,9 @@ def test_a_last_offset_below_the_first_is_no_valid_batch(
 
 
 @pytest.mark.parametrize("case", OWN_FILES)
-def test_what_no_repair_changes_is_not_sound(case: str, tmp_path: Path, capture_small: Path) -> None:
+def test_error_that_no_repair_changes_is_not_reported_as_sound(
+    case: str, tmp_path: Path, capture_small: Path
+) -> None:
     """The data directory itself has the error, and a broker does not start with it."""
     data = copy_tree(capture_small / "data", tmp_path / "data")
     CASES_OF_STARTS[case](data)

@@ -63,7 +63,9 @@ def data(capture_small: Path, server: S3Server, tmp_path_factory: pytest.TempPat
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_bucket_answers_as_the_directory_does(server: S3Server, data: Path, command: list[str]) -> None:
+def test_reading_commands_give_the_same_output_for_a_bucket(
+    server: S3Server, data: Path, command: list[str]
+) -> None:
     here = server.kseg(*command, str(data))
     there = server.kseg(*command, URL)
     assert there.returncode == here.returncode, there.stderr
@@ -75,7 +77,7 @@ def _without_next_command(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("next: ")]
 
 
-def test_one_object_and_one_partition_can_be_named(server: S3Server, data: Path) -> None:
+def test_single_objects_and_partitions_of_a_bucket_can_be_given(server: S3Server, data: Path) -> None:
     for path in (
         "fares-0",
         "fares-0/",
@@ -88,7 +90,7 @@ def test_one_object_and_one_partition_can_be_named(server: S3Server, data: Path)
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
-def test_an_archive_in_a_bucket_is_a_directory_too(
+def test_archive_in_a_bucket_is_read_like_a_directory(
     server: S3Server, data: Path, tmp_path: Path, name: str
 ) -> None:
     server.put(f"archives/{name}", tar_of(data, tmp_path / name))
@@ -118,7 +120,7 @@ def test_export_reads_a_bucket(server: S3Server, data: Path, tmp_path: Path, job
 
 
 @pytest.mark.parametrize("compression", [True, False])
-def test_what_a_tiered_storage_plugin_has_uploaded(
+def test_segments_uploaded_by_a_tiered_storage_plugin_are_read(
     server: S3Server, data: Path, tmp_path: Path, compression: bool
 ) -> None:
     upload(data / "metro-zstd-0", tmp_path / "tiered", compression=compression)
@@ -139,7 +141,7 @@ def test_what_a_tiered_storage_plugin_has_uploaded(
 # --- what is wrong with a bucket
 
 
-def test_a_bucket_or_an_object_that_is_missing(server: S3Server, data: Path) -> None:
+def test_missing_bucket_or_object_is_reported(server: S3Server, data: Path) -> None:
     reported = server.kseg("list", "s3://no-such-bucket/kafka")
     assert (reported.returncode, reported.stdout) == (3, "")
     assert (
@@ -151,7 +153,7 @@ def test_a_bucket_or_an_object_that_is_missing(server: S3Server, data: Path) -> 
     assert reported.stderr == f"kseg: cannot read s3://{BUCKET}/nothing: No such file or directory\n"
 
 
-def test_no_credentials(server: S3Server) -> None:
+def test_missing_credentials_are_reported_in_one_sentence(server: S3Server) -> None:
     environment = {name: value for name, value in server.environment.items() if "KEY" not in name}
     reported = subprocess.run(
         [sys.executable, "-m", "kseg", "list", URL],
@@ -168,7 +170,7 @@ def test_no_credentials(server: S3Server) -> None:
     assert reported.stderr.count("\n") == 1
 
 
-def test_nobody_answers(server: S3Server) -> None:
+def test_unreachable_store_is_reported_in_one_sentence(server: S3Server) -> None:
     with socket.socket() as unused:
         # where nothing listens
         unused.bind(("127.0.0.1", 0))
@@ -179,7 +181,7 @@ def test_nobody_answers(server: S3Server) -> None:
     assert reported.stderr.count("\n") == 1
 
 
-def test_a_scheme_that_nobody_reads_and_one_whose_package_is_missing(server: S3Server) -> None:
+def test_unknown_scheme_and_missing_package_are_reported(server: S3Server) -> None:
     reported = server.kseg("list", "nope://bucket/kafka")
     assert (reported.returncode, reported.stderr.count("\n")) == (2, 1)
     assert reported.stderr.startswith("kseg: nope://bucket cannot be read: Protocol not known: nope")
@@ -187,7 +189,7 @@ def test_a_scheme_that_nobody_reads_and_one_whose_package_is_missing(server: S3S
     assert reported.returncode == 2 and "chained URLs are not supported" in reported.stderr
 
 
-def test_without_the_extra_one_sentence_says_what_to_install(server: S3Server, tmp_path: Path) -> None:
+def test_missing_remote_extra_says_what_to_install(server: S3Server, tmp_path: Path) -> None:
     for missing in ("fsspec", "s3fs"):
         hidden = tmp_path / missing
         hidden.mkdir()
@@ -226,9 +228,7 @@ def two_topics(data: Path, server: S3Server, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.mark.parametrize("kind", REFUSALS)
-def test_an_object_that_the_store_does_not_give_is_not_damaged(
-    server: S3Server, two_topics: str, kind: str
-) -> None:
+def test_object_that_the_store_refuses_is_not_damaged(server: S3Server, two_topics: str, kind: str) -> None:
     """If one log cannot be read, requests about the others are answered, and exit status 5 says that one failed."""
     log = "fares-0/00000000000000000068.log"
     sentence = f"kseg: cannot read {two_topics}/{log}: {REFUSALS[kind]}"
@@ -246,7 +246,7 @@ def test_an_object_that_the_store_does_not_give_is_not_damaged(
 
 
 @pytest.mark.parametrize("kind", ["denied", "gone", "cut"])
-def test_every_command_goes_on_without_what_the_store_does_not_give(
+def test_every_command_continues_without_a_refused_object(
     server: S3Server, two_topics: str, tmp_path: Path, kind: str
 ) -> None:
     log = "fares-0/00000000000000000068.log"
@@ -280,7 +280,9 @@ def test_every_command_goes_on_without_what_the_store_does_not_give(
 
 
 @pytest.mark.parametrize("kind", sorted({*REFUSALS} - {"gone"}))
-def test_a_store_that_refuses_everything(server: S3Server, data: Path, kind: str) -> None:
+def test_store_that_refuses_everything_is_reported_in_one_sentence(
+    server: S3Server, data: Path, kind: str
+) -> None:
     with server.fault(kind, ""):
         reported = server.kseg("verify", URL)
     assert (reported.returncode, reported.stdout) == (3, "")
@@ -304,7 +306,7 @@ with MappedFile(url, random_access=True) as file:
 """
 
 
-def test_an_object_that_is_replaced_while_it_is_read(server: S3Server, tmp_path: Path) -> None:
+def test_object_replaced_while_it_is_read_is_reported(server: S3Server, tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"x" * 1_000_000)
     server.put("changing/00000000000000000000.log", tmp_path / "log")
     url = f"s3://{BUCKET}/changing/00000000000000000000.log"
@@ -380,7 +382,7 @@ def _one_batch() -> bytes:
 
 
 @pytest.mark.slow
-def test_a_lookup_in_an_object_of_1_gib_reads_at_most_2_mib(server: S3Server, large: Path) -> None:
+def test_lookup_in_an_object_of_1_gib_reads_at_most_2_mib(server: S3Server, large: Path) -> None:
     server.put_tree(large, "large/big-0")
     url = f"s3://{BUCKET}/large/big-0"
     middle = _BATCHES // 2 + 17
@@ -410,9 +412,7 @@ def test_a_lookup_in_an_object_of_1_gib_reads_at_most_2_mib(server: S3Server, la
     assert sum(size for _, _, size in server.answers()[before:]) <= 2 << 20
 
 
-def test_nothing_is_left_in_the_folder_for_temporary_files(
-    server: S3Server, data: Path, tmp_path: Path
-) -> None:
+def test_no_temporary_files_are_left(server: S3Server, data: Path, tmp_path: Path) -> None:
     assert data.exists()
     reported = server.kseg("verify", f"{URL}/fares-0", TMPDIR=os.fspath(tmp_path))
     assert reported.returncode == 0, reported.stderr

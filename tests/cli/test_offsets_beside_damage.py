@@ -16,7 +16,7 @@ __all__ = ["cleaned", "partitions", "plain"]  # fixtures
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_a_batch_with_the_offsets_of_another_one_is_not_a_copy_of_it(
+def test_batch_with_the_offsets_of_another_is_not_a_copy(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Bit 4 of offset 90 is flipped, so the batch claims 74 to 77, which an earlier batch has. Damage directly after it begins at 94."""
@@ -30,7 +30,7 @@ def test_a_batch_with_the_offsets_of_another_one_is_not_a_copy_of_it(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_the_batch_that_is_named_as_altered_is_not_the_one_that_damage_begins_behind(
+def test_altered_batch_is_not_the_one_that_damage_follows(
     cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The first batch claims 32 to 37, the second one 6 to 11, and the damage begins at 12."""
@@ -42,7 +42,7 @@ def test_the_batch_that_is_named_as_altered_is_not_the_one_that_damage_begins_be
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_an_offset_that_no_segment_can_hold_is_named_before_damage_at_the_log_end(
+def test_impossible_offset_is_named_before_damage_at_the_log_end(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = max(plain.glob("*.log"))
@@ -53,7 +53,7 @@ def test_an_offset_that_no_segment_can_hold_is_named_before_damage_at_the_log_en
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_what_is_lost_in_damage_stays_lost_when_another_batch_moves(
+def test_offsets_lost_in_damage_stay_lost_when_another_batch_moves(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A batch with the offsets after the log end moves there and gets the leader epoch of its new neighbours, which takes another round.
@@ -75,7 +75,7 @@ def test_what_is_lost_in_damage_stays_lost_when_another_batch_moves(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_a_batch_whose_offset_with_one_bit_flipped_back_fills_its_gap_does_not_move_to_the_log_end(
+def test_batch_whose_restored_offset_fills_a_gap_does_not_move_to_the_log_end(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = min(plain.glob("*.log"))
@@ -90,7 +90,7 @@ def test_a_batch_whose_offset_with_one_bit_flipped_back_fills_its_gap_does_not_m
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_zeros_up_to_an_offset_do_not_prove_that_it_is_0(
+def test_zeros_before_a_batch_do_not_prove_that_its_offset_is_0(
     cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Offset 0 is lost as well, but the batch after the zeros does not have it."""

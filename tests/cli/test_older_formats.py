@@ -32,14 +32,16 @@ def magic_of(target: PartitionTarget | FileTarget) -> int:
     ("state", "magic"),
     [("0.9.0.1/2-compacted", V0), ("0.10.2.2/1-format-0.9.0.1", V0), ("1.1.1/3-format-1.1", V2)],
 )
-def test_what_an_old_broker_can_read(legacy_small: Path, state: str, magic: int) -> None:
+def test_highest_message_format_of_an_old_broker_is_recognized(
+    legacy_small: Path, state: str, magic: int
+) -> None:
     log_dir = legacy_small / "data" / state
     for path in log_dir.glob("*-0"):
         assert magic_of(PartitionTarget(str(path), str(log_dir))) == magic, path
         assert magic_of(PartitionTarget(str(path))) == magic, path
 
 
-def test_what_tells_a_later_broker(legacy_small: Path, tmp_path: Path) -> None:
+def test_later_broker_is_recognized_by_its_files(legacy_small: Path, tmp_path: Path) -> None:
     """A partition of 2.x with message.format.version 0.10 may contain no file that reveals the version. The files of a partition of 0.9 may
     come from a repair."""
     log_dir = Path(shutil.copytree(legacy_small / "data/0.9.0.1/2-compacted", tmp_path / "data"))
@@ -58,14 +60,14 @@ def test_what_tells_a_later_broker(legacy_small: Path, tmp_path: Path) -> None:
     assert (magic_of(alone), magic_of(among_others)) == (V0, V0)
 
 
-def test_a_log_without_batches_can_take_any(tmp_path: Path) -> None:
+def test_log_without_batches_accepts_any_format(tmp_path: Path) -> None:
     (tmp_path / "new-0").mkdir()
     (tmp_path / "new-0" / f"{0:020d}.log").touch()
     assert magic_of(PartitionTarget(str(tmp_path / "new-0"))) == V2
 
 
 @pytest.mark.parametrize("place", [["--apply"], ["--output", "out"]])
-def test_compact_says_what_becomes_unreadable(
+def test_compact_warns_about_batches_an_old_broker_cannot_read(
     place: list[str],
     legacy_small: Path,
     tmp_path: Path,
@@ -91,7 +93,7 @@ def test_compact_says_what_becomes_unreadable(
     ],
 )
 @pytest.mark.parametrize("apply", [[], ["--apply"]])
-def test_append_says_what_becomes_unreadable(
+def test_append_warns_about_batches_an_old_broker_cannot_read(
     state: str,
     magic: list[str],
     said: list[str],

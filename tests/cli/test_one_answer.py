@@ -56,7 +56,7 @@ def compacted(root: Path) -> Path:
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_a_damaged_compacted_batch_is_two_records_everywhere(
+def test_damaged_compacted_batch_loses_its_two_records_in_every_command(
     cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The header contains its range of offsets and its number of records. A gap before it is not a loss."""
@@ -82,7 +82,7 @@ def test_a_damaged_compacted_batch_is_two_records_everywhere(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_an_altered_offset_behind_damage_takes_no_offsets_with_it(
+def test_altered_offset_after_damage_adds_no_lost_offsets(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Foreign bytes precede the last batch of a segment, which claims an offset beyond the next segment, although nothing was lost
@@ -117,7 +117,7 @@ def removed_from(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[Ans
 
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("before", [1, 4])
-def test_an_offset_that_is_too_high_does_not_move_the_range_of_damage_behind_it(
+def test_too_high_offset_does_not_move_the_range_of_later_damage(
     plain: Path, capfd: pytest.CaptureFixture[str], before: int
 ) -> None:
     """The batch is directly before the damage, or a few batches earlier."""
@@ -133,9 +133,7 @@ def test_an_offset_that_is_too_high_does_not_move_the_range_of_damage_behind_it(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_the_only_batch_before_damage_is_altered_and_the_one_behind_it_is_not(
-    cleaned: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_altered_only_batch_before_damage_is_named(cleaned: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The damaged headers are overwritten completely."""
     path = sorted(cleaned.glob("*.log"))[1]
     spans = list(batch_spans(path))
@@ -149,7 +147,7 @@ def test_the_only_batch_before_damage_is_altered_and_the_one_behind_it_is_not(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_offsets_that_the_segment_cannot_hold_prove_no_other_batch_wrong(
+def test_impossible_offsets_prove_no_other_batch_wrong(
     cleaned: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """With one bit flipped, a batch between two that claim offsets beyond the next segment would fit between them as well."""
@@ -166,9 +164,7 @@ def test_offsets_that_the_segment_cannot_hold_prove_no_other_batch_wrong(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_a_batch_whose_offset_was_zeroed_with_what_lies_before_it_keeps_its_place(
-    plain: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_batch_with_a_zeroed_offset_keeps_its_place(plain: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A hole of zeros ends in its header, so it claims offset 0. That offset is also lost at the start of the log, but this batch does not
     have it."""
     path = min(plain.glob("*.log"))
@@ -191,7 +187,7 @@ def test_a_batch_whose_offset_was_zeroed_with_what_lies_before_it_keeps_its_plac
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_a_batch_in_a_hole_of_zeros_does_not_fill_another_hole(
+def test_batch_in_a_hole_of_zeros_does_not_fill_another_gap(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Its base offset was zeroed together with the batches before it, and offset 0 is lost at the start of the log."""
@@ -207,7 +203,7 @@ def test_a_batch_in_a_hole_of_zeros_does_not_fill_another_hole(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_two_neighbours_with_altered_offsets_do_not_move_to_the_end_of_the_log(
+def test_two_adjacent_batches_with_altered_offsets_do_not_move_to_the_log_end(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Both claim offsets of the next segment or beyond it, and the log continues below that."""
@@ -226,7 +222,7 @@ def test_two_neighbours_with_altered_offsets_do_not_move_to_the_end_of_the_log(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_two_batches_with_altered_offsets_directly_before_damage_are_both_named(
+def test_both_batches_with_altered_offsets_before_damage_are_named(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """They are in order with each other, and after the damage the log continues below them."""
@@ -245,7 +241,7 @@ def test_two_batches_with_altered_offsets_directly_before_damage_are_both_named(
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_a_lookup_does_not_start_at_an_index_entry_whose_batch_claims_lower_offsets(
+def test_lookup_skips_an_index_entry_whose_batch_claims_lower_offsets(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The damage after it would seem to begin at these offsets."""
@@ -264,7 +260,7 @@ def test_a_lookup_does_not_start_at_an_index_entry_whose_batch_claims_lower_offs
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_a_batch_that_is_given_up_beside_damage_counts_for_what_the_damage_has_not_taken(
+def test_removed_batch_beside_damage_counts_only_its_own_offsets(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = min(plain.glob("*.log"))
@@ -282,9 +278,7 @@ def test_a_batch_that_is_given_up_beside_damage_counts_for_what_the_damage_has_n
 
 
 @pytest.mark.evidence("damage-offsets")
-def test_a_dump_names_an_overlap_in_a_log_whose_batches_hold_fewer_records_than_offsets(
-    plain: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_dump_names_an_overlap_in_a_compacted_log(plain: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """By chance there are as many records as offsets from the first to the last."""
     path = max(plain.glob("*.log"))
     position, _ = list(batch_spans(path))[-1]
@@ -296,7 +290,7 @@ def test_a_dump_names_an_overlap_in_a_log_whose_batches_hold_fewer_records_than_
 
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("case", range(CASES))
-def test_the_four_commands_agree_on_any_damage(
+def test_verify_dump_lookup_and_recover_agree_on_any_damage(
     case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rng = random.Random(f"{SEED}-{case}")
@@ -336,7 +330,7 @@ def alter_an_offset(rng: random.Random, partition: Path) -> None:
 
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("case", range(CASES // 2))
-def test_the_four_commands_agree_on_damage_beside_altered_offsets(
+def test_verify_dump_lookup_and_recover_agree_beside_altered_offsets(
     case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rng = random.Random(f"{SEED}-beside-{case}")
@@ -352,7 +346,7 @@ def test_the_four_commands_agree_on_damage_beside_altered_offsets(
 
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("case", range(CASES // 2))
-def test_the_four_commands_name_an_altered_header(
+def test_verify_dump_lookup_and_recover_name_an_altered_header(
     case: int, partitions: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The CRC covers neither base offset nor leader epoch, so every batch is valid although one has a wrong header."""
@@ -377,7 +371,7 @@ def test_the_four_commands_name_an_altered_header(
     assert "altered" not in dumped.out
 
 
-def test_a_steady_log_is_not_judged_twice(capture_small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_regular_log_is_not_checked_twice(capture_small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of one leader epoch without gaps leaves no doubt, so its checksums are not computed again."""
 
     def judge(*_: object) -> None:

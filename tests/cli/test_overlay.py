@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file syste
 
 
 @pytest.mark.parametrize("words", [RECOVER.words, (*RECOVER.words, "--policy", "kafka"), COMPACT.words])
-def test_a_change_is_undone(words: tuple[str, ...], capture_small: Path, tmp_path: Path) -> None:
+def test_change_on_overlayfs_is_undone(words: tuple[str, ...], capture_small: Path, tmp_path: Path) -> None:
     image = tmp_path / "image"
     image.touch()
     os.truncate(image, 16 << 20)

@@ -93,7 +93,7 @@ def test_dump_decodes_keys_and_values(log_dir: Path, capfd: pytest.CaptureFixtur
     assert "value_schema" not in found[2] and "value_error" not in found[2]
 
 
-def test_what_does_not_decode_is_shown_as_it_is_with_the_reason(
+def test_undecodable_payload_is_shown_as_bytes_with_the_reason(
     log_dir: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert (
@@ -108,9 +108,7 @@ def test_what_does_not_decode_is_shown_as_it_is_with_the_reason(
     assert "bytes end before" in cut["value_error"]
 
 
-def test_auto_leaves_alone_what_is_in_no_wire_format(
-    log_dir: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_auto_format_leaves_other_payloads_alone(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert (
         run(["dump", "--json", "--print-data-log", "--value-format", "auto", str(log_dir / "orders-0")]) == 0
     )
@@ -118,7 +116,7 @@ def test_auto_leaves_alone_what_is_in_no_wire_format(
     assert text["value"] == "just text" and "value_error" not in text
 
 
-def test_the_schemas_may_lie_in_another_log_dir_of_the_broker(
+def test_schemas_are_found_in_another_log_dir_of_the_broker(
     log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other"
@@ -138,7 +136,7 @@ def test_the_schemas_may_lie_in_another_log_dir_of_the_broker(
     assert rows(capfd)[0]["value"] == shown(0)
 
 
-def test_lookup_and_read_decode_too(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_and_read_decode_payloads(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     place = [str(log_dir / "orders-0"), "--value-format", "avro"]
     assert run(["lookup", "--json", "--offset", "0", *place]) == 0
     (answer,) = rows(capfd, "lookup")
@@ -152,7 +150,7 @@ def test_lookup_and_read_decode_too(log_dir: Path, capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_workers_decode_as_one_process_does(
+def test_payloads_are_decoded_alike_for_any_number_of_jobs(
     log_dir: Path, jobs: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ask = ["dump", "--json", "--print-data-log", "--value-format", "auto", "--jobs", jobs, str(log_dir)]
@@ -172,14 +170,14 @@ def test_workers_decode_as_one_process_does(
         (["read", "--raw", "--offset", "0", "--value-format", "avro"], "--raw"),
     ],
 )
-def test_what_does_not_go_together_is_refused(
+def test_contradictory_payload_options_are_refused(
     log_dir: Path, words: list[str], sentence: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*words, str(log_dir / "orders-0")]) == 2
     assert sentence in capfd.readouterr().err
 
 
-def test_decoded_lines_are_not_written_back_as_if_they_were_bytes(
+def test_append_refuses_decoded_payload_lines(
     log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert (
@@ -201,7 +199,7 @@ def test_decoded_lines_are_not_written_back_as_if_they_were_bytes(
         ("string", "é".encode(), "é"),
     ],
 )
-def test_serializers_that_come_with_kafka(
+def test_payloads_of_kafkas_own_serializers_are_decoded(
     tmp_path: Path, form: str, data: bytes, value: object, capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition(tmp_path / "t-0", [(data, b"{'no':json}\xff")])
@@ -224,7 +222,7 @@ def test_serializers_that_come_with_kafka(
     assert row["key"] == value and row["value_encoding"] == "base64" and row["value_error"]
 
 
-def test_without_the_libraries_a_sentence_says_what_to_install(
+def test_missing_schema_libraries_say_what_to_install(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = importlib.util.find_spec

@@ -47,7 +47,7 @@ def _findings(command: str, path: Path, capfd: pytest.CaptureFixture[str]) -> tu
     ],
 )
 @pytest.mark.parametrize("size_bytes", [20_000, 1 << 15, MIB, 100 * MIB, 1 << 30, 500_000_000, 2**31 - 1])
-def test_a_preallocated_tail_is_an_info(
+def test_preallocated_tail_is_an_info(
     log: Path, capfd: pytest.CaptureFixture[str], command: str, size_bytes: int
 ) -> None:
     os.truncate(log / ACTIVE, size_bytes)
@@ -61,7 +61,7 @@ def test_a_preallocated_tail_is_an_info(
 @pytest.mark.evidence("zero-tail")
 @pytest.mark.parametrize("command", ["verify", "verify --quick", "dump", "list --count", "lookup --latest"])
 @pytest.mark.parametrize("case", ["not the last", "odd length", "whole pages", "clean marker"])
-def test_an_interrupted_write_is_an_error(
+def test_zero_tail_of_an_interrupted_write_is_an_error(
     log: Path, capfd: pytest.CaptureFixture[str], command: str, case: str
 ) -> None:
     if case == "not the last":
@@ -78,9 +78,7 @@ def test_an_interrupted_write_is_an_error(
     assert status == 1 and found["zero-tail"] == "error" and "segment-preallocated" not in found
 
 
-def test_a_checkpoint_behind_the_zeros_is_still_an_error(
-    log: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_checkpoint_beyond_the_zeros_is_still_an_error(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The zeros have replaced records."""
     os.truncate(log / ACTIVE, MIB)
     (log.parent / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 400\n")
@@ -88,7 +86,7 @@ def test_a_checkpoint_behind_the_zeros_is_still_an_error(
     assert "checkpoint-beyond-log" in capfd.readouterr().out
 
 
-def test_recover_cuts_the_zeros_off_and_undo_brings_them_back(
+def test_recover_truncates_preallocated_zeros_and_undo_restores_them(
     log: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     size_bytes = (log / ACTIVE).stat().st_size
@@ -103,7 +101,9 @@ def test_recover_cuts_the_zeros_off_and_undo_brings_them_back(
     assert status.st_size == 1 << 30 and status.st_blocks * 512 < MIB
 
 
-def test_retention_by_size_does_not_count_them(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retention_by_size_does_not_count_preallocated_zeros(
+    log: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     command = ["retain", "--json", "--cleanup-policy", "delete", "--retention-bytes"]
     written = sum(path.stat().st_size for path in log.glob("*.log"))
     os.truncate(log / ACTIVE, 1 << 30)
@@ -130,7 +130,7 @@ def _contents(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("stays", [False, True])
-def test_compaction_with_the_active_segment_is_that_of_the_trimmed_one(
+def test_compaction_of_a_preallocated_active_segment_equals_the_trimmed_one(
     tmp_path: Path, stays: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """stays: a transaction is open in the active segment, so the segment is rolled and not rewritten."""
@@ -161,7 +161,7 @@ def test_compaction_with_the_active_segment_is_that_of_the_trimmed_one(
     assert active.stat().st_size == 1 << 20
 
 
-def test_preallocated_indexes_of_a_metadata_log_are_no_repair(
+def test_preallocated_indexes_of_a_metadata_log_need_no_repair(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A node recovers the metadata log at every start, and 4.4.0 stops without trimming its indexes. Those of other partitions are
@@ -176,7 +176,9 @@ def test_preallocated_indexes_of_a_metadata_log_are_no_repair(
 
 
 @pytest.mark.parametrize("padding", [0, 30])
-def test_a_roll_completes_the_time_index(log: Path, padding: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_roll_of_a_preallocated_segment_completes_the_time_index(
+    log: Path, padding: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The active segment stays, because a transaction is open in it. The index of a killed broker lacks the greatest timestamp, which
     determines the age of a segment that is no longer recovered."""
     index = (log / ACTIVE).with_suffix(".timeindex")

@@ -75,7 +75,7 @@ def streams_of(command: list[str], *, terminal: bool, status: int) -> tuple[byte
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_terminal_sees_a_bar_and_stdout_only_results(tmp_path: Path, jobs: str) -> None:
+def test_progress_bar_goes_to_the_terminal_and_results_to_stdout(tmp_path: Path, jobs: str) -> None:
     partition = tmp_path / "orders-0"
     partition.mkdir()
     paths = toy_files(partition, 2)
@@ -86,7 +86,7 @@ def test_a_terminal_sees_a_bar_and_stdout_only_results(tmp_path: Path, jobs: str
     assert out.decode().splitlines()[:2] == [f"{path}: error: toy (bad-crc)" for path in paths]
 
 
-def test_the_bar_writes_nothing_that_a_terminal_obeys(tmp_path: Path) -> None:
+def test_progress_bar_escapes_control_characters(tmp_path: Path) -> None:
     partition = tmp_path / ("\x1b]0;owned\x07" + "long" * 20)
     partition.mkdir()
     _, seen = errors_of(toy_files(partition, 1), progress="yes", jobs="1", terminal=True)
@@ -95,7 +95,9 @@ def test_the_bar_writes_nothing_that_a_terminal_obeys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("progress", "terminal"), [("no", True), ("yes", False)])
-def test_no_bar_without_a_terminal_or_when_not_wanted(tmp_path: Path, progress: str, terminal: bool) -> None:
+def test_no_progress_bar_without_a_terminal_or_when_disabled(
+    tmp_path: Path, progress: str, terminal: bool
+) -> None:
     _, seen = errors_of(toy_files(tmp_path, 1), progress=progress, jobs="1", terminal=terminal)
     assert seen == b""
 
@@ -121,7 +123,7 @@ sys.exit(over_targets(work, None, style, expand=Expansion.FILES, request=Request
 """
 
 
-def test_work_that_tells_no_bytes_shows_its_targets_and_errors(tmp_path: Path) -> None:
+def test_progress_without_bytes_shows_targets_and_errors(tmp_path: Path) -> None:
     paths = toy_files(tmp_path, 6)
     out, seen = errors_of(paths, progress="yes", jobs="1", terminal=True, script=STEADY)
     assert b" of 6 targets, " in seen and b" errors" in seen
@@ -180,9 +182,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_long_work_shows_how_far_it_is(
-    command: str, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_long_command_shows_progress(command: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of the table, because undo needs a previous apply."""
     monkeypatch.chdir(data.parent)
     if command == "undo":
@@ -213,7 +213,7 @@ def test_every_long_work_shows_how_far_it_is(
     assert process.returncode in (0, 1)
 
 
-def test_an_undo_counts_directories_before_its_first_result(tmp_path: Path) -> None:
+def test_undo_progress_counts_directories_before_the_first_result(tmp_path: Path) -> None:
     """The directories are restored together, so no row is printed before all are done."""
     data = broker_dir(tmp_path / "data", 1, 3, running=True)
     assert run(["recover", "--apply", "--quiet", str(data)]) == 0

@@ -74,7 +74,7 @@ def assert_no_bug(command: str, targets: list[Path], place: Path, capfd: pytest.
 
 
 @pytest.mark.parametrize("make", [_odd, _random, _edge, _disk, random_log_dirs])
-def test_no_command_is_a_bug(
+def test_no_command_on_a_random_directory_is_a_bug(
     make: Callable[[int, Path], list[Path]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + COUNT // 5 + 1):
@@ -90,7 +90,7 @@ def test_no_command_is_a_bug(
 
 
 @pytest.mark.parametrize(("command", "make", "seed"), [("dump --json", _random, 1827), ("list", _odd, 2746)])
-def test_commands_that_were_a_bug(
+def test_commands_that_once_ended_as_a_bug_do_not(
     command: str,
     make: Callable[[int, Path], list[Path]],
     seed: int,

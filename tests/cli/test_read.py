@@ -20,7 +20,7 @@ def metro(capture_small: Path) -> Path:
     return capture_small / "data" / "metro-none-0"
 
 
-def test_raw_bytes_are_whole_batches_of_the_segment(
+def test_read_raw_writes_complete_batches_of_the_segment(
     metro: Path, unchanged: Unchanged, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     data = (metro / "00000000000000000000.log").read_bytes()
@@ -37,14 +37,16 @@ def test_raw_bytes_are_whole_batches_of_the_segment(
     assert capfdbinary.readouterr().out == data[:100]
 
 
-def test_the_doubling_ends_where_it_is_told_to(metro: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_read_does_not_grow_beyond_the_maximum_message_size(
+    metro: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     words = ["read", "--offset", "0", "--max-bytes", "100", "--quiet", "--raw", str(metro)]
     assert run([*words, "--max-message-bytes", "800"]) == 1  # the first batch has 874 bytes
     assert run([*words, "--max-message-bytes", "874"]) == 0
     capfd.readouterr()
 
 
-def test_records_in_words_and_as_json(metro: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_read_shows_records_as_text_and_json(metro: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["read", "--offset", "3", "--max-bytes", "900", str(metro)]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].startswith("metro-none-0 from offset 3: 874 bytes at byte 0 of ")
@@ -55,7 +57,9 @@ def test_records_in_words_and_as_json(metro: Path, capfd: pytest.CaptureFixture[
     assert [row["type"] for row in rows] == ["read", "batch"] + 12 * ["record"]
 
 
-def test_out_of_range_is_status_1_and_one_sentence(metro: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_read_out_of_range_exits_with_1_and_one_sentence(
+    metro: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run(["read", "--offset", "161", str(metro)]) == 1
     out, err = capfd.readouterr()
     assert out == "" and err == f"kseg: {metro}: offset 161 is out of range: the log has 0 to 160\n"
@@ -63,7 +67,7 @@ def test_out_of_range_is_status_1_and_one_sentence(metro: Path, capfd: pytest.Ca
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_the_frames_of_0_7(
+def test_read_writes_the_frames_of_0_7(
     legacy_small: Path, unchanged: Unchanged, jobs: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     state = legacy_small / "data" / "0.7" / "1-written"

@@ -28,7 +28,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
     return data
 
 
-def test_what_was_changed_until_then_can_be_undone(
+def test_changes_before_a_read_only_remount_can_be_undone(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = tree_state(data)
@@ -44,7 +44,7 @@ def test_what_was_changed_until_then_can_be_undone(
     assert tree_state(data) == before
 
 
-def test_an_undo_names_some_of_many_directories(
+def test_failed_undo_names_some_of_many_directories(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
@@ -62,7 +62,7 @@ def test_an_undo_names_some_of_many_directories(
     assert tree_state(data) == before
 
 
-def test_an_undo_that_fails_in_the_middle_is_not_taken_back(
+def test_undo_that_fails_midway_is_completed_by_a_repeat(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The partitions are outside of a data directory, so there is no journal for all of them."""
@@ -79,7 +79,7 @@ def test_an_undo_that_fails_in_the_middle_is_not_taken_back(
     assert [tree_state(Path(path)) for path in paths] == before
 
 
-def test_free_space_is_not_what_a_quota_lacks(
+def test_exceeded_quota_is_not_reported_as_lack_of_space(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = tree_state(data)

@@ -45,7 +45,7 @@ def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def test_a_sound_directory_needs_nothing(
+def test_recover_of_an_undamaged_directory_has_nothing_to_repair(
     log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with unchanged(log_dir):
@@ -57,7 +57,7 @@ def test_a_sound_directory_needs_nothing(
     assert capfd.readouterr().out.count(": nothing to repair") == 3
 
 
-def test_a_plan_changes_nothing_and_says_what_both_policies_cost(
+def test_recover_plan_changes_nothing_and_names_the_cost_of_both_policies(
     log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition = log_dir / "metro-zstd-0"
@@ -91,7 +91,7 @@ def test_a_plan_changes_nothing_and_says_what_both_policies_cost(
     assert steps and len(steps) == result["steps"] and all(step["words"] for step in steps)
 
 
-def test_applied_it_is_sound_and_a_second_time_nothing_is_due(
+def test_recovered_directory_is_sound_and_needs_no_second_repair(
     log_dir: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition = log_dir / "metro-zstd-0"
@@ -114,7 +114,7 @@ def test_applied_it_is_sound_and_a_second_time_nothing_is_due(
     assert not (partition / ".kseg").exists()
 
 
-def test_where_only_files_of_the_data_directory_are_repaired_the_verdict_says_so(
+def test_verdict_says_if_only_files_of_the_data_directory_were_repaired(
     log_dir: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["recover", "--apply", "--quiet", str(log_dir)]) == 0
@@ -129,7 +129,7 @@ def test_where_only_files_of_the_data_directory_are_repaired_the_verdict_says_so
     assert verdicts[2].startswith("SOUND: nothing to repair in ")
 
 
-def test_a_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("metro-zstd-0", "metro-none-0"):
         damage(log_dir / name / FIRST)
     before = {name: files_in(log_dir / name) for name in os.listdir(log_dir) if (log_dir / name).is_dir()}
@@ -148,7 +148,7 @@ def test_a_data_directory_is_undone_by_one_journal(log_dir: Path, capfd: pytest.
     assert files_in(log_dir) == own
 
 
-def test_undoing_one_partition_of_a_run_names_the_whole(
+def test_undo_of_one_partition_names_the_journal_of_the_run(
     log_dir: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (log_dir / ".kafka_cleanshutdown").unlink()
@@ -164,7 +164,7 @@ def test_undoing_one_partition_of_a_run_names_the_whole(
     assert rows and not any("whole_run" in row for row in rows)
 
 
-def test_a_copy_is_repaired_and_the_input_stays(
+def test_recover_output_repairs_a_copy_and_keeps_the_input(
     log_dir: Path, tmp_path: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damage(log_dir / "metro-zstd-0" / FIRST)
@@ -200,7 +200,7 @@ def test_a_copy_is_repaired_and_the_input_stays(
         assert run(["recover", "--output", str(copy), str(log_dir)]) == 4
 
 
-def test_copies_of_several_data_directories_lie_side_by_side(
+def test_recover_output_puts_several_data_directories_side_by_side(
     log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(log_dir, log_dir.parent / "other")
@@ -217,7 +217,7 @@ def test_copies_of_several_data_directories_lie_side_by_side(
     assert run(["verify", "--quick", str(copy)]) == 0
 
 
-def test_where_a_broker_dies_policy_kafka_refuses(
+def test_policy_kafka_refuses_where_a_broker_fails_to_load(
     log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition = log_dir / "fares-0"
@@ -233,7 +233,9 @@ def test_where_a_broker_dies_policy_kafka_refuses(
     assert finding["kafka_exception"] == "CorruptRecordException"
 
 
-def test_one_segment_alone(log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]) -> None:
+def test_recover_repairs_a_single_segment(
+    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
     partition = log_dir / "metro-zstd-0"
     damage(partition / FIRST)
     others = {name: data for name, data in files_in(partition).items() if not name.startswith(FIRST[:20])}
@@ -259,7 +261,7 @@ def test_one_segment_alone(log_dir: Path, unchanged: Unchanged, capfd: pytest.Ca
         (["--log-start-offset", "-1"], "--log-start-offset takes an offset"),
     ],
 )
-def test_mistakes_are_reported(
+def test_recover_rejects_wrong_usage(
     log_dir: Path, words: list[str], sentence: str, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with unchanged(log_dir):
@@ -267,7 +269,7 @@ def test_mistakes_are_reported(
     assert sentence in capfd.readouterr().err
 
 
-def test_a_file_of_no_segment_is_a_mistake(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_recover_rejects_a_file_of_no_segment(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["recover", str(log_dir / "fares-0" / "leader-epoch-checkpoint")]) == 2
     assert "is not a segment file" in capfd.readouterr().err
 
@@ -284,7 +286,7 @@ def test_a_file_of_no_segment_is_a_mistake(log_dir: Path, capfd: pytest.CaptureF
         ["--mark-clean"],
     ],
 )  # fmt: skip
-def test_the_next_command_carries_out_the_plan_that_was_shown(
+def test_printed_next_command_carries_out_the_recover_plan(
     log_dir: Path, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("metro-none-0", "metro-zstd-0"):
@@ -299,7 +301,7 @@ def test_the_next_command_carries_out_the_plan_that_was_shown(
 
 
 @pytest.mark.parametrize("is_asked", [True, False])
-def test_the_page_cache_is_left_to_a_broker(
+def test_recover_drops_its_pages_from_the_page_cache(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], is_asked: bool
 ) -> None:
     """With either policy, cached pages are dropped at the end, for valid and for damaged partitions."""

@@ -58,7 +58,7 @@ def width(batch: bytes) -> int:
 
 
 @pytest.mark.parametrize("policy", ["salvage", "kafka"])
-def test_batches_out_of_order_behind_a_cut(
+def test_cost_of_batches_out_of_order_after_a_truncation(
     partition: Path, capfd: pytest.CaptureFixture[str], policy: str
 ) -> None:
     """A damaged batch is followed by a copy of an earlier one, a later one, and one that belongs in between; another one is missing."""
@@ -83,9 +83,7 @@ def test_batches_out_of_order_behind_a_cut(
     assert found["kafka"]["bytes"] == file.stat().st_size - sizes + log(partition, LAST).stat().st_size
 
 
-def test_offsets_of_a_torn_tail_under_a_clean_marker(
-    partition: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_cost_of_a_torn_tail_under_a_clean_marker(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A broker keeps the torn bytes in the log, but their offsets are lost, because nobody can read them."""
     file = log(partition, LAST)
     position, size = batch_spans(file)[-1]
@@ -99,7 +97,7 @@ def test_offsets_of_a_torn_tail_under_a_clean_marker(
     assert found["kafka"] == {**both, "bytes": 0, "damaged_bytes_left": size - 10, "expired_segments": 0}
 
 
-def test_what_salvage_loses_is_the_same_whether_or_not_a_broker_loads_the_log(
+def test_cost_of_salvage_does_not_depend_on_whether_a_broker_loads_the_log(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The end of each segment is cut off. Records between the cut batch and the next segment used to count only if the log could be
@@ -114,7 +112,7 @@ def test_what_salvage_loses_is_the_same_whether_or_not_a_broker_loads_the_log(
     assert failing["salvage"] == loaded["salvage"] and loaded["salvage"]["offsets"] > 100
 
 
-def test_what_each_crash_leaves_costs_nothing_whichever_policy_counts_it(
+def test_states_after_a_crash_cost_nothing_with_either_policy(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Policy kafka loads the log and compares the records; policy salvage knows without a load."""
@@ -128,7 +126,7 @@ def test_what_each_crash_leaves_costs_nothing_whichever_policy_counts_it(
     assert not any(counted["salvage"].values()) and not any(counted["kafka"].values())
 
 
-def test_a_copy_that_a_broker_leaves_is_no_damage_to_consumers(
+def test_duplicate_batch_that_a_broker_keeps_costs_nothing(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Consumers have read these offsets before and skip the copy (Kafka: CompletedFetch.nextFetchedRecord)."""
@@ -142,7 +140,7 @@ def test_a_copy_that_a_broker_leaves_is_no_damage_to_consumers(
 
 
 @pytest.mark.parametrize(("number", "is_in_order"), [(None, True), (6, False), (0, False)])
-def test_a_sinking_leader_epoch_is_nothing_orderly(
+def test_cost_of_a_decreasing_leader_epoch_is_known_only_to_salvage(
     partition: Path, number: int | None, is_in_order: bool
 ) -> None:
     """A broker's load ignores the epoch and salvage corrects it, so only salvage knows the cost."""
@@ -162,7 +160,7 @@ def test_a_sinking_leader_epoch_is_nothing_orderly(
         ("log.retention.minutes=60\n", 1, "server-properties"),
     ],
 )
-def test_retention_by_wrong_times_has_the_limit_of_the_broker(
+def test_cost_of_retention_by_zeroed_time_indexes_uses_the_brokers_limit(
     partition: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -184,7 +182,7 @@ def test_retention_by_wrong_times_has_the_limit_of_the_broker(
     assert result["settings"]["retention.ms"]["source"] == source
 
 
-def test_a_control_record_is_none_where_its_attributes_are_zeros(
+def test_batch_with_zeroed_attributes_does_not_count_as_a_control_batch(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A batch with a producer id but without a sequence number used to count as a control batch."""
@@ -196,7 +194,7 @@ def test_a_control_record_is_none_where_its_attributes_are_zeros(
     assert (found["offsets"], found["records"]) == (1, 0)
 
 
-def test_what_is_not_counted_has_a_limit_and_is_lost_once(
+def test_uncounted_losses_have_an_upper_limit_and_count_once(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The log has transactions, so not every offset has a record: at most as many records are lost as offsets. After a repair that was

@@ -17,7 +17,9 @@ def recover(log_dir: Path) -> int:
     return run([*RECOVER.words, "--apply", "--jobs", "1", "--quiet", str(log_dir)])
 
 
-def test_a_killed_run_goes_on_and_goes_back(capture_small: Path, tmp_path: Path) -> None:
+def test_killed_recover_is_completed_by_a_repeat_and_reverted_by_undo(
+    capture_small: Path, tmp_path: Path
+) -> None:
     original = tmp_path / "original" / "data"
     RECOVER.lay(capture_small, original)
     assert goes_on_and_goes_back(recover, original, tmp_path / "data") >= 60

@@ -75,7 +75,7 @@ def marker_steps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.evidence("marker-kept")
 @pytest.mark.parametrize("damage", SIDE_FILES)
 @pytest.mark.parametrize("narrowed", ["path", "topic", "segment", "whole"])
-def test_it_stays_where_no_byte_leaves_a_log(
+def test_clean_marker_stays_if_no_byte_is_removed_from_a_log(
     data: Path, damage: Inflict, narrowed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if narrowed == "segment" and damage is lose_snapshots:
@@ -98,7 +98,7 @@ def test_it_stays_where_no_byte_leaves_a_log(
 @pytest.mark.evidence("marker-goes")
 @pytest.mark.parametrize("damage", LOGS)
 @pytest.mark.parametrize("narrowed", [True, False])
-def test_it_goes_where_bytes_leave_a_log(
+def test_clean_marker_is_removed_if_bytes_are_removed_from_a_log(
     data: Path, damage: Inflict, narrowed: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damage(data / "metro-zstd-0")
@@ -117,7 +117,7 @@ def test_it_goes_where_bytes_leave_a_log(
         assert file.is_dir() or (data / file.relative_to(found)).read_bytes() == file.read_bytes()
 
 
-def test_it_goes_where_a_partition_that_was_not_looked_at_gives_it_the_lie(
+def test_clean_marker_is_removed_if_an_unexamined_partition_contradicts_it(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lose_index(data / "metro-zstd-0")
@@ -128,7 +128,7 @@ def test_it_goes_where_a_partition_that_was_not_looked_at_gives_it_the_lie(
     assert not (data / MARKER).exists()
 
 
-def test_each_data_directory_has_its_own(
+def test_each_data_directory_keeps_its_own_clean_marker(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     other = copy_tree(data, tmp_path / "other")
@@ -145,7 +145,7 @@ def test_each_data_directory_has_its_own(
 
 @pytest.mark.parametrize("damage", [*SIDE_FILES, *LOGS])
 @pytest.mark.parametrize("narrowed", [True, False])
-def test_where_there_was_none_there_is_none(
+def test_recover_creates_no_clean_marker(
     data: Path, damage: Inflict, narrowed: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (data / MARKER).unlink()
@@ -154,7 +154,7 @@ def test_where_there_was_none_there_is_none(
     assert not (data / MARKER).exists()
 
 
-def test_a_marker_without_any_repair_is_not_even_read(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_clean_marker_is_not_read_without_a_repair(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with unchanged(data):
         before = (data / MARKER).stat()
         assert output(capfd, "--apply", data)[0] == 0
@@ -172,7 +172,7 @@ def test_a_marker_without_any_repair_is_not_even_read(data: Path, capfd: pytest.
         *((damage, b"") for damage in LOGS),
     ],
 )
-def test_mark_clean_keeps_the_epoch_that_is_still_true(
+def test_mark_clean_keeps_a_valid_broker_epoch(
     data: Path, damage: Inflict, content: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damage(data / "fares-0")
@@ -180,9 +180,7 @@ def test_mark_clean_keeps_the_epoch_that_is_still_true(
     assert (data / MARKER).read_bytes() == content
 
 
-def test_mark_clean_writes_one_over_an_empty_partition_too(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_mark_clean_accepts_an_empty_partition(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A partition that was created and never written to is checked as well."""
     (data / MARKER).unlink()
     (data / "new-0").mkdir()
@@ -190,7 +188,9 @@ def test_mark_clean_writes_one_over_an_empty_partition_too(
     assert (data / MARKER).read_bytes() == b""
 
 
-def test_mark_clean_is_refused_for_a_part(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_mark_clean_is_refused_for_a_part_of_a_data_directory(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (data / MARKER).unlink()
     for words in ([data / "fares-0"], ["--topic", "fares", data]):
         with unchanged(data):
@@ -201,7 +201,7 @@ def test_mark_clean_is_refused_for_a_part(data: Path, capfd: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(("damage", "is_marked"), [(lose_index, True), (break_batch, False)])
-def test_a_copy_is_marked_while_that_is_true(
+def test_copy_has_the_clean_marker_only_while_it_is_valid(
     data: Path, damage: Inflict, is_marked: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damage(data / "fares-0")

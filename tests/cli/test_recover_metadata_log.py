@@ -63,7 +63,9 @@ def reported(capfd: pytest.CaptureFixture[str], *words: object) -> tuple[int, di
     return status, result
 
 
-def test_a_clean_stop_does_not_spare_it(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_log_is_recovered_even_after_a_clean_stop(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """As `verify` predicts, and as a real node does (tests/kafka/test_metadata_log_repair.py)."""
     assert (data / ".kafka_cleanshutdown").exists()
     position = flip(data, 100)
@@ -75,7 +77,7 @@ def test_a_clean_stop_does_not_spare_it(data: Path, capfd: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("offset", [SNAPSHOT_END - 20, LEADER_CHANGE, PARTITION_CHANGES])
-def test_a_gap_that_a_node_loads_is_a_repair(
+def test_metadata_gap_that_a_node_loads_is_repaired(
     data: Path, capfd: pytest.CaptureFixture[str], offset: int
 ) -> None:
     """A snapshot covers the gap, or no record refers to the lost one, so a real node starts (tests/kafka/test_metadata_log_repair.py)."""
@@ -91,7 +93,7 @@ def test_a_gap_that_a_node_loads_is_a_repair(
     assert run(["doctor", str(data)]) == 0
 
 
-def test_a_gap_that_a_node_fails_on_is_no_repair(
+def test_metadata_gap_that_a_node_fails_on_is_not_repaired(
     data: Path, capfd: pytest.CaptureFixture[str], unchanged: Unchanged
 ) -> None:
     flip(data, TOPIC)
@@ -102,7 +104,7 @@ def test_a_gap_that_a_node_fails_on_is_no_repair(
             assert "the metadata log lacks offsets 71 to 78" in result["doubt"]
 
 
-def test_with_other_voters_no_gap_is_a_repair(
+def test_metadata_gap_is_not_repaired_with_other_voters(
     data: Path, capfd: pytest.CaptureFixture[str], unchanged: Unchanged
 ) -> None:
     """A node truncates a damaged log when it starts, and fetches the rest. What is missing in a log without damage it never fetches."""
@@ -116,7 +118,7 @@ def test_with_other_voters_no_gap_is_a_repair(
     assert status == 1 and "lacks offset 100" in result["doubt"]
 
 
-def test_a_record_that_refers_to_a_lost_one_ends_the_start(
+def test_metadata_record_that_refers_to_a_lost_one_prevents_the_start(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     without(data, TOPIC)
@@ -129,7 +131,7 @@ def test_a_record_that_refers_to_a_lost_one_ends_the_start(
     )
 
 
-def test_a_torn_end_is_no_gap(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_torn_end_of_a_metadata_log_is_repaired(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = data / "__cluster_metadata-0" / LOG
     log.write_bytes(log.read_bytes()[:-5])
     status, result = reported(capfd, "recover", "--apply", log.parent)
@@ -143,7 +145,7 @@ def test_a_torn_end_is_no_gap(data: Path, capfd: pytest.CaptureFixture[str]) -> 
         ("version: 0", "NullPointerException"),
     ],
 )
-def test_its_topic_id_is_always_the_same(
+def test_metadata_log_gets_its_constant_topic_id(
     content: str, exception: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = data / METADATA / "partition.metadata"

@@ -28,7 +28,7 @@ def own_row(rows: list[dict[str, Any]]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "way", [(), ("--apply",), ("--policy", "kafka", "--apply"), ("--apply", "--mark-clean")]
 )
-def test_recover_says_it_as_long_as_one_is_missing(
+def test_recover_reports_missing_replicas_until_they_return(
     data: Path, say: Say, gone: list[str], way: tuple[str, ...], tmp_path: Path
 ) -> None:
     for name in gone:
@@ -42,9 +42,7 @@ def test_recover_says_it_as_long_as_one_is_missing(
     assert say("recover", data)[0] == 0 and say("verify", data)[0] == 0
 
 
-def test_recover_tells_people_what_a_broker_and_they_can_do(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_recover_text_explains_a_missing_replica(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(data / "fares-0")
     assert run(["recover", str(data)]) == 1
     (line,) = [line for line in capfd.readouterr().out.splitlines() if "still missing" in line]
@@ -57,7 +55,7 @@ def test_recover_tells_people_what_a_broker_and_they_can_do(
 
 @pytest.mark.evidence("replica-missing")
 @pytest.mark.parametrize("other", ["fares-0.bak", "fares-0 (copy)", "_fares-0.orig"])
-def test_recover_and_doctor_have_one_step_for_a_replica_under_another_name(
+def test_recover_and_doctor_give_the_same_step_for_a_renamed_replica(
     data: Path, capfd: pytest.CaptureFixture[str], say: Say, other: str
 ) -> None:
     (data / "fares-0").rename(data / other)
@@ -72,7 +70,7 @@ def test_recover_and_doctor_have_one_step_for_a_replica_under_another_name(
     assert steps[0] == steps[1] and len(steps[0]) == 1
 
 
-def test_a_replica_that_is_fetched_anew_keeps_nobody_waiting(data: Path, say: Say) -> None:
+def test_missing_replica_that_is_fetched_again_exits_with_0(data: Path, say: Say) -> None:
     shutil.rmtree(data / "fares-0")
     two: dict[str, Any] = {"replicas": [1, 2], "directories": ["UsCu_Qd6HlJL_AROE7wUxg", topic_id(5)]}
     change(data, "fares", isr=[1, 2], leader=2, **two)
@@ -82,7 +80,7 @@ def test_a_replica_that_is_fetched_anew_keeps_nobody_waiting(data: Path, say: Sa
     assert own_row(rows)["replicas_missing"] == [wanted]
 
 
-def test_recover_is_asked_for_a_part_only(data: Path, say: Say) -> None:
+def test_recover_of_selected_partitions_reports_no_missing_replica(data: Path, say: Say) -> None:
     shutil.rmtree(data / "fares-0")
     for words in ((data / "stations-0",), ("--topic", "stations", data)):
         status, rows = say("recover", *words)
@@ -91,7 +89,9 @@ def test_recover_is_asked_for_a_part_only(data: Path, say: Say) -> None:
 
 @pytest.mark.evidence("marker-without-epoch")
 @pytest.mark.parametrize("is_missing", [True, False])
-def test_a_marker_beside_a_missing_replica_has_no_epoch(data: Path, say: Say, is_missing: bool) -> None:
+def test_clean_marker_beside_a_missing_replica_has_no_broker_epoch(
+    data: Path, say: Say, is_missing: bool
+) -> None:
     """The epoch tells the controller that nothing has been lost since (KIP-966), so it would keep the empty replica in sync."""
     marker = data / ".kafka_cleanshutdown"
     before = marker.read_bytes()
@@ -103,7 +103,9 @@ def test_a_marker_beside_a_missing_replica_has_no_epoch(data: Path, say: Say, is
 
 
 @pytest.mark.parametrize("is_missing", [True, False])
-def test_a_marker_does_not_come_back_beside_a_missing_replica(data: Path, say: Say, is_missing: bool) -> None:
+def test_clean_marker_is_not_restored_beside_a_missing_replica(
+    data: Path, say: Say, is_missing: bool
+) -> None:
     if is_missing:
         shutil.rmtree(data / "fares-0")
     (data / "stations-0" / f"{0:020}.index").unlink()
@@ -111,7 +113,7 @@ def test_a_marker_does_not_come_back_beside_a_missing_replica(data: Path, say: S
     assert (data / ".kafka_cleanshutdown").exists() != is_missing
 
 
-def test_what_is_noted_of_a_missing_replica_stays(data: Path, say: Say) -> None:
+def test_checkpoint_entries_of_a_missing_replica_stay(data: Path, say: Say) -> None:
     """Its directory may return, and without its log start offset deleted records would return with it."""
     points = data / "recovery-point-offset-checkpoint"
     shutil.rmtree(data / "fares-0")

@@ -37,7 +37,7 @@ def partition(tmp_path: Path) -> Path:
     return made
 
 
-def test_a_hole_at_the_end_goes_and_comes_back_as_a_hole(
+def test_trailing_hole_is_truncated_and_restored_as_a_hole(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = partition / f"{LAST}.log"
@@ -57,7 +57,7 @@ def test_a_hole_at_the_end_goes_and_comes_back_as_a_hole(
 
 
 @pytest.mark.parametrize("command", ["verify", "recover"])
-def test_holes_cost_no_time(partition: Path, command: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_holes_take_no_reading_time(partition: Path, command: str, capfd: pytest.CaptureFixture[str]) -> None:
     start = time.process_time()
     assert run([command, str(partition)]) == 1
     assert time.process_time() - start < reading_seconds(HOLE_BYTES)
@@ -67,7 +67,7 @@ def test_holes_cost_no_time(partition: Path, command: str, capfd: pytest.Capture
     )
 
 
-def test_where_the_data_of_a_file_ends(tmp_path: Path) -> None:
+def test_data_end_of_a_sparse_file_is_found(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"x" * 100_000)
     os.truncate(file, 50 << 20)
@@ -78,5 +78,5 @@ def test_where_the_data_of_a_file_ends(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 7, 4096, 100_003])
 @pytest.mark.parametrize("before", [b"", b"\x00", b"some bytes"])
-def test_the_checksum_of_zeros(before: bytes, count: int) -> None:
+def test_crc32c_of_zeros_equals_that_of_the_bytes(before: bytes, count: int) -> None:
     assert crc32c_of_zeros(count, crc32c(before)) == crc32c(before + bytes(count))

@@ -40,7 +40,7 @@ def invert_a_bit_of_each(directory: Path, seed: int) -> int:
 
 
 @pytest.mark.parametrize("seed", [0])
-def test_a_data_directory_of_kafka_4(
+def test_repair_bits_restores_a_data_directory_of_kafka_4(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
 ) -> None:
     """Undo restores the damaged bytes."""
@@ -59,7 +59,9 @@ def test_a_data_directory_of_kafka_4(
 
 
 @pytest.mark.parametrize("seed", [0])
-def test_data_directories_of_old_brokers(legacy_small: Path, tmp_path: Path, seed: int) -> None:
+def test_repair_bits_restores_data_directories_of_old_brokers(
+    legacy_small: Path, tmp_path: Path, seed: int
+) -> None:
     """Formats 0 and 1, including messages inside compressed ones."""
     data = copy_tree(legacy_small, tmp_path / "data")
     assert invert_a_bit_of_each(data, seed) > 5
@@ -68,13 +70,13 @@ def test_data_directories_of_old_brokers(legacy_small: Path, tmp_path: Path, see
     assert logs_in(data) == logs_in(legacy_small)
 
 
-def test_a_broker_restores_nothing(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_repair_bits_requires_policy_salvage(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
     arguments = ["recover", "--repair-bits", "--policy", "kafka", str(capture_small / "data")]
     assert run(arguments) == 2
     assert "--repair-bits needs --policy salvage" in capfd.readouterr().err
 
 
-def test_doctor_restores_a_metadata_log_that_it_would_replace_otherwise(
+def test_doctor_repairs_bits_of_a_metadata_log_instead_of_replacing_it(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A bit of a batch that no snapshot contains is flipped in the log of the only controller, and without the batch the node does not
@@ -107,7 +109,7 @@ def test_doctor_restores_a_metadata_log_that_it_would_replace_otherwise(
     assert any(command.startswith("kafka-storage.sh format") for command in steps)
 
 
-def test_doctor_tells_what_the_option_restores(
+def test_doctor_names_what_repair_bits_restores(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Beside a batch with more damage, which is removed in either case."""

@@ -55,7 +55,7 @@ def say(capfd: pytest.CaptureFixture[str]) -> Say:
     return say
 
 
-def test_a_crashed_but_sound_directory_is_reported_in_a_few_lines(crashed: Path, say: Say) -> None:
+def test_verify_reports_a_crashed_but_undamaged_directory_in_a_few_lines(crashed: Path, say: Say) -> None:
     status, lines = say("verify", *NOW, crashed)
     assert status == 0 and len(lines) < 12
     assert lines[0] == "SOUND: no errors in 25 partitions"
@@ -63,7 +63,7 @@ def test_a_crashed_but_sound_directory_is_reported_in_a_few_lines(crashed: Path,
     assert lines[-1].endswith("; 0 errors, 0 warnings")
 
 
-def test_the_one_error_stands_below_the_verdict(flipped: Path, say: Say) -> None:
+def test_single_error_is_printed_below_the_verdict(flipped: Path, say: Say) -> None:
     status, lines = say("verify", *NOW, flipped)
     assert status == 1 and len(lines) < 15
     assert lines[0] == "DAMAGED: 1 error in 1 of 25 partitions"
@@ -71,7 +71,7 @@ def test_the_one_error_stands_below_the_verdict(flipped: Path, say: Say) -> None
     assert any(line.startswith("25 partitions: 24 sound, 1 damaged: orders.01-5; at most ") for line in lines)
 
 
-def test_verbose_has_every_finding_that_json_has(flipped: Path, say: Say) -> None:
+def test_verbose_prints_every_finding_of_the_json(flipped: Path, say: Say) -> None:
     _, lines = say("verify", "--json", *NOW, flipped)
     rows = [json.loads(line) for line in lines]
     findings = [row for row in rows if row["type"] == "finding"]
@@ -87,7 +87,7 @@ def test_verbose_has_every_finding_that_json_has(flipped: Path, say: Say) -> Non
     assert {row["kind"] for row in rows if row["type"] == "verified"} == {"partition", "log-dir"}
 
 
-def test_a_plan_has_the_total_first_and_one_line_for_all_that_are_alike(flipped: Path, say: Say) -> None:
+def test_plan_text_has_totals_first_and_groups_equal_partitions(flipped: Path, say: Say) -> None:
     status, lines = say("recover", *NOW, flipped)
     assert status == 1 and len(lines) < 20
     assert lines[0].startswith("DUE: ") and " of 25 partitions are to be repaired, " in lines[0]
@@ -112,7 +112,7 @@ def test_one_partition_is_reported_in_full(flipped: Path, say: Say) -> None:
 
 
 @pytest.mark.parametrize("command", ["recover", "retain", "compact"])
-def test_json_ends_with_the_summary(flipped: Path, say: Say, command: str) -> None:
+def test_json_output_ends_with_a_summary(flipped: Path, say: Say, command: str) -> None:
     _, lines = say(command, "--json", *NOW, flipped)
     rows = [json.loads(line) for line in lines]
     assert [row["type"] for row in rows].count("summary") == 1
@@ -140,7 +140,7 @@ def _read(descriptor: int) -> Iterator[bytes]:
         yield data
 
 
-def test_severities_have_a_colour_on_a_terminal_unless_that_is_not_wanted(flipped: Path) -> None:
+def test_severities_are_coloured_on_a_terminal_unless_disabled(flipped: Path) -> None:
     words = ["verify", *NOW, "--no-progress", "--jobs", "1", str(flipped)]
     shown = on_terminal(words)
     assert shown.startswith(b"\x1b[1;31mDAMAGED:\x1b[0m 1 error")
@@ -149,7 +149,7 @@ def test_severities_have_a_colour_on_a_terminal_unless_that_is_not_wanted(flippe
     assert b"\x1b" not in on_terminal(words, TERM="dumb")
 
 
-def test_answers_of_many_partitions_are_reported_in_a_few_lines(tmp_path: Path, say: Say) -> None:
+def test_lookup_answers_of_many_partitions_fit_a_few_lines(tmp_path: Path, say: Say) -> None:
     """`lookup --latest` has one answer for each partition: the first ones are shown in full, more of them in a line each, and the others
     are counted."""
     data = broker_dir(tmp_path / "data", 1, 60, linked=True)
@@ -184,7 +184,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_however_much_is_broken_it_fits_a_screen(
+def test_output_fits_a_screen_for_any_amount_of_damage(
     words: tuple[str, ...], at_most: int, broken: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*words, *NOW, "--jobs", "1", str(broken)]) in (1, 5)
@@ -199,7 +199,7 @@ def test_however_much_is_broken_it_fits_a_screen(
     assert not {kind for kind in kinds if kind not in text}, "each kind is there, by its number at least"
 
 
-def test_with_many_kinds_the_first_of_each_has_a_line_and_the_others_their_number() -> None:
+def test_many_finding_kinds_show_the_first_of_each_and_counts() -> None:
     groups = FindingGroups()
     for kind in CATALOGUE:
         for number in range(42):
@@ -211,7 +211,9 @@ def test_with_many_kinds_the_first_of_each_has_a_line_and_the_others_their_numbe
 
 
 @pytest.mark.parametrize(("count", "reported", "more"), [(9, 3, "6"), (4, 4, ""), (5, 3, "2")])
-def test_no_line_says_that_there_is_one_more(count: int, reported: int, more: str) -> None:
+def test_single_remaining_finding_is_printed_instead_of_one_more(
+    count: int, reported: int, more: str
+) -> None:
     """Such a line would take the place of the finding itself. Together with findings of another kind there are too many to show all."""
     groups = FindingGroups()
     if count < 9:
@@ -244,7 +246,7 @@ def _streamed(report: LookupReport | FoldedRows, rows: Iterable[Mapping[str, obj
 
 
 @pytest.mark.parametrize("number", range(1, 60))
-def test_the_last_of_many_is_reported_itself(number: int) -> None:
+def test_last_remaining_line_is_printed_instead_of_1_more(number: int) -> None:
     """`1 more` would take the same space and say less."""
     numbers = range(number)
     names = [f"t-{each}" for each in numbers]
@@ -267,7 +269,7 @@ def test_the_last_of_many_is_reported_itself(number: int) -> None:
         assert len(shown) + more == number
 
 
-def test_of_many_plans_the_costliest_come_first() -> None:
+def test_costliest_plans_are_listed_first() -> None:
     report = RecoverReport(lambda _options, _paths: "")
     for number in range(2200):
         cost = {
@@ -294,7 +296,7 @@ def test_of_many_plans_the_costliest_come_first() -> None:
     assert lines[-1] == f"… and {2200 - 20 * 22:,} more partitions (--verbose shows all)"
 
 
-def test_names_that_cannot_be_seen_are_reported_as_a_shell_takes_them(tmp_path: Path, say: Say) -> None:
+def test_unprintable_names_are_quoted_for_a_shell(tmp_path: Path, say: Say) -> None:
     """This holds for lines about partitions and for lines about paths."""
     (made,) = broker_dir(tmp_path / "made", 1, 1).glob("orders.00-0")
     odd = os.fsdecode(b"a\nb\xff-0")
@@ -307,7 +309,7 @@ def test_names_that_cannot_be_seen_are_reported_as_a_shell_takes_them(tmp_path: 
         assert quoted in text and "\\n" not in text and "\udcff" not in text
 
 
-def test_failures_at_different_files_of_their_targets_are_alike(capfd: pytest.CaptureFixture[str]) -> None:
+def test_failures_at_different_files_are_grouped(capfd: pytest.CaptureFixture[str]) -> None:
     """For example if a file system has no inodes left, each change fails at another file."""
     sentence = "cannot change {}: No space left on device; nothing was changed"
     files = ("/.kseg/20261126T024225Z-7fad7822/old", "/00000000000000000000.log", "", "/.kseg")
@@ -322,7 +324,7 @@ def test_failures_at_different_files_of_their_targets_are_alike(capfd: pytest.Ca
     assert len(reported) == FAILURES_ALIKE_SHOWN + 1 and "37 more targets failed" in reported[-1]
 
 
-def test_no_more_targets_failed_than_there_are() -> None:
+def test_failed_targets_never_exceed_the_number_of_targets() -> None:
     """The data directory's own files failed as well, but are not a target of compact."""
     summary = RunSummary(2)
     for path in ("data/a-0", "data/b-0", "data"):

@@ -70,7 +70,7 @@ class Work:
 
 @pytest.mark.usefixtures("broker")
 @pytest.mark.parametrize("is_raised", [True, False])
-def test_a_deleted_file_makes_it_list_the_target_again(target: PartitionTarget, is_raised: bool) -> None:
+def test_deleted_file_causes_a_second_listing_of_the_target(target: PartitionTarget, is_raised: bool) -> None:
     assert [*Rereading(Work(2, is_raised=is_raised))(target, None)] == [DONE]
 
 
@@ -79,23 +79,23 @@ def _failures(events: Iterable[Event]) -> list[str]:
 
 
 @pytest.mark.usefixtures("broker")
-def test_what_was_shown_is_not_shown_twice(target: PartitionTarget) -> None:
+def test_printed_rows_are_not_repeated_by_a_second_reading(target: PartitionTarget) -> None:
     events = [*Rereading(Work(1, first := Row({"type": "first"})))(target, None)]
     assert (events[0], _failures(events), len(events)) == (first, [str(GONE)], 2)
 
 
 @pytest.mark.usefixtures("broker")
-def test_it_ends(target: PartitionTarget) -> None:
+def test_rereading_ends_after_a_limited_number_of_attempts(target: PartitionTarget) -> None:
     assert _failures(Rereading(Work(1000))(target, None)) == [str(GONE)]
 
 
-def test_without_a_broker_a_missing_file_is_an_error_at_once(target: PartitionTarget) -> None:
+def test_missing_file_without_a_broker_is_an_immediate_error(target: PartitionTarget) -> None:
     work = Work(1)
     assert (_failures(Rereading(work)(target, None)), work.left) == ([str(GONE)], 0)
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_partition_that_goes_is_a_note(target: PartitionTarget) -> None:
+def test_partition_deleted_while_read_is_an_info(target: PartitionTarget) -> None:
     def work(target: PartitionTarget, options: object) -> Iterator[Event]:
         shutil.rmtree(target.path)
         raise VanishedInput("cannot read it")
@@ -106,7 +106,7 @@ def test_a_partition_that_goes_is_a_note(target: PartitionTarget) -> None:
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_file_that_goes_while_it_is_shown_is_a_note(target: PartitionTarget) -> None:
+def test_file_deleted_while_dumped_is_an_info(target: PartitionTarget) -> None:
     """`dump` prints a log batch by batch, and used to end with an error."""
 
     def work(target: PartitionTarget, options: object) -> Iterator[Event]:
@@ -119,7 +119,7 @@ def test_a_file_that_goes_while_it_is_shown_is_a_note(target: PartitionTarget) -
 
 
 @pytest.mark.usefixtures("broker")
-def test_an_export_lists_a_partition_again(
+def test_export_reads_a_changed_partition_again(
     target: PartitionTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the first reading has written is discarded."""
@@ -144,14 +144,14 @@ def test_an_export_lists_a_partition_again(
 
 @pytest.mark.usefixtures("broker")
 @pytest.mark.parametrize("words", [["recover"], ["retain"], ["compact", "--cleanup-policy", "compact"]])
-def test_a_plan_says_that_its_files_are_in_use(
+def test_plan_beside_a_broker_says_that_its_files_are_in_use(
     target: PartitionTarget, capfd: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     run([*words, str(target.log_dir)])
     assert f"{target.log_dir} is in use by a broker or another kseg (process " in capfd.readouterr().err
 
 
-def test_an_unreadable_copy_is_an_error_of_diff(
+def test_diff_reports_an_unreadable_copy_as_an_error(
     target: PartitionTarget, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A pair of copies has no data directory whose lock could be checked. This used to be a bug in kseg (status 70)."""
@@ -165,7 +165,7 @@ def test_an_unreadable_copy_is_an_error_of_diff(
     assert f"cannot read {log}: not a regular file" in capfd.readouterr().err
 
 
-def test_a_plan_on_files_that_lie_still_says_nothing(
+def test_plan_without_a_broker_says_nothing_about_use(
     target: PartitionTarget, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run(["recover", str(target.log_dir)])
@@ -178,9 +178,7 @@ def _kinds(capfd: pytest.CaptureFixture[str], target: PartitionTarget) -> set[An
 
 
 @pytest.mark.usefixtures("broker")
-def test_damage_is_found_beside_a_broker_too(
-    target: PartitionTarget, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_damage_is_found_beside_a_broker(target: PartitionTarget, capfd: pytest.CaptureFixture[str]) -> None:
     Path(target.path).rmdir()
     healthy.partition(Path(target.path))
     assert "bad-crc" not in _kinds(capfd, target)
@@ -209,7 +207,7 @@ class Damaged:
 
 @pytest.mark.parametrize(("readings", "expected"), [(1, "changed-while-read"), (2, "bad-crc")])
 @pytest.mark.usefixtures("broker")
-def test_damage_is_what_a_second_reading_has_as_well(
+def test_damage_beside_a_broker_is_confirmed_by_a_second_reading(
     target: PartitionTarget, readings: int, expected: str
 ) -> None:
     """`dump` used to compare an index with a log to which the broker had appended in between."""
@@ -218,12 +216,12 @@ def test_damage_is_what_a_second_reading_has_as_well(
     assert isinstance(found, Finding) and found.id == expected
 
 
-def test_damage_without_a_broker_is_shown_at_once(target: PartitionTarget) -> None:
+def test_damage_without_a_broker_is_reported_at_once(target: PartitionTarget) -> None:
     assert [*Rereading(Damaged(1), confirms=True)(target, None)] == [TORN, DONE]
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_directory_that_goes_before_it_is_listed_is_a_note(target: PartitionTarget) -> None:
+def test_directory_deleted_before_it_is_listed_is_an_info(target: PartitionTarget) -> None:
     """The system's error used to be reported as a failure."""
 
     def work(target: PartitionTarget, options: object) -> Iterator[Event]:
@@ -240,24 +238,24 @@ def _planned(work: Work | Damaged, target: PartitionTarget) -> list[Event]:
 
 @pytest.mark.parametrize("work", [Work(2), Work(1, Row({"type": "first"})), Damaged(1)])
 @pytest.mark.usefixtures("broker")
-def test_a_plan_is_made_again_until_nothing_changes(target: PartitionTarget, work: Work | Damaged) -> None:
+def test_plan_is_repeated_until_nothing_changes(target: PartitionTarget, work: Work | Damaged) -> None:
     """A plan with files that the broker deleted in the meantime used to be an error, and one with an older index reported damage."""
     assert _planned(work, target)[-1] == DONE
     assert not work.left
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_plan_with_damage_that_stays(target: PartitionTarget) -> None:
+def test_plan_with_persistent_damage_is_reported(target: PartitionTarget) -> None:
     assert _planned(Damaged(1000), target) == [TORN, DONE]
 
 
-def test_a_plan_without_a_broker_is_made_once(target: PartitionTarget) -> None:
+def test_plan_without_a_broker_is_made_once(target: PartitionTarget) -> None:
     assert _planned(work := Damaged(1000), target) == [TORN, DONE]
     assert work.left == 999
 
 
 @pytest.mark.usefixtures("broker")
-def test_there_is_no_plan_of_what_changes_all_the_time(target: PartitionTarget) -> None:
+def test_plan_of_constantly_changing_files_fails(target: PartitionTarget) -> None:
     numbers = count()
 
     def work(target: PartitionTarget, options: object) -> Iterator[Event]:
@@ -269,7 +267,7 @@ def test_there_is_no_plan_of_what_changes_all_the_time(target: PartitionTarget) 
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_plan_of_a_partition_that_goes_is_a_note(target: PartitionTarget) -> None:
+def test_plan_of_a_partition_deleted_meanwhile_is_an_info(target: PartitionTarget) -> None:
     def work(target: PartitionTarget, options: object) -> Iterator[Event]:
         shutil.rmtree(target.path)
         raise VanishedInput("cannot read it")
@@ -280,7 +278,7 @@ def test_a_plan_of_a_partition_that_goes_is_a_note(target: PartitionTarget) -> N
 
 
 @pytest.mark.usefixtures("broker")
-def test_a_copy_that_goes_before_it_is_compared_is_a_note(target: PartitionTarget, tmp_path: Path) -> None:
+def test_copy_deleted_before_it_is_compared_is_an_info(target: PartitionTarget, tmp_path: Path) -> None:
     other = PartitionTarget(str(tmp_path / "copy" / "orders-0"), str(tmp_path / "copy"))
     shutil.copytree(target.path, other.path)
     Path(target.path).rmdir()
@@ -289,7 +287,7 @@ def test_a_copy_that_goes_before_it_is_compared_is_a_note(target: PartitionTarge
 
 
 @pytest.mark.usefixtures("broker")
-def test_an_index_that_is_cut_while_it_is_opened_is_read_again(
+def test_index_trimmed_while_it_is_opened_is_read_again(
     target: PartitionTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker trims a preallocated index when it rolls the segment, which used to be an error."""

@@ -46,7 +46,7 @@ def bases(partition: Path) -> list[int]:
     return sorted(int(path.stem) for path in partition.glob("*.log"))
 
 
-def test_a_plan_leaves_everything_alone(
+def test_retain_plan_changes_nothing(
     log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition = log_dir / "metro-none-0"
@@ -76,7 +76,9 @@ def test_a_plan_leaves_everything_alone(
     )
 
 
-def test_json_of_a_partition(log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retain_json_of_a_partition(
+    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
     partition = log_dir / "metro-none-0"
     with unchanged(log_dir):
         status, rows = json_run(
@@ -102,7 +104,7 @@ def test_json_of_a_partition(log_dir: Path, unchanged: Unchanged, capfd: pytest.
     assert {name: result[name] for name in wanted} == wanted
 
 
-def test_mark_purge_and_undo(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retain_mark_purge_and_undo(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     partition = log_dir / "metro-none-0"
     status, rows = json_run(*DELETE, "--retention-ms", "1", "--apply", log_dir, capfd=capfd)
     results = [row for row in rows if row["type"] == "result"]
@@ -120,7 +122,7 @@ def test_mark_purge_and_undo(log_dir: Path, capfd: pytest.CaptureFixture[str]) -
     assert not list(partition.rglob("*.deleted"))
 
 
-def test_unmark(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retain_unmark_restores_marked_segments(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     partition = log_dir / "metro-lz4-0"
     before = bases(partition)
     run(["retain", *DELETE, "--retention-bytes", "0", "--apply", str(partition)])
@@ -132,7 +134,9 @@ def test_unmark(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert bases(partition) == [*before, 160]
 
 
-def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retain_reads_topic_properties_from_a_file(
+    log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     partition, file = log_dir / "metro-none-0", tmp_path / "topic.properties"
     now = ("--now", str(LAST_MS))
     for text, deleted in (
@@ -191,17 +195,19 @@ def test_properties_of_a_topic(log_dir: Path, tmp_path: Path, capfd: pytest.Capt
         ["--cleanup-policy", "shred"],
     ],
 )
-def test_wrong_usage(words: list[str], log_dir: Path, unchanged: Unchanged) -> None:
+def test_retain_rejects_wrong_usage(words: list[str], log_dir: Path, unchanged: Unchanged) -> None:
     with unchanged(log_dir):
         assert run(["retain", *words, "--apply", str(log_dir)]) == 2
 
 
-def test_a_file_is_no_log(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retain_refuses_a_segment_file(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["retain", str(log_dir / "metro-none-0" / f"{0:020}.log")]) == 2
     assert "name its partition directory" in capfd.readouterr().err
 
 
-def test_a_whole_data_directory_with_jobs(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_retain_over_a_data_directory_with_several_jobs(
+    capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The capture itself: stray directories and the metadata log are named and skipped."""
     one = json_run("--retention-ms", "1", "--jobs", "1", capture_small / "data", capfd=capfd)
     two = json_run("--retention-ms", "1", "--jobs", "2", capture_small / "data", capfd=capfd)
@@ -223,7 +229,7 @@ def _without_clock(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ),
     ],
 )
-def test_a_limit_that_is_off_was_given_all_the_same(
+def test_disabled_limit_counts_as_given(
     log_dir: Path, given: tuple[str, ...], reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["retain", "--json", "--cleanup-policy", "delete", *given, str(log_dir / "metro-none-0")]) == 0
@@ -240,7 +246,7 @@ def test_a_limit_that_is_off_was_given_all_the_same(
         (("--free", "30KiB"), {"free", "active"}),
     ],
 )
-def test_what_stays_is_counted_by_reason(
+def test_kept_segments_are_counted_by_reason(
     options: tuple[str, ...],
     rules: set[str],
     capture_small: Path,
@@ -265,7 +271,9 @@ def test_what_stays_is_counted_by_reason(
     }
 
 
-def test_a_purge_alone_says_nothing_of_policies(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_purge_alone_does_not_mention_cleanup_policies(
+    log_dir: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     _, rows = json_run("--purge", log_dir, capfd=capfd)
     segments = [row for row in rows if row["type"] == "segment"]
     assert {(row["verdict"], row["rule"]) for row in segments} == {("keep", "marked-only")}
@@ -274,7 +282,7 @@ def test_a_purge_alone_says_nothing_of_policies(log_dir: Path, capfd: pytest.Cap
     assert "what stays" not in capfd.readouterr().out
 
 
-def test_what_a_purge_leaves_is_reported_with_its_reason(
+def test_files_a_purge_keeps_are_reported_with_the_reason(
     log_dir: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """On a full disk, NOTHING GOES is not a sufficient answer without a word about the marked files."""

@@ -72,7 +72,9 @@ def without_marks(data: Path) -> Path:
 
 @pytest.mark.evidence("segment-age")
 @pytest.mark.parametrize("wanted", [1, 5_000, 12_000, 20_000, 40_000])
-def test_the_oldest_go_until_the_bytes_are_reached(data: Path, say: Say, wanted: int) -> None:
+def test_free_chooses_the_oldest_segments_until_the_size_is_reached(
+    data: Path, say: Say, wanted: int
+) -> None:
     without_marks(data)
     with trees.unchanged(data):
         status, rows = say("--free", str(wanted), *NOW, data)
@@ -95,7 +97,7 @@ def test_the_oldest_go_until_the_bytes_are_reached(data: Path, say: Say, wanted:
     assert not any(name.startswith(("__", "stations")) for name, _ in gone)
 
 
-def test_done_it_frees_what_it_said(data: Path, say: Say) -> None:
+def test_free_apply_frees_the_planned_bytes(data: Path, say: Say) -> None:
     before = occupied(data)
     _, planned = say("--free", "50KiB", "--purge", *NOW, data)
     status, rows = say("--free", "50KiB", "--purge", "--apply", *NOW, data)
@@ -113,7 +115,7 @@ def test_done_it_frees_what_it_said(data: Path, say: Say) -> None:
 
 
 @pytest.mark.evidence("deleted-file")
-def test_marks_count_first_and_free_nothing_until_they_are_purged(
+def test_marked_files_count_first_and_free_nothing_until_purged(
     data: Path, say: Say, capfd: pytest.CaptureFixture[str]
 ) -> None:
     marked = sum(path.stat().st_size for path in data.rglob("*.deleted"))
@@ -133,7 +135,7 @@ def test_marks_count_first_and_free_nothing_until_they_are_purged(
 
 
 @pytest.mark.evidence("segment-age")
-def test_the_limits_that_it_amounts_to_delete_the_same(data: Path, say: Say) -> None:
+def test_free_equals_the_limits_it_names(data: Path, say: Say) -> None:
     without_marks(data)
     _, rows = say("--free", "25KiB", *NOW, data)
     for share in of_type(rows, "free_topic"):
@@ -148,7 +150,7 @@ def test_the_limits_that_it_amounts_to_delete_the_same(data: Path, say: Say) -> 
         assert going(by_more) < expected
 
 
-def test_what_cannot_be_freed_is_reported_and_nothing_is_changed(
+def test_unreachable_size_is_reported_and_nothing_is_changed(
     data: Path, say: Say, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with trees.unchanged(data):
@@ -172,7 +174,7 @@ def test_what_cannot_be_freed_is_reported_and_nothing_is_changed(
     assert status == 0
 
 
-def test_nothing_above_the_high_watermark_goes(data: Path, say: Say) -> None:
+def test_free_keeps_segments_above_the_high_watermark(data: Path, say: Say) -> None:
     without_marks(data)
     checkpoint = data / "replication-offset-checkpoint"
     lines = checkpoint.read_text().splitlines()
@@ -184,7 +186,7 @@ def test_nothing_above_the_high_watermark_goes(data: Path, say: Say) -> None:
     assert one(rows)["held"]["high-watermark"] > 5_000
 
 
-def test_a_topic_whose_policy_nobody_knows_is_held(data: Path, say: Say, tmp_path: Path) -> None:
+def test_free_keeps_topics_with_an_unknown_policy(data: Path, say: Say, tmp_path: Path) -> None:
     shutil.rmtree(data / "__cluster_metadata-0")
     without_marks(data)
     _, rows = say("--free", "1GiB", *NOW, data)
@@ -196,7 +198,7 @@ def test_a_topic_whose_policy_nobody_knows_is_held(data: Path, say: Say, tmp_pat
 
 
 @pytest.mark.evidence("segment-age")
-def test_what_the_topics_own_limits_delete_goes_first(
+def test_free_chooses_first_what_the_topics_own_limits_delete(
     data: Path, say: Say, capture_small: Path, tmp_path: Path
 ) -> None:
     """It is younger, but a broker deletes it at its next start anyway."""
@@ -220,7 +222,7 @@ def test_what_the_topics_own_limits_delete_goes_first(
 
 
 @pytest.mark.evidence("occupied-bytes")
-def test_files_with_a_second_name_free_nothing(data: Path, say: Say, tmp_path: Path) -> None:
+def test_hard_linked_files_free_nothing(data: Path, say: Say, tmp_path: Path) -> None:
     """A hard-linked copy, for example a backup before the repair, keeps the blocks."""
     without_marks(data)
     _, rows = say("--free", "1GiB", *NOW, data)
@@ -232,7 +234,7 @@ def test_files_with_a_second_name_free_nothing(data: Path, say: Say, tmp_path: P
     assert one(rows)["held"]["hard-link"] == log.stat().st_size
 
 
-def test_what_a_broker_removes_itself_is_named(data: Path, say: Say) -> None:
+def test_files_that_a_broker_removes_itself_are_named(data: Path, say: Say) -> None:
     (data / "fares-0").rename(data / f"fares-0.{'a' * 32}-delete")
     (data / "metro-none-0" / f"{0:020d}.log.cleaned").write_bytes(b"x" * 3000)
     _, rows = say("--free", "1GiB", *NOW, data)
@@ -240,7 +242,7 @@ def test_what_a_broker_removes_itself_is_named(data: Path, say: Say) -> None:
     assert held["deleted-directory"] > 8_000 and held["unfinished-files"] == 3000
 
 
-def test_0_7(ancient_small: Path, tmp_path: Path, say: Say) -> None:
+def test_free_chooses_segments_of_0_7_logs(ancient_small: Path, tmp_path: Path, say: Say) -> None:
     partition = tmp_path / "data" / "old-0"
     source = max(
         (path.parent for path in ancient_small.rglob("*.kafka")),
@@ -264,12 +266,12 @@ def test_0_7(ancient_small: Path, tmp_path: Path, say: Say) -> None:
         ["--free", "lots"],
     ],
 )
-def test_wrong_usage(data: Path, words: list[str]) -> None:
+def test_free_rejects_wrong_usage(data: Path, words: list[str]) -> None:
     with trees.unchanged(data):
         assert run(["retain", *words, str(data)]) == 2
 
 
-def test_without_a_partition_left_to_free_of(data: Path, say: Say) -> None:
+def test_free_without_eligible_partitions_is_not_reached(data: Path, say: Say) -> None:
     without_marks(data)
     status, rows = say("--free", "1", "--topic", "stations", *NOW, data)
     assert status == 1 and not one(rows)["reached"] and one(rows)["freeable_bytes"] == 0
@@ -279,7 +281,7 @@ def test_without_a_partition_left_to_free_of(data: Path, say: Say) -> None:
 # --- several file systems
 
 
-def test_each_file_system_gets_its_bytes() -> None:
+def test_each_file_system_is_freed_by_the_given_size() -> None:
     def on(device: int, number: int, stamps: list[int]) -> Survey:
         pieces = tuple(
             Freeable(100 * (at + 1), 1000, stamp, False, Threshold(1, 1)) for at, stamp in enumerate(stamps)
@@ -309,7 +311,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
     pytest.skip("there is no second file system to write to")
 
 
-def test_two_log_dirs_of_one_node_on_two_file_systems(data: Path, say: Say, elsewhere: Path) -> None:
+def test_two_log_dirs_on_two_file_systems_are_both_freed(data: Path, say: Say, elsewhere: Path) -> None:
     without_marks(data)
     second = elsewhere / "data"
     second.mkdir()
@@ -325,6 +327,6 @@ def test_two_log_dirs_of_one_node_on_two_file_systems(data: Path, say: Say, else
     assert before[0] - occupied(data) > 5_000 and before[1] - occupied(second) > 5_000
 
 
-def test_the_choice_is_the_same_from_run_to_run(data: Path, say: Say) -> None:
+def test_free_choice_is_deterministic(data: Path, say: Say) -> None:
     first = going(say("--free", "30KiB", *NOW, "--jobs", "1", data)[1])
     assert all(going(say("--free", "30KiB", *NOW, "--jobs", str(jobs), data)[1]) == first for jobs in (1, 2))

@@ -44,7 +44,9 @@ def lines(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_text_goes_to_stdout_as_it_is(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_text_is_written_to_stdout_unchanged(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     raw = bytes(range(256)) * 9000
     status = perform(script(Text(raw), Text(b"\n")), toy_files(tmp_path, 1), DUMP)
 
@@ -52,7 +54,9 @@ def test_text_goes_to_stdout_as_it_is(tmp_path: Path, capfdbinary: pytest.Captur
     assert (status, out, err) == (0, raw + b"\n", b"")
 
 
-def test_a_dump_says_damage_on_stderr_and_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dump_reports_damage_on_stderr_and_continues(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (asked,) = toy_files(tmp_path, 1)
     status = perform(script(Text(b"one\n"), BAD_CRC, FUTURE, Text(b"two\n")), [asked], DUMP)
 
@@ -66,7 +70,7 @@ def test_a_dump_says_damage_on_stderr_and_goes_on(tmp_path: Path, capfd: pytest.
     ]
 
 
-def test_warnings_and_notices_alone_are_no_damage(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_warnings_and_infos_alone_exit_with_0(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert perform(script(FUTURE, GAP), toy_files(tmp_path, 1), VERIFY) == 0
     out, err = capfd.readouterr()
     assert out.splitlines()[2:] == ["0 errors, 1 warning", "next: kseg dump a.log"]
@@ -117,7 +121,7 @@ def test_verify_prints_findings_and_summary_on_stdout(
     ]
 
 
-def test_sums_of_targets_stay_in_json_and_are_added_up(
+def test_sums_of_targets_are_kept_in_json_and_added_up_in_text(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     one = Row({"type": "verified", "path": "p", "files": 2, "errors": 7, "warnings": 7, "infos": 7})
@@ -136,7 +140,7 @@ def test_sums_of_targets_stay_in_json_and_are_added_up(
     assert capfd.readouterr().out == "2 files; 0 errors, 0 warnings\n"
 
 
-def test_quiet_leaves_only_results_and_errors(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_only_results_and_errors(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     quiet = Style(command="verify", quiet=True, findings_are_result=True, summary=looked_at_words)
     assert perform(script(GAP, BAD_CRC), toy_files(tmp_path, 1), quiet) == 1
     out, err = capfd.readouterr()
@@ -145,7 +149,7 @@ def test_quiet_leaves_only_results_and_errors(tmp_path: Path, capfd: pytest.Capt
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_some_of_many_failed_is_status_5(
+def test_some_failed_targets_of_many_exit_with_5(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], jobs: int
 ) -> None:
     made = Script(
@@ -160,7 +164,9 @@ def test_some_of_many_failed_is_status_5(
     assert "1 error, 0 warnings, 1 not readable in 3 files" in err
 
 
-def test_when_all_failed_the_status_is_theirs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_status_is_that_of_the_failure_if_all_targets_failed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     made = script(unreadable=frozenset({"a.log", "b.log"}))
     assert perform(made, toy_files(tmp_path, 1), DUMP_JSON) == 3
     assert perform(made, toy_files(tmp_path, 2), DUMP) == 3
@@ -169,9 +175,7 @@ def test_when_all_failed_the_status_is_theirs(tmp_path: Path, capfd: pytest.Capt
     assert first["type"] == "error" and first["exit_status"] == 3 and str(first["path"]).endswith("a.log")
 
 
-def test_a_missing_path_among_several_is_one_failure(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_path_among_several_is_one_failure(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     missing = str(tmp_path / "missing.log")
     status = perform(script(Text(b"a\n")), [missing, *toy_files(tmp_path, 1)], DUMP)
 
@@ -182,7 +186,7 @@ def test_a_missing_path_among_several_is_one_failure(
         perform(script(), [missing], DUMP)
 
 
-def test_a_bug_is_one_report_line_and_the_traceback_comes_on_request(
+def test_bug_prints_one_report_line_and_a_traceback_on_request(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = script(Text(b"a\n"), buggy=frozenset({"a.log"}))
@@ -198,7 +202,7 @@ def test_a_bug_is_one_report_line_and_the_traceback_comes_on_request(
     assert "Traceback (most recent call last)" in capfd.readouterr().err
 
 
-def test_nothing_found_is_status_1_only_when_no_target_answers(tmp_path: Path) -> None:
+def test_nothing_found_exits_with_1_only_if_no_target_answers(tmp_path: Path) -> None:
     style = Style(command="lookup", json=True, missed=lambda row: row["found"] is False)
     found, missed = Row({"type": "lookup", "found": True}), Row({"type": "lookup", "found": False})
     paths = toy_files(tmp_path, 2)
@@ -207,20 +211,18 @@ def test_nothing_found_is_status_1_only_when_no_target_answers(tmp_path: Path) -
     assert perform(Script({"a.log": (missed,), "b.log": (missed,)}), paths, style) == 1
 
 
-def test_no_path_and_no_match_are_wrong_usage(tmp_path: Path) -> None:
+def test_missing_path_and_no_match_are_wrong_usage(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs at least one PATH"):
         perform(script(), [], DUMP)
 
 
-def test_control_characters_in_names_never_reach_the_reader(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_control_characters_in_names_are_escaped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     odd = Finding("bad-crc", "a\x1b[31m\n.log", "odd\r")
     perform(script(odd), toy_files(tmp_path, 1), DUMP)
     assert capfd.readouterr().err.startswith("$'a\\x1b[31m\\x0a.log': error: odd\\r (bad-crc)\n")
 
 
-def test_a_table_has_a_heading_and_aligned_columns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_table_has_a_heading_and_aligned_columns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = (
         Row({"type": "batch", "base_offset": 0, "compression": "none", "horizon": None}),
         Row({"type": "batch", "base_offset": 1000, "compression": "zstd", "horizon": 7}),
@@ -271,9 +273,7 @@ main.main()
 """
 
 
-def test_a_worker_that_is_killed_fails_its_target_alone(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_killed_worker_fails_only_its_target(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     paths = toy_files(tmp_path, 3)
     made = Script(
         {"a.log": (Text(b"a\n"),), "b.log": (Text(b"b\n"),), "c.log": (Text(b"c\n"),)},
@@ -296,7 +296,7 @@ def test_a_worker_that_is_killed_fails_its_target_alone(
         (signal.SIGTERM, "interrupted by SIGTERM"),
     ],
 )
-def test_a_signal_leaves_a_summary_of_what_was_done(
+def test_signal_ends_with_a_summary_of_what_was_done(
     tmp_path: Path, jobs: str, number: signal.Signals, words: str
 ) -> None:
     """A terminal sends its signals to all processes."""
@@ -322,7 +322,7 @@ def test_a_signal_leaves_a_summary_of_what_was_done(
     assert "a.log: error: toy (bad-crc)" in out and "Traceback" not in err
 
 
-def test_a_signal_that_is_ignored_stays_ignored() -> None:
+def test_ignored_signal_stays_ignored() -> None:
     script = (
         "import os, signal\n"
         "from kseg.cli.termination import handle_termination\n"
@@ -335,7 +335,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
     assert done.stdout == "lives\n"
 
 
-def test_a_second_signal_does_not_interrupt_what_the_first_one_has_begun() -> None:
+def test_second_signal_does_not_interrupt_the_handling_of_the_first() -> None:
     script = (
         "from signal import *\n"
         "from kseg.cli.termination import end_by_received_signal, handle_termination\n"
@@ -354,7 +354,7 @@ def test_a_second_signal_does_not_interrupt_what_the_first_one_has_begun() -> No
 
 
 @pytest.mark.parametrize("is_read", [True, False])
-def test_a_signal_cuts_no_line_in_the_middle(tmp_path: Path, is_read: bool) -> None:
+def test_signal_does_not_cut_an_output_line(tmp_path: Path, is_read: bool) -> None:
     """The command waits for the reader of its output; if there is none, it ends soon."""
     code = (
         "import sys\nfrom kseg.cli.termination import handle_termination\nfrom tests.support.stub_commands import *\n"
@@ -384,7 +384,7 @@ def _unread_bytes(pipe: int) -> int:
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
-def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+def test_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom tests.support.stub_commands import *\n"
         "big = Text(b'x' * 999_999 + b'\\n')\n"
@@ -405,7 +405,7 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", ["list .", "--help", "list --help", "-h", ""])
-def test_output_that_cannot_be_written_is_no_bug_in_kseg(tmp_path: Path, asked: str) -> None:
+def test_unwritable_output_is_not_a_bug(tmp_path: Path, asked: str) -> None:
     """`/dev/full` fails like a file on a full disk."""
     (tmp_path / "t-0").mkdir()
     words = [sys.executable, "-m", "kseg", *asked.replace(".", str(tmp_path)).split()]
@@ -415,7 +415,7 @@ def test_output_that_cannot_be_written_is_no_bug_in_kseg(tmp_path: Path, asked: 
     assert done.stderr == "kseg: cannot write the standard output: No space left on device\n"
 
 
-def test_the_verdict_of_an_interrupted_run_is_about_a_part(
+def test_verdict_of_an_interrupted_run_says_how_much_it_covers(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("metro-0", "metro-1", "metro-2"):

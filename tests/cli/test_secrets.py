@@ -80,7 +80,7 @@ FORMS = (
 
 @pytest.mark.parametrize("form", FORMS, ids=" ".join)
 @pytest.mark.parametrize("topic", ["__cluster_metadata", "connect-*"])
-def test_an_export_holds_no_secret_unless_asked(
+def test_export_redacts_secrets_unless_requested(
     data: Path, tmp_path: Path, topic: str, form: list[str], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     pytest.importorskip("pyarrow")
@@ -100,7 +100,7 @@ def exported(data: Path, output: Path, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_what_is_no_secret_is_exported_as_it_is(data: Path, tmp_path: Path) -> None:
+def test_export_leaves_values_that_are_not_secret_unchanged(data: Path, tmp_path: Path) -> None:
     words = ["--topic", "__cluster_metadata", "--include-control", "--no-key"]
     plain = exported(data, tmp_path / "plain", *words)
     everything = exported(data, tmp_path / "everything", *words, "--show-secrets")
@@ -113,7 +113,7 @@ def test_what_is_no_secret_is_exported_as_it_is(data: Path, tmp_path: Path) -> N
     assert everything[-1]["_meta"]["control"] and everything[-1]["value"]
 
 
-def test_connectors_lose_their_secrets_and_nothing_else(data: Path, tmp_path: Path) -> None:
+def test_export_redacts_only_the_secrets_of_connectors(data: Path, tmp_path: Path) -> None:
     rows = exported(data, tmp_path / "out", "--topic", "connect-*")
     by_key = {row["key"].decode(): row["value"] for row in rows}
     properties = json.loads(by_key["connector-jdbc-source"])["properties"]
@@ -122,14 +122,14 @@ def test_connectors_lose_their_secrets_and_nothing_else(data: Path, tmp_path: Pa
     assert by_key["commit-jdbc-source"] == json.dumps({"tasks": 13}).encode()
 
 
-def test_other_topics_are_left_alone(data: Path, tmp_path: Path) -> None:
+def test_export_does_not_redact_other_topics(data: Path, tmp_path: Path) -> None:
     (row,) = exported(data, tmp_path / "out", "--topic", "orders")
     assert row["value"] == b'{"password": "hunter2"}'
     (row,) = exported(data, tmp_path / "named", "--topic", "orders", "--connect-topic", "ord*")
     assert row["value"] == b'{"password":"(redacted)"}'
 
 
-def test_an_export_to_stdout_and_one_with_a_limit_say_so(
+def test_export_to_stdout_or_with_a_limit_reports_redaction(
     data: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     pytest.importorskip("pyarrow")
@@ -140,7 +140,7 @@ def test_an_export_to_stdout_and_one_with_a_limit_say_so(
 
 
 @pytest.mark.parametrize("name", ["__cluster_metadata-0", "connect-cluster-configs-0"])
-def test_raw_bytes_with_a_secret_are_refused(
+def test_read_raw_refuses_bytes_with_a_secret(
     data: Path, name: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     words = ["read", "--offset", "0", "--no-progress", str(data / name)]
@@ -153,7 +153,7 @@ def test_raw_bytes_with_a_secret_are_refused(
     assert log.startswith(capfdbinary.readouterr().out)
 
 
-def test_raw_bytes_without_a_secret_are_written(
+def test_read_raw_writes_bytes_without_a_secret(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     place = log_of(tmp_path / "__cluster_metadata-0", [(None, config(2, "retention.ms", "77"))])
@@ -165,7 +165,7 @@ def test_raw_bytes_without_a_secret_are_written(
     "decoder", ["--offsets-decoder", "--remote-log-metadata-decoder", "--transaction-log-decoder"]
 )
 @pytest.mark.parametrize("name", ["__cluster_metadata-0", "connect-cluster-configs-0"])
-def test_the_decoder_of_another_topic_shows_no_secret(
+def test_decoder_of_another_topic_shows_no_secret(
     data: Path, name: str, decoder: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     run(["dump", "--json", decoder, "--no-progress", str(data / name)])
@@ -175,7 +175,7 @@ def test_the_decoder_of_another_topic_shows_no_secret(
 
 @pytest.mark.parametrize("flags", [[], ["--value-decoder-class"], ["--skip-record-metadata"]])
 @pytest.mark.parametrize("name", ["__cluster_metadata-0", "connect-cluster-configs-0"])
-def test_the_text_of_the_tool_warns_once_a_file(
+def test_dump_text_with_secrets_warns_once_a_file(
     data: Path, name: str, flags: list[str], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     words = ["dump", "--print-data-log", *flags, "--no-progress"]
@@ -186,7 +186,7 @@ def test_the_text_of_the_tool_warns_once_a_file(
     assert capfdbinary.readouterr() == (out, b"")
 
 
-def test_text_that_shows_no_secret_warns_of_none(
+def test_dump_text_without_secrets_does_not_warn(
     data: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert run(["dump", "--deep-iteration", "--no-progress", str(data)]) == 0

@@ -69,7 +69,7 @@ def change(
 
 
 @pytest.mark.usefixtures("change")
-def test_a_running_broker_is_given_time_to_finish(data: Path, say: Say, is_finished: bool) -> None:
+def test_verify_gives_a_running_broker_time_to_finish(data: Path, say: Say, is_finished: bool) -> None:
     status, rows = say("verify", "--quick", "--jobs", "1", data)
     strays = {Path(row["path"]).name for row in rows if row.get("id") == "becomes-stray"}
     assert strays == (set() if is_finished else {"fares-0"})
@@ -86,7 +86,9 @@ def test_metadata_gives_a_running_broker_time_to_finish(
     assert statuses["stations-0"] == "known"
 
 
-def test_an_earlier_state_is_not_settled(data: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_earlier_metadata_state_does_not_wait_for_a_broker(
+    data: Path, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An earlier state of the metadata log is compared with today's directories, whether or not a broker is running."""
     shutil.rmtree(data / "fares-0")
     end = read_metadata_log(str(data / LOG)).end_offset
@@ -99,7 +101,7 @@ def test_an_earlier_state_is_not_settled(data: Path, say: Say, monkeypatch: pyte
         assert say("metadata", "--offset", str(end - 1), data) == stopped
 
 
-def test_a_topic_that_is_made_again_all_the_time_is_not_stray(
+def test_constantly_recreated_topic_is_not_stray(
     data: Path, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look at the directory finds another topic, newer than the metadata log that was read."""
@@ -118,7 +120,7 @@ def test_a_topic_that_is_made_again_all_the_time_is_not_stray(
     assert next(numbers) > 13
 
 
-def test_a_busy_broker_is_waited_for(data: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_waits_for_a_busy_broker(data: Path, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker renames the directory of a deleted topic some seconds after it wrote the record."""
     finish, waited = deleted_soon(data), list[float]()
 
@@ -134,7 +136,7 @@ def test_a_busy_broker_is_waited_for(data: Path, say: Say, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_a_replica_that_moves_back_between_two_listings(data: Path) -> None:
+def test_replica_moved_between_two_listings_is_not_missing(data: Path) -> None:
     """The log dirs are listed one after the other, the first before the replica arrives there, the other after it has left."""
     away = shutil.move(data / "fares-0", data.parent / "fares-0")
 

@@ -55,32 +55,32 @@ def shape(targets: Sequence[Target], jobs: int, sharing: Sharing = Sharing.LARGE
         ([60, 1], 2, [3, 2]),  # too small to be shared
     ],
 )
-def test_which_logs_are_shared(
+def test_large_logs_are_shared_between_processes(
     sizes: list[int], jobs: int, expected: list[int | str], tmp_path: Path
 ) -> None:
     assert shape(partitions(tmp_path, *sizes), jobs) == expected
 
 
-def test_one_process_shares_nothing(tmp_path: Path) -> None:
+def test_single_process_shares_no_log(tmp_path: Path) -> None:
     targets = partitions(tmp_path, 500, 1)
     assert target_runs(targets, 1, Sharing.LARGE) == ([TargetRun(targets)], 1)
     assert target_runs(targets[1:2], 1, Sharing.ALL) == ([TargetRun(targets[1:2])], 1)
 
 
-def test_a_single_target_is_shared_whatever_its_size(tmp_path: Path) -> None:
+def test_single_target_is_shared_whatever_its_size(tmp_path: Path) -> None:
     (_, target) = partitions(tmp_path, 1)
     assert target_runs([target], 2, Sharing.LARGE) == ([TargetRun([target], is_shared=True)], 1)
     assert target_runs([target], 2, Sharing.NONE) == ([TargetRun([target])], 2)
 
 
-def test_every_log_that_pays_is_shared_where_output_is_large(tmp_path: Path) -> None:
+def test_large_output_shares_every_worthwhile_log(tmp_path: Path) -> None:
     partitions(tmp_path, 900, 20, 2)
     files: list[Target] = [FileTarget(str(path)) for path in sorted(tmp_path.rglob("*.*"))]
     assert shape(files, 2, Sharing.ALL) == [*[1, "shared"] * 4, 4, 2]
     assert shape(files, 2, Sharing.LARGE) == [1, "shared", 1, "shared", 8, 2]
 
 
-def test_what_is_gone_or_cannot_be_listed_has_no_size(tmp_path: Path) -> None:
+def test_missing_or_unlistable_target_has_no_size(tmp_path: Path) -> None:
     targets = partitions(tmp_path, 500, 1)
     gone: list[Target] = [PartitionTarget(str(tmp_path / "gone-0")), FileTarget(str(tmp_path / "gone.log"))]
     assert shape([*gone, *targets], 2) == [3, "shared", 1, 1]
@@ -97,7 +97,7 @@ def test_what_is_gone_or_cannot_be_listed_has_no_size(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("few_bytes", [1, 1 << 20])
-def test_the_answer_is_the_same(
+def test_shared_targets_give_the_same_output(
     few_bytes: int,
     command: list[str],
     tmp_path: Path,

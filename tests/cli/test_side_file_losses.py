@@ -183,7 +183,7 @@ def company() -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.evidence("snapshot-missing", "epochs-empty", "checkpoint-lost", "log-start-trace")
 @pytest.mark.parametrize("names", list(company()), ids="+".join)
-def test_verify_and_recover_agree(
+def test_verify_and_recover_agree_on_lost_side_file_information(
     names: tuple[str, ...], stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
@@ -208,7 +208,7 @@ def test_verify_and_recover_agree(
 
 # Java compares the last 64 bits as a signed number
 @pytest.mark.parametrize("number", [1, 99, 2**64 - 1])
-def test_a_reserved_directory_id_is_replaced(
+def test_reserved_directory_id_is_replaced(
     number: int, stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A broker fails on it (`directory_id_reserved` in tests/kafka/start_cases.py)."""
@@ -224,7 +224,7 @@ def test_a_reserved_directory_id_is_replaced(
     assert decode_meta_properties((data / META).read_bytes()) == decode_meta_properties(original.encode())
 
 
-def test_without_words_the_identity_is_not_invented(
+def test_recover_does_not_invent_an_identity(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
@@ -238,7 +238,7 @@ def test_without_words_the_identity_is_not_invented(
 
 @pytest.mark.evidence("meta-properties")
 @pytest.mark.parametrize("harm", [empty, garble, gone])
-def test_the_identity_comes_from_the_other_data_directories(
+def test_identity_comes_from_the_other_data_directories(
     harm: Callable[[Path], None], stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first, second = copy_tree(stopped, tmp_path / "a"), tmp_path / "b"
@@ -256,7 +256,7 @@ def test_the_identity_comes_from_the_other_data_directories(
     assert identity.directory_id == DIRECTORY_ID
 
 
-def test_what_can_still_be_read_of_the_identity_is_kept(
+def test_readable_values_of_the_identity_are_kept(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
@@ -266,7 +266,7 @@ def test_what_can_still_be_read_of_the_identity_is_kept(
     assert decode_meta_properties((data / META).read_bytes()) == decode_meta_properties(meta.encode())
 
 
-def test_what_comes_back_is_what_was_there(
+def test_restored_side_file_information_equals_the_original(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Producers, epochs, log start offsets and recovery points are restored from the data, and the marker is unchanged."""
@@ -285,7 +285,7 @@ def test_what_comes_back_is_what_was_there(
     assert (data / MARKER).read_bytes() == (stopped / MARKER).read_bytes()
 
 
-def test_a_lost_log_start_is_found_by_a_repair_of_another_partition(
+def test_repair_of_another_partition_restores_a_lost_log_start(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
@@ -294,7 +294,7 @@ def test_a_lost_log_start_is_found_by_a_repair_of_another_partition(
     assert (data / LOG_STARTS).read_text() == f"0\n1\nmetro-none 0 {START}\n"
 
 
-def test_a_log_start_that_may_be_one_is_reported_and_not_believed(
+def test_uncertain_log_start_is_reported_but_not_written(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
@@ -313,7 +313,7 @@ def test_a_log_start_that_may_be_one_is_reported_and_not_believed(
     assert doubts(output("verify", data, capfd=capfd)[1]) == set()
 
 
-def test_a_directory_that_was_not_stopped_may_lack_them(
+def test_unclean_directory_may_lack_checkpoints(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A broker that is killed in its first minute has not written any of them yet."""
@@ -332,7 +332,7 @@ def test_a_directory_that_was_not_stopped_may_lack_them(
 
 @pytest.mark.evidence("log-start-trace")
 @pytest.mark.parametrize("lose", [empty, garble, gone])
-def test_list_and_lookup_know_a_lost_log_start(
+def test_list_and_lookup_derive_a_lost_log_start(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], lose: Callable[[Path], None]
 ) -> None:
     """As with verify and recover, the log starts where the leader epochs start, and deleted records do not return."""

@@ -52,7 +52,7 @@ def partition(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         ("compact --cleanup-policy compact --damaged skip --output OUT DIR", 0),
     ],
 )
-def test_a_hole_costs_no_time(
+def test_holes_in_a_log_take_no_reading_time(
     partition: Path, tmp_path: Path, words: str, status: int, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     places = {"LOG": str(partition / LAST), "DIR": str(partition), "OUT": str(tmp_path / "out")}
@@ -91,7 +91,7 @@ def partition07(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         ("export --to csv --output OUT DIR", 1),
     ],
 )
-def test_a_hole_in_a_log_of_kafka_0_7_costs_no_time(
+def test_holes_in_a_0_7_log_take_no_reading_time(
     partition07: Path,
     tmp_path: Path,
     words: str,
@@ -130,7 +130,7 @@ def run_within_limits(
     ],
     ids=" ".join,
 )
-def test_the_hole_of_a_preallocated_index_is_not_read(
+def test_hole_of_a_preallocated_index_is_not_read(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There are 10 MiB for each index of an active segment. On tmpfs, a hole that is read is filled."""

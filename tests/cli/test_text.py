@@ -12,7 +12,7 @@ RECORD = {
 }  # fmt: skip
 
 
-def test_an_answer_says_where_it_lies_and_how_it_was_found() -> None:
+def test_lookup_text_says_where_and_how_the_record_was_found() -> None:
     answer = {
         "type": "lookup", "partition": "p-0", "directory": "data/p-0", "query": {"kind": "offset", "offset": 7}, "found": True, "offset": 7,
         "timestamp": 1714564800123, "leader_epoch": 3, "segment": "p-0/0.log", "position": 4096,
@@ -32,7 +32,7 @@ def test_an_answer_says_where_it_lies_and_how_it_was_found() -> None:
     ]
 
 
-def test_nothing_found_says_so_and_what_was_read() -> None:
+def test_lookup_text_without_a_hit_says_what_was_read() -> None:
     answer = {
         "type": "lookup",
         "partition": "p-0",
@@ -47,7 +47,7 @@ def test_nothing_found_says_so_and_what_was_read() -> None:
     ]
 
 
-def test_read_shows_batches_and_their_records() -> None:
+def test_read_text_shows_batches_and_their_records() -> None:
     batch = {"type": "batch", "file": "p-0/0.log", "position": 61, "base_offset": 5, "last_offset": 9, "size": 1000,
              "compression": "zstd"}  # fmt: skip
     assert list(read_words(batch)) == ["p-0/0.log byte 61: batch 5-9, 1,000 bytes, zstd"]
@@ -55,12 +55,12 @@ def test_read_shows_batches_and_their_records() -> None:
     assert line.startswith("  offset 7 at ")
 
 
-def test_null_is_not_empty() -> None:
+def test_text_distinguishes_null_from_empty() -> None:
     assert bytes_words(None, None) == "null"
     assert bytes_words("", "utf8") == '""'
 
 
-def test_a_time_outside_the_calendar_is_a_number() -> None:
+def test_time_outside_the_calendar_is_printed_as_a_number() -> None:
     assert moment(2**62) == f"{2**62} (not a date)"
     assert moment(-2) == "1969-12-31T23:59:59.998Z"
     # as for messages of v0

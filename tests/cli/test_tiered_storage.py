@@ -41,7 +41,7 @@ def partition(capture_small: Path, tmp_path: Path) -> Path:
     ],
     ids=" ".join,
 )
-def test_it_answers_as_the_partition_did(
+def test_reading_commands_give_the_same_output_for_uploaded_segments(
     partition: Path,
     tmp_path: Path,
     command: list[str],
@@ -72,7 +72,7 @@ def _answer(text: str) -> dict[str, object]:
     return {name: row[name] for name in ("found", "offset", "timestamp", "leader_epoch", "record")}
 
 
-def test_the_shown_files_are_the_uploaded_ones(
+def test_listed_files_are_the_uploaded_ones(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     topic = upload(partition, tmp_path / "tiered")
@@ -114,7 +114,7 @@ def test_verify_reads_every_chunk_and_names_a_damaged_one(
     )
 
 
-def test_an_archive_of_uploaded_segments(
+def test_archive_of_uploaded_segments_is_read(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     upload(partition, tmp_path / "tiered")
@@ -145,7 +145,7 @@ UPLOADED = [
 
 
 @pytest.mark.parametrize(("folder", "name", "segments"), UPLOADED, ids=lambda value: str(value)[:30])
-def test_what_the_plugin_itself_has_uploaded(
+def test_files_uploaded_by_the_plugin_are_read_byte_for_byte(
     tiered_small: Path, capture_small: Path, folder: str, name: str, segments: dict[str, int]
 ) -> None:
     """Every file of the segments that the plugin uploaded is shown, byte for byte."""
@@ -162,7 +162,7 @@ def test_what_the_plugin_itself_has_uploaded(
             assert bytes(mapped.view) == path.read_bytes(), file
 
 
-def test_what_the_plugin_has_uploaded_lacks_nothing_of_a_data_directory(
+def test_uploaded_segments_are_not_reported_as_lacking_side_files(
     tiered_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     root = f"tiered:{tiered_small}/compressed/kafka"
@@ -177,7 +177,7 @@ def test_what_the_plugin_has_uploaded_lacks_nothing_of_a_data_directory(
     assert "missing" not in reported.out and "partition.metadata" not in reported.out
 
 
-def test_what_the_plugin_has_encrypted_is_not_called_damaged(
+def test_encrypted_uploads_are_not_reported_as_damaged(
     tiered_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("fares-0", "metro-gzip-0"):
@@ -187,7 +187,7 @@ def test_what_the_plugin_has_encrypted_is_not_called_damaged(
         assert "the tiered-storage plugin has encrypted it, and kseg does not decrypt" in reported.err
 
 
-def test_two_topics_of_one_name_are_told_apart(
+def test_two_uploaded_topics_of_one_name_are_distinguished(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     topic = upload(partition, tmp_path / "tiered")
@@ -198,7 +198,7 @@ def test_two_topics_of_one_name_are_told_apart(
     assert names == {f"metro-zstd-{TOPIC_ID}-0", "metro-zstd-AAAAAAAAAAAAAAAAAAAAAA-0"}
 
 
-def test_writing_is_refused_and_a_wrong_path_is_missing(
+def test_tiered_path_refuses_changes_and_reports_a_missing_path(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     upload(partition, tmp_path / "tiered")
@@ -210,11 +210,11 @@ def test_writing_is_refused_and_a_wrong_path_is_missing(
 @pytest.mark.parametrize(
     "sizes", [[], [7], [5, 5], [1000000, 1000010, 1000020], [1, 70_000, 3, 2], [0, 2**31 - 1, 0, 9]]
 )
-def test_chunk_sizes_are_read_back(sizes: list[int]) -> None:
+def test_chunk_sizes_round_trip(sizes: list[int]) -> None:
     assert decode_chunk_sizes(encode_sizes(sizes)) == sizes
 
 
-def test_chunk_sizes_as_the_plugin_writes_them() -> None:
+def test_chunk_sizes_of_the_plugin_are_decoded() -> None:
     """By the plugin's own description: three values. All but the last are stored as one byte that is added to a base."""
     assert decode_chunk_sizes(bytes.fromhex("00000003000f424001000a000f4254")) == [1000000, 1000010, 1000020]
 
@@ -239,6 +239,6 @@ def test_chunk_sizes_as_the_plugin_writes_them() -> None:
         (b"[" * 100_000, "not JSON"),
     ],
 )
-def test_a_manifest_that_is_none(data: bytes, sentence: str) -> None:
+def test_invalid_manifest_is_rejected(data: bytes, sentence: str) -> None:
     with pytest.raises(FormatError, match=sentence):
         read_manifest(data)

@@ -70,7 +70,7 @@ def make(
 
 @pytest.mark.evidence("topic-policy")
 @pytest.mark.parametrize("words", [[], ["--first-dirty-offset", "checkpoint"], ["--include-active"]])
-def test_compact_leaves_topics_alone_that_are_deleted(
+def test_compact_skips_topics_with_policy_delete(
     data: Path, say: Say, words: list[str], capture_small: Path
 ) -> None:
     """A complete data directory of a real broker. compact used to change every topic with keys."""
@@ -85,7 +85,7 @@ def test_compact_leaves_topics_alone_that_are_deleted(
 
 
 @pytest.mark.evidence("topic-policy")
-def test_retain_leaves_topics_alone_that_are_compacted(data: Path, say: Say, capture_small: Path) -> None:
+def test_retain_skips_topics_with_policy_compact(data: Path, say: Say, capture_small: Path) -> None:
     """retain used to delete all of `stations`."""
     status, rows = say("retain", "--retention-ms", "7d", "--apply", *ON_THE_CLOCK, data)
     assert status == 0
@@ -96,7 +96,7 @@ def test_retain_leaves_topics_alone_that_are_compacted(data: Path, say: Say, cap
 
 
 @pytest.mark.parametrize("name", ["stations-0", "metro-none-0", "fares-0"])
-def test_a_single_partition_asks_its_log_dir(data: Path, say: Say, name: str) -> None:
+def test_single_partition_takes_the_policy_from_its_log_dir(data: Path, say: Say, name: str) -> None:
     is_compacted = name == "stations-0"
     _, rows = say("compact", *ON_THE_CLOCK, data / name)
     assert bool(changed(rows)) is is_compacted
@@ -108,7 +108,7 @@ def test_a_single_partition_asks_its_log_dir(data: Path, say: Say, name: str) ->
 
 
 @pytest.mark.evidence("policy-unknown")
-def test_without_any_evidence_nothing_is_touched(
+def test_topics_with_an_unknown_policy_are_not_changed(
     data: Path, say: Say, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.rmtree(data / LOG)
@@ -126,7 +126,7 @@ def test_without_any_evidence_nothing_is_touched(
 
 
 @pytest.mark.parametrize("topic", ["two words", "new\nline", os.fsdecode(b"\xff\xfe")])
-def test_the_option_for_an_odd_topic_can_be_typed(
+def test_printed_policy_option_quotes_odd_topic_names(
     topic: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(data / "stations-0", data / f"{topic}-0")
@@ -137,7 +137,7 @@ def test_the_option_for_an_odd_topic_can_be_typed(
     assert os.fsdecode(echoed) == topic
 
 
-def test_a_topic_that_nobody_knows_is_named_once(data: Path, say: Say) -> None:
+def test_topic_with_an_unknown_policy_is_named_once(data: Path, say: Say) -> None:
     """`gates-append` has two partitions, but one sentence is enough."""
     shutil.rmtree(data / LOG)
     for words in (["compact"], ["retain", "--retention-ms", "1"]):
@@ -148,7 +148,7 @@ def test_a_topic_that_nobody_knows_is_named_once(data: Path, say: Say) -> None:
         assert "2 partitions were skipped" in failure["message"] and "gates-append" in failure["message"]
 
 
-def test_internal_topics_are_known_without_evidence(data: Path, say: Say) -> None:
+def test_policies_of_internal_topics_are_known_without_evidence(data: Path, say: Say) -> None:
     shutil.rmtree(data / LOG)
     (data / "cleaner-offset-checkpoint").unlink()
     status, rows = say("compact", *ON_THE_CLOCK, data)
@@ -157,7 +157,7 @@ def test_internal_topics_are_known_without_evidence(data: Path, say: Say) -> Non
 
 
 @pytest.mark.evidence("cleaner-checkpoint")
-def test_what_a_cleaner_has_cleaned_is_compacted(data: Path, say: Say) -> None:
+def test_topic_in_the_cleaner_checkpoint_is_compacted(data: Path, say: Say) -> None:
     """The only evidence is cleaner-offset-checkpoint, which contains `stations`."""
     shutil.rmtree(data / LOG)
     _, rows = say("compact", *ON_THE_CLOCK, "--topic", "stations", data)
@@ -167,7 +167,9 @@ def test_what_a_cleaner_has_cleaned_is_compacted(data: Path, say: Say) -> None:
     assert (status, changed(rows)) == (0, set())
 
 
-def test_a_default_that_the_cleaner_contradicts(capture_small: Path, tmp_path: Path, say: Say) -> None:
+def test_default_policy_that_the_cleaner_checkpoint_contradicts_is_not_used(
+    capture_small: Path, tmp_path: Path, say: Say
+) -> None:
     """The topic has no policy of its own but was compacted, so the broker's default differs from Kafka's, and only server.properties
     contains it."""
     data = make(capture_small, tmp_path / "data")
@@ -183,7 +185,7 @@ def test_a_default_that_the_cleaner_contradicts(capture_small: Path, tmp_path: P
 
 @pytest.mark.evidence("metadata-log")
 @pytest.mark.parametrize("cut", [1, 40, 100, 200])
-def test_a_metadata_log_that_is_not_whole_is_not_believed(data: Path, say: Say, cut: int) -> None:
+def test_policies_of_an_incomplete_metadata_log_are_not_used(data: Path, say: Say, cut: int) -> None:
     """The policy may have been changed in the lost part."""
     log = data / LOG / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:-cut])
@@ -208,7 +210,7 @@ def test_a_metadata_log_that_is_not_whole_is_not_believed(data: Path, say: Say, 
 
 
 @pytest.mark.parametrize("change", ["unknown-name", "other-id", "removed"])
-def test_a_topic_that_the_metadata_log_does_not_know(
+def test_topic_id_unknown_to_the_metadata_log_has_no_settings(
     capture_small: Path, tmp_path: Path, say: Say, change: str
 ) -> None:
     """There is another topic with that name, or none, so its settings do not apply to this directory."""
@@ -224,7 +226,7 @@ def test_a_topic_that_the_metadata_log_does_not_know(
 # --- whose word counts
 
 
-def test_the_order_of_precedence(capture_small: Path, tmp_path: Path, say: Say) -> None:
+def test_setting_sources_have_kafkas_precedence(capture_small: Path, tmp_path: Path, say: Say) -> None:
     """topic config > dynamic broker config > dynamic default > server.properties > built in (Kafka: LogConfig, KafkaConfig)."""
     file = tmp_path / "server.properties"
     file.write_text("log.retention.minutes=7\nlog.retention.hours=1\nlog.retention.bytes=2000\n")
@@ -260,7 +262,7 @@ def test_the_order_of_precedence(capture_small: Path, tmp_path: Path, say: Say) 
     assert settings(rows, DEFAULT)["retention.ms"] == ("3000", "broker-config")
 
 
-def test_built_in_limits_hold_only_where_server_properties_were_seen(
+def test_default_limits_apply_only_with_server_properties(
     capture_small: Path, tmp_path: Path, say: Say
 ) -> None:
     """Nothing is deleted for an unknown limit. If the file is given, properties that it does not contain have Kafka's defaults."""
@@ -273,7 +275,7 @@ def test_built_in_limits_hold_only_where_server_properties_were_seen(
     assert settings(rows, DELETED)["retention.ms"] == ("604800000", "built-in-default")
 
 
-def test_each_topic_has_its_own_limits(capture_small: Path, tmp_path: Path, say: Say) -> None:
+def test_retain_uses_the_limits_of_each_topic(capture_small: Path, tmp_path: Path, say: Say) -> None:
     more = [config(DELETED, "retention.bytes", "1200"), config(DEFAULT, "retention.ms", "-1")]
     data = make(capture_small, tmp_path / "data", *more)
     _, rows = say("retain", *ON_THE_CLOCK, data)
@@ -282,7 +284,7 @@ def test_each_topic_has_its_own_limits(capture_small: Path, tmp_path: Path, say:
     assert result["deleted"] == [0]
 
 
-def test_options_override_values_and_never_the_policy(capture_small: Path, tmp_path: Path, say: Say) -> None:
+def test_options_override_limits_but_never_the_policy(capture_small: Path, tmp_path: Path, say: Say) -> None:
     data = make(capture_small, tmp_path / "data", config(COMPACTED, "delete.retention.ms", "9"))
     file = tmp_path / "topic.properties"
     file.write_text("retention.ms=1\n")
@@ -303,7 +305,9 @@ def test_options_override_values_and_never_the_policy(capture_small: Path, tmp_p
     assert changed(rows) == {"accounts-0", "orders-0", "plain-0"}
 
 
-def test_settings_of_the_cleaner_come_from_the_topic(capture_small: Path, tmp_path: Path, say: Say) -> None:
+def test_compact_uses_the_cleaner_settings_of_the_topic(
+    capture_small: Path, tmp_path: Path, say: Say
+) -> None:
     """No record is older than the topic's compaction lag, so nothing is cleaned, as by the broker's cleaner."""
     data = make(capture_small, tmp_path / "data", config(COMPACTED, "min.compaction.lag.ms", str(2**62)))
     _, rows = say("compact", *ON_THE_CLOCK, data)
@@ -318,13 +322,15 @@ def test_settings_of_the_cleaner_come_from_the_topic(capture_small: Path, tmp_pa
     assert by_topic["segments_after"] > by_option["segments_after"]
 
 
-def test_a_value_that_no_broker_takes(capture_small: Path, tmp_path: Path, say: Say) -> None:
+def test_topic_with_an_invalid_setting_is_not_changed(capture_small: Path, tmp_path: Path, say: Say) -> None:
     data = make(capture_small, tmp_path / "data", config(DELETED, "retention.ms", "soon"))
     status, rows = say("retain", "--retention-bytes", "0", *ON_THE_CLOCK, data)
     assert (status, changed(rows), unknown(rows)) == (5, {"plain-0"}, {"orders-0"})
 
 
-def test_the_metadata_log_of_another_place(capture_small: Path, tmp_path: Path, say: Say) -> None:
+def test_metadata_option_names_a_metadata_log_elsewhere(
+    capture_small: Path, tmp_path: Path, say: Say
+) -> None:
     data = make(capture_small, tmp_path / "node" / "data")
     shutil.move(data / LOG, tmp_path / "elsewhere")
     assert say("retain", "--retention-ms", "1", *ON_THE_CLOCK, data)[0] == 4
@@ -344,7 +350,7 @@ def test_the_metadata_log_of_another_place(capture_small: Path, tmp_path: Path, 
 # --- marks
 
 
-def test_purging_asks_for_no_policy(data: Path, say: Say) -> None:
+def test_purge_needs_no_policy_and_marks_nothing(data: Path, say: Say) -> None:
     """It does not mark anything else either, whatever the topics are configured to."""
     shutil.rmtree(data / LOG)
     marked = data / "metro-none-0" / f"{0:020}.log"
@@ -354,7 +360,7 @@ def test_purging_asks_for_no_policy(data: Path, say: Say) -> None:
     assert not list((data / "metro-none-0").glob("*.log.deleted"))
 
 
-def test_the_text_says_where_each_setting_came_from(
+def test_text_names_the_source_of_each_setting(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = make(capture_small, tmp_path / "data", config(COMPACTED, "delete.retention.ms", "9"))

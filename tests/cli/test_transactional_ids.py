@@ -23,7 +23,7 @@ from tests.support.transaction_dirs import (
 
 
 @pytest.mark.behaviour("X17")
-def test_a_tombstone_removes_the_id_and_its_name_is_remembered(
+def test_removed_transactional_id_is_shown_as_former_id(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_orders(tmp_path, data_batch(0, PID, 0))
@@ -54,7 +54,7 @@ def test_a_tombstone_removes_the_id_and_its_name_is_remembered(
         ([data_batch(0, PID, 0), marker(1, PID, 0, at_ms=T0 + 9), data_batch(2, PID, 0, sequence=1)], [1]),
     ],
 )
-def test_of_a_prepared_transaction_the_partitions_without_marker(
+def test_prepared_transaction_lists_the_partitions_without_marker(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], batches: list[bytes], left: list[int]
 ) -> None:
     write_orders(tmp_path, *batches)
@@ -67,7 +67,7 @@ def test_of_a_prepared_transaction_the_partitions_without_marker(
     assert sorted(each["partition"] for each in row["partitions"]) == left
 
 
-def test_narrowed_to_a_topic_it_knows_the_coordinators_all_the_same(
+def test_topic_filter_does_not_hide_the_coordinator_log(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_orders(tmp_path, data_batch(0, PID, 0))
@@ -86,7 +86,9 @@ def test_narrowed_to_a_topic_it_knows_the_coordinators_all_the_same(
 
 
 @pytest.mark.behaviour("X18")
-def test_records_that_a_coordinator_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_records_that_a_coordinator_cannot_load_are_reported(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     good = transaction("till", partitions=[("orders", 0)])
     write_state(
         tmp_path,
@@ -119,7 +121,7 @@ def test_records_that_a_coordinator_cannot_load(tmp_path: Path, capfd: pytest.Ca
         ((key(STATE, 0, transactionalId="till"), b""), "coordinator-load-fails"),
     ],
 )
-def test_an_id_whose_newest_record_cannot_be_loaded_is_as_it_was_before(
+def test_unloadable_record_leaves_the_earlier_state_of_its_id(
     newest: tuple[bytes, bytes], finding: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     named = transaction("till", partitions=[("orders", 0)])
@@ -140,7 +142,7 @@ def test_an_id_whose_newest_record_cannot_be_loaded_is_as_it_was_before(
     assert [(row["status"], row["verdict"]) for row in found["transaction"]] == [("open", "ongoing")]
 
 
-def test_the_transactions_of_an_id(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_finds_the_transactions_of_an_id(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_orders(
         tmp_path,
         data_batch(0, 6, 0, count=2),

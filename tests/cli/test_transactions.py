@@ -38,7 +38,9 @@ from tests.support.transaction_dirs import (
 )
 
 
-def test_committed_aborted_and_open(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_transactions_are_committed_aborted_or_open(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     write_orders(
         tmp_path,
         data_batch(0, PID, 0, count=3, at_ms=T0),
@@ -83,7 +85,7 @@ def test_committed_aborted_and_open(tmp_path: Path, capfd: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(("lost", "open_first"), [(2, [0]), (3, [0, 2]), (5, [])])
-def test_damage_that_may_hold_a_marker_is_reported(
+def test_damage_that_may_contain_a_marker_is_reported(
     lost: int, open_first: list[int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """If a transaction is open before unreadable bytes, it is unknown whether it ended there."""
@@ -111,7 +113,7 @@ def test_damage_that_may_hold_a_marker_is_reported(
     assert head.startswith("HANGING:" if lost == 3 else "UNCERTAIN: nothing hangs in what can be read")
 
 
-def test_a_producer_of_an_emptied_marker_alone_is_none(
+def test_producer_with_only_an_emptied_marker_is_not_listed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The cleaner keeps the empty marker of a transaction that ended long ago. A broker started on it describes no such producer."""
@@ -194,7 +196,7 @@ def test_a_producer_of_an_emptied_marker_alone_is_none(
         (transaction("till", producerId=99, partitions=[("orders", 0)]), 0, "hanging", "unknown"),
     ],
 )
-def test_what_the_coordinator_says_of_an_open_transaction(
+def test_verdict_on_an_open_transaction_follows_the_coordinator_state(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     record: tuple[bytes, bytes],
@@ -212,7 +214,7 @@ def test_what_the_coordinator_says_of_an_open_transaction(
 
 
 @pytest.mark.parametrize("then", ["another", "another that is committed", "expired"])
-def test_a_committed_transaction_is_known_by_records_that_later_ones_replaced(
+def test_lost_commit_is_recognized_by_replaced_coordinator_records(
     then: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """In the second protocol each transaction has its own epoch, so the record of a decision stays true when the id continues."""
@@ -237,7 +239,7 @@ def test_a_committed_transaction_is_known_by_records_that_later_ones_replaced(
     assert rows[1]["verdict"] == {"another": "ongoing", "expired": "unknown"}.get(then, "unmarked")
 
 
-def test_a_committed_transaction_that_used_up_the_epochs(
+def test_lost_commit_that_exhausted_the_epochs_is_recognized(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """These are the records of 4.3.1: the id is complete with its next producer id, while the marker has the former one and epoch 32767."""
@@ -260,7 +262,7 @@ def test_a_committed_transaction_that_used_up_the_epochs(
     ("state", "verdict"),
     [(ONGOING, "unmarked"), (PREPARE_COMMIT, "stale"), (PREPARE_ABORT, "unmarked")],
 )
-def test_the_marker_of_a_later_transaction_ends_a_committed_one(
+def test_marker_of_a_later_transaction_ends_a_committed_one(
     state: int, verdict: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A broker goes by the first open offset of the producer (tests/kafka/test_ids_behind.py), so an abort hides what was committed."""
@@ -292,7 +294,7 @@ def test_the_marker_of_a_later_transaction_ends_a_committed_one(
         (0, 1, False, "ongoing"),
     ],
 )
-def test_a_partition_of_the_transaction_has_its_marker(
+def test_marker_in_another_partition_decides_a_lost_transaction(
     version: int,
     epoch: int,
     is_abort: bool,
@@ -346,7 +348,9 @@ def test_offsets_of_a_committed_transaction_that_its_coordinator_aborts(
 
 
 @pytest.mark.behaviour("X19")
-def test_nothing_hangs_before_the_maximum_timeout(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_transaction_is_not_hanging_before_the_maximum_timeout(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     write_orders(tmp_path, data_batch(0, PID, 0, at_ms=T0))
     write_state(tmp_path, transaction("till", transactionStatus=COMPLETE_COMMIT))
     for now, status in ((T0 + 900_000, "open"), (T0 + 900_001, "hanging")):
@@ -358,7 +362,7 @@ def test_nothing_hangs_before_the_maximum_timeout(tmp_path: Path, capfd: pytest.
     assert [row["status"] for row in found["transaction"]] == ["hanging"]
 
 
-def test_without_the_coordinators_topic_nothing_hangs(
+def test_open_transaction_without_coordinator_log_is_not_hanging(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_orders(tmp_path, data_batch(0, PID, 0))
@@ -368,9 +372,7 @@ def test_without_the_coordinators_topic_nothing_hangs(
 
 
 @pytest.mark.behaviour("X21")
-def test_the_state_of_a_broker_begins_with_its_snapshot(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_producer_state_starts_at_the_snapshot(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write_orders(tmp_path, batch(0, (b"k", b"v")), data_batch(1, PID, 0), marker(2, PID, 0, at_ms=T0))
     entries = [
         ProducerSnapshotEntry(5, 2, 9, 0, 0, T0, 3, 0),
@@ -392,7 +394,7 @@ def test_the_state_of_a_broker_begins_with_its_snapshot(
 
 
 @pytest.mark.parametrize("is_clean", [False, True], ids=["running", "stopped"])
-def test_producers_below_a_log_start_that_was_moved(
+def test_producers_below_a_moved_log_start_equal_the_brokers(
     is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The same producers as those of a real broker that is started on such a log (tests/kafka/test_random_transactions.py)."""
@@ -424,7 +426,9 @@ def test_producers_below_a_log_start_that_was_moved(
         assert [row["offset"] for row in reported if row["type"] == "lookup"] == [4] * (words[0] == "lookup")
 
 
-def test_a_replica_that_lags_behind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lagging_replica_does_not_make_a_transaction_hang(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     for broker, batches in (
         ("a", [data_batch(0, PID, 0)]),
         ("b", [data_batch(0, PID, 0), marker(1, PID, 0)]),
@@ -460,7 +464,7 @@ def test_a_marker_above_the_start_of_a_later_epoch_was_never_committed(
     ]
 
 
-def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_transactions_text_starts_with_the_verdict(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_orders(tmp_path, batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 0, count=2))
     write_state(tmp_path, transaction("till", transactionStatus=COMPLETE_COMMIT))
     assert run(["transactions", *AS_OF, str(tmp_path)]) == 1
@@ -475,7 +479,9 @@ def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert f"  {COMMAND}\n" in capfd.readouterr().out
 
 
-def test_one_segment_and_one_partition_are_enough(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_transactions_accepts_a_partition_or_a_segment(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = write_orders(tmp_path, data_batch(0, PID, 0))
     for given in (path.parent, path):
         found = transaction_rows(capfd, *AS_OF, str(given))
@@ -492,7 +498,7 @@ def test_old_formats_have_no_transactions(legacy_small: Path, capfd: pytest.Capt
     assert {row["last_stable_offset"] for row in found["partition"]} == {None}
 
 
-def test_json_lines_of_ended_transactions_are_those_of_their_rows() -> None:
+def test_json_lines_of_ended_transactions_equal_their_rows() -> None:
     table = Columns(T.ENDED_WIDTH, 2)
     table.count = 2
     for field, values in enumerate(((7, 8), (0, 32767), (0, 5), (3, 2**62), (T0, -1), (9, 10), (0, 1))):

@@ -20,12 +20,12 @@ CASES = [
 
 
 @pytest.mark.parametrize("incident", CASES)
-def test_a_transcript_is_up_to_date(incident: Incident) -> None:
+def test_transcript_is_up_to_date(incident: Incident) -> None:
     expected = (FOLDER / f"{incident.name}.txt").read_text(encoding="utf-8")
     assert transcripts.transcript(incident) == expected, "run python -m tests.transcripts and review the diff"
 
 
-def test_there_is_no_other() -> None:
+def test_every_transcript_belongs_to_an_incident() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == {incident.name for incident in INCIDENTS}
 
 
@@ -66,13 +66,13 @@ def _played(situation: str, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_every_command_was_played_in_every_situation(situation: str) -> None:
+def test_every_command_is_in_the_transcripts_of_every_situation(situation: str) -> None:
     played = [line for name in SITUATIONS[situation] for line in _played(situation, name)]
     assert set(COMMANDS) - NOT_PLAYED.keys() <= {line.split()[0] for line in played}
 
 
 @pytest.mark.parametrize("situation", ["one flipped bit", "torn disk", "full disk"])
-def test_what_writes_wrote_there_or_tried_to(situation: str) -> None:
+def test_transcripts_apply_changes_and_do_not_only_plan(situation: str) -> None:
     """Each transcript applies a change and does not only plan it; `export` and `undo` have no plan."""
     played = [line for name in SITUATIONS[situation] for line in _played(situation, name)]
     done = {
@@ -81,7 +81,7 @@ def test_what_writes_wrote_there_or_tried_to(situation: str) -> None:
     assert done >= set(WRITING) - ({"compact"} if situation == "one flipped bit" else set())
 
 
-def test_a_thousand_partitions_fit_a_screen() -> None:
+def test_transcript_of_a_thousand_partitions_is_short() -> None:
     """A valid directory takes at most 60 lines, one with an error 70, with the error among the first ten. No other command takes more."""
     sound, *others, flipped, page, plan, _, _, _ = reported = _outputs("running-1050-partitions")
     assert len(sound) <= 60
@@ -97,14 +97,14 @@ def test_a_thousand_partitions_fit_a_screen() -> None:
     assert "next: kseg recover data" in flipped and "next: kseg recover --apply data" in plan
 
 
-def test_a_hit_of_lookup_fits_six_lines() -> None:
+def test_lookup_hit_in_transcripts_fits_six_lines() -> None:
     text = (FOLDER / "sound.txt").read_text(encoding="utf-8")
     printed = next(part for part in text.split("$ kseg ") if part.startswith("lookup --key")).splitlines()[1:]
     hits = sum(line.startswith("orders.") for line in printed)
     assert hits == 4 and len(printed) <= 6 * hits + 10
 
 
-def test_a_full_disk_is_explained_once() -> None:
+def test_transcripts_explain_a_full_disk_once() -> None:
     for name in ("full-disk", "filling-disk"):
         for lines in _outputs(name):
             advice = [line for line in lines if "retain --purge --apply" in line]

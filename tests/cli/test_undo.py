@@ -79,7 +79,9 @@ def state(directory: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("way", ["journal", "folder", "partition"])
-def test_undo_takes_back_what_was_changed(way: str, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_restores_the_state_before_a_change(
+    way: str, data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     partition = data / "fares-0"
     before = state(data)
     journal = Path(change(partition).journal)
@@ -89,7 +91,7 @@ def test_undo_takes_back_what_was_changed(way: str, data: Path, capfd: pytest.Ca
     assert capfd.readouterr().out == f"{partition}: as it was before recover (3 files)\n"
 
 
-def test_undo_for_a_script(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_json_for_scripts(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     partition = data / "fares-0"
     journal = change(partition).journal
     assert run(["undo", "--json", journal]) == 0
@@ -105,7 +107,7 @@ def test_undo_for_a_script(data: Path, capfd: pytest.CaptureFixture[str]) -> Non
     }
 
 
-def test_undo_finishes_what_was_left_half_done(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_finish_completes_an_unfinished_change(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     partition = data / "fares-0"
     before, size = state(data), (partition / LOG).stat().st_size
     journal = stop_half_way(partition)
@@ -116,7 +118,7 @@ def test_undo_finishes_what_was_left_half_done(data: Path, capfd: pytest.Capture
     assert_as_before(data, before)
 
 
-def test_undo_refuses_a_changed_file_and_does_the_others(
+def test_undo_refuses_a_changed_file_and_undoes_the_others(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first, second = change(data / "fares-0"), change(data / "metro-lz4-0")
@@ -128,7 +130,7 @@ def test_undo_refuses_a_changed_file_and_does_the_others(
     assert run(["undo", first.journal]) == 4
 
 
-def test_what_is_no_journal_cannot_be_undone(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_of_a_path_without_journal_is_refused(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = state(data)
     for given in (data / "fares-0", data / "fares-0" / LOG, data / f"kseg-journal-{ID}.jsonl"):
         assert run(["undo", str(given)]) == 3
@@ -160,7 +162,7 @@ def held_by_another_process(lock: Path) -> Iterator[None]:
         holder.stdout.close()
 
 
-def test_undo_is_refused_while_somebody_holds_the_lock(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_is_refused_while_the_lock_is_held(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     journal = change(data / "fares-0").journal
     with held_by_another_process(data / ".lock"):
         now = state(data)
@@ -171,7 +173,7 @@ def test_undo_is_refused_while_somebody_holds_the_lock(data: Path, capfd: pytest
     assert (data / ".lock").exists(), "a lock file that was there stays"
 
 
-def test_the_lock_is_held_while_working_and_gone_afterwards(data: Path) -> None:
+def test_lock_is_held_during_a_change_and_removed_afterwards(data: Path) -> None:
     from kseg.change.apply.lock import locked
 
     with locked([str(data)]):
@@ -202,7 +204,7 @@ def test_the_lock_is_held_while_working_and_gone_afterwards(data: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["verify", "list", "dump", "lookup", "read"])
-def test_every_reading_command_speaks_of_a_half_done_change(
+def test_every_reading_command_reports_an_unfinished_change(
     command: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     partition = data / "fares-0"
@@ -220,7 +222,7 @@ def test_every_reading_command_speaks_of_a_half_done_change(
     assert status == 1
 
 
-def test_verify_does_not_take_journals_for_foreign_files(
+def test_verify_does_not_report_journals_as_unknown_files(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def complaints() -> set[str]:
@@ -247,7 +249,7 @@ def test_verify_does_not_take_journals_for_foreign_files(
     assert not [line for line in complaints() - before if "kseg" in line]
 
 
-def test_a_repair_is_not_taken_back_below_the_marker_that_vouches_for_it(
+def test_undo_is_refused_while_a_clean_marker_relies_on_the_repair(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A broker would trust the marker and not read the damage (fact sheet §6.3d)."""
@@ -269,7 +271,7 @@ def test_a_repair_is_not_taken_back_below_the_marker_that_vouches_for_it(
     assert_as_before(data, before)
 
 
-def test_without_the_marker_one_partition_can_be_taken_back_alone(data: Path) -> None:
+def test_one_partition_can_be_undone_alone_without_a_clean_marker(data: Path) -> None:
     (data / ".kafka_cleanshutdown").unlink()
     partition = data / "metro-none-0"
     os.truncate(partition / f"{72:020}.log", 4000)

@@ -73,7 +73,7 @@ DAMAGES = (one, several, none_and_checkpoint, without_marker)
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("way", [(), ("--mark-clean",), ("--policy", "kafka")])
-def test_it_is_taken_back_with_the_path_that_was_given(
+def test_run_is_undone_by_the_path_given_to_it(
     data: Path, damage: Callable[[Path], None], way: tuple[str, ...], say: Say
 ) -> None:
     damage(data)
@@ -87,7 +87,9 @@ def test_it_is_taken_back_with_the_path_that_was_given(
 
 
 @pytest.mark.parametrize("mark", [(), ("--mark-clean",)])
-def test_of_several_data_directories(data: Path, say: Say, mark: tuple[str, ...]) -> None:
+def test_run_over_several_data_directories_is_undone_by_their_parent(
+    data: Path, say: Say, mark: tuple[str, ...]
+) -> None:
     torn_over_two(data)
     before = tree_state(data.parent)
     say("recover", "--apply", *mark, data.parent)
@@ -96,7 +98,7 @@ def test_of_several_data_directories(data: Path, say: Say, mark: tuple[str, ...]
 
 
 @pytest.mark.parametrize("name", ["metro-none-0", "made-0"])
-def test_a_run_over_one_partition_is_taken_back_with_its_path(data: Path, name: str, say: Say) -> None:
+def test_run_over_one_partition_is_undone_by_its_path(data: Path, name: str, say: Say) -> None:
     """This includes what it changed in the data directory's own files."""
     lines = data.with_name("lines.jsonl")
     lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
@@ -109,7 +111,7 @@ def test_a_run_over_one_partition_is_taken_back_with_its_path(data: Path, name: 
 
 
 @pytest.mark.parametrize("end", ["", "/"])
-def test_a_run_over_two_partitions_is_taken_back_with_their_paths(
+def test_run_over_two_partitions_is_undone_by_their_paths(
     data: Path, end: str, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(data)
@@ -128,7 +130,7 @@ def test_a_run_over_two_partitions_is_taken_back_with_their_paths(
     assert tree_state(data) == damaged
 
 
-def test_what_a_later_run_set_in_the_data_directory_stays(data: Path, say: Say) -> None:
+def test_undo_of_a_partition_keeps_files_set_by_a_later_run(data: Path, say: Say) -> None:
     """Only the partition is restored, and the journal of the rest is named."""
     lines = data.with_name("lines.jsonl")
     lines.write_text('{"type":"record","value":"b"}\n', encoding="utf-8")
@@ -141,7 +143,7 @@ def test_what_a_later_run_set_in_the_data_directory_stays(data: Path, say: Say) 
 
 
 @pytest.mark.parametrize("rows_shown", [20, 0])
-def test_what_stays_is_named_as_the_partition_was(
+def test_undo_output_names_what_was_not_restored(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, rows_shown: int
 ) -> None:
     """The output does not say that everything was restored, even if too many directories were restored to list them."""
@@ -168,7 +170,7 @@ def without_journals(state: Mapping[str, Entry]) -> dict[str, Entry]:
     return {path: entry for path, entry in state.items() if not path.endswith(".kseg")}
 
 
-def test_of_several_runs_the_newest_is_meant(data: Path, say: Say) -> None:
+def test_undo_of_a_path_means_its_newest_run(data: Path, say: Say) -> None:
     several(data)
     states = [tree_state(data)]
     assert say("recover", "--apply", data)[0] == 0
@@ -188,7 +190,7 @@ def set_back(monkeypatch: pytest.MonkeyPatch, now_ms: int) -> None:
     monkeypatch.setattr(kseg.cli.run, "clock_ms", lambda given=None: now_ms if given is None else given)
 
 
-def test_after_the_clock_was_set_back_the_newest_is_still_meant(
+def test_undo_finds_the_newest_run_after_the_clock_was_set_back(
     data: Path, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine starts with the time of its hardware clock, and between two runs NTP corrects it by hours or years."""
@@ -214,7 +216,7 @@ def test_after_the_clock_was_set_back_the_newest_is_still_meant(
         assert without_journals(tree_state(data)) == without_journals(state)
 
 
-def test_a_marker_vouches_for_a_repair_with_a_later_date(
+def test_clean_marker_relies_on_a_repair_with_a_later_date(
     data: Path, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock was set back between the repair and the run that wrote the marker."""
@@ -226,7 +228,7 @@ def test_a_marker_vouches_for_a_repair_with_a_later_date(
     assert say("undo", data / "fares-0")[0] == 4
 
 
-def test_of_a_partition_its_own_part(data: Path, say: Say) -> None:
+def test_undo_of_a_partition_restores_only_its_part_of_a_run(data: Path, say: Say) -> None:
     several(data)
     before = tree_state(data / "fares-0")
     assert say("recover", "--apply", data)[0] == 0
@@ -237,7 +239,7 @@ def test_of_a_partition_its_own_part(data: Path, say: Say) -> None:
     assert say("undo", data)[0] == 0, "what is left of the run"
 
 
-def test_the_list_for_people(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_list_as_text(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     several(data)
     run(["recover", "--apply", "--quiet", str(data)])
     (journal,) = data.glob("kseg-journal-*-end.jsonl")
@@ -257,7 +259,7 @@ def journals(data: Path) -> list[Path]:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("elsewhere", ["", "journal", "quarantine", "both"])
-def test_forgetting_frees_the_room(
+def test_undo_forget_frees_the_space(
     data: Path, damage: Callable[[Path], None], elsewhere: str, say: Say, tmp_path: Path
 ) -> None:
     damage(data)
@@ -284,7 +286,7 @@ def test_forgetting_frees_the_room(
     assert say("undo", data)[0] == 3
 
 
-def test_the_plan_says_what_to_type(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_forget_plan_prints_the_command(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     one(data)
     run(["recover", "--apply", "--quiet", str(data)])
     capfd.readouterr()
@@ -296,7 +298,7 @@ def test_the_plan_says_what_to_type(data: Path, capfd: pytest.CaptureFixture[str
     assert "can no longer be undone" in capfd.readouterr().out
 
 
-def test_a_part_of_a_run_is_not_forgotten_alone(data: Path, say: Say) -> None:
+def test_undo_forget_refuses_a_part_of_a_run(data: Path, say: Say) -> None:
     """Otherwise the rest of the run could not be undone as a whole."""
     several(data)
     assert say("recover", "--apply", data)[0] == 0
@@ -306,7 +308,7 @@ def test_a_part_of_a_run_is_not_forgotten_alone(data: Path, say: Say) -> None:
 
 
 @pytest.mark.parametrize("is_link", [True, False])
-def test_what_the_journal_does_not_know_is_not_removed(
+def test_undo_forget_keeps_files_unknown_to_the_journal(
     data: Path, say: Say, tmp_path: Path, is_link: bool
 ) -> None:
     one(data)
@@ -327,12 +329,12 @@ def test_what_the_journal_does_not_know_is_not_removed(
 @pytest.mark.parametrize(
     "words", [("--list", "--forget"), ("--list", "--finish"), ("--forget", "--finish"), ("--apply",)]
 )
-def test_what_does_not_go_together(data: Path, words: tuple[str, ...], say: Say) -> None:
+def test_undo_rejects_contradictory_options(data: Path, words: tuple[str, ...], say: Say) -> None:
     assert say("undo", *words, data)[0] == 2
 
 
 @pytest.mark.parametrize("at", range(3, 90, 8))
-def test_one_undo_takes_back_a_run_that_was_killed_anywhere(
+def test_one_undo_reverts_a_run_killed_at_any_point(
     data: Path, at: int, say: Say, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Without a clean-shutdown marker, the data directory has no journal before the partitions do, and the last of these may only be
@@ -367,7 +369,7 @@ def test_one_undo_takes_back_a_run_that_was_killed_anywhere(
 
 @pytest.mark.parametrize(("flag", "what"), [("i", "immutable"), ("a", "append-only")])
 @pytest.mark.parametrize("of_directory", [False, True], ids=["log", "directory"])
-def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
+def test_change_of_an_immutable_file_is_refused_before_it_begins(
     data: Path, say: Say, flag: str, what: str, of_directory: bool
 ) -> None:
     """Staging copies what it cannot link, and the change used to end halfway. In an append-only directory, names can be added but not
@@ -388,7 +390,7 @@ def test_a_change_of_an_immutable_file_is_refused_before_it_begins(
         assert say("undo", "--list", data)[1][0]["half_done"] is False
 
 
-def test_a_data_directory_below_one_of_that_name_is_no_journal(
+def test_data_directory_below_a_directory_named_kseg_is_not_a_journal(
     capture_small: Path, tmp_path: Path, say: Say
 ) -> None:
     """`undo` used to take /mnt/kseg-work/data for the place of a journal, and refused."""
@@ -409,7 +411,7 @@ def test_a_data_directory_below_one_of_that_name_is_no_journal(
         (("undo", "--forget", "--apply"), STRIDE or 7),
     ],
 )
-def test_what_cannot_be_examined_is_one_sentence(
+def test_failed_examination_prints_one_sentence_and_a_repeat_completes(
     data: Path, words: tuple[str, ...], stride: int, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looking at files fails, for one file after the other. Whatever was done by then, the same command completes it when it is run

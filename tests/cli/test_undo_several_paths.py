@@ -39,7 +39,7 @@ FORMS = pytest.mark.parametrize("form", ["parent", "two", "reversed"])
 
 @FORMS
 @pytest.mark.parametrize("changed", ["metro-none-0", "metro-zstd-0", "gates-append-0"])
-def test_one_that_cannot_be_taken_back_keeps_all(
+def test_undo_changes_nothing_if_one_directory_cannot_be_undone(
     both: tuple[Path, Path], say: Say, form: str, changed: str
 ) -> None:
     before = tree_state(both[0].parent)
@@ -60,7 +60,9 @@ def test_one_that_cannot_be_taken_back_keeps_all(
 
 @FORMS
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_broker_on_one_of_them_keeps_all(both: tuple[Path, Path], say: Say, form: str, at: int) -> None:
+def test_undo_changes_nothing_if_a_broker_runs_on_one_directory(
+    both: tuple[Path, Path], say: Say, form: str, at: int
+) -> None:
     say("recover", "--apply", *both)
     repaired = tree_state(both[0].parent)
 
@@ -79,7 +81,7 @@ def test_a_broker_on_one_of_them_keeps_all(both: tuple[Path, Path], say: Say, fo
 @FORMS
 @pytest.mark.parametrize("failing", [0, 1])
 @pytest.mark.parametrize("is_second_run", [False, True])
-def test_a_disk_that_fails_in_the_middle(
+def test_undo_continues_the_same_run_after_a_disk_failure(
     both: tuple[Path, Path],
     say: Say,
     monkeypatch: pytest.MonkeyPatch,
@@ -108,7 +110,7 @@ def test_a_disk_that_fails_in_the_middle(
     assert without_journals(tree_state(both[0].parent)) == without_journals(states[-1])
 
 
-def test_of_two_paths_with_different_runs_the_newest_is_meant(both: tuple[Path, Path], say: Say) -> None:
+def test_undo_of_two_paths_means_the_newest_run(both: tuple[Path, Path], say: Say) -> None:
     data, other = both
     before = tree_state(other)
     say("recover", "--apply", data)
@@ -119,7 +121,7 @@ def test_of_two_paths_with_different_runs_the_newest_is_meant(both: tuple[Path, 
     assert say("undo", data, other)[0] == 0, "then the one before"
 
 
-def test_a_run_after_a_half_done_one_is_undone_first(
+def test_run_after_an_unfinished_one_is_undone_first(
     data: Path, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The later run found the files as the half-done run had left them."""

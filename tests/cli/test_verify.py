@@ -32,7 +32,7 @@ def rows(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("level", [["--quick"], [], ["--deep"]])
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_sound_partitions_are_status_0(
+def test_verify_of_undamaged_partitions_exits_with_0(
     capture_small: Path, unchanged: Unchanged, level: list[str], jobs: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     partitions = [capture_small / "data" / f"metro-{codec}-0" for codec in CODECS]
@@ -46,7 +46,7 @@ def test_sound_partitions_are_status_0(
 
 
 @pytest.mark.parametrize("level", [["--quick"], [], ["--deep"]])
-def test_damage_is_status_1_with_range_and_advice(
+def test_verify_of_damage_exits_with_1_with_range_and_advice(
     partition: Path, unchanged: Unchanged, level: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = partition / LOG
@@ -73,24 +73,26 @@ def test_damage_is_status_1_with_range_and_advice(
     )
 
 
-def test_quiet_says_nothing_about_what_is_sound(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_verify_quiet_prints_nothing_for_an_undamaged_partition(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run(["verify", "--quiet", str(partition)]) == 0
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_clock_can_be_set(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_now_option_sets_the_clock_of_verify(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(["verify", "--json", "--now", "2020-01-01T00:00:00Z", str(partition)])
     assert "future-timestamp" in {row.get("id") for row in rows(capfd)}
 
 
-def test_a_file_alone_can_be_verified(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_verify_accepts_a_single_file(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["verify", "--json", str(partition / LOG)]) == 0
     summary = rows(capfd)[-1]
     assert (summary["files"], summary["bytes_total"]) == (1, (partition / LOG).stat().st_size)
 
 
 @pytest.mark.parametrize("command", ["verify", "list"])
-def test_a_data_directory_that_others_lie_in(
+def test_verify_reads_a_data_directory_that_contains_others(
     command: str, ancient_small: Path, unchanged: Unchanged, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(ancient_small / "taps-0", tmp_path / "taps-0")
@@ -100,7 +102,7 @@ def test_a_data_directory_that_others_lie_in(
     assert capfd.readouterr().err == ""
 
 
-def test_nothing_to_work_on_is_no_fault_of_filters(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_empty_partition_is_not_blamed_on_filters(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "orders-0").mkdir()
     assert run(["dump", str(tmp_path / "orders-0")]) == 2
     assert "no matching files" in capfd.readouterr().err
@@ -108,7 +110,7 @@ def test_nothing_to_work_on_is_no_fault_of_filters(tmp_path: Path, capfd: pytest
     assert "--topic or --partition match nothing" in capfd.readouterr().err
 
 
-def test_a_name_that_is_no_utf_8_is_shown_as_a_shell_takes_it(
+def test_name_that_is_not_utf_8_is_quoted_for_a_shell(
     partition: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     path = os.fsencode(partition) + b"/half\xff\nname.log"

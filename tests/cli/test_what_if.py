@@ -28,7 +28,9 @@ def settings(reported: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [line for line in reported if line["type"] == "setting" and line["kind"] == kind]
 
 
-def test_one_file_of_a_log_is_refused(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_if_refuses_a_single_file_of_a_log(
+    capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     log = next((capture_small / "data" / "stations-0").glob("*.log"))
     assert run(["what-if", str(log), *ALONE]) == 2
     assert capfd.readouterr().err == (
@@ -36,7 +38,9 @@ def test_one_file_of_a_log_is_refused(capture_small: Path, capfd: pytest.Capture
     )
 
 
-def test_limits_keep_what_retain_leaves(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_if_limits_keep_what_retain_leaves(
+    capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     data = capture_small / "data"
     for option, value in (("--retention-ms", "1d"), ("--retention-ms", "5d"), ("--retention-bytes", "4KiB")):
         kept = {
@@ -56,7 +60,9 @@ def test_limits_keep_what_retain_leaves(capture_small: Path, capfd: pytest.Captu
         assert {topic: size for topic, size in kept.items() if topic in left} == left
 
 
-def test_compaction_keeps_what_compact_leaves(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_if_compaction_keeps_what_compact_leaves(
+    capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     data = capture_small / "data"
     words = ("--cleanup-policy", "compact", "--include-active", "--topic", "stations")
     (result,) = [
@@ -70,7 +76,7 @@ def test_compaction_keeps_what_compact_leaves(capture_small: Path, capfd: pytest
     assert line["bytes_now"] == result["bytes_before"]
 
 
-def test_the_lines_of_a_topic(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_if_lines_of_a_topic(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for number in range(3):
         write_log(tmp_path / f"orders-{number}", number, 300 * (number + 1))
     reported = lines(capfd, "what-if", "--sample", "400KiB", tmp_path)
@@ -98,7 +104,7 @@ def test_the_lines_of_a_topic(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     assert reported[-1]["type"] == "summary"
 
 
-def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_if_text_starts_with_the_verdict(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_log(tmp_path / "orders-0", 3, 400)
     words = ("--codec", "lz4", "--codec", "zstd:9", "--retention-ms", "7d")
     assert run(["what-if", *ALONE, *words, str(tmp_path)]) == 0
@@ -110,13 +116,17 @@ def test_the_verdict_comes_first(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert "topic: compression.type=zstd compression.zstd.level=9" in text[5]
 
 
-def test_internal_topics_have_no_producers(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_if_has_no_batching_for_internal_topics(
+    capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     reported = lines(capfd, "what-if", "--topic", "__consumer_offsets", capture_small / "data")
     assert settings(reported, "codec")
     assert settings(reported, "batching") == []
 
 
-def test_many_processes_say_the_same(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_if_gives_the_same_result_for_any_number_of_jobs(
+    capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     def without_cpu(jobs: str) -> list[dict[str, Any]]:
         capfd.readouterr()
         assert run(["what-if", "--jobs", jobs, "--json", "--now", NOW, str(capture_small / "data")]) == 0
@@ -126,7 +136,7 @@ def test_many_processes_say_the_same(capture_small: Path, capfd: pytest.CaptureF
     assert without_cpu("1") == without_cpu("2")
 
 
-def test_what_cannot_be_read_is_reported(
+def test_what_if_reports_unreadable_logs(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
@@ -142,14 +152,16 @@ def test_what_cannot_be_read_is_reported(
 @pytest.mark.parametrize(
     "words", [("--codec", "brotli"), ("--codec", "zstd:99"), ("--sample", "0"), ("--batch-size", "10")]
 )
-def test_what_kafka_does_not_take_is_refused(
+def test_what_if_refuses_settings_that_kafka_rejects(
     words: tuple[str, str], capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["what-if", *words, str(capture_small / "data")]) == 2
     assert capfd.readouterr().out == ""
 
 
-def test_what_no_setting_changes_is_told(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_if_names_batches_that_no_setting_changes(
+    legacy_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Batches of message formats v0 and v1 stay as they are, so an "exact" size of theirs does not depend on a codec."""
     old = legacy_small / "data" / "0.9.0.1" / "2-compacted"
     assert run(["what-if", "--topic", "hive.none", str(old)]) == 0

@@ -87,7 +87,7 @@ def newest(directory: Path) -> dict[bytes | None, tuple[int, bytes | None]]:
 
 @pytest.mark.parametrize("damaged", list(Damaged))
 @pytest.mark.parametrize("extent", ["all", "first", "last", "torn", "zeros", "offset"])
-def test_an_active_segment_with_damage_is_not_rolled(tmp_path: Path, extent: str, damaged: Damaged) -> None:
+def test_damaged_active_segment_is_not_rolled(tmp_path: Path, extent: str, damaged: Damaged) -> None:
     directory = accounts(tmp_path)
     active = log(directory, 120)
     sound = active.read_bytes()
@@ -121,7 +121,7 @@ def test_an_active_segment_with_damage_is_not_rolled(tmp_path: Path, extent: str
     assert log_end(directory, is_clean=True) == end
 
 
-def test_damage_in_the_active_segment_is_no_matter_when_it_stays(tmp_path: Path) -> None:
+def test_damage_in_an_uncleaned_active_segment_does_not_matter(tmp_path: Path) -> None:
     directory = accounts(tmp_path)
     damage(log(directory, 120), 70)
     before = log(directory, 120).read_bytes()
@@ -135,7 +135,7 @@ def test_damage_in_the_active_segment_is_no_matter_when_it_stays(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("batch", "byte"), [(3, 1), (9, 4), (0, 6), (5, 7)])
-def test_an_altered_base_offset_supersedes_nothing(tmp_path: Path, batch: int, byte: int) -> None:
+def test_altered_base_offset_supersedes_no_record(tmp_path: Path, batch: int, byte: int) -> None:
     """An offset that is too high would make the batch's records the newest of all their keys."""
     directory = accounts(tmp_path)
     path = log(directory, 40)
@@ -151,7 +151,7 @@ def test_an_altered_base_offset_supersedes_nothing(tmp_path: Path, batch: int, b
 
 
 @pytest.mark.parametrize("batch", [0, 4, 9])
-def test_an_altered_leader_epoch_is_damage(tmp_path: Path, batch: int) -> None:
+def test_altered_leader_epoch_counts_as_damage(tmp_path: Path, batch: int) -> None:
     directory = accounts(tmp_path)
     path = log(directory, 0)
     damage(path, starts(path.read_bytes(), 0)[batch] + 15, 0x40)
@@ -168,7 +168,7 @@ def test_an_altered_leader_epoch_is_damage(tmp_path: Path, batch: int) -> None:
     assert skipped.result["records_after"] < skipped.result["records_before"]
 
 
-def test_epochs_that_sink_for_good_are_no_damage(tmp_path: Path) -> None:
+def test_permanently_decreasing_leader_epochs_are_not_damage(tmp_path: Path) -> None:
     """Logs of old brokers have such epochs, and the adjacent batches do not reveal which batch would be wrong."""
     topic = Topic(tmp_path)
     for epoch in (5, 5, 5, 3, 3, 3):
@@ -184,7 +184,7 @@ def test_epochs_that_sink_for_good_are_no_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", range(CASES))
-def test_no_compaction_takes_the_log_end_back(tmp_path: Path, case: int) -> None:
+def test_compaction_of_a_damaged_log_never_lowers_the_log_end(tmp_path: Path, case: int) -> None:
     rng = random.Random(f"{SEED}-{case}")
     directory = accounts(tmp_path)
     for path in directory.glob("*"):
@@ -260,7 +260,7 @@ def _producers(directory: Path) -> tuple[ProducerSnapshotEntry, ...]:
         return producer_state(opened).snapshot()
 
 
-def test_a_log_that_a_broker_begins_anew_is_not_cleaned(tmp_path: Path) -> None:
+def test_log_that_a_broker_would_replace_is_not_cleaned(tmp_path: Path) -> None:
     directory = accounts(tmp_path)
     with unchanged(directory), pytest.raises(Refused, match="starts at 700 and ends at 160"):
         clean(directory, log_start_offset=700)

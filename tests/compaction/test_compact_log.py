@@ -43,7 +43,7 @@ def grouped(segments: list[CleanerSegment], upper: int = 1000, **settings: int) 
 
 
 @pytest.mark.behaviour("C40")
-def test_groups_stay_within_all_three_sizes() -> None:
+def test_segment_groups_stay_within_all_three_size_limits() -> None:
     segments = [segment(10 * n) for n in range(6)]
     assert grouped(segments) == [[0, 10, 20, 30, 40, 50]]
     assert grouped(segments, segment_bytes=1) == [[0], [10], [20], [30], [40], [50]]
@@ -59,7 +59,7 @@ def test_groups_stay_within_all_three_sizes() -> None:
 
 @pytest.mark.behaviour("C41")
 @pytest.mark.behaviour("C43")
-def test_a_group_spans_what_an_index_can_hold() -> None:
+def test_segment_group_spans_no_more_offsets_than_an_index_holds() -> None:
     most = L.INT32_MAX
     segments = [segment(0), segment(most - 1), segment(most + 1), segment(most + 2)]
     # the base offset of the next segment bounds the second one, whatever its index says
@@ -69,14 +69,14 @@ def test_a_group_spans_what_an_index_can_hold() -> None:
 
 
 @pytest.mark.behaviour("C42")
-def test_empty_segments_do_not_part_groups() -> None:
+def test_empty_segments_do_not_separate_groups() -> None:
     most = L.INT32_MAX
     segments = [segment(0), segment(5, size=0), segment(most + 2, size=0), segment(most + 9)]
     assert grouped(segments, upper=most + 20) == [[0, 5, most + 2], [most + 9]]
 
 
 @pytest.mark.behaviour("C44")
-def test_a_segment_with_overflow_is_split_first(tmp_path: Path) -> None:
+def test_segment_with_an_offset_overflow_is_split_first(tmp_path: Path) -> None:
     far = L.INT32_MAX + 100
     first, second = Topic(tmp_path / "one"), Topic(tmp_path / "two", start=far)
     first.send(("a", 1), ("b", 2))
@@ -100,7 +100,7 @@ def test_a_segment_with_overflow_is_split_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", list(Damaged))
-def test_offsets_that_go_back_below_the_segment_are_damage_and_no_endless_split(
+def test_offsets_below_the_segment_are_damage_and_cause_no_endless_split(
     tmp_path: Path, damaged: Damaged
 ) -> None:
     early, late = Topic(tmp_path / "early"), Topic(tmp_path / "late", start=10)
@@ -119,7 +119,7 @@ def test_offsets_that_go_back_below_the_segment_are_damage_and_no_endless_split(
 
 @pytest.mark.behaviour("C45")
 @pytest.mark.behaviour("C47")
-def test_the_map_reaches_over_gaps(tmp_path: Path) -> None:
+def test_offset_map_covers_gaps_between_segments(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send(*[(n, n) for n in range(10)])
     topic.roll(skip=1)
@@ -136,7 +136,7 @@ def test_the_map_reaches_over_gaps(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C50")
-def test_the_active_segment_stays(tmp_path: Path) -> None:
+def test_active_segment_is_not_cleaned(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send(("a", 1), ("a", 2))
     directory = topic.close()
@@ -145,7 +145,7 @@ def test_the_active_segment_stays(tmp_path: Path) -> None:
     assert (outcome.result["passes"], outcome.result["held_by"]) == (0, "active segment")
 
 
-def test_the_active_segment_is_rolled_when_asked(tmp_path: Path) -> None:
+def test_include_active_rolls_and_cleans_the_active_segment(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send(("a", 1), ("a", 2), producer=5)
     directory = topic.close()
@@ -167,7 +167,7 @@ def log_to_retain(
 
 
 @pytest.mark.behaviour("C51")
-def test_the_lag_ends_the_range() -> None:
+def test_compaction_lag_limits_the_cleanable_range() -> None:
     segments = [segment(10 * n, largest=T0 + n) for n in range(4)]
     settings = CleanSettings(now_ms=T0 + 101, min_compaction_lag_ms=100)
     found = cleanable(log_to_retain(segments), settings)
@@ -180,7 +180,7 @@ def test_the_lag_ends_the_range() -> None:
 
 
 @pytest.mark.behaviour("C52")
-def test_what_waits_too_long_is_cleaned_whatever_the_ratio() -> None:
+def test_overdue_records_are_cleaned_at_any_dirty_ratio() -> None:
     settings = CleanSettings(now_ms=T0, max_compaction_lag_ms=1000, min_cleanable_dirty_ratio=0.9)
     assert is_overdue([T0 - 5000, T0], settings)
     assert not is_overdue([T0 - 1000, T0], settings)
@@ -193,7 +193,7 @@ def test_what_waits_too_long_is_cleaned_whatever_the_ratio() -> None:
 
 
 @pytest.mark.behaviour("C48")
-def test_the_ratio() -> None:
+def test_dirty_ratio_is_computed_like_the_cleaner() -> None:
     segments = [segment(10 * n, size=50) for n in range(4)]
     found = cleanable(log_to_retain(segments, noted=15), SETTINGS)
     # the segment with the first dirty offset counts on both sides
@@ -204,7 +204,7 @@ def test_the_ratio() -> None:
 
 @pytest.mark.behaviour("C53")
 @pytest.mark.parametrize(("noted", "start", "first"), [(99, 0, 0), (5, 10, 10), (35, 0, 35), (None, 10, 10)])
-def test_a_checkpoint_outside_of_the_log(noted: int | None, start: int, first: int) -> None:
+def test_first_dirty_offset_outside_the_log_is_reset(noted: int | None, start: int, first: int) -> None:
     segments = [segment(10 * n) for n in range(4)]
     found = cleanable(log_to_retain(segments, noted=noted, start=start), SETTINGS)
     assert found.first_dirty_offset == first
@@ -215,7 +215,7 @@ def test_a_checkpoint_outside_of_the_log(noted: int | None, start: int, first: i
 
 
 @pytest.mark.behaviour("C57")
-def test_a_joined_segment_has_the_time_of_the_last_one(tmp_path: Path) -> None:
+def test_merged_segment_has_the_mtime_of_its_last_source(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     for n in range(3):
         topic.send((n, n), ("all", n))
@@ -232,7 +232,7 @@ def test_a_joined_segment_has_the_time_of_the_last_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C58")
-def test_snapshots_of_joined_segments_are_marked(tmp_path: Path) -> None:
+def test_snapshots_of_merged_segments_are_marked_deleted(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     for n in range(3):
         topic.send(("a", n), producer=1)
@@ -251,7 +251,7 @@ def test_snapshots_of_joined_segments_are_marked(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C54")
-def test_cleaning_again_changes_nothing(tmp_path: Path) -> None:
+def test_second_cleaning_changes_nothing(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     for n in range(30):
         topic.send((n % 7, n), codec=n % 5)
@@ -287,7 +287,7 @@ def run(directory: Path, **options: object) -> None:
         list(whole.through(compact(target, CompactOptions(**chosen))))  # type: ignore[arg-type]
 
 
-def test_the_checkpoint_of_the_data_directory(tmp_path: Path) -> None:
+def test_compact_updates_the_cleaner_checkpoint(tmp_path: Path) -> None:
     directory = data_directory(tmp_path)
     run(directory)
     found = offsets_by_partition(decode_offset_checkpoint((tmp_path / CHECKPOINT).read_bytes()))
@@ -296,7 +296,7 @@ def test_the_checkpoint_of_the_data_directory(tmp_path: Path) -> None:
         run(directory, first_dirty_offset=None, from_checkpoint=True, run_id="b-run")
 
 
-def test_a_plan_and_a_copy_leave_the_log_alone(tmp_path: Path) -> None:
+def test_compact_plan_and_copy_leave_the_log_unchanged(tmp_path: Path) -> None:
     directory = data_directory(tmp_path)
     with unchanged(tmp_path):
         run(directory, apply=False)
@@ -308,7 +308,7 @@ def test_a_plan_and_a_copy_leave_the_log_alone(tmp_path: Path) -> None:
     assert not list((copies / directory.name).glob("*.deleted"))
 
 
-def test_undo_brings_everything_back(tmp_path: Path) -> None:
+def test_undo_restores_a_compacted_log(tmp_path: Path) -> None:
     from kseg.change.apply.undo_command import UndoOptions, undo_journal
 
     directory = data_directory(tmp_path)
@@ -318,7 +318,7 @@ def test_undo_brings_everything_back(tmp_path: Path) -> None:
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()} == before
 
 
-def test_more_rounds_than_one_are_planned_without_a_trace(tmp_path: Path) -> None:
+def test_planning_several_rounds_leaves_no_files(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     for n in range(40):
         topic.send((n % 9, n))
@@ -334,7 +334,7 @@ def test_more_rounds_than_one_are_planned_without_a_trace(tmp_path: Path) -> Non
     assert all(batch.crc_valid for batch in batches(directory))
 
 
-def test_what_no_cleaner_comes_to(tmp_path: Path) -> None:
+def test_directory_marked_for_deletion_is_not_compacted(tmp_path: Path) -> None:
     topic = Topic(tmp_path, name=f"accounts-0.{'0a' * 16}-delete")
     topic.send(("a", 1), ("a", 2))
     topic.roll()
@@ -343,7 +343,7 @@ def test_what_no_cleaner_comes_to(tmp_path: Path) -> None:
         list(compact(FileTarget(str(log(topic.directory, 0))), CompactOptions(settings=SETTINGS)))
 
 
-def test_leftovers_of_a_broker_go_first(tmp_path: Path) -> None:
+def test_leftover_files_of_a_brokers_cleaning_are_removed_first(tmp_path: Path) -> None:
     directory = data_directory(tmp_path)
     stale = directory / f"{0:020}.index.cleaned"
     stale.write_bytes(b"stale")
@@ -352,7 +352,7 @@ def test_leftovers_of_a_broker_go_first(tmp_path: Path) -> None:
     assert kept(directory) == [(1, "a", "2")]
 
 
-def test_a_map_that_holds_no_key_is_refused() -> None:
+def test_offset_map_too_small_for_a_key_is_refused() -> None:
     for size in (0, 24, 47):
         with pytest.raises(UsageError):
             CleanSettings(now_ms=0, map_bytes=size).check()
@@ -362,7 +362,7 @@ def test_a_map_that_holds_no_key_is_refused() -> None:
 
 
 @pytest.mark.behaviour("C56")
-def test_retention_and_compaction_of_one_topic(tmp_path: Path) -> None:
+def test_retention_and_compaction_apply_to_one_topic(tmp_path: Path) -> None:
     from kseg.compaction.retention.options import Limits, RetainOptions, policies_of
     from tests.support.one_target import retain
 

@@ -29,7 +29,7 @@ NOW = SETTINGS.now_ms
 
 @pytest.mark.behaviour("C02")
 @pytest.mark.behaviour("C59")
-def test_the_highest_offset_of_a_key_stays(tmp_path: Path) -> None:
+def test_record_with_the_highest_offset_of_a_key_is_kept(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send(("a", 1), ("a", 2), ("b", 3))
     topic.send(("b", 4), ("c", 5))
@@ -58,7 +58,7 @@ def test_only_keys_of_the_dirty_part_lose_records(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("C03")
 @pytest.mark.behaviour("C46")
-def test_a_map_for_one_key_takes_a_pass_for_each(tmp_path: Path) -> None:
+def test_offset_map_for_one_key_needs_a_pass_for_each_key(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     for key in (0, 1, 0, 1, 0):
         topic.send((key, "v"))
@@ -70,7 +70,7 @@ def test_a_map_for_one_key_takes_a_pass_for_each(tmp_path: Path) -> None:
     assert (outcome.result["passes"], outcome.result["next_dirty_offset"]) == (3, 5)
 
 
-def test_a_later_pass_copies_long_stretches_of_what_the_one_before_wrote(tmp_path: Path) -> None:
+def test_later_pass_copies_ranges_written_by_the_previous_one(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((0, "old"))
     for key in range(6):
@@ -86,7 +86,7 @@ def test_a_later_pass_copies_long_stretches_of_what_the_one_before_wrote(tmp_pat
 
 @pytest.mark.behaviour("C04")
 @pytest.mark.behaviour("C49")
-def test_an_open_transaction_holds_its_whole_segment(tmp_path: Path) -> None:
+def test_open_transaction_keeps_its_whole_segment_uncleaned(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send(("a", 1))
     topic.roll()
@@ -106,7 +106,7 @@ def test_an_open_transaction_holds_its_whole_segment(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("C05")
 @pytest.mark.parametrize("codec", range(5))
-def test_a_batch_that_stays_whole_is_copied_as_it_lies(tmp_path: Path, codec: int) -> None:
+def test_batch_that_loses_no_record_is_copied_byte_for_byte(tmp_path: Path, codec: int) -> None:
     topic = Topic(tmp_path)
     topic.send(*[(f"k{n}", "v" * 50) for n in range(20)], codec=codec, leader_epoch=3)
     topic.send(("gone", 1))
@@ -123,7 +123,7 @@ def test_a_batch_that_stays_whole_is_copied_as_it_lies(tmp_path: Path, codec: in
 @pytest.mark.behaviour("C09")
 @pytest.mark.behaviour("C11")
 @pytest.mark.parametrize("codec", range(5))
-def test_a_batch_that_loses_records_keeps_its_header(tmp_path: Path, codec: int) -> None:
+def test_batch_that_loses_records_keeps_its_header(tmp_path: Path, codec: int) -> None:
     topic = Topic(tmp_path)
     times = (T0 + 5, T0 + 9, T0 + 7)
     rows = tuple(
@@ -181,7 +181,7 @@ def test_old_formats_become_magic_2(tmp_path: Path, magic: int, codec: int) -> N
 
 
 @pytest.mark.behaviour("C10")
-def test_append_time_stays(tmp_path: Path) -> None:
+def test_log_append_time_is_preserved(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     rows = tuple(Record(n, T0 + n, b"k%d" % n, b"v") for n in range(3))
     topic.put(NewBatch(records=rows, log_append_time=True, max_timestamp_ms=T0 + 500))
@@ -198,7 +198,7 @@ def test_append_time_stays(tmp_path: Path) -> None:
 @pytest.mark.behaviour("C12")
 @pytest.mark.behaviour("C13")
 @pytest.mark.behaviour("C26")
-def test_the_last_batch_of_a_producer_stays_as_a_header(tmp_path: Path) -> None:
+def test_last_batch_of_a_producer_is_kept_as_a_header(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send(("a", 1), ("b", 2), producer=9, leader_epoch=4)
     topic.send(("a", 3), ("b", 4))
@@ -222,7 +222,7 @@ def test_the_last_batch_of_a_producer_stays_as_a_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C14")
-def test_what_was_aborted_goes_whatever_the_map_says(tmp_path: Path) -> None:
+def test_aborted_records_are_removed_whatever_the_map_says(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send(("only here", 1), producer=3, transactional=True)
     topic.end(3, abort=True)
@@ -236,7 +236,7 @@ def test_what_was_aborted_goes_whatever_the_map_says(tmp_path: Path) -> None:
 @pytest.mark.behaviour("C15")
 @pytest.mark.behaviour("C16")
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
-def test_large_records_and_large_batches(tmp_path: Path, codec: int) -> None:
+def test_large_records_and_batches_are_cleaned(tmp_path: Path, codec: int) -> None:
     topic = Topic(tmp_path)
     topic.send(("large", b"x" * 3_000_000), ("old", 1), codec=codec)
     topic.send(*[(f"k{n % 9000}", f"{n:0100}") for n in range(20_000)], codec=codec)
@@ -253,7 +253,7 @@ def test_large_records_and_large_batches(tmp_path: Path, codec: int) -> None:
 
 
 @pytest.mark.behaviour("C17")
-def test_damage_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+def test_compact_refuses_damage_and_changes_nothing(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     for number in range(4):
         topic.send(("a", number), ("b", number))
@@ -270,7 +270,7 @@ def test_damage_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     assert files_in(directory) == before
 
 
-def test_damaged_segments_can_be_left_alone(tmp_path: Path) -> None:
+def test_damaged_segments_can_be_skipped(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     for number in range(4):
         topic.send(("a", number), ("b", number))
@@ -290,7 +290,7 @@ def test_damaged_segments_can_be_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("map_bytes", [72, 1 << 20])
 @pytest.mark.parametrize(("dirty", "clean_to"), [(0, 0), (2, 2), (6, 6)])
-def test_what_was_left_alone_is_cleaned_when_the_damage_is_gone(
+def test_skipped_segments_are_cleaned_after_their_repair(
     dirty: int, clean_to: int, map_bytes: int, tmp_path: Path
 ) -> None:
     """A broker maps keys only from the checkpoint on, so the checkpoint must not be beyond old values."""
@@ -311,7 +311,7 @@ def test_what_was_left_alone_is_cleaned_when_the_damage_is_gone(
 
 
 @pytest.mark.behaviour("C24")
-def test_records_without_a_key_go(tmp_path: Path) -> None:
+def test_records_without_a_key_are_removed_and_counted(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((None, 1), ("a", 2), (None, 3))
     topic.send(("b", 1))
@@ -324,7 +324,7 @@ def test_records_without_a_key_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C25")
-def test_the_last_batch_of_a_round_stays(tmp_path: Path) -> None:
+def test_last_batch_of_a_round_is_kept_as_a_header(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     for _ in range(3):
         topic.send(("a", 1))
@@ -339,7 +339,7 @@ def test_the_last_batch_of_a_round_stays(tmp_path: Path) -> None:
     assert [(batch.base_offset, batch.last_offset, batch.count) for batch in found] == [(2, 2, 1), (3, 3, 0)]
 
 
-def test_an_old_batch_that_ends_a_round_stays_as_an_empty_one(tmp_path: Path) -> None:
+def test_old_format_batch_at_the_end_of_a_round_becomes_an_empty_v2_batch(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send(("a", 1))
     topic.send((None, 1), magic=1)
@@ -352,7 +352,7 @@ def test_an_old_batch_that_ends_a_round_stays_as_an_empty_one(tmp_path: Path) ->
 
 
 @pytest.mark.behaviour("C28")
-def test_of_two_batches_with_the_same_sequences_the_last_is_protected(tmp_path: Path) -> None:
+def test_last_of_two_batches_with_the_same_sequences_is_protected(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send(("a", 1), producer=4, base_sequence=0)
     topic.send(("a", 2), producer=4, base_sequence=0, producer_epoch=1)
@@ -364,7 +364,7 @@ def test_of_two_batches_with_the_same_sequences_the_last_is_protected(tmp_path: 
 
 
 @pytest.mark.behaviour("C48")
-def test_counts(tmp_path: Path) -> None:
+def test_compact_result_counts_equal_the_plan(tmp_path: Path) -> None:
     directory = tombstones(tmp_path).close()
     plan = clean(directory, apply=False).result
     done = clean(directory).result

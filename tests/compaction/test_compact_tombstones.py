@@ -25,7 +25,7 @@ NOW = SETTINGS.now_ms
 
 @pytest.mark.behaviour("C19")
 @pytest.mark.behaviour("C20")
-def test_a_tombstone_gets_a_horizon_and_goes_behind_it(tmp_path: Path) -> None:
+def test_tombstone_gets_a_delete_horizon_and_is_removed_after_it(tmp_path: Path) -> None:
     directory = tombstones(tmp_path).close()
     first = clean(directory, now_ms=T0 + 5000, delete_retention_ms=1000)
     assert kept(directory) == [(1, "b", "2"), (2, "a", None), (3, "c", "3"), (4, "z", "9")]
@@ -42,14 +42,14 @@ def test_a_tombstone_gets_a_horizon_and_goes_behind_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C21")
-def test_an_old_tombstone_stays_in_its_first_pass(tmp_path: Path) -> None:
+def test_old_tombstone_is_kept_in_its_first_pass(tmp_path: Path) -> None:
     directory = tombstones(tmp_path).close()
     clean(directory, now_ms=T0 + 1000 * DAY_MS)
     assert (2, "a", None) in kept(directory)
 
 
 @pytest.mark.behaviour("C22")
-def test_a_replaced_tombstone_goes_at_once(tmp_path: Path) -> None:
+def test_superseded_tombstone_is_removed_at_once(tmp_path: Path) -> None:
     topic = tombstones(tmp_path)
     topic.send(("a", 10))
     topic.roll()
@@ -60,7 +60,9 @@ def test_a_replaced_tombstone_goes_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("C23")
 @pytest.mark.parametrize(("age_ms", "stays"), [(1001, False), (1000, False), (999, True)])
-def test_tombstones_of_old_formats_go_by_the_file(tmp_path: Path, age_ms: int, stays: bool) -> None:
+def test_tombstones_of_old_formats_are_removed_by_file_mtime(
+    tmp_path: Path, age_ms: int, stays: bool
+) -> None:
     topic = Topic(tmp_path)
     topic.send(("x", 1))
     topic.roll()
@@ -76,7 +78,7 @@ def test_tombstones_of_old_formats_go_by_the_file(tmp_path: Path, age_ms: int, s
     assert ((1, "a", None) in kept(directory)) is stays
 
 
-def test_a_plan_says_when_tombstones_may_go(tmp_path: Path) -> None:
+def test_plan_says_when_tombstones_can_be_removed(tmp_path: Path) -> None:
     directory = tombstones(tmp_path).close()
     clean(directory, now_ms=T0 + 5000, delete_retention_ms=1000)
     topic_rows = clean(directory, now_ms=T0 + 5600, delete_retention_ms=7000, apply=False).rows
@@ -88,7 +90,7 @@ def test_a_plan_says_when_tombstones_may_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
-def test_a_plan_names_the_keys_with_most_old_values(tmp_path: Path, codec: int) -> None:
+def test_plan_names_the_keys_with_most_old_values(tmp_path: Path, codec: int) -> None:
     topic = Topic(tmp_path)
     for n in range(300):
         topic.send((f"k{n}", n), ("busy", "x" * 50), (b"\xff\xfe", "y" * (n % 40)), codec=codec)

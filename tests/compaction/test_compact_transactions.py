@@ -32,7 +32,7 @@ def close(topic: Topic) -> Path:
 
 
 @pytest.mark.behaviour("C27")
-def test_the_last_sequence_of_an_aborted_transaction_stays(tmp_path: Path) -> None:
+def test_last_sequence_of_an_aborted_transaction_is_kept(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "a"), producer=7, transactional=True)
     topic.send((2, "a"), (3, "a"), producer=7, transactional=True)
@@ -44,7 +44,7 @@ def test_the_last_sequence_of_an_aborted_transaction_stays(tmp_path: Path) -> No
 
 
 @pytest.mark.behaviour("C29")
-def test_interleaved_transactions_of_two_producers(tmp_path: Path) -> None:
+def test_interleaved_transactions_of_two_producers_are_compacted(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "p1"), (2, "p1"), producer=1, transactional=True)
     topic.send((2, "p2"), (3, "p2"), producer=2, transactional=True)
@@ -62,7 +62,7 @@ def test_interleaved_transactions_of_two_producers(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C30")
-def test_a_commit_marker_without_data_goes_behind_its_horizon(tmp_path: Path) -> None:
+def test_commit_marker_without_data_is_removed_after_its_delete_horizon(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "a"), producer=1, transactional=True)
     topic.end(1)
@@ -82,7 +82,7 @@ def test_a_commit_marker_without_data_goes_behind_its_horizon(tmp_path: Path) ->
 
 
 @pytest.mark.behaviour("C31")
-def test_a_commit_marker_stays_beside_the_empty_batch_of_its_producer(tmp_path: Path) -> None:
+def test_commit_marker_is_kept_beside_the_empty_batch_of_its_producer(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "a"), producer=1, transactional=True)
     topic.end(1)
@@ -99,7 +99,7 @@ def test_a_commit_marker_stays_beside_the_empty_batch_of_its_producer(tmp_path: 
 
 @pytest.mark.behaviour("C32")
 @pytest.mark.behaviour("X15")
-def test_an_abort_marker_goes_in_three_passes(tmp_path: Path) -> None:
+def test_abort_marker_is_removed_in_three_passes(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "a"), producer=1, transactional=True)
     topic.end(1, abort=True)
@@ -117,7 +117,7 @@ def test_an_abort_marker_goes_in_three_passes(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("C33")
 @pytest.mark.behaviour("X15")
-def test_an_abort_marker_stays_beside_the_empty_batch_of_its_producer(tmp_path: Path) -> None:
+def test_abort_marker_is_kept_beside_the_empty_batch_of_its_producer(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "a"), producer=1, transactional=True)
     topic.end(1, abort=True)
@@ -130,7 +130,7 @@ def test_an_abort_marker_stays_beside_the_empty_batch_of_its_producer(tmp_path: 
 
 
 @pytest.mark.behaviour("C34")
-def test_an_abort_in_a_later_segment(tmp_path: Path) -> None:
+def test_data_aborted_in_a_later_segment_is_removed(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "a"), producer=1, transactional=True)
     topic.roll()
@@ -145,7 +145,7 @@ def test_an_abort_in_a_later_segment(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C35")
-def test_a_commit_in_a_later_segment(tmp_path: Path) -> None:
+def test_data_committed_in_a_later_segment_is_kept(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "a"), producer=1, transactional=True)
     topic.roll()
@@ -160,7 +160,7 @@ def test_a_commit_in_a_later_segment(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C36")
-def test_cleaned_up_to_the_undecided_and_then_on(tmp_path: Path) -> None:
+def test_undecided_data_limits_the_cleaning_until_the_decision(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "old"))
     topic.send((1, "a"), producer=1, transactional=True)
@@ -186,7 +186,7 @@ def test_cleaned_up_to_the_undecided_and_then_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C37")
-def test_batches_of_which_no_record_is_read(tmp_path: Path) -> None:
+def test_batches_without_records_to_read_follow_their_own_rules(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "a"), producer=1, transactional=True)
     topic.end(1, abort=True)
@@ -203,7 +203,7 @@ def test_batches_of_which_no_record_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C38")
-def test_a_control_batch_that_is_empty_already(tmp_path: Path) -> None:
+def test_empty_control_batch_has_no_effect(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.put(
         NewBatch(
@@ -224,7 +224,7 @@ def test_a_control_batch_that_is_empty_already(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("C39")
-def test_user_keys_that_look_like_markers(tmp_path: Path) -> None:
+def test_user_keys_that_look_like_markers_are_compacted_as_keys(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     key = control_key("COMMIT")
     topic.send((key, "user"))
@@ -236,7 +236,7 @@ def test_user_keys_that_look_like_markers(tmp_path: Path) -> None:
     assert ends(directory) == [0, 1, 2, 3]
 
 
-def test_every_record_that_goes_is_counted_once(tmp_path: Path) -> None:
+def test_every_removed_record_is_counted_once(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "a"), (2, "b"), producer=1, transactional=True)
     topic.send((3, "c"), (3, "d"), (None, "e"), (4, None))
@@ -264,7 +264,7 @@ def test_every_record_that_goes_is_counted_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("map_bytes", [24 * 4, 24 * 6, 1 << 20])
-def test_the_count_does_not_depend_on_the_number_of_passes(tmp_path: Path, map_bytes: int) -> None:
+def test_counts_do_not_depend_on_the_number_of_passes(tmp_path: Path, map_bytes: int) -> None:
     topic = Topic(tmp_path)
     for number in range(12):
         topic.send((number % 6, "a"), (None, "b"))

@@ -65,7 +65,7 @@ def both_ways(directory: Path, options: CompactOptions) -> list[tuple[Any, ...]]
 
 
 @pytest.mark.slow
-def test_random_logs(tmp_path: Path, shared: Counter[str]) -> None:
+def test_two_processes_compact_random_logs_like_one(tmp_path: Path, shared: Counter[str]) -> None:
     # only matter for logs with damage
     choices = list(Damaged)
     for seed in range(CASES):
@@ -96,7 +96,7 @@ def keyed(parent: Path, codec: int = L.NONE, **rules: Any) -> Path:
 
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4, L.GZIP])
 @pytest.mark.parametrize("segment_bytes", [4000, 1 << 20], ids=["many segments", "one segment"])
-def test_transactions_across_the_cut(
+def test_transactions_across_the_cut_are_compacted_as_by_one_process(
     tmp_path: Path, shared: Counter[str], codec: int, segment_bytes: int
 ) -> None:
     directory = keyed(tmp_path, codec, segment_bytes=segment_bytes, index_interval_bytes=200)
@@ -105,7 +105,9 @@ def test_transactions_across_the_cut(
     assert shared == {"_first begun": 2, "_first": 2, "_shared begun": 2, "_shared": 2}
 
 
-def test_a_map_that_becomes_full_behind_the_cut(tmp_path: Path, shared: Counter[str]) -> None:
+def test_map_that_fills_after_the_cut_is_continued_by_the_parent(
+    tmp_path: Path, shared: Counter[str]
+) -> None:
     """Half of the 400 slots is too small for the 300 keys of the worker's part, so this process continues after the cut."""
     directory = keyed(tmp_path, segment_bytes=4000, index_interval_bytes=200)
     options = CompactOptions(settings=replace(SETTINGS, map_bytes=24 * 400))
@@ -116,7 +118,9 @@ def test_a_map_that_becomes_full_behind_the_cut(tmp_path: Path, shared: Counter[
 
 @pytest.mark.parametrize("damaged", list(Damaged))
 @pytest.mark.parametrize("number", [0, -3])
-def test_damage_on_either_side_of_the_cut(tmp_path: Path, damaged: Damaged, number: int) -> None:
+def test_damage_on_either_side_of_the_cut_is_found_as_by_one_process(
+    tmp_path: Path, damaged: Damaged, number: int
+) -> None:
     directory = keyed(tmp_path, segment_bytes=4000, index_interval_bytes=200)
     path = sorted(directory.glob("*.log"))[number]
     data = bytearray(path.read_bytes())
@@ -130,7 +134,7 @@ def test_damage_on_either_side_of_the_cut(tmp_path: Path, damaged: Damaged, numb
     assert has_failed(events) == (damaged is Damaged.REFUSE)
 
 
-def test_an_index_that_points_between_batches(tmp_path: Path, shared: Counter[str]) -> None:
+def test_index_that_points_between_batches_disables_the_cut(tmp_path: Path, shared: Counter[str]) -> None:
     directory = keyed(tmp_path, index_interval_bytes=200)
     path = log(directory, 0).with_suffix(".index")
     entries = bytearray(path.read_bytes())
@@ -146,7 +150,7 @@ def test_an_index_that_points_between_batches(tmp_path: Path, shared: Counter[st
 
 
 @pytest.mark.parametrize("work", ["_LaterParts.rewrite", "OffsetMapBuilder.track"])
-def test_a_helper_that_dies(
+def test_dead_helper_process_does_not_change_the_result(
     tmp_path: Path, shared: Counter[str], monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
     def die(*_: object) -> None:
@@ -160,7 +164,7 @@ def test_a_helper_that_dies(
     assert shared["_first" if kind == "OffsetMapBuilder" else "_shared"] == 0
 
 
-def test_nothing_is_left_open(tmp_path: Path) -> None:
+def test_forked_pass_leaves_no_descriptors_open(tmp_path: Path) -> None:
     directory = keyed(tmp_path, segment_bytes=4000, index_interval_bytes=200)
     before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
     local(directory, CompactOptions(settings=SETTINGS, jobs=2))
@@ -187,7 +191,7 @@ def sized(*sizes: int) -> list[CleanerSegment]:
     ]
 
 
-def test_a_cut_lies_between_segments_where_no_index_is() -> None:
+def test_cut_is_between_segments_without_an_index() -> None:
     assert middle(sized(10, 10, 10, 10)) == Cut(2, 0)
     assert middle(sized(10, 30)) == Cut(1, 0)
     assert middle(sized(1, 100)) is None
@@ -206,7 +210,7 @@ class Kept:
         return sum(kept < offset for kept in self._offsets)
 
 
-def test_half_of_the_work_lies_behind_a_cut() -> None:
+def test_cut_divides_the_work_in_half() -> None:
     segments = sized(10, 10, 10, 10, 10, 10)
     assert middle(segments, kept=Kept()) == Cut(3, 0)
     assert middle(segments, kept=Kept(4, 5)) == Cut(4, 0)
@@ -214,7 +218,7 @@ def test_half_of_the_work_lies_behind_a_cut() -> None:
     assert middle(segments, kept=Kept(*range(6))) == Cut(3, 0)
 
 
-def test_parts_on_both_sides_of_a_cut_are_the_whole() -> None:
+def test_parts_on_both_sides_of_a_cut_are_complete() -> None:
     segments = sized(10, 10, 10)
     assert list(parts(segments, None, Cut(1, 4))) == [SegmentPart(0, 0, None), SegmentPart(1, 0, 4)]
     assert list(parts(segments, Cut(1, 4), None)) == [SegmentPart(1, 4, None), SegmentPart(2, 0, None)]
@@ -226,7 +230,7 @@ def test_parts_on_both_sides_of_a_cut_are_the_whole() -> None:
     assert within(Cut(2, 5), 3, 2) is None
 
 
-def test_a_scratch_file_that_another_process_filled(tmp_path: Path) -> None:
+def test_scratch_file_filled_by_another_process_is_read(tmp_path: Path) -> None:
     with ScratchFile(str(tmp_path)) as scratch:
         child = os.fork()
         if not child:

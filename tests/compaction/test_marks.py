@@ -59,14 +59,14 @@ def content(partition: Path) -> dict[str, tuple[bytes, int]]:
 # --- marking
 
 
-def test_a_plan_alone_changes_nothing(tmp_path: Path) -> None:
+def test_retain_plan_changes_nothing(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     with unchanged(tmp_path):
         output = run(partition, OLD, purge=True, what_if=True)
     assert output.result["applied"] is False and output.result["deleted"] == [0, 5]
 
 
-def test_a_reader_goes_on_reading_what_it_mapped(tmp_path: Path) -> None:
+def test_reader_keeps_its_mapping_of_marked_files(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5, age_ms=0)])
     with PartitionLog(target(partition)) as log:
         first = log.segments[0]
@@ -82,7 +82,7 @@ def test_a_reader_goes_on_reading_what_it_mapped(tmp_path: Path) -> None:
         assert bytes(first.file.view) == before
 
 
-def test_marking_holds_no_space_and_undo_brings_everything_back(tmp_path: Path) -> None:
+def test_marking_needs_no_space_and_undo_restores_everything(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     checkpoint(partition, Role.LOG_START_OFFSETS, 3)
     before = tree_state(partition.parent)
@@ -96,7 +96,7 @@ def test_marking_holds_no_space_and_undo_brings_everything_back(tmp_path: Path) 
     assert differences(before, tree_state(partition.parent)) in ([], ["changed: . (mtime_ns)"])
 
 
-def test_a_second_run_finds_nothing(tmp_path: Path) -> None:
+def test_second_retain_run_deletes_nothing(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(2, age_ms=0)])
     run(partition, OLD, apply=True)
     with unchanged(partition.parent):
@@ -104,7 +104,7 @@ def test_a_second_run_finds_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("lock")
-def test_a_running_broker_is_respected(tmp_path: Path) -> None:
+def test_retain_is_refused_beside_a_running_broker(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     (is_locked, signal_locked), (may_end, signal_end) = os.pipe(), os.pipe()
     child = os.fork()
@@ -129,7 +129,7 @@ def test_a_running_broker_is_respected(tmp_path: Path) -> None:
     assert bases(partition) == [0, 5]
 
 
-def test_a_killed_run_is_finished_by_the_next_one(tmp_path: Path) -> None:
+def test_killed_retain_is_completed_by_the_next_run(tmp_path: Path) -> None:
     """Killed at every change: the next run leaves the same files, and until then a broker finds a complete log."""
     limits, parts = OLD, [Part(2), Part(2), Part(2)]
     kill_at, is_killed = 0, True
@@ -161,7 +161,7 @@ def plan_of(partition: Path, limits: Limits) -> Plan:
             return end.value.plan  # type: ignore[no-any-return]
 
 
-def test_marks_go_from_the_oldest_on_behind_the_new_segment(tmp_path: Path) -> None:
+def test_segments_are_marked_oldest_first_after_the_new_one_is_created(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(2), Part(2)])
     steps = plan_of(partition, OLD).steps
     assert [step.name for step in steps[:3]] == [f"{4:020}{s}" for s in (".log", ".index", ".timeindex")]
@@ -174,14 +174,14 @@ def test_marks_go_from_the_oldest_on_behind_the_new_segment(tmp_path: Path) -> N
 # --- obstacles
 
 
-def test_a_swap_that_waits_is_finished_first(tmp_path: Path) -> None:
+def test_pending_swap_file_is_refused_until_recovered(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     (partition / f"{0:020}.log.swap").write_bytes(b"")
     (failure,) = run(partition, OLD).failures
     assert failure.exit_status == 4 and "recover" in failure.sentence
 
 
-def test_an_end_in_doubt_is_no_place_for_a_new_segment(tmp_path: Path) -> None:
+def test_torn_log_end_is_refused_if_a_new_segment_is_needed(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     with (partition / f"{5:020}.log").open("ab") as file:
         file.write(b"\1" * 70)
@@ -190,14 +190,14 @@ def test_an_end_in_doubt_is_no_place_for_a_new_segment(tmp_path: Path) -> None:
     assert run(partition, Limits(retention_bytes=100)).result["deleted"] == [0]
 
 
-def test_a_start_behind_the_end_is_no_business_of_retention(tmp_path: Path) -> None:
+def test_log_start_beyond_the_end_is_refused(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5)])
     checkpoint(partition, Role.LOG_START_OFFSETS, 99)
     (failure,) = run(partition, OLD).failures
     assert failure.exit_status == 4
 
 
-def test_an_unreadable_checkpoint_is_not_written_over(tmp_path: Path) -> None:
+def test_unreadable_checkpoint_is_not_overwritten(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     path = partition.parent / "log-start-offset-checkpoint"
     path.write_bytes(b"nonsense\n")
@@ -209,7 +209,7 @@ def test_an_unreadable_checkpoint_is_not_written_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", [f"orders-0.{'0a' * 16}-delete", f"orders-0.{'0a' * 16}-stray", "__cluster_metadata-0"]
 )
-def test_logs_that_retention_leaves_alone(tmp_path: Path, name: str) -> None:
+def test_suffixed_and_internal_logs_are_not_retained(tmp_path: Path, name: str) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     other = partition.rename(partition.parent / name)
     with unchanged(other.parent):
@@ -217,7 +217,7 @@ def test_logs_that_retention_leaves_alone(tmp_path: Path, name: str) -> None:
     assert [finding.id for finding in output.findings] == ["not-retained"] and output.result == {}
 
 
-def test_a_log_on_the_move_is_retained_like_any(tmp_path: Path) -> None:
+def test_future_log_is_retained_like_any(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     moving = partition.rename(partition.parent / f"orders-0.{'0a' * 16}-future")
     checkpoint(partition, Role.LOG_START_OFFSETS, 3)
@@ -229,7 +229,7 @@ def test_a_log_on_the_move_is_retained_like_any(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("deleted-file")
-def test_only_old_marks_are_purged(tmp_path: Path) -> None:
+def test_purge_deletes_only_marks_older_than_the_delay(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     run(partition, OLD, apply=True)
     files = marked(partition)
@@ -247,14 +247,14 @@ def test_only_old_marks_are_purged(tmp_path: Path) -> None:
     assert not list(partition.rglob("*.deleted")) and bases(partition) == [5]
 
 
-def test_without_a_delay_what_was_just_marked_is_purged(tmp_path: Path) -> None:
+def test_purge_without_delay_deletes_new_marks(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     output = run(partition, OLD, apply=True, purge=True, file_delete_delay_ms=0)
     assert output.result["deleted"] == [0] and len(output.result["purged"]) == 3
     assert marked(partition) == []
 
 
-def test_what_the_metadata_log_marks_is_not_purged(tmp_path: Path) -> None:
+def test_marked_metadata_snapshots_are_not_purged(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5)])
     mark = partition / f"{5:020}-{1:010}.checkpoint.deleted"
     mark.touch()
@@ -263,7 +263,7 @@ def test_what_the_metadata_log_marks_is_not_purged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [survives, outlives])
-def test_a_killed_purge_is_gone_on_with(tmp_path: Path, how: Any) -> None:
+def test_killed_purge_is_completed_by_the_next_run(tmp_path: Path, how: Any) -> None:
     kill_at, is_killed = 0, True
     while is_killed:
         partition = lay(tmp_path / f"{how.__name__}{kill_at}", [Part(2), Part(2, age_ms=0)])
@@ -293,7 +293,7 @@ def test_a_killed_purge_is_gone_on_with(tmp_path: Path, how: Any) -> None:
 
 @pytest.mark.evidence("deleted-file")
 @pytest.mark.parametrize("last_age_ms", [0, DAY_MS])
-def test_marks_are_taken_back(tmp_path: Path, last_age_ms: int) -> None:
+def test_unmark_restores_marked_segments(tmp_path: Path, last_age_ms: int) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, epoch=3), Part(5, epoch=4, age_ms=last_age_ms)])
     checkpoint(partition, Role.LOG_START_OFFSETS, 2)
     before = content(partition)
@@ -317,14 +317,14 @@ def test_marks_are_taken_back(tmp_path: Path, last_age_ms: int) -> None:
         assert (log.start_offset, log.end_offset) == (0, 15)
 
 
-def test_a_log_can_start_later_than_what_comes_back(tmp_path: Path) -> None:
+def test_log_start_may_be_above_the_restored_segments(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     run(partition, OLD, apply=True)
     output = run(partition, unmark=True, apply=True, log_start_offset=2)
     assert output.result["log_start_offset"] == 2 and noted(partition, Role.LOG_START_OFFSETS) == 2
 
 
-def test_what_the_cleaner_marked_stays_marked(tmp_path: Path) -> None:
+def test_unmark_leaves_segments_the_cleaner_replaced(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5, age_ms=0)])
     replaced = partition / f"{5:020}.log.deleted"
     (partition / f"{5:020}.log").rename(replaced)
@@ -333,7 +333,7 @@ def test_what_the_cleaner_marked_stays_marked(tmp_path: Path) -> None:
     assert output.result["unmarked"] == [] and "so retention did not mark it" in output.marks[0]["reason"]
 
 
-def test_a_marked_segment_that_overlaps_stays_marked(tmp_path: Path) -> None:
+def test_unmark_leaves_segments_that_overlap(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     run(partition, OLD, apply=True)
     for path in partition.glob(f"{5:020}.*"):
@@ -345,7 +345,7 @@ def test_a_marked_segment_that_overlaps_stays_marked(tmp_path: Path) -> None:
     )
 
 
-def test_purged_is_purged(tmp_path: Path) -> None:
+def test_unmark_restores_nothing_after_a_purge(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     run(partition, OLD, apply=True)
     run(partition, apply=True, purge=True, now_ms=LATER)
@@ -355,7 +355,7 @@ def test_purged_is_purged(tmp_path: Path) -> None:
         undo(journal.location)
 
 
-def test_epochs_of_a_log_that_has_none_are_left_alone(tmp_path: Path) -> None:
+def test_retain_adds_no_epochs_to_a_log_without_them(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     give_epochs(partition)
     run(partition, OLD, apply=True)

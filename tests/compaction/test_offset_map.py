@@ -85,7 +85,7 @@ def random_keys(rng: random.Random, count: int, different: int) -> list[bytes | 
 
 
 @pytest.mark.parametrize(("count", "different"), [(3000, 2000), (20_000, 9000), (60_000, 40_000)])
-def test_a_map_grows_and_forgets_nothing(count: int, different: int) -> None:
+def test_offset_map_grows_without_losing_keys(count: int, different: int) -> None:
     keys = random_keys(random.Random(count), count, different)
     offset_map = filled(keys, 100_000)
     latest = {key: offset for offset, key in enumerate(keys)}
@@ -98,7 +98,7 @@ def test_a_map_grows_and_forgets_nothing(count: int, different: int) -> None:
 
 
 @pytest.mark.parametrize("slots", [3, 50, 4096, 5000, 40_000])
-def test_a_map_takes_as_many_keys_as_the_settings_say(slots: int) -> None:
+def test_offset_map_holds_as_many_keys_as_the_settings_say(slots: int) -> None:
     settings = CleanSettings(now_ms=0, map_bytes=slots * SLOT_BYTES)
     offset_map = OffsetMap(settings, 0)
     offset_map.begin(0)
@@ -113,7 +113,7 @@ def test_a_map_takes_as_many_keys_as_the_settings_say(slots: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_bits_answer_as_the_map_does(seed: int) -> None:
+def test_bitmap_answers_like_the_offset_map(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.choice((300, 5000, 20_000))
     keys = random_keys(rng, count, rng.choice((40, 2000, 30_000)))
@@ -133,7 +133,7 @@ def test_bits_answer_as_the_map_does(seed: int) -> None:
         assert offset_map.size * 16 < offset_map.slot_count
 
 
-def test_the_map_is_asked_where_bits_would_not_know() -> None:
+def test_offset_map_is_used_where_a_bitmap_cannot_answer() -> None:
     keys = [b"%d" % (number % 3000) for number in range(5000)]
     assert isinstance(fastest_lookup(filled(keys, 100_000), 0), LatestOffsets)
     later = filled(keys, 100_000)
@@ -152,7 +152,7 @@ def test_the_map_is_asked_where_bits_would_not_know() -> None:
 
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4, L.ZSTD])
 @pytest.mark.parametrize("map_slots", [100_000, 6000])
-def test_a_log_of_many_keys(tmp_path: Path, codec: int, map_slots: int) -> None:
+def test_log_with_more_keys_than_slots_is_compacted(tmp_path: Path, codec: int, map_slots: int) -> None:
     """More keys than the first map has slots, more batches than are compressed at a time, and several passes with the small map."""
     rng = random.Random(codec)
     topic = Topic(tmp_path, segment_bytes=200_000)

@@ -26,7 +26,7 @@ def files(partition: Path) -> list[Path]:
     return sorted(partition.glob("*.kafka"))
 
 
-def test_by_age(taps: Path) -> None:
+def test_retention_of_0_7_by_age(taps: Path) -> None:
     numbers = [int(path.stem) for path in files(taps)]
     with unchanged(taps):
         output = run(taps, Limits(retention_ms=3 * DAY_MS))
@@ -39,14 +39,14 @@ def test_by_age(taps: Path) -> None:
     ]
 
 
-def test_the_youngest_holds_those_behind_it(taps: Path) -> None:
+def test_younger_0_7_file_protects_the_older_ones_after_it(taps: Path) -> None:
     give_mtime(files(taps)[2], 0)
     output = run(taps, Limits(retention_ms=3 * DAY_MS))
     assert [rule for _, _, rule in output.verdicts[:4]] == ["retention.ms"] * 3 + ["order"]
     assert len(output.result["deleted"]) == 2
 
 
-def test_by_size_behind_age(taps: Path) -> None:
+def test_retention_of_0_7_by_size_after_age(taps: Path) -> None:
     sizes = [path.stat().st_size for path in files(taps)]
     last_three = sum(sizes[-3:])
     assert len(run(taps, Limits(retention_bytes=last_three)).result["deleted"]) == 5
@@ -58,7 +58,7 @@ def test_by_size_behind_age(taps: Path) -> None:
     ]
 
 
-def test_everything_leaves_an_empty_file_at_the_end(taps: Path) -> None:
+def test_deleting_all_0_7_files_leaves_an_empty_one_at_the_end(taps: Path) -> None:
     end = int(files(taps)[-1].stem) + files(taps)[-1].stat().st_size
     output = run(taps, Limits(retention_bytes=0), apply=True)
     assert output.result["rolled"] is True and output.result["log_end_offset"] == end
@@ -68,14 +68,14 @@ def test_everything_leaves_an_empty_file_at_the_end(taps: Path) -> None:
         assert run(taps, Limits(retention_bytes=0, retention_ms=0), apply=True).result["deleted"] == []
 
 
-def test_there_is_no_policy_and_no_watermark(taps: Path) -> None:
+def test_retention_of_0_7_ignores_policies_and_high_watermarks(taps: Path) -> None:
     limits = Limits(retention_bytes=0, policies=frozenset((RetentionPolicy.COMPACT,)))
     assert len(run(taps, limits).result["deleted"]) == 8
     (failure,) = run(taps, high_watermark=5).failures
     assert failure.exit_status == 2
 
 
-def test_marks_are_taken_back_as_long_as_they_join(taps: Path) -> None:
+def test_unmark_restores_adjacent_0_7_files_only(taps: Path) -> None:
     before = {path.name: path.read_bytes() for path in files(taps)}
     run(taps, Limits(retention_ms=3 * DAY_MS), apply=True)
     (taps / f"{3013:020}.kafka.deleted").unlink()

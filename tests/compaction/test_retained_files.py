@@ -13,7 +13,7 @@ from tests.support.retain_helpers import Part, bases, epochs, give_epochs, lay, 
 
 
 @pytest.mark.behaviour("T14")
-def test_all_expired_leaves_the_last_epoch_at_the_end(tmp_path: Path) -> None:
+def test_complete_deletion_leaves_the_last_epoch_at_the_log_end(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(100)])
     give_epochs(partition, (0, 40), (1, 90))
     run(partition, Limits(retention_ms=1000), apply=True)
@@ -26,7 +26,7 @@ def test_all_expired_leaves_the_last_epoch_at_the_end(tmp_path: Path) -> None:
     ("before", "after"),
     [([(0, 0), (1, 5), (2, 10)], [(1, 5), (2, 10)]), ([(0, 0), (1, 7), (2, 10)], [(0, 5), (1, 7), (2, 10)])],
 )
-def test_epochs_begin_where_the_log_begins(
+def test_epochs_are_truncated_to_the_new_log_start(
     tmp_path: Path, before: list[tuple[int, int]], after: list[tuple[int, int]]
 ) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0), Part(5, age_ms=0)])
@@ -47,7 +47,9 @@ def test_epochs_begin_where_the_log_begins(
         (15, [(4, 15)]),
     ],
 )
-def test_epochs_follow_a_raised_log_start(tmp_path: Path, start: int, after: list[tuple[int, int]]) -> None:
+def test_raised_log_start_truncates_the_epochs(
+    tmp_path: Path, start: int, after: list[tuple[int, int]]
+) -> None:
     partition = lay(tmp_path, [Part(20)])
     give_epochs(partition, (2, 6), (3, 8), (4, 11))
     run(partition, log_start_offset=start, apply=True)
@@ -57,7 +59,7 @@ def test_epochs_follow_a_raised_log_start(tmp_path: Path, start: int, after: lis
 @pytest.mark.behaviour("T18")
 @pytest.mark.parametrize("parts", [[Part(1)] * 3, [*[Part(1)] * 3, Part(0)]])
 @pytest.mark.parametrize("limits", [Limits(retention_ms=1000), Limits(retention_bytes=0)])
-def test_one_snapshot_is_left_at_the_new_start(tmp_path: Path, parts: list[Part], limits: Limits) -> None:
+def test_snapshots_of_deleted_segments_are_deleted(tmp_path: Path, parts: list[Part], limits: Limits) -> None:
     partition = lay(tmp_path, parts)
     run(partition, limits, apply=True)
     assert [path.name for path in partition.glob("*.snapshot")] == [f"{3:020}.snapshot"]
@@ -65,7 +67,7 @@ def test_one_snapshot_is_left_at_the_new_start(tmp_path: Path, parts: list[Part]
 
 
 @pytest.mark.behaviour("T18")
-def test_a_raised_log_start_takes_the_snapshots_with_the_segments(tmp_path: Path) -> None:
+def test_raised_log_start_deletes_snapshots_with_their_segments(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(1)] * 3)
     run(partition, log_start_offset=2, apply=True)
     assert sorted(path.name for path in partition.glob("*.snapshot")) == [
@@ -75,7 +77,7 @@ def test_a_raised_log_start_takes_the_snapshots_with_the_segments(tmp_path: Path
 
 
 @pytest.mark.behaviour("T20")
-def test_the_end_stays_and_the_log_opens_again(tmp_path: Path) -> None:
+def test_retained_log_keeps_its_end_and_opens_again(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     run(partition, Limits(retention_ms=1000), apply=True)
     with PartitionLog(PartitionTarget(str(partition), str(partition.parent))) as log:
@@ -83,7 +85,7 @@ def test_the_end_stays_and_the_log_opens_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("T21")
-def test_all_files_of_a_segment_go_together(tmp_path: Path) -> None:
+def test_all_files_of_a_segment_are_marked_together(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5, age_ms=0)])
     (partition / f"{5:020}.txnindex").write_bytes(b"")
     found = {path.name for path in partition.iterdir() if path.is_file()}

@@ -36,7 +36,7 @@ def gone(log_to_retain: LogToRetain, limits: Limits) -> int:
 
 @pytest.mark.evidence("segment-sizes")
 @pytest.mark.behaviour("T01")
-def test_size_takes_the_oldest_down_to_the_limit(tmp_path: Path) -> None:
+def test_retention_by_size_deletes_the_oldest_down_to_the_limit(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
     size = (partition / f"{0:020}.log").stat().st_size
     output = run(partition, Limits(retention_bytes=2 * size), apply=True)
@@ -46,7 +46,7 @@ def test_size_takes_the_oldest_down_to_the_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("T02")
-def test_a_log_of_exactly_the_limit_stays(tmp_path: Path) -> None:
+def test_log_of_exactly_the_size_limit_is_kept(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
     size = sum(path.stat().st_size for path in partition.glob("*.log"))
     with unchanged(partition.parent):
@@ -54,7 +54,7 @@ def test_a_log_of_exactly_the_limit_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("T03")
-def test_a_segment_goes_only_when_the_rest_still_reaches_the_limit() -> None:
+def test_segment_is_deleted_only_if_the_rest_reaches_the_size_limit() -> None:
     twenty = log_to_retain(*[(100, 0)] * 20)
     assert 20 - gone(twenty, Limits(retention_bytes=510)) == 6
     assert 20 - gone(twenty, Limits(retention_bytes=500)) == 5
@@ -65,7 +65,7 @@ def test_a_segment_goes_only_when_the_rest_still_reaches_the_limit() -> None:
 
 
 @pytest.mark.behaviour("T04")
-def test_all_expired_leaves_a_new_empty_segment(tmp_path: Path) -> None:
+def test_deleting_all_expired_segments_leaves_a_new_empty_one(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
     assert run(partition, Limits(retention_ms=DAY_MS), apply=True).result["deleted"] == []
     output = run(partition, Limits(retention_ms=DAY_MS - 1), apply=True)
@@ -78,14 +78,14 @@ def test_all_expired_leaves_a_new_empty_segment(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("T04")
-def test_none_expired_leaves_everything(tmp_path: Path) -> None:
+def test_log_without_expired_segments_is_unchanged(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=0)])
     with unchanged(partition.parent):
         output = run(partition, Limits(retention_ms=10_000), apply=True)
     assert output.result["deleted"] == []
 
 
-def test_strictly_older() -> None:
+def test_retention_by_time_deletes_only_strictly_older_segments() -> None:
     assert gone(log_to_retain((9, 1000), (9, 0)), Limits(retention_ms=1000)) == 0
     assert gone(log_to_retain((9, 1001), (9, 0)), Limits(retention_ms=1000)) == 1
     assert gone(log_to_retain((9, 1), (9, 1)), Limits(retention_ms=0)) == 2
@@ -93,7 +93,7 @@ def test_strictly_older() -> None:
 
 
 @pytest.mark.behaviour("T11")
-def test_a_younger_segment_protects_the_older_one_behind_it(tmp_path: Path) -> None:
+def test_younger_segment_protects_the_older_one_after_it(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=9 * DAY_MS), Part(5, age_ms=0)])
     output = run(partition, Limits(retention_ms=DAY_MS))
     assert output.verdicts == [
@@ -108,7 +108,7 @@ def test_a_younger_segment_protects_the_older_one_behind_it(tmp_path: Path) -> N
 
 @pytest.mark.behaviour("T11")
 @pytest.mark.behaviour("T12")
-def test_the_log_start_frees_the_way_for_time_in_the_same_run(tmp_path: Path) -> None:
+def test_log_start_makes_way_for_the_time_limit_in_the_same_run(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=9 * DAY_MS), Part(5, age_ms=0)])
     limits = Limits(retention_ms=DAY_MS)
     output = run(partition, limits, log_start_offset=5, apply=True)
@@ -122,7 +122,7 @@ def test_the_log_start_frees_the_way_for_time_in_the_same_run(tmp_path: Path) ->
 
 
 @pytest.mark.evidence("record-times")
-def test_a_record_of_the_future_holds_everything(tmp_path: Path) -> None:
+def test_record_with_a_future_timestamp_protects_the_log(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(3, age_ms=DAY_MS), Part(5, age_ms=-DAY_MS), Part(5)])
     output = run(partition, Limits(retention_ms=1000))
     assert output.verdicts == [
@@ -137,7 +137,7 @@ def test_a_record_of_the_future_holds_everything(tmp_path: Path) -> None:
 @pytest.mark.evidence("record-times")
 @pytest.mark.behaviour("T19")
 @pytest.mark.parametrize("part", [Part(3, age_ms=None), Part(3, age_ms=None, magic=0, epoch=-1)])
-def test_without_timestamps_the_modification_time_decides(tmp_path: Path, part: Part) -> None:
+def test_file_mtime_decides_for_segments_without_timestamps(tmp_path: Path, part: Part) -> None:
     partition = lay(tmp_path, [part, part])
     for path, age_ms in zip(sorted(partition.glob("*.log")), (5 * DAY_MS, 0), strict=True):
         give_mtime(path, age_ms)
@@ -151,7 +151,7 @@ def test_without_timestamps_the_modification_time_decides(tmp_path: Path, part: 
 
 
 @pytest.mark.behaviour("T05")
-def test_compact_deletes_neither_by_time_nor_by_size(tmp_path: Path) -> None:
+def test_policy_compact_deletes_neither_by_time_nor_by_size(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     output = run(partition, Limits(retention_ms=0, retention_bytes=0, policies=COMPACT))
     assert output.result["deleted"] == []
@@ -168,7 +168,7 @@ def test_compact_deletes_neither_by_time_nor_by_size(tmp_path: Path) -> None:
         ("__of_somebody", [0, 5], [0, 5]),
     ],
 )
-def test_topics_that_a_broker_makes_have_their_own_policy(
+def test_internal_topics_have_their_own_policy(
     topic: str, by_time: list[int], by_size: list[int], tmp_path: Path
 ) -> None:
     """A 4.3.1 broker with log.retention.ms=1 and log.retention.bytes=0 does not delete from the first two."""
@@ -181,14 +181,14 @@ def test_topics_that_a_broker_makes_have_their_own_policy(
 
 
 @pytest.mark.behaviour("T06")
-def test_compact_and_delete_deletes(tmp_path: Path) -> None:
+def test_policy_compact_delete_deletes(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     limits = Limits(retention_ms=10_000, policies=DELETE_AND_COMPACT)
     assert run(partition, limits).result["deleted"] == [0, 5]
 
 
 @pytest.mark.behaviour("T07")
-def test_compact_deletes_below_the_log_start(tmp_path: Path) -> None:
+def test_policy_compact_deletes_below_the_log_start(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
     checkpoint(partition, Role.LOG_START_OFFSETS, 7)
     output = run(partition, Limits(retention_ms=0, policies=COMPACT), apply=True)
@@ -198,7 +198,7 @@ def test_compact_deletes_below_the_log_start(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("T08")
 @pytest.mark.parametrize(("start", "left"), [(1, 3), (6, 2), (15, 1)])
-def test_how_many_segments_a_log_start_leaves(tmp_path: Path, start: int, left: int) -> None:
+def test_segment_containing_the_log_start_is_kept(tmp_path: Path, start: int, left: int) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
     output = run(partition, log_start_offset=start, apply=True)
     assert len(bases(partition)) == left == output.result["segments"]
@@ -206,7 +206,7 @@ def test_how_many_segments_a_log_start_leaves(tmp_path: Path, start: int, left: 
     assert noted(partition, Role.LOG_START_OFFSETS) == start
 
 
-def test_an_entry_that_the_deletion_overtakes_goes(tmp_path: Path) -> None:
+def test_log_start_entry_below_the_first_segment_is_removed(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5, age_ms=0)])
     checkpoint(partition, Role.LOG_START_OFFSETS, 3)
     run(partition, Limits(retention_ms=1000), apply=True)
@@ -214,7 +214,7 @@ def test_an_entry_that_the_deletion_overtakes_goes(tmp_path: Path) -> None:
     assert b"other 1 5" in (partition.parent / "log-start-offset-checkpoint").read_bytes()
 
 
-def test_the_log_start_never_goes_back_nor_above_the_high_watermark(tmp_path: Path) -> None:
+def test_log_start_is_never_lowered_nor_above_the_high_watermark(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5)])
     checkpoint(partition, Role.LOG_START_OFFSETS, 7)
     assert run(partition, log_start_offset=2).result["log_start_offset"] == 7
@@ -226,7 +226,7 @@ def test_the_log_start_never_goes_back_nor_above_the_high_watermark(tmp_path: Pa
 
 
 @pytest.mark.behaviour("T09")
-def test_a_prefix_goes_and_never_an_empty_last_segment() -> None:
+def test_only_the_oldest_segments_and_no_empty_last_one_are_deleted() -> None:
     ten = [(9, 100)] * 6 + [(9, 0)] * 4
     assert gone(log_to_retain(*ten), Limits(retention_ms=10)) == 6
     assert gone(log_to_retain(*[(9, 100)] * 10), Limits(retention_ms=10)) == 10
@@ -236,7 +236,7 @@ def test_a_prefix_goes_and_never_an_empty_last_segment() -> None:
 
 
 @pytest.mark.behaviour("T10")
-def test_deletion_stops_at_the_first_that_stays() -> None:
+def test_deletion_stops_at_the_first_kept_segment() -> None:
     ages = log_to_retain((9, 100), (9, 100), (9, 0), (9, 100), (9, 100))
     decision = decide(ages, Limits(retention_ms=10))
     assert decision.rules == (Rule.TIME, Rule.TIME)
@@ -245,7 +245,7 @@ def test_deletion_stops_at_the_first_that_stays() -> None:
 
 @pytest.mark.behaviour("T13")
 @pytest.mark.parametrize(("high_watermark", "left"), [(25, 8), (29, 8), (30, 7), (100, 0)])
-def test_nothing_at_or_above_the_high_watermark_goes(high_watermark: int, left: int) -> None:
+def test_segments_above_the_high_watermark_are_kept(high_watermark: int, left: int) -> None:
     hundred = log_to_retain(*[(9, 100)] * 10, high_watermark=high_watermark)
     decision = decide(hundred, Limits(retention_ms=10))
     assert 10 - len(decision.rules) == left
@@ -254,7 +254,7 @@ def test_nothing_at_or_above_the_high_watermark_goes(high_watermark: int, left: 
 
 @pytest.mark.evidence("high-watermark")
 @pytest.mark.behaviour("T13")
-def test_the_high_watermark_of_the_data_directory(tmp_path: Path) -> None:
+def test_high_watermark_comes_from_the_checkpoint(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5), Part(5), Part(5)])
     checkpoint(partition, Role.HIGH_WATERMARKS, 9)
     output = run(partition, Limits(retention_ms=1000))
@@ -270,7 +270,7 @@ def test_the_high_watermark_of_the_data_directory(tmp_path: Path) -> None:
 # --- what is believed
 
 
-def test_after_a_clean_stop_the_index_is_believed(tmp_path: Path) -> None:
+def test_time_index_is_trusted_after_a_clean_stop(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=0)])
     (partition / f"{0:020}.timeindex").write_bytes(bytes(24))
     output = run(partition, Limits(retention_ms=DAY_MS))
@@ -278,7 +278,7 @@ def test_after_a_clean_stop_the_index_is_believed(tmp_path: Path) -> None:
     assert [finding.id for finding in output.findings] == ["time-index-zeros-believed"]
 
 
-def test_after_an_unclean_stop_the_batches_tell(tmp_path: Path) -> None:
+def test_timestamps_come_from_the_batches_after_an_unclean_stop(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=0), Part(5, age_ms=0)])
     (partition.parent / ".kafka_cleanshutdown").unlink()
     for base in (0, 5):
@@ -289,7 +289,7 @@ def test_after_an_unclean_stop_the_batches_tell(tmp_path: Path) -> None:
     assert run(partition, Limits(retention_ms=DAY_MS)).result["deleted"] == [0]
 
 
-def test_nothing_is_deleted_for_a_limit_that_was_not_given(tmp_path: Path) -> None:
+def test_missing_limit_deletes_nothing(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=9999 * DAY_MS), Part(5)])
     output = run(partition)
     assert output.result["deleted"] == []
@@ -299,7 +299,7 @@ def test_nothing_is_deleted_for_a_limit_that_was_not_given(tmp_path: Path) -> No
 # --- other limits
 
 
-def test_thresholds_are_the_greatest_limits_that_delete() -> None:
+def test_thresholds_are_the_greatest_limits_that_delete_a_segment() -> None:
     log = log_to_retain((10, 500), (20, 100), (30, 300), high_watermark=25)
     for index, threshold in enumerate(thresholds(log)):
         for name in ("retention_ms", "retention_bytes"):
@@ -312,7 +312,7 @@ def test_thresholds_are_the_greatest_limits_that_delete() -> None:
     assert [threshold.retention_bytes for threshold in thresholds(log)] == [50, 30, None]
 
 
-def test_what_if_says_what_each_limit_alone_would_free(tmp_path: Path) -> None:
+def test_what_if_names_the_bytes_each_limit_alone_frees(tmp_path: Path) -> None:
     partition = lay(tmp_path, [Part(5, age_ms=3 * DAY_MS), Part(5, age_ms=DAY_MS // 2)])
     with unchanged(partition.parent):
         rows = run(partition, what_if=True).others

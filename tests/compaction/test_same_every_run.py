@@ -37,7 +37,7 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("json", [[], ["--json"]], ids=["text", "json"])
-def test_compact_names_the_same_keys(
+def test_compact_names_the_same_keys_in_every_run(
     partition: Path, json: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     line = ["compact", "--cleanup-policy", "compact", "--now", str(NOW_MS), *json, str(partition)]

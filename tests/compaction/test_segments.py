@@ -28,7 +28,7 @@ SEGMENTS = tuple(segment(base) for base in (0, 100, 200))
 @pytest.mark.parametrize(
     ("offset", "floor"), [(-1, -1), (0, 0), (1, 0), (99, 0), (100, 1), (199, 1), (200, 2), (201, 2)]
 )
-def test_the_floor(offset: int, floor: int) -> None:
+def test_floor_finds_the_segment_of_an_offset(offset: int, floor: int) -> None:
     assert floor_at(SEGMENTS, offset) == floor
     assert floor_at((), offset) == -1
 
@@ -50,12 +50,14 @@ def test_the_floor(offset: int, floor: int) -> None:
         (200, 100, []),
     ],
 )
-def test_range(from_offset: int, to_offset: int, bases: list[int]) -> None:
+def test_between_finds_the_segments_of_an_offset_range(
+    from_offset: int, to_offset: int, bases: list[int]
+) -> None:
     assert [found.base_offset for found in between(SEGMENTS, from_offset, to_offset)] == bases
     assert not between((), from_offset, to_offset)
 
 
-def test_passes_share_one_map_of_each_file(tmp_path: Path) -> None:
+def test_passes_share_one_mapping_of_each_file(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(bytes(100))
     found = segment(0)

@@ -59,7 +59,7 @@ def state(partition: Path) -> tuple[list[int], list[tuple[int, int]], int | None
 
 
 @pytest.mark.evidence("remote-end")
-def test_what_has_been_copied_is_deleted_and_the_log_starts_where_it_did(partition: Path) -> None:
+def test_copied_segments_are_deleted_and_the_log_start_stays(partition: Path) -> None:
     outcome = retained(partition, 30, apply=True)
     assert state(partition) == ([30, 35], list(EPOCHS), 3)
     assert (outcome.result["deleted"], outcome.result["log_start_offset"]) == ([20, 25], 3)
@@ -70,14 +70,14 @@ def test_what_has_been_copied_is_deleted_and_the_log_starts_where_it_did(partiti
 
 @pytest.mark.evidence("remote-end")
 @pytest.mark.parametrize("remote_end", [None, 0, 24])
-def test_what_is_not_known_to_be_copied_stays(partition: Path, remote_end: int | None) -> None:
+def test_segments_not_known_to_be_copied_are_kept(partition: Path, remote_end: int | None) -> None:
     outcome = retained(partition, remote_end, apply=True)
     assert state(partition) == ([20, 25, 30, 35], list(EPOCHS), 3)
     assert outcome.verdicts[0] == (20, "keep", "not-copied") and outcome.verdicts[1][2] == "order"
     assert ("nothing here says" in outcome.segments[0]["reason"]) is (not remote_end)
 
 
-def test_a_raised_log_start_needs_no_copy(partition: Path) -> None:
+def test_segments_below_a_raised_log_start_need_no_copy(partition: Path) -> None:
     """As after DeleteRecords. The broker deletes the remote segments below the log start."""
     outcome = retained(partition, None, {"local.retention.ms": "-1"}, apply=True, log_start_offset=27)
     assert outcome.result["deleted"] == [20] and outcome.result["log_start_offset"] == 27
@@ -86,12 +86,12 @@ def test_a_raised_log_start_needs_no_copy(partition: Path) -> None:
     assert noted(partition, Role.LOG_START_OFFSETS) == 27
 
 
-def test_a_log_start_below_the_local_segments_can_be_raised_there(partition: Path) -> None:
+def test_log_start_below_the_local_segments_can_be_raised(partition: Path) -> None:
     retained(partition, None, {"local.retention.ms": "-1"}, apply=True, log_start_offset=14)
     assert state(partition) == ([20, 25, 30, 35], [(1, 14), (3, 24)], 14)
 
 
-def test_restored_segments_leave_the_log_start(partition: Path) -> None:
+def test_unmark_of_a_tiered_log_keeps_the_log_start(partition: Path) -> None:
     retained(partition, 40, apply=True)
     assert bases(partition) == [35]
     outcome = retained(partition, 40, apply=True, unmark=True)
@@ -114,7 +114,9 @@ def test_restored_segments_leave_the_log_start(partition: Path) -> None:
         ({"cleanup.policy": "compact,delete", "retention.ms": str(DAY_MS)}, [20, 25, 30]),
     ],
 )
-def test_limits(partition: Path, changed: dict[str, str], deleted: list[int]) -> None:
+def test_local_retention_limits_of_a_tiered_topic(
+    partition: Path, changed: dict[str, str], deleted: list[int]
+) -> None:
     """Kafka: LogConfig.localRetentionMs, UnifiedLog.isRemoteLogEnabled, KIP-950 for remote.log.copy.disable. The active segment stays,
     because it is of today and not copied."""
     if changed.get("retention.ms") == "1":
@@ -122,7 +124,7 @@ def test_limits(partition: Path, changed: dict[str, str], deleted: list[int]) ->
     assert retained(partition, 30, changed).result["deleted"] == deleted
 
 
-def test_space_is_freed_of_copies_only(partition: Path) -> None:
+def test_free_chooses_only_copied_segments_of_a_tiered_log(partition: Path) -> None:
     settings = {name: Setting(value, Source.TOPIC) for name, value in TIERED.items()}
     topics = {str(partition): TopicSettings(settings, remote_end_offset=27)}
     limits = RetainOptions(limits=Limits(), now_ms=NOW, topics=topics, free_bytes=1 << 40)
@@ -134,7 +136,7 @@ def test_space_is_freed_of_copies_only(partition: Path) -> None:
 
 
 @pytest.mark.evidence("remote-end")
-def test_the_copies_are_those_of_the_remote_log_metadata(
+def test_copied_segments_are_those_of_the_logs_own_epochs(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Only copies of the log's own leader epochs count, not a segment of another history."""

@@ -55,12 +55,12 @@ def _strike(scenario: Scenario, faults: Iterator[Fault]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_killed_anywhere_it_goes_on_or_back(scenario: Scenario) -> None:
+def test_command_killed_at_any_change_can_be_continued_or_undone(scenario: Scenario) -> None:
     calls = scenario.count(Kind.CHANGE)
     _strike(scenario, (Fault(Mode.KILL, Kind.CHANGE, at) for at in _tried(calls, 3, 1)))
 
 
-def test_undo_behind_a_kill_at_the_end_gives_the_directory_its_time_back(
+def test_undo_after_a_kill_at_the_end_restores_the_directory_mtime(
     capture_small: Path, place: Path, machine: Machine
 ) -> None:
     """The journal of the data directory's own files is not complete yet, and is beside that of the run."""
@@ -77,7 +77,7 @@ def test_undo_behind_a_kill_at_the_end_gives_the_directory_its_time_back(
     assert not wrong, "\n".join(wrong)
 
 
-def test_any_error_at_any_call_is_one_sentence_and_harms_nothing(scenario: Scenario) -> None:
+def test_error_at_any_system_call_is_one_sentence_and_harms_nothing(scenario: Scenario) -> None:
     for kinds, tries in ((Kind.WRITING, 2), (Kind.ALL, 2)):
         calls = scenario.count(kinds)
         errors = ERRORS if STRIDE else (None,)
@@ -96,12 +96,12 @@ def test_any_error_at_any_call_is_one_sentence_and_harms_nothing(scenario: Scena
     [(errno.ENOSPC, Kind.GROW), (errno.EROFS, Kind.CHANGE | Kind.UPDATE), (errno.EIO, Kind.ALL)],
     ids=["full", "read-only", "dead"],
 )
-def test_a_disk_that_fails_for_good(scenario: Scenario, error: int, kinds: Kind) -> None:
+def test_permanently_failing_disk_harms_nothing(scenario: Scenario, error: int, kinds: Kind) -> None:
     """From some call on, all calls fail, including those that clean up."""
     calls = scenario.count(kinds)
     _strike(scenario, (Fault(Mode.FAIL, kinds, at, error, lasts=True) for at in _tried(calls, 1, 1)))
 
 
-def test_short_writes_are_gone_on_with(scenario: Scenario) -> None:
+def test_short_writes_are_continued(scenario: Scenario) -> None:
     calls = scenario.count(Kind.BYTES)
     _strike(scenario, (Fault(Mode.SHORT, Kind.BYTES, at) for at in _tried(calls, 1, 0)))

@@ -59,7 +59,7 @@ def reported(output: str) -> list[str]:
 @pytest.mark.parametrize("error", [errno.ESTALE, errno.ENOTCONN], ids=["stale", "not connected"])
 @pytest.mark.parametrize("lasts", [False, True], ids=["once", "from then on"])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_cannot_be_asked_is_reported(
+def test_reading_commands_report_errors_of_a_lost_mount(
     machine: Machine, data: Path, command: str, lasts: bool, error: int
 ) -> None:
     words = [*COMMANDS[command], str(data)]

@@ -243,7 +243,7 @@ def follow(action: str, directory: Path) -> None:
             (finish if action == "finish" else undo)(journal.location, QUICK)
 
 
-def test_a_journal_that_was_tampered_with_loses_nothing(tmp_path: Path) -> None:
+def test_tampered_journal_loses_nothing(tmp_path: Path) -> None:
     draw = random.Random(SEED)
     refused = 0
     for number in range(DRAWS):

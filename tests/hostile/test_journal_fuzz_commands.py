@@ -87,7 +87,7 @@ def words_at(words: list[str], case: str, root: Path, draw: random.Random) -> li
     return [str(root / "lines") if word == "LINES" else word for word in words] + ["--quiet", place]
 
 
-def test_a_tampered_journal_harms_no_command(
+def test_no_command_loses_data_to_a_tampered_journal(
     tmp_path: Path, capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     draw = random.Random(SEED)

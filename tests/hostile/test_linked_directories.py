@@ -44,7 +44,7 @@ CHANGES = (
 
 
 @pytest.mark.parametrize("command", CHANGES, ids=lambda command: command[0])
-def test_a_linked_partition_is_not_changed(
+def test_linked_partition_is_not_changed_without_follow_links(
     command: list[str], data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(data.parent)
@@ -54,7 +54,7 @@ def test_a_linked_partition_is_not_changed(
     assert contents(data.parent) == before
 
 
-def test_append_does_not_follow_a_link(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_append_follows_a_link_only_with_follow_links(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = data.parent / "lines"
     lines.write_text('{"value":"x"}\n')
     path = data.parent / "outside" / "there-0" / LOG
@@ -70,7 +70,7 @@ def test_append_does_not_follow_a_link(data: Path, capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.evidence("linked-directory")
-def test_it_is_changed_when_that_is_asked_for_and_taken_back(
+def test_follow_links_changes_a_linked_partition_and_undo_restores_it(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = data.parent / "outside" / "there-0" / LOG
@@ -88,7 +88,7 @@ def test_it_is_changed_when_that_is_asked_for_and_taken_back(
     assert log.read_bytes() == before
 
 
-def test_verify_and_a_plan_say_that_it_is_a_link(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_verify_and_recover_report_a_linked_directory(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for command in ("verify", "recover"):
         run([command, "--json", str(data)])
         rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -105,7 +105,7 @@ def test_verify_and_a_plan_say_that_it_is_a_link(data: Path, capfd: pytest.Captu
     ],
     ids=lambda words: words[0],
 )
-def test_the_command_after_a_plan_is_not_refused(
+def test_printed_next_command_includes_follow_links(
     words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = broker_dir(tmp_path / "data", 1, 3, running=False)
@@ -118,7 +118,9 @@ def test_the_command_after_a_plan_is_not_refused(
     assert run(shlex.split(suggested.removeprefix("next: kseg "))) == 0
 
 
-def test_no_link_leads_to_the_rest_of_the_machine(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_links_to_directories_of_data_directories_are_not_followed(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A link to a directory that contains data directories is not followed, because it could lead anywhere."""
     other = data.parent / "machine" / "var" / "kafka"
     shutil.copytree(data, other, symlinks=True)
@@ -127,7 +129,7 @@ def test_no_link_leads_to_the_rest_of_the_machine(data: Path, capfd: pytest.Capt
     assert str(data / "everything-0" / "var" / "kafka") not in capfd.readouterr().out
 
 
-def test_a_data_directory_that_is_a_link_is_the_users(data: Path) -> None:
+def test_given_data_directory_may_be_a_link(data: Path) -> None:
     (data / "there-0").unlink()
     link = data.parent / "link"
     link.symlink_to(data)
@@ -136,7 +138,7 @@ def test_a_data_directory_that_is_a_link_is_the_users(data: Path) -> None:
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_linked_log_is_refused_only_where_something_would_change(
+def test_linked_log_is_refused_only_if_it_would_change(
     capture_small: Path, tmp_path: Path, is_damaged: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A broker follows the link, but a rename would replace it."""

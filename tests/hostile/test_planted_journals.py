@@ -105,7 +105,9 @@ def every_command(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("part", ["new", "old"])
-def test_an_abandoned_journal_whose_folder_is_a_link(part: str, partition: Path, outside: Path) -> None:
+def test_planted_journal_in_a_linked_folder_changes_nothing_outside(
+    part: str, partition: Path, outside: Path
+) -> None:
     before = contents(outside)
     folder = plant(partition, header(partition))
     (folder / part).symlink_to(outside)
@@ -115,7 +117,9 @@ def test_an_abandoned_journal_whose_folder_is_a_link(part: str, partition: Path,
 
 @pytest.mark.parametrize("name", [".kseg", f".kseg/{ID}"])
 @pytest.mark.parametrize("kind", ["link", "file", "pipe", "dangling"])
-def test_a_place_of_journals_that_is_none(name: str, kind: str, partition: Path, outside: Path) -> None:
+def test_planted_journal_place_changes_nothing_outside(
+    name: str, kind: str, partition: Path, outside: Path
+) -> None:
     before = contents(outside)
     (outside / "new").mkdir()
     (outside / "new" / "0").write_bytes(b"")
@@ -137,7 +141,9 @@ def test_a_place_of_journals_that_is_none(name: str, kind: str, partition: Path,
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory", "device", "large", "deep"])
-def test_a_journal_that_is_no_file_of_ours(kind: str, partition: Path, outside: Path) -> None:
+def test_planted_journal_that_is_not_a_regular_file_is_not_followed(
+    kind: str, partition: Path, outside: Path
+) -> None:
     folder = plant(partition, header(partition))
     path = folder / "journal.jsonl"
     path.unlink()
@@ -161,7 +167,7 @@ def test_a_journal_that_is_no_file_of_ours(kind: str, partition: Path, outside: 
     assert finding.id == "half-done-journal" and contents(outside) == before
 
 
-def test_a_workplace_that_is_a_link(partition: Path, outside: Path) -> None:
+def test_leftover_cleanup_does_not_follow_a_linked_work_directory(partition: Path, outside: Path) -> None:
     """Leftovers of a killed process of a cluster are removed, but never through a link."""
     before = contents(outside)
     (partition / ".kseg").mkdir()
@@ -188,7 +194,7 @@ def test_a_workplace_that_is_a_link(partition: Path, outside: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("is_decided", [False, True])
-def test_a_quarantine_elsewhere_that_is_not_of_this_directory(
+def test_planted_quarantine_of_another_directory_is_not_used(
     quarantine: str, is_decided: bool, partition: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(outside.parent)
@@ -211,7 +217,7 @@ def test_a_quarantine_elsewhere_that_is_not_of_this_directory(
     assert (partition / LOG).read_bytes() == PARTITION[LOG]
 
 
-def test_a_decided_removal_of_what_is_kept_nowhere(partition: Path) -> None:
+def test_planted_removal_without_a_kept_copy_is_refused(partition: Path) -> None:
     inode = (partition / LOG).stat().st_ino
     steps = [{"do": "remove", "file": LOG, "why": "planted"}]
     plant(partition, header(partition, steps=steps), {**STAGED, "kept": [[LOG, inode]]})
@@ -219,7 +225,7 @@ def test_a_decided_removal_of_what_is_kept_nowhere(partition: Path) -> None:
     assert (partition / LOG).read_bytes() == PARTITION[LOG]
 
 
-def test_a_decided_cut_whose_end_is_kept_nowhere(partition: Path) -> None:
+def test_planted_truncation_without_a_kept_end_is_refused(partition: Path) -> None:
     log = partition / LOG
     steps = [{"do": "truncate", "file": LOG, "size": 0, "why": "planted"}]
     lines = (
@@ -234,7 +240,7 @@ def test_a_decided_cut_whose_end_is_kept_nowhere(partition: Path) -> None:
     assert log.read_bytes() == PARTITION[LOG]
 
 
-def test_a_cut_of_a_file_that_has_a_name_outside(partition: Path, outside: Path) -> None:
+def test_planted_truncation_of_a_hard_linked_file_is_refused(partition: Path, outside: Path) -> None:
     precious = outside / "linked"
     precious.hardlink_to(partition / LOG)
     before = contents(outside)
@@ -254,7 +260,7 @@ def test_a_cut_of_a_file_that_has_a_name_outside(partition: Path, outside: Path)
     assert "hard link" in output[0] and contents(outside) == before
 
 
-def test_an_undo_that_would_remove_what_no_step_has_written(partition: Path) -> None:
+def test_planted_undo_of_files_no_step_wrote_is_refused(partition: Path) -> None:
     log = partition / LOG
     status = log.stat()
     others = [row for row in header(partition)["inputs"] if row[0] != LOG]  # type: ignore[attr-defined]
@@ -266,7 +272,7 @@ def test_an_undo_that_would_remove_what_no_step_has_written(partition: Path) -> 
     assert log.read_bytes() == PARTITION[LOG]
 
 
-def test_evidence_that_was_moved_below_an_abandoned_journal_stays(partition: Path) -> None:
+def test_evidence_moved_below_an_abandoned_journal_stays(partition: Path) -> None:
     folder = plant(partition, header(partition))
     (folder / "old").mkdir()
     (partition / LOG_9).rename(folder / "old" / LOG_9)
@@ -275,9 +281,7 @@ def test_evidence_that_was_moved_below_an_abandoned_journal_stays(partition: Pat
     assert (folder / "old" / LOG_9).read_bytes() == PARTITION[LOG_9]
 
 
-def test_an_append_that_never_was_does_not_cut_a_file_with_a_name_outside(
-    partition: Path, outside: Path
-) -> None:
+def test_planted_append_does_not_truncate_a_hard_linked_file(partition: Path, outside: Path) -> None:
     (outside / "linked").hardlink_to(partition / LOG_9)
     before = contents(outside)
     first = header(partition, kind="guard", command="append", grows=[LOG_9], replaces=[], is_new=False)
@@ -287,7 +291,7 @@ def test_an_append_that_never_was_does_not_cut_a_file_with_a_name_outside(
     assert contents(outside) == before
 
 
-def test_a_journal_with_a_second_name_is_not_written_to(partition: Path, outside: Path) -> None:
+def test_hard_linked_journal_is_not_written_to(partition: Path, outside: Path) -> None:
     steps = [{"do": "rename", "file": LOG, "to": "other", "why": "planted"}]
     kept = [[LOG, (partition / LOG).stat().st_ino]]
     folder = plant(partition, header(partition, steps=steps), {**STAGED, "kept": kept})
@@ -302,7 +306,7 @@ def test_a_journal_with_a_second_name_is_not_written_to(partition: Path, outside
 # --- names that change between a look and the use
 
 
-def test_a_directory_that_is_swapped_for_a_link_while_it_changes(tmp_path: Path, outside: Path) -> None:
+def test_directory_replaced_by_a_link_during_a_change_is_not_followed(tmp_path: Path, outside: Path) -> None:
     """The change is made in the directory that was opened, wherever its path leads by then."""
 
     class Swapping(type(QUICK)):  # type: ignore[misc]
@@ -322,7 +326,7 @@ def test_a_directory_that_is_swapped_for_a_link_while_it_changes(tmp_path: Path,
     assert (tmp_path / "aside" / ".kseg" / ID / "journal.jsonl").is_file()
 
 
-def test_a_partition_that_is_a_link_is_not_claimed(tmp_path: Path) -> None:
+def test_linked_partition_is_not_claimed(tmp_path: Path) -> None:
     directory = CASES["swap"].lay(tmp_path / "elsewhere")
     link = tmp_path / "orders-0"
     link.symlink_to(directory)
@@ -339,7 +343,7 @@ def test_a_partition_that_is_a_link_is_not_claimed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["dangling", "link", "pipe", "directory", "device"])
-def test_a_lock_that_is_no_file(kind: str, tmp_path: Path, outside: Path) -> None:
+def test_lock_that_is_not_a_regular_file_is_refused(kind: str, tmp_path: Path, outside: Path) -> None:
     path = tmp_path / ".lock"
     match kind:
         case "dangling":
@@ -361,7 +365,7 @@ def test_a_lock_that_is_no_file(kind: str, tmp_path: Path, outside: Path) -> Non
     assert contents(outside) == before
 
 
-def test_the_ids_of_journals_do_not_overlap(tmp_path: Path) -> None:
+def test_journal_ids_that_overlap_are_refused(tmp_path: Path) -> None:
     """`kseg-journal-X-old-Y.jsonl` would be both a file of journal X and a journal."""
     case = Case({"meta.properties": b"version=1\n"}, lambda _directory: (), is_partition=False)
     directory = case.lay(tmp_path)
@@ -373,7 +377,7 @@ def test_the_ids_of_journals_do_not_overlap(tmp_path: Path) -> None:
     assert (directory / f"kseg-journal-{ID}-old-y.jsonl").read_bytes() == b"evidence"
 
 
-def test_a_real_journal_has_the_fields_of_the_planted_ones(partition: Path) -> None:
+def test_real_journal_has_the_fields_of_the_planted_ones(partition: Path) -> None:
     """Otherwise the tests above could pass only because of a field that real journals do not have."""
     applied = carry_out(CASES["swap"], partition)
     first = json.loads(Path(applied.journal).read_text().splitlines()[0])

@@ -118,7 +118,7 @@ def on_terminal(arguments: list[str]) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_name_drives_a_terminal(command: list[str], data: Path) -> None:
+def test_file_names_are_escaped_on_a_terminal(command: list[str], data: Path) -> None:
     status, shown = on_terminal([*command, "--no-progress", str(data)])
     assert status in (0, 1, 4, 5), shown.decode(errors="replace")
     text = OWN_COLOURS.sub("", shown.decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
@@ -133,7 +133,7 @@ def test_no_name_drives_a_terminal(command: list[str], data: Path) -> None:
     assert "line\\nfeed" in text or "$'line\\x0afeed" in text, "it is escaped, in words or for a shell"
 
 
-def test_into_a_pipe_a_dump_is_what_kafka_prints(data: Path) -> None:
+def test_dump_into_a_pipe_prints_names_like_kafka(data: Path) -> None:
     paths = [os.path.join(os.fsencode(data), name, LOG.encode()) for name in NAMES]
     done = subprocess.run([sys.executable, "-m", "kseg", "dump", *paths], capture_output=True, check=True)
     rest = done.stdout
@@ -146,7 +146,7 @@ def test_into_a_pipe_a_dump_is_what_kafka_prints(data: Path) -> None:
     assert rest == b""
 
 
-def test_no_device_is_opened(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_opens_a_device(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening a device can have side effects (a watchdog, a tape), and a link in the evidence may lead to one."""
     opened: list[str] = []
     really_open = os.open
@@ -163,7 +163,7 @@ def test_no_device_is_opened(data: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "/dev/zero" not in opened
 
 
-def test_a_quoted_path_is_the_path_again(data: Path) -> None:
+def test_quoted_path_is_read_back_by_a_shell(data: Path) -> None:
     for name in NAMES:
         quoted = shell_quoted(os.fsdecode(name))
         assert not UNSEEN.search(quoted)
@@ -171,7 +171,7 @@ def test_a_quoted_path_is_the_path_again(data: Path) -> None:
         assert output.stdout == (b"./" if name.startswith(b"-") else b"") + name
 
 
-def test_json_stays_json_on_a_terminal() -> None:
+def test_json_escaped_for_a_terminal_stays_json() -> None:
     text = '{"a":"\u202e\x7f\x9b\u2028\U000e0041","b":"é😀"}\n'
     shown = for_terminal(text.encode()).decode()
     import json
@@ -179,7 +179,7 @@ def test_json_stays_json_on_a_terminal() -> None:
     assert json.loads(shown) == json.loads(text) and not UNSEEN.search(shown)
 
 
-def test_directories_of_an_export_have_safe_names() -> None:
+def test_export_directories_have_safe_unique_names() -> None:
     texts = [os.fsdecode(name[:-2]) for name in NAMES]
     names = [_escaped(text) for text in texts]
     assert len({*names}) == len(texts)
@@ -188,7 +188,7 @@ def test_directories_of_an_export_have_safe_names() -> None:
 
 
 @pytest.mark.parametrize("command", ["verify", "list"])
-def test_a_shell_takes_printed_paths_back(command: str, data: Path) -> None:
+def test_printed_paths_are_read_back_by_a_shell(command: str, data: Path) -> None:
     """bash turns each printed `$'…'` back into the bytes of an existing path."""
     done = subprocess.run(
         [sys.executable, "-m", "kseg", command, "--verbose", str(data)], capture_output=True, check=False
@@ -203,7 +203,7 @@ def test_a_shell_takes_printed_paths_back(command: str, data: Path) -> None:
     assert {*NAMES[:7]} <= seen
 
 
-def test_paths_stay_apart_in_json(data: Path) -> None:
+def test_json_distinguishes_all_paths(data: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "kseg", "list", "--json", str(data)], capture_output=True, check=False
     )

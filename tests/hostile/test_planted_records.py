@@ -101,7 +101,7 @@ def _write_transactions(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_into_a_pipe_goes_what_can_be_seen(
+def test_record_names_are_escaped_in_a_pipe(
     command: str, data: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     status = run([*command.split(), str(data)])
@@ -113,7 +113,7 @@ def test_into_a_pipe_goes_what_can_be_seen(
 
 
 @pytest.mark.parametrize("command", COMMANDS[::4])
-def test_no_name_drives_a_terminal(command: str, data: Path) -> None:
+def test_record_names_are_escaped_on_a_terminal(command: str, data: Path) -> None:
     _, shown = on_terminal([*command.split(), "--no-progress", str(data)])
     text = OWN_COLOURS.sub("", shown.decode("utf-8").replace("\r\n", "\n"))
     assert not UNSEEN.search(text), UNSEEN.findall(text)
@@ -121,7 +121,7 @@ def test_no_name_drives_a_terminal(command: str, data: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["verify", "doctor", "metadata", "recover", "transactions"])
-def test_what_is_advised_names_what_is_there(
+def test_advised_commands_quote_record_names_for_a_shell(
     command: str, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run([command, str(data)])

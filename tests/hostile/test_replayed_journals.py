@@ -79,7 +79,7 @@ CHANGES: dict[str, tuple[Callable[[Path], None] | None, tuple[str, ...]]] = {
 @pytest.mark.parametrize("over", [("undo",), ("undo", "--forget", "--apply")])
 @pytest.mark.parametrize("since", ["nothing", "the same again", "others"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_was_there_is_there_afterwards(
+def test_replayed_journal_of_a_completed_change_loses_nothing(
     place: Path, lines: Path, tmp_path: Path, name: str, over: tuple[str, ...], since: str
 ) -> None:
     damage, words = CHANGES[name]
@@ -106,7 +106,7 @@ def test_what_was_there_is_there_afterwards(
     assert run(["verify", "--quick", str(place)]) in (0, 1)
 
 
-def test_a_journal_that_is_over_is_signed_no_more(place: Path, lines: Path, tmp_path: Path) -> None:
+def test_journal_of_a_completed_change_loses_its_signature(place: Path, lines: Path, tmp_path: Path) -> None:
     run(["append", "--apply", "--from", str(lines), str(place)])
     (journal,) = (place / ".kseg").rglob("*.jsonl")
     data = journal.read_bytes()
@@ -118,7 +118,9 @@ def test_a_journal_that_is_over_is_signed_no_more(place: Path, lines: Path, tmp_
     assert journal_signature.is_signed(again.read_bytes())
 
 
-def test_the_notes_do_not_grow_for_ever(place: Path, lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_of_spent_signatures_is_bounded(
+    place: Path, lines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(journal_signature, "_MOST_SPENT_BYTES", 330)
     seen: list[bytes] = []
     for _ in range(25):
@@ -131,7 +133,7 @@ def test_the_notes_do_not_grow_for_ever(place: Path, lines: Path, monkeypatch: p
     assert not any(map(journal_signature.is_signed, seen[-4:])), "the newest are known"
 
 
-def test_a_state_directory_that_cannot_be_written_keeps_nobody_from_an_undo(place: Path, lines: Path) -> None:
+def test_unwritable_state_directory_does_not_prevent_undo(place: Path, lines: Path) -> None:
     before = tree_state(place)
     run(["append", "--apply", "--from", str(lines), str(place)])
     notes = Path(os.environ["XDG_STATE_HOME"]) / "kseg" / "spent-journals"
@@ -145,7 +147,7 @@ def test_a_state_directory_that_cannot_be_written_keeps_nobody_from_an_undo(plac
 
 
 @pytest.mark.parametrize("name", ["append", "rebuild"])
-def test_of_executors_with_another_key_everything_is_kept(
+def test_undo_keeps_everything_signed_by_executors_with_another_key(
     place: Path, lines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The executors of a cluster sign with the keys of their own machines. An undo on this machine trusts none of these, and keeps what it

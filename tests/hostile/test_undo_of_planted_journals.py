@@ -211,7 +211,7 @@ def partition(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("state", ["applying", "done", "undoing"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_the_undo_takes_out_is_kept(
+def test_undo_of_a_planted_journal_keeps_what_it_removes(
     kind: str, state: str, partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines = until(KINDS[kind](partition), state, partition)
@@ -230,7 +230,9 @@ def test_what_the_undo_takes_out_is_kept(
 
 
 @pytest.mark.evidence("kseg-undone")
-def test_the_path_of_what_is_kept_is_reported(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undo_of_a_planted_journal_reports_the_path_it_keeps(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     plant(partition / ".kseg" / ID / "journal.jsonl", an_append_cut_to_nothing(partition))
     assert run(["undo", str(partition)]) == 0
     kept = partition / f"kseg-undone-{ID}-{LAST}.from-0.kept"
@@ -247,7 +249,7 @@ def test_the_path_of_what_is_kept_is_reported(partition: Path, capfd: pytest.Cap
         ({"grows": [], "replaces": [LOG]}, "`replaces` names a log"),
     ],
 )
-def test_an_append_that_no_append_makes(
+def test_planted_impossible_append_is_refused(
     fields: dict[str, object], sentence: str, partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first, *rest = an_append_cut_to_nothing(partition)
@@ -260,7 +262,7 @@ def test_an_append_that_no_append_makes(
 @pytest.mark.parametrize(
     ("name", "sentence"), [(LOG, "existed and was created"), (f"{5:020}.log", "was made before")]
 )
-def test_a_new_file_that_no_append_makes(
+def test_planted_new_file_no_append_creates_is_refused(
     name: str, sentence: str, partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (partition / name).write_bytes(b"a log")
@@ -276,7 +278,9 @@ def test_a_new_file_that_no_append_makes(
 
 
 @pytest.mark.parametrize("state", ["applying", "done", "undoing"])
-def test_a_log_that_has_a_name_outside_is_not_cut(state: str, partition: Path, tmp_path: Path) -> None:
+def test_undo_of_a_planted_journal_does_not_truncate_a_hard_linked_log(
+    state: str, partition: Path, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.hardlink_to(partition / LAST)
     lines = until(an_append_cut_to_nothing(partition), state, partition)
@@ -285,7 +289,7 @@ def test_a_log_that_has_a_name_outside_is_not_cut(state: str, partition: Path, t
     assert outside.read_bytes() == FILES[LAST]
 
 
-def test_a_signed_journal_that_was_tampered_with_is_one_of_a_stranger(tmp_path: Path) -> None:
+def test_tampered_signed_journal_counts_as_unsigned(tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text('{"value":"a"}\n')
     partition = tmp_path / "orders-0"
@@ -337,14 +341,14 @@ def copies(data: Path, state: str) -> list[Line]:
 
 
 @pytest.mark.parametrize("state", ["applying", "done", "undoing"])
-def test_copies_that_are_none_are_kept(state: str, partition: Path) -> None:
+def test_planted_copies_are_kept(state: str, partition: Path) -> None:
     data = partition.parent
     plant(data / f"kseg-journal-{COPY_ID}.jsonl", copies(data, state))
     assert run(["undo", str(data)]) == 0
     assert_kept(FILES, data)
 
 
-def test_a_directory_like_one_of_an_unfinished_copy_is_kept(partition: Path) -> None:
+def test_directory_named_like_an_unfinished_copy_is_kept(partition: Path) -> None:
     data = partition.parent
     partition.rename(data / f".orders-0.kseg-{COPY_ID}-x")
     first, staged, *_ = copies_of_none(data)
@@ -360,7 +364,7 @@ def copies_of_none(data: Path) -> list[Line]:
     return lines
 
 
-def test_the_same_command_with_an_output_that_holds_a_planted_journal(
+def test_planted_journal_in_an_output_loses_nothing(
     partition: Path, tmp_path: Path, capture_small: Path
 ) -> None:
     """The command undoes its own unfinished output before it starts again."""
@@ -374,7 +378,7 @@ def test_the_same_command_with_an_output_that_holds_a_planted_journal(
 # --- Kafka 0.7
 
 
-def test_a_log_of_kafka_07(tmp_path: Path) -> None:
+def test_undo_of_a_planted_journal_keeps_a_0_7_log(tmp_path: Path) -> None:
     partition = tmp_path / "orders-0"
     partition.mkdir()
     names = [f"{base:020}.kafka" for base in (0, 100)]

@@ -103,7 +103,7 @@ def logs(*trees: Path) -> list[Path]:
     return sorted(path for tree in trees for path in tree.rglob("*.log") if path.stem.isdigit())
 
 
-def test_all_records_of_all_captures(capture_small: Path, legacy_small: Path) -> None:
+def test_arrow_records_of_the_captures_equal_the_decoders(capture_small: Path, legacy_small: Path) -> None:
     seen = 0
     for path in logs(capture_small / "before", capture_small / "data", legacy_small / "data"):
         rows, findings = read(LogPiece(str(path), "t", 0, int(path.stem)))
@@ -114,7 +114,7 @@ def test_all_records_of_all_captures(capture_small: Path, legacy_small: Path) ->
 
 
 @pytest.mark.parametrize(("rows", "size_bytes"), [(1, 10**9), (3, 10**9), (8192, 1), (8192, 200), (7, 300)])
-def test_batches_are_bounded(capture_small: Path, rows: int, size_bytes: int) -> None:
+def test_arrow_batches_are_bounded(capture_small: Path, rows: int, size_bytes: int) -> None:
     reading = Reading(records_per_batch=rows, bytes_per_batch=size_bytes, include_control=True)
     for path in logs(capture_small / "data" / "metro-gzip-0", capture_small / "data" / "fares-0"):
         piece = LogPiece(str(path), "t", 0, int(path.stem))
@@ -128,7 +128,7 @@ def test_batches_are_bounded(capture_small: Path, rows: int, size_bytes: int) ->
         assert read(piece, reading)[0] == list(one_by_one(path))
 
 
-def test_headers_are_bounded_like_values(tmp_path: Path) -> None:
+def test_arrow_headers_are_bounded_like_values(tmp_path: Path) -> None:
     """A producer may put all of its data into headers."""
     sizes = [1000] * 25 + [50_000] + [1000] * 4
     records = [
@@ -147,7 +147,7 @@ def test_headers_are_bounded_like_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", ["offset", "_meta key", "value partition topic", "headers", "timestampType timestamp"]
 )
-def test_only_the_columns_that_are_asked_for(capture_small: Path, words: str) -> None:
+def test_arrow_batches_have_only_the_requested_columns(capture_small: Path, words: str) -> None:
     names = words.split()
     path = logs(capture_small / "data" / "metro-lz4-0")[0]
     schema = pa.schema([RECORD_SCHEMA.field(name) for name in names])
@@ -155,7 +155,7 @@ def test_only_the_columns_that_are_asked_for(capture_small: Path, words: str) ->
     assert rows == [{name: row[name] for name in names} for row in one_by_one(path)]
 
 
-def test_members_of_meta(capture_small: Path) -> None:
+def test_meta_column_has_only_the_requested_members(capture_small: Path) -> None:
     path = logs(capture_small / "data" / "metro-none-0")[0]
     members = [each for each in META_FIELDS if each.name in ("crc", "file")]
     schema = pa.schema([pa.field(META, pa.struct(members), nullable=False)])
@@ -164,7 +164,7 @@ def test_members_of_meta(capture_small: Path) -> None:
     assert [row[META] for row in rows] == [{"file": meta["file"], "crc": meta["crc"]} for meta in whole]
 
 
-def test_bounds_cut_through_batches(capture_small: Path, legacy_small: Path) -> None:
+def test_offset_and_time_bounds_divide_batches(capture_small: Path, legacy_small: Path) -> None:
     chance = random.Random(5)
     for path in chance.sample(logs(capture_small / "data", legacy_small / "data"), 60):
         whole = list(one_by_one(path))
@@ -186,7 +186,7 @@ def test_bounds_cut_through_batches(capture_small: Path, legacy_small: Path) -> 
             ], (path, bounds)
 
 
-def test_control_records_are_left_out_unless_asked_for(capture_small: Path) -> None:
+def test_control_records_are_left_out_unless_requested(capture_small: Path) -> None:
     for path in logs(capture_small / "data" / "fares-0"):
         piece = LogPiece(str(path), "t", 0, int(path.stem))
         rows, _ = read(piece, Reading())
@@ -203,7 +203,7 @@ def written(tmp_path: Path, data: bytes, base_offset: int = 0) -> LogPiece:
     return LogPiece(str(path), "t", 0, base_offset)
 
 
-def test_aborted_transactions_are_left_out_batch_by_batch(tmp_path: Path) -> None:
+def test_aborted_batches_are_left_out_of_committed_records(tmp_path: Path) -> None:
     def transactional(offset: int, producer: int) -> bytes:
         return sealed(record(0), 1, base_offset=offset, attributes=16, producer=(producer, 0, offset))
 
@@ -213,7 +213,7 @@ def test_aborted_transactions_are_left_out_batch_by_batch(tmp_path: Path) -> Non
     assert [row["offset"] for row in rows] == [0, 1, 3, 5, 6]
 
 
-def test_damage_is_reported_between_the_records(tmp_path: Path) -> None:
+def test_damage_is_reported_and_the_other_records_are_read(tmp_path: Path) -> None:
     data, positions = plain_file(6)
     damaged = bytearray(data)
     damaged[positions[2] + 70] ^= 1
@@ -224,7 +224,7 @@ def test_damage_is_reported_between_the_records(tmp_path: Path) -> None:
     assert (found.first_offset, found.last_offset) == (4, 5)
 
 
-def test_damage_outside_of_the_bounds_is_nobodys_business(tmp_path: Path) -> None:
+def test_damage_outside_the_bounds_is_not_reported(tmp_path: Path) -> None:
     data, positions = plain_file(6)
     damaged = bytearray(data)
     damaged[positions[2] + 70] ^= 1
@@ -234,7 +234,9 @@ def test_damage_outside_of_the_bounds_is_nobodys_business(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("number", "value"), [(5, 1), (3, 4000)])
-def test_an_altered_offset_beside_damage_does_not_hide_it(tmp_path: Path, number: int, value: int) -> None:
+def test_altered_offset_beside_damage_does_not_hide_lost_records(
+    tmp_path: Path, number: int, value: int
+) -> None:
     """In the batch before or after the damage: records 8 and 9 are reported as lost all the same."""
     data, positions = plain_file(10)
     damaged = bytearray(data)
@@ -245,7 +247,7 @@ def test_an_altered_offset_beside_damage_does_not_hide_it(tmp_path: Path, number
     assert [(each.id, each.first_offset, each.last_offset) for each in found] == [("bad-crc", 8, 9)]
 
 
-def test_records_of_invalid_batches_on_request(tmp_path: Path) -> None:
+def test_records_of_invalid_batches_are_read_on_request(tmp_path: Path) -> None:
     data, positions = plain_file(6)
     damaged = bytearray(data)
     damaged[positions[2] + 70] ^= 1
@@ -256,7 +258,7 @@ def test_records_of_invalid_batches_on_request(tmp_path: Path) -> None:
     assert [found.id for found in findings] == ["bad-crc"]
 
 
-def test_a_message_of_a_set_with_a_wrong_checksum(tmp_path: Path) -> None:
+def test_message_with_a_wrong_checksum_in_a_set_is_left_out(tmp_path: Path) -> None:
     inner = bytearray(message(0, b"a", b"one") + message(1, b"b", b"two") + message(2, b"c", b"three"))
     inner[inner.index(b"two")] ^= 1
     piece = written(tmp_path, wrapper(12, bytes(inner)))
@@ -269,14 +271,14 @@ def test_a_message_of_a_set_with_a_wrong_checksum(tmp_path: Path) -> None:
     assert [(row["offset"], row[META]["valid"]) for row in rows] == [(10, True), (11, False), (12, True)]
 
 
-def test_what_cannot_be_decoded_is_a_finding_behind_its_good_records(tmp_path: Path) -> None:
+def test_undecodable_record_is_a_finding_after_the_valid_ones(tmp_path: Path) -> None:
     bad = sealed(record(0) + b"\x7f\x00", 2, base_offset=1)
     rows, findings = read(written(tmp_path, batch(0, 1) + bad + batch(3, 1)))
     assert [row["offset"] for row in rows] == [0, 1, 3]
     assert [(found.id, found.first_offset) for found in findings] == [("undecodable-batch", 1)]
 
 
-def test_times_beyond_what_microseconds_reach(tmp_path: Path) -> None:
+def test_timestamps_beyond_microseconds_are_clamped(tmp_path: Path) -> None:
     far = sealed(record(0), 1, base_timestamp=2**63 - 1, max_timestamp=2**63 - 1)
     near = sealed(record(0), 1, base_offset=1001, base_timestamp=-(2**63), max_timestamp=-(2**63))
     rows, _ = read(written(tmp_path, far + near, 1000))
@@ -284,14 +286,14 @@ def test_times_beyond_what_microseconds_reach(tmp_path: Path) -> None:
     assert [row["timestamp"] for row in rows] == [most, -most]
 
 
-def test_header_names_that_are_no_text(tmp_path: Path) -> None:
+def test_header_names_that_are_not_utf_8_are_replaced(tmp_path: Path) -> None:
     headers = varint(2) + field(b"\xff\xfe") + field(b"1") + field("\u00e9".encode()) + field(None)
     rows, _ = read(written(tmp_path, sealed(record(0, headers=headers) + record(1), 2, base_offset=0)))
     assert rows[0]["headers"] == [{"key": "\ufffd\ufffd", "value": b"1"}, {"key": "\u00e9", "value": None}]
     assert rows[1]["headers"] is None
 
 
-def test_paths_that_are_no_text(tmp_path: Path) -> None:
+def test_paths_that_are_not_utf_8_are_replaced(tmp_path: Path) -> None:
     directory = tmp_path / "caf\udce9-0"
     directory.mkdir()
     piece = written(directory, batch(0, 1))
@@ -318,7 +320,7 @@ def all_rows(pieces: list[LogPiece]) -> list[Row]:
 
 
 @pytest.mark.parametrize("keep_index", [True, False])
-def test_pieces_of_a_large_segment_join_without_a_seam(tmp_path: Path, keep_index: bool) -> None:
+def test_pieces_of_a_large_segment_give_every_record_once(tmp_path: Path, keep_index: bool) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
     batches = [batch(2 * number, 2, b"v" * 900) for number in range(300)]
@@ -343,7 +345,7 @@ def test_pieces_of_a_large_segment_join_without_a_seam(tmp_path: Path, keep_inde
 
 
 @pytest.mark.parametrize("keep_index", [True, False])
-def test_a_gap_of_any_size_makes_no_pieces(tmp_path: Path, keep_index: bool) -> None:
+def test_offset_gap_creates_no_pieces(tmp_path: Path, keep_index: bool) -> None:
     """As in what is left of a compacted topic, and in a file named after an offset that was never written."""
     directory = tmp_path / "t-0"
     directory.mkdir()
@@ -362,7 +364,7 @@ def test_a_gap_of_any_size_makes_no_pieces(tmp_path: Path, keep_index: bool) -> 
     assert all(start % 4 == 0 for start in starts[:-1])
 
 
-def test_a_batch_that_reaches_into_a_gap_is_in_each_of_its_pieces(tmp_path: Path) -> None:
+def test_batch_reaching_into_a_gap_belongs_to_each_of_its_pieces(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
     wide = sealed(record(0) + record(40_000), 2, base_offset=0, last_delta=40_000)
@@ -374,7 +376,7 @@ def test_a_batch_that_reaches_into_a_gap_is_in_each_of_its_pieces(tmp_path: Path
     assert {found.position for piece in pieces for found in read(piece)[1]} == {len(wide)}
 
 
-def test_an_index_that_lies_cuts_nothing(tmp_path: Path) -> None:
+def test_wrong_index_does_not_divide_a_segment(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     directory.mkdir()
     log = directory / "00000000000000000000.log"
@@ -388,7 +390,7 @@ def test_an_index_that_lies_cuts_nothing(tmp_path: Path) -> None:
     ]
 
 
-def test_hostile_files_are_read_to_their_end(tmp_path: Path) -> None:
+def test_hostile_files_are_read_as_arrow_without_exception(tmp_path: Path) -> None:
     chance = random.Random(11)
     whole, _ = plain_file(20)
     for number in range(150):

@@ -22,21 +22,21 @@ from kseg.segment.partition.targets import PartitionTarget, resolve_targets
 from tests.support.copies import T0, batches, both, compared, keyed, packed, records, write
 
 
-def test_segments_may_be_cut_elsewhere(tmp_path: Path) -> None:
+def test_copies_with_other_segment_boundaries_are_the_same(tmp_path: Path) -> None:
     a = write(tmp_path / "a" / "t-0", batches(0, 100), batches(100, 300))
     b = write(tmp_path / "b" / "t-0", batches(0, 60), batches(60, 250), batches(250, 300))
     row, _ = compared(a, b)
     assert (row["verdict"], row["same_batches"], row["compared_to"]) == ("same", 30, 300)
 
 
-def test_one_is_behind(tmp_path: Path) -> None:
+def test_shorter_copy_is_behind(tmp_path: Path) -> None:
     row = both(tmp_path, batches(0, 300), batches(0, 240))
     assert (row["verdict"], row["a"]["log_end_offset"], row["b"]["log_end_offset"]) == ("behind", 300, 240)
     assert row["differs_at"] is None
 
 
 @pytest.mark.parametrize("size", [10, 7], ids=["same batches", "other batches"])
-def test_a_hole_before_an_empty_last_segment(tmp_path: Path, size: int) -> None:
+def test_copy_with_a_gap_before_an_empty_last_segment_ends_at_its_base(tmp_path: Path, size: int) -> None:
     """The middle segment was deleted and the last one is empty, so the copy ends at the base offset of the last."""
     a = write(tmp_path / "a" / "t-0", batches(0, 100, size), batches(100, 300, size))
     b = write(tmp_path / "b" / "t-0", batches(0, 90), batches(90, 200), batches(200, 300))
@@ -48,7 +48,7 @@ def test_a_hole_before_an_empty_last_segment(tmp_path: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize("epoch", [1, 2])
-def test_the_first_offset_where_they_diverge(tmp_path: Path, epoch: int) -> None:
+def test_first_diverging_offset_is_reported(tmp_path: Path, epoch: int) -> None:
     """As after an unclean election: a common prefix, then records of two leaders."""
     a = [*batches(0, 200), *batches(200, 240, leader_epoch=1)]
     b = [*batches(0, 200), *batches(200, 220, leader_epoch=epoch, word="other")]
@@ -56,7 +56,7 @@ def test_the_first_offset_where_they_diverge(tmp_path: Path, epoch: int) -> None
     assert (row["verdict"], row["differs_at"], row["compared_to"]) == ("diverged", 200, 200)
 
 
-def test_a_divergence_inside_a_batch(tmp_path: Path) -> None:
+def test_divergence_inside_a_batch_is_located(tmp_path: Path) -> None:
     changed = batches(0, 100)
     last = list(changed[5].records)
     last[3] = replace(last[3], value=b"not what it was")
@@ -65,7 +65,7 @@ def test_a_divergence_inside_a_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["key", "value", "timestamp_ms", "headers"])
-def test_each_field_of_a_record_counts(tmp_path: Path, what: str) -> None:
+def test_every_field_of_a_record_is_compared(tmp_path: Path, what: str) -> None:
     changed = batches(0, 30)
     other: dict[str, Any] = {"key": b"k", "value": None, "timestamp_ms": T0, "headers": ((b"h", None),)}
     of_it = list(changed[1].records)
@@ -74,13 +74,13 @@ def test_each_field_of_a_record_counts(tmp_path: Path, what: str) -> None:
     assert both(tmp_path, batches(0, 30), changed)["differs_at"] == 12
 
 
-def test_the_producer_counts(tmp_path: Path) -> None:
+def test_producer_fields_are_compared(tmp_path: Path) -> None:
     a = batches(0, 30, producer_id=7, producer_epoch=0, base_sequence=0)
     row = both(tmp_path, a, batches(0, 30, producer_id=8, producer_epoch=0, base_sequence=0))
     assert (row["verdict"], row["differs_at"]) == ("diverged", 0)
 
 
-def test_leader_epochs_outside_the_crc(tmp_path: Path) -> None:
+def test_different_leader_epochs_are_reported_as_epochs(tmp_path: Path) -> None:
     b = [*batches(0, 50), *batches(50, 100, leader_epoch=4)]
     row = both(tmp_path, batches(0, 100), b)
     assert (row["verdict"], row["epochs_differ_at"], row["differs_at"]) == ("epochs", 50, None)
@@ -89,17 +89,17 @@ def test_leader_epochs_outside_the_crc(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", [L.GZIP, L.LZ4, L.ZSTD, L.SNAPPY])
 @pytest.mark.parametrize("size", [10, 7, 1000])
-def test_other_codecs_and_batches_hold_the_same_records(tmp_path: Path, codec: int, size: int) -> None:
+def test_same_records_in_other_batches_are_repacked(tmp_path: Path, codec: int, size: int) -> None:
     row = both(tmp_path, batches(0, 300), batches(0, 300, size, codec=codec))
     assert (row["verdict"], row["repacked_batches"], row["same_batches"]) == ("repacked", 30, 0)
 
 
-def test_repacked_and_behind(tmp_path: Path) -> None:
+def test_repacked_shorter_copy_is_behind(tmp_path: Path) -> None:
     row = both(tmp_path, batches(0, 300, 10), batches(0, 285, 7, codec=L.LZ4))
     assert (row["verdict"], row["a"]["records_missing"], row["b"]["records_missing"]) == ("behind", 0, 0)
 
 
-def test_batches_that_never_end_together(tmp_path: Path) -> None:
+def test_repacked_batches_without_common_ends_are_compared(tmp_path: Path) -> None:
     shifted = [*batches(0, 5), *batches(5, 300, 10)]
     row = both(tmp_path, batches(0, 305), [*shifted, *batches(300, 305, 5)])
     assert (row["verdict"], row["a"]["records_missing"], row["b"]["records_missing"]) == ("repacked", 0, 0)
@@ -110,7 +110,7 @@ def test_batches_that_never_end_together(tmp_path: Path) -> None:
     assert both(tmp_path, batches(0, 305), changed)["differs_at"] == of_it[-1].offset
 
 
-def test_a_log_that_begins_later(tmp_path: Path) -> None:
+def test_copy_that_begins_later_is_trimmed(tmp_path: Path) -> None:
     a = write(tmp_path / "a" / "t-0", batches(0, 100), batches(100, 200))
     b = write(tmp_path / "b" / "t-0", batches(100, 200))
     row, _ = compared(a, b)
@@ -118,7 +118,7 @@ def test_a_log_that_begins_later(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_several_processes_say_what_one_says(
+def test_diff_by_several_processes_equals_that_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Equal and different batches, gaps, damage or a divergence. The copies are divided by their indexes."""
@@ -169,7 +169,7 @@ def index_by_batches(folder: Path) -> None:
         log.with_suffix(".index").write_bytes(entries)
 
 
-def test_a_damaged_batch_is_not_a_divergence(tmp_path: Path) -> None:
+def test_damaged_batch_is_not_a_divergence(tmp_path: Path) -> None:
     for at in (30, 500, 4000):
         a = write(tmp_path / str(at) / "a" / "t-0", batches(0, 300))
         b = write(tmp_path / str(at) / "b" / "t-0", batches(0, 300))
@@ -182,7 +182,7 @@ def test_a_damaged_batch_is_not_a_divergence(tmp_path: Path) -> None:
         assert findings and row["b"]["records_missing"] == 10 and row["b"]["damaged"]
 
 
-def test_an_altered_base_offset_is_damage(tmp_path: Path) -> None:
+def test_altered_base_offset_is_damage_not_divergence(tmp_path: Path) -> None:
     """The CRC does not cover the base offset."""
     a, b = write(tmp_path / "a" / "t-0", batches(0, 300)), write(tmp_path / "b" / "t-0", batches(0, 300))
     log = b / f"{0:020d}.log"
@@ -195,7 +195,7 @@ def test_an_altered_base_offset_is_damage(tmp_path: Path) -> None:
     assert row["b"]["damaged"] == [[10, 19]]
 
 
-def test_the_epoch_caches_are_compared(tmp_path: Path) -> None:
+def test_leader_epoch_checkpoints_are_compared(tmp_path: Path) -> None:
     a, b = write(tmp_path / "a" / "t-0", batches(0, 300)), write(tmp_path / "b" / "t-0", batches(0, 300))
     (a / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 100\n")
     (b / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n3 100\n4 170\n")
@@ -204,7 +204,7 @@ def test_the_epoch_caches_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_change_is_found_where_it_is(tmp_path: Path, seed: int) -> None:
+def test_changed_record_in_repacked_batches_is_located_exactly(tmp_path: Path, seed: int) -> None:
     """One record is changed and all records are batched differently, but the reported offset is exact."""
     lots = random.Random(seed)
     end = lots.randrange(20, 400)
@@ -240,13 +240,13 @@ def test_partitions_are_paired_by_name(tmp_path: Path) -> None:
     ]
 
 
-def test_single_directories_are_paired_whatever_they_are_called(tmp_path: Path) -> None:
+def test_two_given_directories_are_paired_whatever_their_names(tmp_path: Path) -> None:
     paths = [str(write(tmp_path / name, batches(0, 20))) for name in ("t-0", "old-7")]
     (pair,) = pair_up(paths, resolve_targets(paths), is_narrowed=False)
     assert pair.name == "t-0"
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+def test_incomparable_paths_are_refused(tmp_path: Path) -> None:
     outer = tmp_path / "a"
     write(outer / "t-0", batches(0, 20))
     write(tmp_path / "x" / "one" / "t-0", batches(0, 20))
@@ -263,7 +263,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
             pair_up(paths, resolve_targets(paths), is_narrowed=False)
 
 
-def test_a_partition_is_compared_with_that_of_its_name(tmp_path: Path) -> None:
+def test_partition_is_compared_with_the_one_of_its_name(tmp_path: Path) -> None:
     for path in ("a/t-0", "b/t-0", "b/t-1", "b/u-0"):
         write(tmp_path / path, batches(0, 20))
     for paths in (("a/t-0", "b"), ("b", "a/t-0")):
@@ -281,7 +281,7 @@ def test_a_partition_is_compared_with_that_of_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_one_flipped_bit_is_never_the_same_and_no_divergence(tmp_path: Path, seed: int) -> None:
+def test_flipped_bit_is_neither_the_same_nor_a_divergence(tmp_path: Path, seed: int) -> None:
     """A flipped bit in bytes that the CRC covers, in a length, an offset or a leader epoch."""
     lots = random.Random(seed)
     a = write(tmp_path / "a" / "t-0", batches(0, 60), batches(60, 120, codec=L.LZ4))

@@ -37,7 +37,7 @@ def checkpoint(folder: Path, name: str, partition: str, offset: int) -> None:
     ("cleaned_a", "cleaned_b", "verdict"),
     [(None, None, "compacted"), (0, 200, "compacted"), (200, 0, "compacted"), (0, 0, "missing")],
 )
-def test_gaps_that_a_cleaning_explains(
+def test_gaps_explained_by_a_cleaning_are_compacted(
     tmp_path: Path, cleaned_a: int | None, cleaned_b: int | None, verdict: str
 ) -> None:
     whole = batches(0, 200)
@@ -65,7 +65,7 @@ def gaps(tmp_path: Path, whole: Sequence[Record], left: Sequence[Record], **fiel
 
 
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
-def test_a_gap_without_a_later_record_of_its_key_is_a_loss(tmp_path: Path, codec: int) -> None:
+def test_gap_without_a_later_record_of_its_key_is_a_loss(tmp_path: Path, codec: int) -> None:
     whole = [keyed(at, b"k%d" % (at % 5)) for at in range(40)]
     last_of_each = [record for record in whole if record.offset >= 35]
     cleaned = [record for record in whole[:20] if record.offset % 3] + whole[20:]
@@ -81,14 +81,14 @@ def test_a_gap_without_a_later_record_of_its_key_is_a_loss(tmp_path: Path, codec
     assert row["b"]["cleaned"] == [[8, 11], [33, 34]]
 
 
-def test_a_later_record_counts_only_in_the_copy_that_lacks_the_earlier_one(tmp_path: Path) -> None:
+def test_later_record_explains_a_gap_only_in_the_same_copy(tmp_path: Path) -> None:
     """The other copy has the later record beyond the end of this one, so no cleaning of this copy can have seen it."""
     whole = [keyed(at, b"k%d" % (at if at < 8 else at - 8)) for at in range(16)]
     row = gaps(tmp_path, whole, [record for record in whole[:8] if record.offset != 2])
     assert (row["verdict"], row["b"]["missing"]) == ("missing", [[2, 2]])
 
 
-def test_a_deleted_key_is_cleaned(tmp_path: Path) -> None:
+def test_deleted_key_counts_as_cleaned(tmp_path: Path) -> None:
     """Value and tombstone are gone. The tombstone does not explain the loss of a later value."""
     whole = [keyed(at, b"k%d" % at) for at in range(20)]
     whole[3], whole[9] = keyed(3, b"gone"), keyed(9, b"gone", None)
@@ -104,7 +104,7 @@ def test_a_deleted_key_is_cleaned(tmp_path: Path) -> None:
     )
 
 
-def test_records_without_a_key_are_cleaned_where_a_cleaner_was(tmp_path: Path) -> None:
+def test_missing_keyless_records_are_cleaned_only_in_a_cleaned_copy(tmp_path: Path) -> None:
     whole = [keyed(at, None if at in (5, 6) else b"k") for at in range(12)]
     left = [record for record in whole if record.key is not None]
     assert gaps(tmp_path / "alone", whole, left)["b"]["missing"] == [[5, 6]]
@@ -114,7 +114,9 @@ def test_records_without_a_key_are_cleaned_where_a_cleaner_was(tmp_path: Path) -
     assert (row["verdict"], row["b"]["missing"]) == ("compacted", [])
 
 
-def test_a_full_map_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_key_map_is_restarted_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lots = random.Random(5)
     whole = [
         keyed(at, b"k%d" % lots.randrange(300), None if lots.random() < 0.2 else b"v") for at in range(2000)

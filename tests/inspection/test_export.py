@@ -66,7 +66,9 @@ def failures(events: list[Event]) -> list[Event]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_broker_s_data_directory(capture_small: Path, form: str, tmp_path: Path) -> None:
+def test_export_of_a_data_directory_equals_dump_in_every_format(
+    capture_small: Path, form: str, tmp_path: Path
+) -> None:
     events = write(tmp_path / "out", [capture_small / "data"], form)
     assert failures(events) == []
     expected = dumped(partitions(capture_small / "data"))
@@ -82,7 +84,9 @@ def test_a_broker_s_data_directory(capture_small: Path, form: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("form", ["parquet", "json"])
-def test_formats_of_all_times(legacy_small: Path, ancient_small: Path, form: str, tmp_path: Path) -> None:
+def test_export_of_old_formats_equals_dump(
+    legacy_small: Path, ancient_small: Path, form: str, tmp_path: Path
+) -> None:
     found = [path for path in partitions(legacy_small / "data") if path.name != "versions"]
     found.append(ancient_small / "taps-0")
     assert len(found) > 5
@@ -92,7 +96,7 @@ def test_formats_of_all_times(legacy_small: Path, ancient_small: Path, form: str
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_null_is_not_empty(form: str, odd: Path, tmp_path: Path) -> None:
+def test_export_distinguishes_null_from_empty(form: str, odd: Path, tmp_path: Path) -> None:
     write(tmp_path / "out", [odd], form)
     rows = exported(tmp_path / "out", form)
     assert [row[5] for row in rows] == [
@@ -110,7 +114,9 @@ def test_null_is_not_empty(form: str, odd: Path, tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("X01")
 @pytest.mark.parametrize("name", ["fares-0", "gates-append-0", "__transaction_state-0"])
-def test_committed_data(capture_small: Path, name: str, tmp_path: Path) -> None:
+def test_export_of_committed_data_leaves_out_aborted_records(
+    capture_small: Path, name: str, tmp_path: Path
+) -> None:
     path, selection = capture_small / "data" / name, Selection(read_committed=True)
     write(tmp_path / "out", [path], "parquet", selection=selection)
     expected = dumped([path], selection)
@@ -135,7 +141,9 @@ SELECTIONS = [
 
 
 @pytest.mark.parametrize("selection", SELECTIONS, ids=[str(number) for number in range(len(SELECTIONS))])
-def test_filters_are_those_of_dump(capture_small: Path, selection: Selection, tmp_path: Path) -> None:
+def test_export_filters_equal_those_of_dump(
+    capture_small: Path, selection: Selection, tmp_path: Path
+) -> None:
     path = capture_small / "data" / "metro-zstd-0"
     write(tmp_path / "out", [path], "parquet", selection=selection, with_key=True, with_meta=False)
     expected = dumped([path], replace(selection, limit=None))
@@ -144,7 +152,7 @@ def test_filters_are_those_of_dump(capture_small: Path, selection: Selection, tm
     assert exported(tmp_path / "out", "parquet") == expected
 
 
-def test_control_records(capture_small: Path, tmp_path: Path) -> None:
+def test_export_includes_control_records_on_request(capture_small: Path, tmp_path: Path) -> None:
     path = capture_small / "data" / "fares-0"
     all_rows = write(tmp_path / "all", [path], "parquet", with_control=True)
     only = write(tmp_path / "only", [path], "parquet", selection=Selection(control=True), with_meta=False)
@@ -163,7 +171,7 @@ def _result(events: list[Event]) -> dict[str, Any]:
 # --- what the files look like
 
 
-def test_columns_are_left_out(capture_small: Path, tmp_path: Path) -> None:
+def test_export_leaves_out_unwanted_columns(capture_small: Path, tmp_path: Path) -> None:
     path = capture_small / "data" / "fares-0"
     wishes = {"with_key": False, "with_value": False, "with_headers": False, "with_meta": False}
     write(tmp_path / "out", [path], "parquet", selection=Selection(keys=(b"f1",), producer_id=1), **wishes)
@@ -173,7 +181,7 @@ def test_columns_are_left_out(capture_small: Path, tmp_path: Path) -> None:
     assert table.column("offset").to_pylist() == [row[2] for row in expected]
 
 
-def test_directories(capture_small: Path, tmp_path: Path) -> None:
+def test_export_partitions_into_directories(capture_small: Path, tmp_path: Path) -> None:
     columns = ("topic", "partition", "date", "hour")
     found = [capture_small / "data" / name for name in ("metro-none-0", "gates-append-1")]
     write(tmp_path / "out", found, "parquet", partition_by=columns)
@@ -193,7 +201,7 @@ def test_directories(capture_small: Path, tmp_path: Path) -> None:
     assert rows == [row[:3] for row in dumped(found)]
 
 
-def test_names_of_directories_are_escaped_as_spark_does() -> None:
+def test_export_directory_names_are_escaped_as_by_spark() -> None:
     from kseg.inspection.export.partition_by import split
 
     topics = ["a b/c=d%é", None, "", "t"]
@@ -207,7 +215,7 @@ def test_names_of_directories_are_escaped_as_spark_does() -> None:
     ]
 
 
-def test_few_files_are_open_and_little_waits(
+def test_export_keeps_few_files_open_and_buffers_little(
     capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If records alternate between directories, more files are created, but no more are open at a time."""
@@ -229,7 +237,7 @@ def _by_offset(batch: pa.RecordBatch, column: str) -> pa.Array:
     return pa.array([str(offset % 5) for offset in batch.column("offset").to_pylist()])
 
 
-def test_row_groups_do_not_follow_the_batches(
+def test_parquet_row_groups_are_independent_of_the_batches(
     capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kseg.inspection.export.export.RECORDS_PER_BATCH", 10)
@@ -245,7 +253,7 @@ def test_row_groups_do_not_follow_the_batches(
     ("form", "compression"),
     [(form, each) for form in Form if form not in TABLE_FORMS for each in COMPRESSIONS[form]],
 )
-def test_compressions(capture_small: Path, form: Form, compression: str, tmp_path: Path) -> None:
+def test_export_compressions(capture_small: Path, form: Form, compression: str, tmp_path: Path) -> None:
     path = capture_small / "data" / "fares-0"
     write(tmp_path / "out", [path], form, compression=compression)
     (file,) = files_of(tmp_path / "out")
@@ -262,7 +270,7 @@ def test_compressions(capture_small: Path, form: Form, compression: str, tmp_pat
 
 
 @pytest.mark.parametrize("mode", ["auto", "utf8", "hex"])
-def test_bytes_as_text(mode: str, odd: Path, tmp_path: Path) -> None:
+def test_export_encodes_bytes_as_text(mode: str, odd: Path, tmp_path: Path) -> None:
     write(tmp_path / "out", [odd], "json", bytes_mode=mode)
     (file,) = files_of(tmp_path / "out")
     rows = [json.loads(line) for line in text_of(file).split("\n")[:-1]]
@@ -279,7 +287,7 @@ def test_bytes_as_text(mode: str, odd: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "csv"])
-def test_times_beyond_what_arrow_can_format(form: str, tmp_path: Path) -> None:
+def test_times_beyond_arrows_range_are_written_as_by_spark(form: str, tmp_path: Path) -> None:
     """These instants are written, and directories named, as by Spark 4.3."""
     reported = {
         1_700_000_000_000_000: "+55840-11-08T22:13:20.000Z",  # microseconds where milliseconds belong
@@ -322,7 +330,7 @@ def damaged(capture_small: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_damage_is_reported_and_passed_over(damaged: Path, tmp_path: Path) -> None:
+def test_export_reports_damage_and_skips_it(damaged: Path, tmp_path: Path) -> None:
     events = write(tmp_path / "out", [damaged], "parquet")
     (finding,) = failures(events)
     assert isinstance(finding, Finding) and finding.id == "bad-crc" and finding.position == 874
@@ -333,14 +341,16 @@ def test_damage_is_reported_and_passed_over(damaged: Path, tmp_path: Path) -> No
     assert not (tmp_path / "out" / "_SUCCESS").exists()
 
 
-def test_damage_can_end_it(damaged: Path, capture_small: Path, tmp_path: Path) -> None:
+def test_fail_on_damage_ends_the_export(damaged: Path, capture_small: Path, tmp_path: Path) -> None:
     with pytest.raises(DamageFound):
         write(tmp_path / "out", [capture_small / "data" / "fares-0", damaged], "parquet", fail_on_damage=True)
     assert not (tmp_path / "out").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
-def test_what_cannot_be_read_keeps_nobody_else_back(capture_small: Path, tmp_path: Path) -> None:
+def test_unreadable_partition_does_not_prevent_the_export_of_others(
+    capture_small: Path, tmp_path: Path
+) -> None:
     options = ExportOptions(
         form=Form.JSON, output=str(tmp_path / "out"), bytes_mode="base64", compression="none"
     )
@@ -360,7 +370,7 @@ def test_what_cannot_be_read_keeps_nobody_else_back(capture_small: Path, tmp_pat
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_nothing_selected(capture_small: Path, form: str, tmp_path: Path) -> None:
+def test_export_of_nothing_writes_an_empty_output(capture_small: Path, form: str, tmp_path: Path) -> None:
     write(tmp_path / "out", [capture_small / "data"], form, selection=Selection(keys=(b"nobody",)))
     assert (tmp_path / "out" / "_SUCCESS").exists()
     found = files_of(tmp_path / "out")
@@ -369,7 +379,7 @@ def test_nothing_selected(capture_small: Path, form: str, tmp_path: Path) -> Non
         assert pq.ParquetFile(found[0]).schema_arrow.names[-1] == "_meta"
 
 
-def test_the_output_is_kept_apart_from_the_input(capture_small: Path, tmp_path: Path) -> None:
+def test_export_output_inside_the_input_is_refused(capture_small: Path, tmp_path: Path) -> None:
     data = capture_small / "data"
     for output in (data / "out", data / "fares-0" / "out", data, data / "fares-0", capture_small):
         with pytest.raises(Refused, match="the output"):
@@ -384,7 +394,7 @@ def test_the_output_is_kept_apart_from_the_input(capture_small: Path, tmp_path: 
     assert len(files_of(tmp_path / "out")) == 1
 
 
-def test_a_single_segment(capture_small: Path, tmp_path: Path) -> None:
+def test_export_of_a_single_segment(capture_small: Path, tmp_path: Path) -> None:
     path = capture_small / "data" / "fares-0" / "00000000000000000000.log"
     for committed in (False, True):
         selection = Selection(read_committed=committed)

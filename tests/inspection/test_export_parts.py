@@ -108,7 +108,7 @@ def compare(
     ids=" ".join,
 )
 @pytest.mark.parametrize("codec", [L.NONE, L.ZSTD])
-def test_files_are_the_same(
+def test_parallel_export_writes_the_same_files(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int], codec: int, words: list[str]
 ) -> None:
     partition = write(tmp_path / "t-0", log(codec))
@@ -120,7 +120,7 @@ def test_files_are_the_same(
 @pytest.mark.parametrize("at", [0, 40, 41, BATCHES - 1])
 @pytest.mark.parametrize("kind", ["bad-crc", "zero-filled"])
 @pytest.mark.parametrize("form", ["json", "csv"])
-def test_damage_is_reported_as_by_one_process(
+def test_parallel_export_reports_damage_like_one_process(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int], form: str, kind: str, at: int
 ) -> None:
     data = log()
@@ -138,7 +138,9 @@ def test_damage_is_reported_as_by_one_process(
     assert reported[-1]["records"] == BATCHES * 10 - 10
 
 
-def test_stdout_is_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int]) -> None:
+def test_parallel_export_to_stdout_is_the_same(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int]
+) -> None:
     partition = write(tmp_path / "t-0", log())
     words = ["export", "--to", "csv", "--output", "-", "--no-progress", str(partition)]
     assert run([*words, "--jobs", "1"]) == 0
@@ -152,7 +154,7 @@ def test_stdout_is_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str], h
     [["--to", "json", "--limit", "7"], ["--to", "json", "--partition-by", "hour"], ["--to", "arrow"]],
     ids=" ".join,
 )
-def test_what_depends_on_the_order_is_made_by_one(
+def test_order_dependent_export_is_made_by_one_process(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int], words: list[str]
 ) -> None:
     compare(write(tmp_path / "t-0", log()), tmp_path, capfd, words, helpers)
@@ -160,7 +162,7 @@ def test_what_depends_on_the_order_is_made_by_one(
 
 
 @pytest.mark.parametrize("words", [[], ["--partition-by", "hour"], ["--compression", "zstd"]], ids=" ".join)
-def test_row_groups_are_the_same_when_a_thread_encodes_them(
+def test_row_groups_encoded_by_a_thread_are_the_same(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     helpers: list[int],
@@ -179,7 +181,7 @@ def test_row_groups_are_the_same_when_a_thread_encodes_them(
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_row_group_that_cannot_be_written_ends_the_export(
+def test_row_group_that_cannot_be_written_ends_the_export(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs: str
 ) -> None:
     from kseg.inspection.export import export

@@ -28,7 +28,7 @@ def first_log(partition: Path) -> Path:
 
 class TestBatches:
     @pytest.mark.behaviour("L06")
-    def test_whole_batches_within_the_size(self, whole: Path) -> None:
+    def test_fetch_returns_complete_batches_within_the_size(self, whole: Path) -> None:
         spans, data = diseases.batch_spans(first_log(whole)), first_log(whole).read_bytes()
         start, end = spans[0][0], spans[2][0]
         with unchanged(whole):
@@ -36,7 +36,7 @@ class TestBatches:
                 assert fetch(whole, 0, end + surplus, raw=True).data == data[start:end]
 
     @pytest.mark.behaviour("L06")
-    def test_the_size_is_doubled_until_one_batch_fits(self, whole: Path) -> None:
+    def test_fetch_size_is_doubled_until_one_batch_fits(self, whole: Path) -> None:
         spans, data = diseases.batch_spans(first_log(whole)), first_log(whole).read_bytes()
         size = spans[0][1]
         result = fetch(whole, 0, 1)
@@ -47,7 +47,7 @@ class TestBatches:
         )
         assert fetch(whole, 0, 1, raw=True).data == data[:expected]
 
-    def test_not_beyond_the_limit_and_not_at_all_without_growing(self, whole: Path) -> None:
+    def test_fetch_grows_only_up_to_the_limit_and_only_if_enabled(self, whole: Path) -> None:
         spans, data = diseases.batch_spans(first_log(whole)), first_log(whole).read_bytes()
         size = spans[0][1]
         refused = fetch(whole, 0, 1, raw=True, max_message_bytes=size - 1)
@@ -60,10 +60,10 @@ class TestBatches:
         assert rows.of_type("read")[0]["cut"] is True
         assert len(rows.of_type("batch")) == 1
 
-    def test_a_read_ends_with_its_segment(self, whole: Path) -> None:
+    def test_fetch_ends_with_its_segment(self, whole: Path) -> None:
         assert fetch(whole, 0, 1 << 30, raw=True).data == first_log(whole).read_bytes()
 
-    def test_rows_are_those_of_a_dump(self, whole: Path) -> None:
+    def test_fetched_rows_equal_those_of_dump(self, whole: Path) -> None:
         result = fetch(whole, 5, 700)
         batches, records = result.of_type("batch"), result.of_type("record")
         (row,) = result.of_type("read")
@@ -78,7 +78,7 @@ class TestBatches:
         assert looked_up == records[1]
 
     @pytest.mark.behaviour("L01", "L03", "L08")
-    def test_at_the_end_nothing_and_outside_an_error(self, whole: Path) -> None:
+    def test_fetch_at_the_end_is_empty_and_outside_is_an_error(self, whole: Path) -> None:
         end = ask(whole, "latest").rows[0]["offset"]
         empty = fetch(whole, end, 100)
         assert (empty.rows[0]["size"], empty.rows[0]["segment"], empty.failures) == (0, None, [])
@@ -87,11 +87,11 @@ class TestBatches:
         assert [failure.exit_status for failure in beyond.failures] == [1]
         assert f"0 to {end}" in beyond.failures[0].sentence
 
-    def test_senseless_sizes(self, whole: Path) -> None:
+    def test_fetch_with_invalid_sizes_is_wrong_usage(self, whole: Path) -> None:
         for result in (fetch(whole, -1, 10), fetch(whole, 0, -1), fetch(whole, 0, 1, framing="nonsense")):
             assert [failure.exit_status for failure in result.failures] == [2]
 
-    def test_damage_ends_a_read_of_whole_batches(self, whole: Path, tmp_path: Path) -> None:
+    def test_damage_ends_a_fetch_of_complete_batches(self, whole: Path, tmp_path: Path) -> None:
         log = diseases.copy_of(whole, tmp_path / "metro-0")
         file = first_log(log)
         spans = diseases.batch_spans(file)
@@ -101,7 +101,7 @@ class TestBatches:
         assert result.kinds == ["foreign-bytes"]
         assert fetch(log, 0, spans[2][0], raw=True).kinds == []
 
-    def test_growth_by_doubling(self) -> None:
+    def test_fetch_size_grows_by_doubling(self) -> None:
         query = ReadQuery(offset=0, max_bytes=3, max_message_bytes=100)
         assert [grown_max_bytes(3, first, query) for first in (1, 3, 4, 7, 50, 96, 97, 100, 101)] == [
             3, 3, 6, 12, 96, 96, 100, 100, None,
@@ -114,7 +114,7 @@ class TestFrames07:
         lines = [json.loads(line) for line in (ancient_small / "reads.jsonl").read_text().splitlines()]
         return lines[:-1], lines[-1]
 
-    def test_message_set_send_is_what_was_sent(self, ancient_small: Path) -> None:
+    def test_message_set_send_equals_what_jafka_sent(self, ancient_small: Path) -> None:
         """reads.jsonl: what Jafka's server sent for these offsets and sizes, including cut messages."""
         log = ancient_small / "taps-0"
         singles, _ = self.reads(ancient_small)
@@ -123,7 +123,7 @@ class TestFrames07:
                 got = fetch(log, read["offset"], read["max_bytes"], framing="message-set", grow=False)
                 assert got.data.hex() == read["message_set_send"]
 
-    def test_multi_message_set_send(self, ancient_small: Path) -> None:
+    def test_multi_message_set_send_equals_what_jafka_sent(self, ancient_small: Path) -> None:
         singles, multi = self.reads(ancient_small)
         parts = [
             fetch(
@@ -133,7 +133,7 @@ class TestFrames07:
         ]
         assert multi_message_set_send(parts).hex() == multi["multi_message_set_send"]
 
-    def test_growing_gives_whole_messages(self, ancient_small: Path) -> None:
+    def test_growing_fetch_gives_complete_0_7_messages(self, ancient_small: Path) -> None:
         log = ancient_small / "taps-0"
         data = first_kafka07(log).read_bytes()
         assert fetch(log, 0, 300, raw=True).data == data[:264]
@@ -142,7 +142,7 @@ class TestFrames07:
         records = fetch(log, 264, 10).of_type("record")
         assert {(record["offset"], record["next_offset"]) for record in records} == {(264, 553)}
 
-    def test_offsets_out_of_range_and_at_the_end(self, ancient_small: Path) -> None:
+    def test_0_7_fetch_at_the_end_is_empty_and_beyond_is_an_error(self, ancient_small: Path) -> None:
         """Log.findRange: the end is a valid offset; beyond it the result is OffsetOutOfRange (error code 1)."""
         log = ancient_small / "taps-0"
         end = ask(log, "latest").rows[0]["offset"]
@@ -151,7 +151,7 @@ class TestFrames07:
         assert beyond.data == bytes.fromhex("00000002 0001")
         assert [failure.exit_status for failure in beyond.failures] == [1]
 
-    def test_the_frames_of_the_fact_sheet(self) -> None:
+    def test_0_7_frames_match_the_vectors(self) -> None:
         one = message_set_send(b"abcd")
         assert one == b"\x00\x00\x00\x06\x00\x00abcd"
         assert (

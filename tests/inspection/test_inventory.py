@@ -33,7 +33,7 @@ def partition_row(result: Heard) -> dict[str, Any]:
     return row
 
 
-def test_every_file_is_named(capture_small: Path) -> None:
+def test_inventory_names_every_file(capture_small: Path) -> None:
     """No file of a real data directory is omitted, and none is unknown."""
     root = capture_small / "data"
     with unchanged(root):
@@ -55,7 +55,7 @@ def test_every_file_is_named(capture_small: Path) -> None:
     assert all(row["size"] == Path(row["file"]).stat().st_size for row in rows)
 
 
-def test_partitions_of_a_broker(capture_small: Path) -> None:
+def test_inventory_of_a_brokers_partitions(capture_small: Path) -> None:
     root = capture_small / "data"
     for name, end, codec in (
         ("metro-zstd-0", 160, "zstd"),
@@ -77,13 +77,13 @@ def test_partitions_of_a_broker(capture_small: Path) -> None:
     assert (zstd["records"], zstd["first_offset"], zstd["last_offset"]) == (160, 0, 159)
 
 
-def test_old_formats_in_one_log(legacy_small: Path) -> None:
+def test_inventory_of_several_old_formats_in_one_log(legacy_small: Path) -> None:
     row = partition_row(listed(PartitionTarget(str(legacy_small / "data/1.1.1/4-compacted/swarm.codecs-0"))))
     assert (row["magics"], row["codecs"]) == ([0, 1, 2], ["none", "gzip", "snappy", "lz4"])
     assert (row["records"], row["missing"]) == (None, ["partition.metadata"])
 
 
-def test_what_is_open_and_what_is_missing(data_directory: Path, tmp_path: Path) -> None:
+def test_inventory_names_open_transactions_and_missing_files(data_directory: Path, tmp_path: Path) -> None:
     partition = diseases.copy_of(data_directory / "metro-0", tmp_path / "metro-0")
     log = min(partition.glob("*.log"))
     side_diseases.index_missing(log)
@@ -108,7 +108,7 @@ def test_what_is_open_and_what_is_missing(data_directory: Path, tmp_path: Path) 
     )
 
 
-def test_a_damaged_log_is_listed_with_a_finding(data_directory: Path, tmp_path: Path) -> None:
+def test_inventory_lists_a_damaged_log_with_a_finding(data_directory: Path, tmp_path: Path) -> None:
     partition = diseases.copy_of(data_directory / "metro-0", tmp_path / "metro-0")
     log = sorted(partition.glob("*.log"))[1]
     span = diseases.batch_spans(log)[3]
@@ -120,7 +120,7 @@ def test_a_damaged_log_is_listed_with_a_finding(data_directory: Path, tmp_path: 
     assert (row["batches"], row["log_end_offset"]) == (before["batches"] - 1, before["log_end_offset"])
 
 
-def test_a_data_directory(data_directory: Path) -> None:
+def test_inventory_of_a_data_directory(data_directory: Path) -> None:
     with unchanged(data_directory):
         result = listed(LogDirTarget(str(data_directory)))
     (row,) = result.of_type("log-dir")
@@ -134,7 +134,9 @@ def test_a_data_directory(data_directory: Path) -> None:
     }
 
 
-def test_a_data_directory_in_disorder(data_directory: Path, tmp_path: Path) -> None:
+def test_inventory_of_a_data_directory_with_unknown_and_corrupt_files(
+    data_directory: Path, tmp_path: Path
+) -> None:
     copy = diseases.copy_of(data_directory, tmp_path / "data")
     (copy / "meta.properties").write_bytes(b"version=9\n")
     (copy / "holidays").mkdir()
@@ -148,7 +150,7 @@ def test_a_data_directory_in_disorder(data_directory: Path, tmp_path: Path) -> N
     assert (Path(directory["file"]).name, directory["problem"] is not None) == ("holidays", True)
 
 
-def test_a_link_beside_its_partition_is_not_counted(capture_small: Path, tmp_path: Path) -> None:
+def test_link_beside_its_partition_is_not_counted(capture_small: Path, tmp_path: Path) -> None:
     """The heading used to count the link, and its bytes twice. The link has no row of its own."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     before = listed(LogDirTarget(str(data))).of_type("log-dir")
@@ -159,7 +161,7 @@ def test_a_link_beside_its_partition_is_not_counted(capture_small: Path, tmp_pat
     assert listed(LogDirTarget(str(data))).of_type("log-dir") == before
 
 
-def test_single_files_and_what_is_not_there(data_directory: Path) -> None:
+def test_inventory_of_single_and_missing_files(data_directory: Path) -> None:
     log = min((data_directory / "metro-0").glob("*.log"))
     (row,) = listed(FileTarget(str(log))).rows
     assert (row["kind"], row["state"], row["base_offset"], row["problem"]) == ("segment", "live", 0, None)
@@ -170,7 +172,7 @@ def test_single_files_and_what_is_not_there(data_directory: Path) -> None:
             listed(target)
 
 
-def test_kafka_0_7(ancient_small: Path, tmp_path: Path) -> None:
+def test_inventory_of_a_kafka_0_7_log(ancient_small: Path, tmp_path: Path) -> None:
     log = ancient_small / "taps-0"
     row = partition_row(listed(PartitionTarget(str(log))))
     sizes = [path.stat().st_size for path in log.glob("*.kafka")]
@@ -181,7 +183,7 @@ def test_kafka_0_7(ancient_small: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bit", [0, 15, 26, 31])
-def test_a_damaged_record_count_counts_no_more_than_the_offsets(
+def test_damaged_record_count_is_limited_by_the_offsets(
     bit: int, capture_small: Path, tmp_path: Path
 ) -> None:
     """`--count` reads headers without verifying checksums, so a flipped bit would add up to two billion records."""

@@ -46,9 +46,7 @@ def place(row: dict[str, Any]) -> tuple[int, int, int]:
 
 class TestByOffset:
     @pytest.mark.behaviour("L01", "L02", "L03")
-    def test_an_empty_segment_has_nothing_and_what_is_below_starts_at_the_first_record(
-        self, tmp_path: Path
-    ) -> None:
+    def test_lookup_in_an_empty_segment_or_below_the_first_record(self, tmp_path: Path) -> None:
         empty = build_log(tmp_path / "empty-0")
         log = build_log(tmp_path / "metro-0", batch(50, 51), batch(52))
         assert answer(empty, "offset", offset=0)["found"] is False
@@ -56,7 +54,7 @@ class TestByOffset:
         assert answer(log, "offset", offset=53)["reason"] == "the log ends here: its end offset is 53"
 
     @pytest.mark.behaviour("L04", "L05")
-    def test_gaps_lead_to_the_next_batch_across_segments(self, tmp_path: Path) -> None:
+    def test_lookup_in_a_gap_finds_the_next_batch_across_segments(self, tmp_path: Path) -> None:
         log = build_log(tmp_path / "metro-0", batch(0, 1), batch(5, 6), batch(20, 21), batch(40), rolls=(20,))
         assert place(answer(log, "offset", offset=2)) == (0, 5, 6)
         assert place(answer(log, "offset", offset=7)) == (20, 20, 21)
@@ -64,21 +62,21 @@ class TestByOffset:
         assert answer(log, "offset", offset=7)["offset"] == 20
 
     @pytest.mark.behaviour("L07")
-    def test_a_compressed_batch_is_one_place(self, tmp_path: Path) -> None:
+    def test_lookup_places_records_of_a_compressed_batch_at_its_batch(self, tmp_path: Path) -> None:
         log = build_log(tmp_path / "metro-0", batch(0, 1, codec=1), batch(2, 3, codec=1))
         rows = [answer(log, "offset", offset=offset) for offset in range(4)]
         assert [row["batch_base_offset"] for row in rows] == [0, 0, 2, 2]
         assert [row["record"]["offset"] for row in rows] == [0, 1, 2, 3]
 
     @pytest.mark.behaviour("L08", "L21")
-    def test_out_of_range(self, tmp_path: Path) -> None:
+    def test_lookup_out_of_range_finds_nothing_and_says_why(self, tmp_path: Path) -> None:
         log = build_log(tmp_path / "metro-0", batch(0, 1, 2), batch(3, 4))
         assert "beyond the log end offset 5" in answer(log, "offset", offset=6)["reason"]
         below = answer(log, "offset", offset=0, log_start_offset=1)
         assert (below["found"], below["reason"]) == (False, "offset 0 is below the log start offset 1")
         assert answer(log, "offset", offset=1, log_start_offset=1)["record"]["offset"] == 1
 
-    def test_an_emptied_batch_is_the_place_and_the_record_comes_later(self, tmp_path: Path) -> None:
+    def test_lookup_in_an_emptied_batch_finds_the_next_record(self, tmp_path: Path) -> None:
         hollow = NewBatch(
             base_offset=4,
             last_offset=7,
@@ -93,7 +91,7 @@ class TestByOffset:
         assert (row["record"]["offset"], row["record"]["position"]) == (9, row["position"] + 61)
 
     @pytest.mark.behaviour("L22")
-    def test_nulls_are_nulls(self, tmp_path: Path) -> None:
+    def test_lookup_distinguishes_null_from_empty(self, tmp_path: Path) -> None:
         log = build_log(
             tmp_path / "metro-0", NewBatch(records=(Record(0, T0, None, None), Record(1, T0, b"", b"")))
         )
@@ -101,7 +99,7 @@ class TestByOffset:
         assert (record["key"], record["value"], record["key_encoding"]) == (None, None, None)
         assert answer(log, "offset", offset=1)["record"]["key"] == ""
 
-    def test_the_row_has_the_fields_of_the_contract(self, tmp_path: Path) -> None:
+    def test_lookup_row_has_the_fields_of_the_contract(self, tmp_path: Path) -> None:
         log = build_log(tmp_path / "metro-0", *(batch(at) for at in range(40)), rules=EVERY_BATCH)
         row = answer(log, "offset", offset=30)
         assert list(row)[:14] == [
@@ -113,7 +111,7 @@ class TestByOffset:
         assert row["path"][1]["offset"] == 30
         json.dumps(row)
 
-    def test_a_single_file_answers_for_itself(self, tmp_path: Path) -> None:
+    def test_lookup_in_a_single_file_covers_only_that_file(self, tmp_path: Path) -> None:
         log = build_log(tmp_path / "metro-0", batch(0, 1), batch(20), rolls=(20,))
         with unchanged(log):
             row = answer(log / "00000000000000000020.log", "offset", offset=20)
@@ -122,19 +120,19 @@ class TestByOffset:
         assert (row["found"], row["partition"], earliest["offset"]) == (True, "metro-0", 20)
         assert [failure.exit_status for failure in other.failures] == [3]
 
-    def test_the_checkpointed_log_start_counts(self, tmp_path: Path) -> None:
+    def test_lookup_respects_the_checkpointed_log_start(self, tmp_path: Path) -> None:
         log = build_log(tmp_path / "metro-0", batch(0, 1, 2), batch(3, 4))
         checkpoint = tmp_path / "log-start-offset-checkpoint"
         checkpoint.write_bytes(encode_offset_checkpoint([CheckpointEntry("metro", 0, 2)]))
         assert ask(log, "earliest", log_dir=tmp_path).rows[0]["offset"] == 2
         assert ask(log, "offset", offset=1, log_dir=tmp_path).rows[0]["found"] is False
 
-    def test_a_partition_without_segments(self, tmp_path: Path) -> None:
+    def test_lookup_in_a_partition_without_segments(self, tmp_path: Path) -> None:
         (tmp_path / "metro-0").mkdir()
         result = ask(tmp_path / "metro-0", "latest")
         assert (result.kinds, result.rows[0]["found"]) == (["no-segments"], False)
 
-    def test_questions_without_sense(self, tmp_path: Path) -> None:
+    def test_incomplete_lookup_is_wrong_usage(self, tmp_path: Path) -> None:
         log = build_log(tmp_path / "metro-0", batch(0))
         for result in (ask(log, "offset"), ask(log, "timestamp", timestamp_ms=-5), ask(log, "nonsense")):
             assert [failure.exit_status for failure in result.failures] == [2]
@@ -144,7 +142,7 @@ class TestByOffset:
 
 class TestByTime:
     @pytest.mark.behaviour("L10")
-    def test_the_first_record_at_or_after(self, tmp_path: Path) -> None:
+    def test_timestamp_lookup_finds_the_first_record_at_or_after(self, tmp_path: Path) -> None:
         """LogSegmentTest.testFindOffsetByTimestamp: offsets 40 to 49, times 400, 410, …, 490."""
         batches = [NewBatch(records=(Record(at, at * 10, None, b"v"),)) for at in range(40, 50)]
         log = build_log(tmp_path / "metro-0", *batches, rules=EVERY_BATCH)
@@ -155,7 +153,7 @@ class TestByTime:
 
     @pytest.mark.behaviour("L11", "L12")
     @pytest.mark.parametrize("magic", [0, 1, 2])
-    def test_epochs_and_formats(self, magic: int, tmp_path: Path) -> None:
+    def test_timestamp_lookup_gives_the_epoch_in_every_format(self, magic: int, tmp_path: Path) -> None:
         """FileRecordsTest.testSearchForTimestamp: (10, offset 5, epoch 0) and (11, offset 6, epoch 1)."""
         batches = [
             NewBatch(
@@ -173,7 +171,7 @@ class TestByTime:
         assert found == expected
 
     @pytest.mark.behaviour("L13")
-    def test_the_maximum_is_a_record_inside_a_batch(self, tmp_path: Path) -> None:
+    def test_max_timestamp_lookup_finds_a_record_inside_a_batch(self, tmp_path: Path) -> None:
         times = (5, 9, 9, 1)
         inside = NewBatch(
             records=tuple(Record(4 + at, T0 + time, None, b"v") for at, time in enumerate(times)),
@@ -184,14 +182,14 @@ class TestByTime:
         row = answer(log, "max-timestamp")
         assert (row["offset"], row["timestamp"], row["leader_epoch"]) == (5, T0 + 9, 3)
 
-    def test_a_maximum_that_only_an_emptied_batch_has(self, tmp_path: Path) -> None:
+    def test_max_timestamp_of_an_emptied_batch_has_no_record(self, tmp_path: Path) -> None:
         hollow = NewBatch(base_offset=2, last_offset=3, max_timestamp_ms=T0 + 9)
         row = answer(build_log(tmp_path / "metro-0", batch(0, 1), hollow), "max-timestamp")
         assert not row["found"]
         assert row["reason"].startswith(f"the greatest timestamp is {moment(T0 + 9)}, but the first batch")
 
     @pytest.mark.behaviour("L21")
-    def test_nothing_below_the_log_start_is_found(self, tmp_path: Path) -> None:
+    def test_lookup_finds_nothing_below_the_log_start(self, tmp_path: Path) -> None:
         late = NewBatch(records=(Record(0, T0 + 900, None, b"v"), Record(1, T0 + 1, None, b"v")))
         log = build_log(tmp_path / "metro-0", late, batch(2))
         assert answer(log, "timestamp", timestamp_ms=0, log_start_offset=1)["offset"] == 1
@@ -201,7 +199,7 @@ class TestByTime:
         assert (nothing["found"], nothing["reason"]) == (False, "no visible record has a timestamp")
 
     @pytest.mark.behaviour("L14")
-    def test_records_without_timestamps(self, tmp_path: Path) -> None:
+    def test_timestamp_lookup_among_records_without_timestamps(self, tmp_path: Path) -> None:
         plain = [NewBatch(records=(Record(at, -1, None, b"v"),), magic=0) for at in range(3)]
         log = build_log(tmp_path / "metro-0", *plain, batch(5), rolls=(5,))
         row = answer(log, "timestamp", timestamp_ms=T0)
@@ -212,7 +210,7 @@ class TestByTime:
 
 class TestEnds:
     @pytest.mark.behaviour("L13", "L16", "L17", "L18", "L19")
-    def test_epochs_from_the_checkpoint_or_the_batches(self, tmp_path: Path) -> None:
+    def test_lookup_by_epoch_uses_the_checkpoint_or_the_batches(self, tmp_path: Path) -> None:
         log = build_log(
             tmp_path / "metro-0",
             batch(10, 11, 12, leader_epoch=0), batch(13, 16, leader_epoch=2), batch(17, 19, leader_epoch=4),
@@ -240,7 +238,7 @@ class TestEnds:
         )
 
     @pytest.mark.behaviour("X09")
-    def test_read_committed_ends_at_the_open_transaction(self, tmp_path: Path) -> None:
+    def test_committed_lookup_ends_at_the_open_transaction(self, tmp_path: Path) -> None:
         """Data is in segments 1 and 2 and the abort marker in 3, followed by another open transaction."""
         mine: dict[str, Any] = {"transactional": True, "producer_id": 7, "producer_epoch": 0}
         marker = end_transaction_batch(EndTransactionMarker(True, 0, T0), 20, 7, 0, 0)
@@ -282,25 +280,25 @@ class TestByKey:
         gone = NewBatch(records=(Record(40, T0, b"a", None), Record(41, T0, None, b"a")))
         return build_log(directory, *batches, gone, rolls=(8, 20))
 
-    def test_the_newest_record_with_nulls(self, tmp_path: Path) -> None:
+    def test_key_lookup_finds_the_newest_record_with_nulls(self, tmp_path: Path) -> None:
         log = self.log(tmp_path / "metro-0")
         row = answer(log, "key", key=b"a")
         assert (row["offset"], row["record"]["value"]) == (40, None)
         assert answer(log, "key", key=b"abc")["offset"] == 38
         assert {Path(str(step["file"])).name for step in row["path"]} == {"00000000000000000020.log"}
 
-    def test_the_whole_history_oldest_first(self, tmp_path: Path) -> None:
+    def test_key_lookup_of_every_version_is_oldest_first(self, tmp_path: Path) -> None:
         log = self.log(tmp_path / "metro-0")
         rows = ask(log, "key", key=b"abc", every_version=True, log_start_offset=3).rows
         assert [row["offset"] for row in rows] == [at * 4 + n for at in range(1, 10) for n in (0, 2)]
         assert [row["bytes_read"] for row in rows] == sorted(row["bytes_read"] for row in rows)
 
     @pytest.mark.parametrize("key", [b"b", b"", b"ab", b"abcd"])
-    def test_an_unknown_key(self, key: bytes, tmp_path: Path) -> None:
+    def test_key_lookup_of_an_unknown_key_finds_nothing(self, key: bytes, tmp_path: Path) -> None:
         log = self.log(tmp_path / "metro-0")
         assert answer(log, "key", key=key)["found"] is False
 
-    def test_spans_are_scanned_backwards(self, tmp_path: Path) -> None:
+    def test_key_lookup_scans_spans_backwards(self, tmp_path: Path) -> None:
         """In a large segment, the newest record is found in the last span without reading the others."""
         value = b"x" * 100_000
         batches = [NewBatch(records=(Record(at, T0, b"k%d" % at, value),)) for at in range(120)]
@@ -312,7 +310,7 @@ class TestByKey:
 
 
 class TestKafka07:
-    def test_every_message_is_found_at_its_offset(self, ancient_small: Path) -> None:
+    def test_every_0_7_message_is_found_at_its_offset(self, ancient_small: Path) -> None:
         log = ancient_small / "taps-0"
         with unchanged(log):
             reads = [json.loads(line) for line in (ancient_small / "reads.jsonl").read_text().splitlines()]
@@ -321,12 +319,12 @@ class TestKafka07:
                 assert (row["offset"], row["record"]["offset"]) == (offset, offset)
                 assert int(Path(row["segment"]).stem) + row["position"] == offset
 
-    def test_inside_a_message_it_is_the_place_and_the_next_one_is_read(self, ancient_small: Path) -> None:
+    def test_0_7_lookup_inside_a_message_reads_the_next_one(self, ancient_small: Path) -> None:
         row = answer(ancient_small / "taps-0", "offset", offset=300)
         assert row["batch_base_offset"] <= 300 <= row["batch_last_offset"] < row["record"]["offset"]
         assert row["record"]["offset"] == row["batch_last_offset"] + 1
 
-    def test_its_ends_and_what_it_cannot_know(self, ancient_small: Path) -> None:
+    def test_0_7_lookup_of_ends_and_of_unsupported_queries(self, ancient_small: Path) -> None:
         log = ancient_small / "taps-0"
         end = max(int(file.stem) + file.stat().st_size for file in log.glob("*.kafka"))
         assert answer(log, "latest")["offset"] == end
@@ -334,7 +332,7 @@ class TestKafka07:
         assert answer(log, "offset", offset=end)["found"] is False
         assert [f.exit_status for f in ask(log, "timestamp", timestamp_ms=5).failures] == [2]
 
-    def test_damage_is_passed_over(self, ancient_small: Path) -> None:
+    def test_0_7_lookup_skips_damage(self, ancient_small: Path) -> None:
         """A bit is flipped in the message at 760 in the last file (recovered.jsonl), and the next message is found."""
         log = ancient_small / "flip" / "taps-0"
         last = 21760
@@ -354,7 +352,7 @@ def tebibyte_shaped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TestBigPartition:
     @pytest.mark.parametrize("offset", [0, 25_500_063, 39_999_999])
-    def test_an_offset_costs_a_few_batches(self, offset: int, tebibyte_shaped: Path) -> None:
+    def test_offset_lookup_reads_a_few_batches(self, offset: int, tebibyte_shaped: Path) -> None:
         row = answer(tebibyte_shaped, "offset", offset=offset)
         assert row["record"]["offset"] == row["offset"] >= offset
         assert row["bytes_read"] < 5 * len(sparse_files.batch_bytes(0))
@@ -362,7 +360,7 @@ class TestBigPartition:
         assert opened == {row["segment"]}
 
     @pytest.mark.parametrize("offset", [7, 25_000_041, 39_999_985])
-    def test_a_time_costs_one_entry_a_segment_and_a_few_batches(
+    def test_timestamp_lookup_reads_one_entry_a_segment_and_a_few_batches(
         self, offset: int, tebibyte_shaped: Path
     ) -> None:
         row = answer(tebibyte_shaped, "timestamp", timestamp_ms=sparse_files.timestamp_of(offset))

@@ -77,7 +77,7 @@ def by_time(log: Path, time: int) -> tuple[object, ...]:
 class TestDamagedIndexes:
     @pytest.mark.parametrize("disease", INDEX_DISEASES)
     @pytest.mark.parametrize("which", [0, 1, -1])
-    def test_an_offset_index_never_changes_an_answer(
+    def test_damaged_offset_index_never_changes_a_lookup(
         self, disease: str, which: int, whole: Path, tmp_path: Path
     ) -> None:
         log = diseases.copy_of(whole, tmp_path / "metro-0")
@@ -90,7 +90,7 @@ class TestDamagedIndexes:
 
     @pytest.mark.parametrize("disease", TIME_DISEASES)
     @pytest.mark.parametrize("which", [0, 1, -1])
-    def test_a_time_index_never_changes_an_answer(
+    def test_damaged_time_index_never_changes_a_lookup(
         self, disease: str, which: int, whole: Path, tmp_path: Path
     ) -> None:
         log = diseases.copy_of(whole, tmp_path / "metro-0")
@@ -102,7 +102,7 @@ class TestDamagedIndexes:
                 ask(log, "max-timestamp").rows[0]["offset"] == ask(whole, "max-timestamp").rows[0]["offset"]
             )
 
-    def test_the_finding_says_what_is_wrong(self, whole: Path, tmp_path: Path) -> None:
+    def test_index_not_used_finding_says_what_is_wrong(self, whole: Path, tmp_path: Path) -> None:
         log = diseases.copy_of(whole, tmp_path / "metro-0")
         index = min(log.glob("*.index"))
         side_diseases.index_wrong_entry(index, _slots(index, 8) - 1, 5)
@@ -126,7 +126,7 @@ class TestDamagedIndexes:
         ],
     )
     @pytest.mark.parametrize("number", [0, 2, 7])
-    def test_damage_in_the_log_costs_only_what_it_covers(
+    def test_lookup_finds_every_intact_batch_of_a_damaged_log(
         self, damage: Callable[..., diseases.InflictedDamage], number: int, whole: Path, tmp_path: Path
     ) -> None:
         """Every intact batch is still found at its offset, with and without the index."""

@@ -91,9 +91,7 @@ BOUNDS = [
 
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
-def test_narrowing_leaves_out_what_is_outside_and_nothing_else(
-    log: Path, division: str, bounds: Bounds
-) -> None:
+def test_key_lookup_bounds_exclude_only_records_outside(log: Path, division: str, bounds: Bounds) -> None:
     expected = [
         record["offset"]
         for record in every_record(log)
@@ -110,7 +108,7 @@ def test_narrowing_leaves_out_what_is_outside_and_nothing_else(
 @pytest.mark.parametrize("every_version", [True, False])
 @pytest.mark.parametrize("key", [b"hot", b"cold", b"nobody's"])
 @pytest.mark.parametrize("read_committed", [True, False])
-def test_workers_give_the_same_rows(
+def test_key_lookup_by_workers_gives_the_same_rows(
     log: Path, division: str, key: bytes, every_version: bool, read_committed: bool
 ) -> None:
     """This includes the number of bytes read and how the record was found."""
@@ -120,7 +118,7 @@ def test_workers_give_the_same_rows(
     assert together == alone
 
 
-def test_headers_and_indexes_save_reading(log: Path) -> None:
+def test_key_lookup_bounds_reduce_the_bytes_read(log: Path) -> None:
     whole = answer(log, "key", key=b"nobody's")["bytes_read"]
     late = answer(log, "key", key=b"nobody's", bounds=Bounds(from_ms=T0 + 15_000))["bytes_read"]
     few = answer(log, "key", key=b"nobody's", bounds=Bounds(from_offset=900, to_offset=910))["bytes_read"]
@@ -128,7 +126,9 @@ def test_headers_and_indexes_save_reading(log: Path) -> None:
     assert few < whole / 2
 
 
-def test_workers_tell_of_damage_once(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_lookup_by_workers_reports_damage_once(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy = tmp_path / "metro-0"
     copy.mkdir()
     for file in log.iterdir():
@@ -146,7 +146,7 @@ def test_workers_tell_of_damage_once(log: Path, tmp_path: Path, monkeypatch: pyt
     assert together == alone
 
 
-def test_a_log_that_goes_away_is_a_failure(
+def test_log_deleted_during_a_key_lookup_is_a_failure(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "metro-0"
@@ -172,7 +172,7 @@ class TestPartitioner:
                 writer.append(NewBatch(records=(record,)))
         return [root / f"metro-{number}" for number in range(3)]
 
-    def test_only_the_selected_partition_is_opened(self, tmp_path: Path) -> None:
+    def test_key_lookup_by_partitioner_opens_only_the_keys_partition(self, tmp_path: Path) -> None:
         # from Kafka's UtilsTest
         murmur2_of_21 = -973932308
         rows = [answer(path, "key", key=b"21", partition_counts={"metro": 3}) for path in self.dirs(tmp_path)]
@@ -182,7 +182,7 @@ class TestPartitioner:
         assert {row["bytes_read"] for row in rows if "searched" in row} == {0}
         assert all("not searched" in row["reason"] for row in rows if "searched" in row)
 
-    def test_other_topics_and_impossible_numbers_are_searched(self, tmp_path: Path) -> None:
+    def test_key_lookup_without_a_valid_partition_count_searches_all(self, tmp_path: Path) -> None:
         for path in self.dirs(tmp_path):
             assert answer(path, "key", key=b"metro", partition_counts={"other": 3})["found"] is True
         assert (

@@ -49,7 +49,7 @@ def whole(*marks: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_new_directory(mode: Mode, is_there: bool, tmp_path: Path) -> None:
+def test_new_output_folder_is_published_completely(mode: Mode, is_there: bool, tmp_path: Path) -> None:
     target = tmp_path / "above" / "out"
     if is_there:
         target.mkdir(parents=True)
@@ -60,7 +60,7 @@ def test_a_new_directory(mode: Mode, is_there: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_something_lies_there(mode: Mode, tmp_path: Path) -> None:
+def test_existing_output_is_treated_by_the_save_mode(mode: Mode, tmp_path: Path) -> None:
     target = tmp_path / "out"
     make(target, Mode.ERROR_IF_EXISTS, "old")
     if mode in (Mode.APPEND, Mode.OVERWRITE):
@@ -74,7 +74,7 @@ def test_something_lies_there(mode: Mode, tmp_path: Path) -> None:
     assert not [path for path in target.iterdir() if path.name.startswith("_kseg")]
 
 
-def test_what_is_never_replaced(tmp_path: Path) -> None:
+def test_output_folder_with_foreign_files_is_never_replaced(tmp_path: Path) -> None:
     for stranger in ("notes.txt", "sub/part-1", "x=1/thesis.tex"):
         target = tmp_path / stranger.replace("/", "-")
         (target / stranger).parent.mkdir(parents=True)
@@ -96,14 +96,14 @@ def test_what_is_never_replaced(tmp_path: Path) -> None:
         make(file, Mode.OVERWRITE, "new")
 
 
-def test_a_link_is_followed(tmp_path: Path) -> None:
+def test_output_folder_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     make(tmp_path / "link", Mode.ERROR_IF_EXISTS, "new")
     assert (tmp_path / "link").is_symlink() and seen(tmp_path / "real") == whole("new")
 
 
-def test_nothing_is_handed_over_after_an_error(tmp_path: Path) -> None:
+def test_failed_export_publishes_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), new_folder(str(tmp_path / "out"), Mode.APPEND, "x") as folder:
         Path(folder.path, "part-1").write_text("half")
         raise ZeroDivisionError
@@ -111,7 +111,7 @@ def test_nothing_is_handed_over_after_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.ERROR_IF_EXISTS, Mode.APPEND, Mode.OVERWRITE])
-def test_killed_at_every_change(mode: Mode, tmp_path: Path) -> None:
+def test_output_folder_killed_at_any_change_is_old_or_new(mode: Mode, tmp_path: Path) -> None:
     """Readers see the old output or the complete new one. After an append they may see only some of the new files, each of them
     complete."""
     target = tmp_path / "out"
@@ -149,7 +149,7 @@ def test_killed_at_every_change(mode: Mode, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.ERROR_IF_EXISTS, Mode.APPEND, Mode.OVERWRITE])
-def test_nothing_was_exported_where_it_says_so(mode: Mode, tmp_path: Path) -> None:
+def test_failed_publication_leaves_the_output_unchanged(mode: Mode, tmp_path: Path) -> None:
     """Whichever operation fails, including the sync after the last rename, the output is unchanged and the export can be repeated."""
     target = tmp_path / "out"
     old = whole("old") if mode is not Mode.ERROR_IF_EXISTS else {}
@@ -175,7 +175,7 @@ def test_nothing_was_exported_where_it_says_so(mode: Mode, tmp_path: Path) -> No
     assert failed > 5
 
 
-def test_what_came_to_be_meanwhile_stays(tmp_path: Path) -> None:
+def test_directory_created_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     """An export can take an hour, and another process may create the directory in the meantime."""
     target = tmp_path / "out"
     for number, mode in enumerate(Mode):
@@ -205,7 +205,7 @@ class MeddlingDisk(QuickDisk):
                 pass
 
 
-def test_a_run_leaves_alone_what_another_has_set_aside(tmp_path: Path) -> None:
+def test_output_set_aside_by_another_run_is_left_alone(tmp_path: Path) -> None:
     target = tmp_path / "out"
     make(target, Mode.ERROR_IF_EXISTS, "old")
     make(target, Mode.OVERWRITE, "new", MeddlingDisk(target))
@@ -223,7 +223,7 @@ class ClingingDisk(QuickDisk):
 
 
 @pytest.mark.parametrize("mode", [Mode.OVERWRITE, Mode.APPEND])
-def test_what_cannot_be_removed_is_left_for_the_next_run(mode: Mode, tmp_path: Path) -> None:
+def test_unremovable_old_output_is_left_for_the_next_run(mode: Mode, tmp_path: Path) -> None:
     target = tmp_path / "out"
     make(target, Mode.ERROR_IF_EXISTS, "old")
     for mark in ("new", "newer"):

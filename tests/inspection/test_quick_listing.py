@@ -50,7 +50,7 @@ def assert_equal_rows(target: PartitionTarget) -> bool:
     return True
 
 
-def test_partitions_of_real_brokers(capture_small: Path) -> None:
+def test_quick_listing_of_real_brokers_partitions_equals_the_general_one(capture_small: Path) -> None:
     data = capture_small / "data"
     answered = {
         path.name
@@ -61,7 +61,7 @@ def test_partitions_of_real_brokers(capture_small: Path) -> None:
     assert answered >= partitions - {"__cluster_metadata-0"}
 
 
-def test_a_cleaned_log_begins_at_its_first_record(capture_small: Path) -> None:
+def test_quick_listing_of_a_cleaned_log_starts_at_its_first_record(capture_small: Path) -> None:
     """The first batches of the log are empty. The cleaner keeps them for their producers, without a first timestamp."""
     data = capture_small / "data"
     target = PartitionTarget(str(data / "stations-0"), str(data))
@@ -73,7 +73,7 @@ def test_a_cleaned_log_begins_at_its_first_record(capture_small: Path) -> None:
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_a_directory_of_ordinary_partitions(tmp_path: Path, running: bool) -> None:
+def test_quick_listing_of_ordinary_partitions_equals_the_general_one(tmp_path: Path, running: bool) -> None:
     data = broker_dir(tmp_path / "data", 2, 3, running=running)
     checkpoint = data / "log-start-offset-checkpoint"
     checkpoint.write_text("0\n1\norders.00 1 77\n")
@@ -85,7 +85,7 @@ def test_a_directory_of_ordinary_partitions(tmp_path: Path, running: bool) -> No
     assert quick_row(PartitionTarget(str(data / "orders.00-1"), str(data)))["log_start_offset"] == 77  # type: ignore[index]
 
 
-def test_what_is_unusual_goes_the_general_way(tmp_path: Path) -> None:
+def test_unusual_partitions_use_the_general_listing(tmp_path: Path) -> None:
     def named(name: str) -> PartitionTarget:
         return PartitionTarget(str(partition(tmp_path / name)))
 
@@ -110,7 +110,7 @@ def test_what_is_unusual_goes_the_general_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("running", "damages"), [(False, DAMAGES), (True, DAMAGES // 10)])
-def test_random_damage(tmp_path: Path, running: bool, damages: int) -> None:
+def test_quick_listing_of_random_damage_is_right_or_none(tmp_path: Path, running: bool, damages: int) -> None:
     """Changed bytes, truncated and missing files; and a running broker's indexes of 10 MiB, copied without holes."""
     sound = broker_dir(tmp_path / "sound", 1, 1, running=running) / "orders.00-0"
     names = sorted(path.name for path in sound.iterdir())

@@ -98,7 +98,7 @@ def estimates(
 EVERYTHING = 1 << 40
 
 
-def test_all_of_a_log_is_what_its_batches_come_to_one_by_one(tmp_path: Path) -> None:
+def test_estimate_of_a_complete_log_equals_the_sum_of_its_batches(tmp_path: Path) -> None:
     folder = write_log(tmp_path / "orders-0", 1, 300)
     log = folder / f"{0:020d}.log"
     data = log.read_bytes()
@@ -116,7 +116,7 @@ def test_all_of_a_log_is_what_its_batches_come_to_one_by_one(tmp_path: Path) -> 
         assert packed.size_bytes == by_hand
 
 
-def test_what_is_compressed_is_opened_first(tmp_path: Path) -> None:
+def test_compressed_batches_are_decompressed_before_the_estimate(tmp_path: Path) -> None:
     plain = write_log(tmp_path / "plain" / "orders-0", 2, 200)
     packed = write_log(tmp_path / "packed" / "orders-0", 2, 200, L.GZIP)
     assert [each.size_bytes for each in estimates([plain], EVERYTHING, 4096)[:4]] == [
@@ -129,7 +129,7 @@ def test_what_is_compressed_is_opened_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_true_number_is_in_the_interval(tmp_path: Path) -> None:
+def test_true_size_is_within_the_confidence_interval(tmp_path: Path) -> None:
     """Topics of two or three partitions with five settings each; a twelfth of the bytes is recompressed."""
     inside, widths = 0, []
     trials = 0
@@ -155,7 +155,7 @@ def test_the_true_number_is_in_the_interval(tmp_path: Path) -> None:
     assert sorted(widths)[len(widths) // 2] < 0.25
 
 
-def test_more_sample_narrows_the_interval(tmp_path: Path) -> None:
+def test_larger_sample_narrows_the_interval(tmp_path: Path) -> None:
     folder = write_log(tmp_path / "orders-0", 7, 1500)
     size = (folder / f"{0:020d}.log").stat().st_size
     widths = []
@@ -165,7 +165,7 @@ def test_more_sample_narrows_the_interval(tmp_path: Path) -> None:
     assert widths[0] > widths[1] > widths[2] > 0
 
 
-def test_damage_is_left_out(tmp_path: Path) -> None:
+def test_damaged_batches_are_left_out_of_the_estimate(tmp_path: Path) -> None:
     folder = write_log(tmp_path / "orders-0", 9, 60)
     log = folder / f"{0:020d}.log"
     whole = estimates([folder], EVERYTHING, 4096)[0].size_bytes
@@ -175,7 +175,7 @@ def test_damage_is_left_out(tmp_path: Path) -> None:
     assert estimates([folder], EVERYTHING, 4096)[0].size_bytes == whole - size
 
 
-def test_larger_batches_are_joined_from_those_of_a_producer(tmp_path: Path) -> None:
+def test_larger_batches_join_consecutive_ones_of_a_producer(tmp_path: Path) -> None:
     """Two producers alternate with 10 ms between their batches, so the batches that linger.ms joins can be counted."""
     folder = tmp_path / "orders-0"
     folder.mkdir()
@@ -207,7 +207,7 @@ def test_larger_batches_are_joined_from_those_of_a_producer(tmp_path: Path) -> N
     assert round(batches(61 + 3 * per_record + per_record // 2, 10_000)) == 20
 
 
-def test_a_place_is_where_the_bytes_are() -> None:
+def test_sample_places_are_proportional_to_the_bytes() -> None:
     logs = {"a": [("a/0.log", 900), ("a/1.log", 0)], "b": [("b/0.log", 100)]}
     samples = spread(logs, 500, 5)
     found = [place for sample in samples.values() for place in sample.places]
@@ -221,11 +221,11 @@ def test_a_place_is_where_the_bytes_are() -> None:
 
 
 @pytest.mark.parametrize(("freedom", "value"), [(1, 12.706), (2, 4.303), (3, 3.182), (5, 2.571), (10, 2.228), (15, 2.131), (30, 2.042), (1000, 1.962)])  # fmt: skip
-def test_student_is_that_of_the_tables(freedom: int, value: float) -> None:
+def test_student_quantiles_equal_the_published_tables(freedom: int, value: float) -> None:
     assert student(freedom) == pytest.approx(value, rel=0.012)
 
 
-def test_candidates_are_read_as_kafka_has_them() -> None:
+def test_codec_candidates_are_parsed_with_kafkas_properties() -> None:
     assert read_candidate("zstd:9").properties == {"compression.type": "zstd", "compression.zstd.level": "9"}
     assert read_candidate("none").properties == {"compression.type": "uncompressed"}
     for wrong in ("brotli", "zstd:99", "gzip:0", "snappy:1", "none:1", "lz4:x"):

@@ -67,7 +67,7 @@ def shown(decoder: PayloadDecoder, data: bytes, headers: Headers = ()) -> Any:
     return plain_json(found.value)
 
 
-def test_references_to_other_subjects(tmp_path: Path) -> None:
+def test_avro_references_to_other_subjects_are_resolved(tmp_path: Path) -> None:
     entries = [
         schema_entry("order-value", 1, 5, json.dumps(ORDER), references=[("shop.Money", "money", 2)]),
         schema_entry("money", 1, 3, '"string"'),
@@ -87,14 +87,14 @@ def test_references_to_other_subjects(tmp_path: Path) -> None:
         shown(decoder, b"\0\0\0\0\x07" + payload())
 
 
-def test_types_in_other_files_of_a_folder(tmp_path: Path) -> None:
+def test_avro_types_in_other_files_of_a_folder_are_resolved(tmp_path: Path) -> None:
     (tmp_path / "5.avsc").write_text(json.dumps(ORDER))
     (tmp_path / "money.avsc").write_text(json.dumps(MONEY))
     store, _ = read_schemas(str(tmp_path))
     assert shown(PayloadDecoder(Format.BYTES, Format.AUTO, store), b"\0\0\0\0\x05" + payload()) == VALUE
 
 
-def test_schema_ids_in_headers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_schema_ids_in_record_headers_are_used(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`dump` and `export` of records whose headers name the schema, by its GUID or by its id."""
     text = '"long"'
     guid = RegisteredSchema(schema_id=1, kind="AVRO", text=text).guid
@@ -139,7 +139,7 @@ def fixed(name: str) -> dict[str, Any]:
     return {"type": "fixed", "name": name, "size": 4}
 
 
-def test_a_union_says_which_decimal_it_is() -> None:
+def test_union_of_decimals_is_decoded_by_its_branch() -> None:
     number = (1234).to_bytes(4, "big")
     by_scale = [decimal(fixed("A"), 1), decimal(fixed("B"), 3), fixed("C")]
     assert decoded(by_scale, b"\x00" + number) == "123.4"
@@ -162,12 +162,12 @@ def test_a_union_says_which_decimal_it_is() -> None:
         ({"type": "string", "logicalType": "decimal", "precision": 4}, b"\x02a", "a"),
     ],
 )
-def test_logical_types_that_are_not_valid_are_ignored(schema: Any, data: bytes, value: str) -> None:
+def test_invalid_logical_types_are_ignored(schema: Any, data: bytes, value: str) -> None:
     """As the specification requires and Java does (LogicalTypes.fromSchemaIgnoreInvalid)."""
     assert decoded(schema, data) == value
 
 
-def test_defaults_of_another_type() -> None:
+def test_defaults_of_another_type_are_accepted() -> None:
     """Registries before 5.5 accepted them, and they do not affect the written data."""
     fields = [
         {"name": "n", "type": "int", "default": "none"},
@@ -176,7 +176,7 @@ def test_defaults_of_another_type() -> None:
     assert decoded({"type": "record", "name": "R", "fields": fields}, b"\x02\x00\x04") == {"n": 1, "m": 2}
 
 
-def test_a_type_that_is_named_in_an_object() -> None:
+def test_named_type_inside_a_type_object_is_resolved() -> None:
     fields = [
         {"name": "a", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y"]}},
         {"name": "b", "type": {"type": "E"}},
@@ -184,7 +184,7 @@ def test_a_type_that_is_named_in_an_object() -> None:
     assert decoded({"type": "record", "name": "R", "fields": fields}, b"\x00\x02") == {"a": "X", "b": "Y"}
 
 
-def test_byte_arrays_of_java_have_no_length() -> None:
+def test_java_byte_arrays_are_decoded_without_a_length() -> None:
     """KafkaAvroSerializer writes a byte[] with the schema "bytes" without a length, confluent-kafka writes it in Avro's encoding."""
     for schema in ("bytes", {"type": "bytes", "avro.java.string": "String"}):
         assert decoded(schema, b"raw bytes") == "cmF3IGJ5dGVz"
@@ -195,7 +195,7 @@ def test_byte_arrays_of_java_have_no_length() -> None:
 
 @pytest.mark.parametrize("name", ["shop.Money", "Money"])
 @pytest.mark.parametrize("kind", ["union", "array", "name"])
-def test_references_from_a_schema_that_is_no_record(kind: str, name: str, tmp_path: Path) -> None:
+def test_references_from_a_union_schema_are_resolved(kind: str, name: str, tmp_path: Path) -> None:
     """The schema of a topic with several kinds of events is a union of references."""
     around: Any = {"union": ["null", name], "array": {"type": "array", "items": name}, "name": name}[kind]
     entries = [
@@ -211,7 +211,7 @@ def test_references_from_a_schema_that_is_no_record(kind: str, name: str, tmp_pa
 
 
 @pytest.mark.parametrize("index", [b"\x01", b"\x03", b"\x04"])
-def test_an_index_before_the_first_is_not_the_last(index: bytes) -> None:
+def test_negative_union_and_enum_indexes_are_errors(index: bytes) -> None:
     """Indexes -1, -2 and 2 with two branches or symbols, at the top level and in a named type."""
     enum = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
     record = {"type": "record", "name": "R", "fields": [{"name": "e", "type": enum}]}
@@ -235,7 +235,7 @@ def test_an_index_before_the_first_is_not_the_last(index: bytes) -> None:
         {"type": "record", "name": "R", "fields": 5},
     ],
 )
-def test_schemas_that_no_parser_takes(schema: Any) -> None:
+def test_unparsable_avro_schemas_are_errors(schema: Any) -> None:
     with pytest.raises(FormatError, match="its schema has a"):
         decoded(schema, b"\0\0")
 
@@ -252,7 +252,7 @@ def test_schemas_that_no_parser_takes(schema: Any) -> None:
     ],
     ids=["int", "type", "logical", "union", "array", "map"],
 )
-def test_an_int_has_32_bits(kind: Any, around: Callable[[int], Any]) -> None:
+def test_avro_int_is_limited_to_32_bits(kind: Any, around: Callable[[int], Any]) -> None:
     """fastavro does not check this, so payloads written with another schema used to show wrong numbers."""
     schema = {
         "type": "record",

@@ -140,7 +140,7 @@ def _groups_of(loaded: LoadedGroups) -> list[Any]:
 
 
 @given(logs(), st.none() | st.integers(T0, T0 + 20), st.integers(0, 20), st.booleans())
-def test_chunks_and_records_say_the_same(
+def test_groups_loaded_from_chunks_equal_those_loaded_record_by_record(
     data: bytes, until_ms: int | None, cleaned_end: int, keeps_rewinds: bool
 ) -> None:
     with TemporaryDirectory() as root:
@@ -161,7 +161,7 @@ def test_chunks_and_records_say_the_same(
 
 
 @given(logs())
-def test_without_offsets_the_groups_and_failures_are_the_same(data: bytes) -> None:
+def test_loading_without_offsets_gives_the_same_groups_and_failures(data: bytes) -> None:
     with TemporaryDirectory() as root:
         write_segment(Path(root) / f"{CONSUMER_OFFSETS}-0", data)
         target = PartitionTarget(f"{root}/{CONSUMER_OFFSETS}-0")
@@ -172,7 +172,7 @@ def test_without_offsets_the_groups_and_failures_are_the_same(data: bytes) -> No
 
 
 @given(commits())
-def test_a_commit_is_read_as_the_decoder_reads_it(pair: Pair) -> None:
+def test_kernel_reads_commits_like_the_decoder(pair: Pair) -> None:
     name, made = pair
     assert name is not None
     if made is None or not is_commit_well_formed(name[1], made):
@@ -190,7 +190,7 @@ def test_a_commit_is_read_as_the_decoder_reads_it(pair: Pair) -> None:
 
 
 @given(logs(), st.booleans(), st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), max_size=4))
-def test_the_kernel_compiled_and_interpreted(
+def test_compiled_and_interpreted_kernel_agree(
     data: bytes, keeps: bool, changes: list[tuple[int, int]]
 ) -> None:
     changed = bytearray(data)

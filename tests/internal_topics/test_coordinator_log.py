@@ -38,7 +38,7 @@ def _as_read(directory: Path) -> list[tuple[int, int, int, int]]:
 
 
 @pytest.mark.parametrize("topic", [OFFSETS, "__transaction_state"])
-def test_the_records_are_those_that_kafkas_tool_dumps(capture_small: Path, topic: str) -> None:
+def test_coordinator_records_equal_those_kafkas_tool_dumps(capture_small: Path, topic: str) -> None:
     reported = (capture_small / "expected" / f"{topic}-0" / f"{0:020}.log.txt").read_text()
     expected = _as_dumped(reported)
     assert len(expected) > 20
@@ -46,7 +46,7 @@ def test_the_records_are_those_that_kafkas_tool_dumps(capture_small: Path, topic
 
 
 @pytest.mark.parametrize("state", ["0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"])
-def test_old_formats(legacy_small: Path, state: str) -> None:
+def test_coordinator_records_of_old_formats_are_read(legacy_small: Path, state: str) -> None:
     directory = legacy_small / "data" / state / f"{OFFSETS}-0"
     reported = legacy_small / "expected" / state / f"{OFFSETS}-0"
     expected = [row for path in sorted(reported.glob("*.log.txt")) for row in _as_dumped(path.read_text())]
@@ -54,7 +54,7 @@ def test_old_formats(legacy_small: Path, state: str) -> None:
     assert _as_read(directory) == expected
 
 
-def test_compressed_sets_of_old_formats_and_null_fields(tmp_path: Path) -> None:
+def test_compressed_sets_of_old_formats_and_null_fields_are_read(tmp_path: Path) -> None:
     records = [(b"k", b"v"), (b"k", None), (None, b"")]
     old = batch(0, *records, magic=1, codec=L.GZIP, leader_epoch=-1)
     new = batch(3, *records, codec=L.ZSTD, producer_id=7, producer_epoch=2, base_sequence=0)
@@ -67,7 +67,7 @@ def test_compressed_sets_of_old_formats_and_null_fields(tmp_path: Path) -> None:
     assert [each[4:] for each in found] == [(-1, -1, False)] * 3 + [(7, 2, False)] * 3
 
 
-def test_markers_stand_in_their_place_and_time_bounds_records_and_markers(tmp_path: Path) -> None:
+def test_markers_are_in_order_and_time_limits_records_and_markers(tmp_path: Path) -> None:
     directory = tmp_path / f"{OFFSETS}-0"
     write_segment(
         directory,
@@ -85,7 +85,7 @@ def test_markers_stand_in_their_place_and_time_bounds_records_and_markers(tmp_pa
     assert until == [0, 1, 2, 3]
 
 
-def test_damage_is_reported_in_its_place_and_what_is_behind_it_is_read(tmp_path: Path) -> None:
+def test_damage_is_reported_in_order_and_later_records_are_read(tmp_path: Path) -> None:
     directory = tmp_path / f"{OFFSETS}-0"
     batches = [batch(offset, (b"k%d" % offset, b"v" * 40)) for offset in range(4)]
     path = write_segment(directory, *batches)
@@ -105,7 +105,7 @@ def test_damage_is_reported_in_its_place_and_what_is_behind_it_is_read(tmp_path:
     assert "no valid batch" in problem.message
 
 
-def test_a_segment_that_cannot_be_read_is_a_problem_of_that_segment(tmp_path: Path) -> None:
+def test_unreadable_segment_is_a_problem_of_that_segment_only(tmp_path: Path) -> None:
     directory = tmp_path / f"{OFFSETS}-0"
     write_segment(directory, batch(0, (b"a", b"b")))
     write_segment(directory, batch(2, (b"c", b"d")), base_offset=2)
@@ -116,7 +116,7 @@ def test_a_segment_that_cannot_be_read_is_a_problem_of_that_segment(tmp_path: Pa
         list(read_coordinator_log(str(tmp_path / "nothing")))
 
 
-def test_reading_begins_with_the_batch_of_the_log_start(tmp_path: Path) -> None:
+def test_coordinator_log_is_read_from_the_batch_of_the_log_start(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     directory = log_dir / f"{OFFSETS}-3"
     write_segment(directory, *(batch(offset, (b"a", b""), (b"b", b"")) for offset in (0, 2)))
@@ -129,7 +129,7 @@ def test_reading_begins_with_the_batch_of_the_log_start(tmp_path: Path) -> None:
     assert [each.offset for each in read_coordinator_log(str(directory))] == [6, 7, 8, 9]
 
 
-def test_several_log_dirs_are_one_broker(tmp_path: Path) -> None:
+def test_several_log_dirs_belong_to_one_broker(tmp_path: Path) -> None:
     for disk, topics in (
         ("data-0/kafka-log1", ["orders-0", "orders-1"]),
         ("data-1/kafka-log1", [f"{OFFSETS}-0"]),

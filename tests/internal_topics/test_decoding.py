@@ -85,7 +85,7 @@ def printed_by_kafka(path: Path) -> list[tuple[int, str, str]]:
     return [(int(match[1]), match[2] or "", match[3] or "") for match in found if match[3]]
 
 
-def test_all_that_a_broker_wrote_into_the_metadata_log(capture_small: Path) -> None:
+def test_all_metadata_records_of_a_broker_are_decoded(capture_small: Path) -> None:
     log = capture_small / "data" / "__cluster_metadata-0"
     count = 0
     for path in (*log.glob("*.log"), *log.glob("*.checkpoint")):
@@ -101,7 +101,7 @@ def test_all_that_a_broker_wrote_into_the_metadata_log(capture_small: Path) -> N
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_all_that_a_broker_wrote_into_a_coordinators_topic(capture_small: Path, topic: str) -> None:
+def test_all_coordinator_records_of_a_broker_equal_the_real_tool(capture_small: Path, topic: str) -> None:
     (path,) = (capture_small / "data" / f"{topic}-0").glob("*.log")
     expected = printed_by_kafka(capture_small / "expected" / f"{topic}-0" / f"{path.name}.txt")
     reported = {offset: (key, payload) for offset, key, payload in expected}
@@ -138,7 +138,7 @@ def test_all_that_a_broker_wrote_into_a_coordinators_topic(capture_small: Path, 
         ),
     ],
 )
-def test_vectors_of_metadata_records(data: str, name: str, values: dict[str, Any]) -> None:
+def test_metadata_records_match_kafkas_test_vectors(data: str, name: str, values: dict[str, Any]) -> None:
     found = decode_framed(bytes.fromhex(data))
     assert found.message.name == name
     assert as_kafka_prints(found) == values
@@ -155,7 +155,7 @@ def test_nullable_structs_have_two_encodings() -> None:
     assert default.values["classicMemberMetadata"] == {"sessionTimeoutMs": 0, "supportedProtocols": ()}
 
 
-def test_what_is_odd_is_remarked_on() -> None:
+def test_unknown_tags_and_left_over_bytes_are_remarked() -> None:
     topic = bytes.fromhex("01020002 74") + UUID
     newer = decode_framed(topic.replace(b"\x01\x02\x00", b"\x01\x02\x09", 1) + b"\0")
     assert newer.is_newer and newer.version == 9 and newer.values["name"] == "t"
@@ -178,7 +178,7 @@ def test_what_is_odd_is_remarked_on() -> None:
         (b"\x01\x03\x00\0\0\0\0" + UUID + b"\xff\xff\xff\xff\x07", "left"),
     ],
 )
-def test_what_does_not_follow_the_schema(data: bytes, words: str) -> None:
+def test_bytes_that_violate_the_schema_are_format_errors(data: bytes, words: str) -> None:
     with pytest.raises(FormatError, match=words):
         decode_framed(data)
 
@@ -187,7 +187,7 @@ def test_what_does_not_follow_the_schema(data: bytes, words: str) -> None:
     ("version", "tag", "is_known"),
     [(0, 6, False), (1, 6, False), (1, 8, True), (0, 8, False), (2, 6, True), (0, 9, True)],
 )
-def test_a_tag_of_other_versions(version: int, tag: int, is_known: bool) -> None:
+def test_tag_of_other_versions_is_rejected(version: int, tag: int, is_known: bool) -> None:
     """PartitionChangeRecord has directories (8) since version 1 and eligible leader replicas (6) since 2. Its generated class throws `Tag 6
     is not valid for version 0`. An unknown tag is skipped."""
     data = bytes([1, 5, version, 0, 0, 0, 3]) + UUID + bytes([1, tag, 1, 1])
@@ -198,7 +198,7 @@ def test_a_tag_of_other_versions(version: int, tag: int, is_known: bool) -> None
         decode_framed(data)
 
 
-def test_a_varint_of_32_bits_is_a_java_int() -> None:
+def test_32_bit_varint_is_a_signed_java_int() -> None:
     """From 2^31 on it is negative: a tagged field count is then 0, an array null, a short has the last bits."""
     negative = b"\x81\x80\x80\x80\x08"
     value = b"\0\1" + bytes(8 + 2 + 4 + 1)
@@ -215,14 +215,14 @@ def test_a_varint_of_32_bits_is_a_java_int() -> None:
         decode_framed(b"\1\x80\x80\2\0")
 
 
-def test_unknown_types() -> None:
+def test_unknown_record_types_raise_unknown_type() -> None:
     with pytest.raises(UnknownType):
         decode_framed(b"\x01\x63\x00")
     with pytest.raises(UnknownType):
         decode_key("__consumer_offsets", b"\x00\x09")
 
 
-def test_every_message_takes_any_bytes() -> None:
+def test_every_message_accepts_any_bytes_or_raises_format_error() -> None:
     """Every message truncated anywhere and with random bytes changed: a value or a FormatError, and never more elements than bytes."""
     rng = random.Random(12)
     for message in schemas.messages():
@@ -242,12 +242,12 @@ def _elements(value: Any) -> int:
     return len(value) + sum(map(_elements, value)) if isinstance(value, tuple) else 0
 
 
-def test_versions() -> None:
+def test_version_ranges_are_parsed() -> None:
     assert [version in Versions.parse("1-3") for version in range(5)] == [False, True, True, True, False]
     assert 7 in Versions.parse("2+") and 1 not in Versions.parse("2+") and 0 not in Versions.parse("none")
 
 
-def test_every_type_of_a_topic_is_there() -> None:
+def test_every_record_type_of_a_topic_has_a_schema() -> None:
     def types(topic: str, kind: str) -> set[int | None]:
         return {each.type for each in schemas.messages() if (each.topic, each.kind) == (topic, kind)}
 

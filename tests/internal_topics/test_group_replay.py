@@ -35,7 +35,7 @@ def worked_example() -> Log:
     [(1, 10, None), (2, 10, 20), (3, 15, 20), (4, 15, None), (5, 15, 30), (6, 15, None), (7, 15, 40), (8, None, None), (9, None, None)],
 )  # fmt: skip
 @pytest.mark.behaviour("G01")
-def test_offsets_in_transactions_after_each_record(
+def test_transactional_offsets_after_each_record(
     records: int, committed: int | None, pending: int | None
 ) -> None:
     log = worked_example()
@@ -46,7 +46,7 @@ def test_offsets_in_transactions_after_each_record(
 
 
 @pytest.mark.behaviour("G02")
-def test_a_tombstone_drops_what_any_producer_has_waiting() -> None:
+def test_offset_tombstone_drops_pending_commits_of_all_producers() -> None:
     log = Log()
     log.commit(1, 7)
     log.commit(2, 8)
@@ -58,7 +58,7 @@ def test_a_tombstone_drops_what_any_producer_has_waiting() -> None:
 
 
 @pytest.mark.behaviour("G01")
-def test_the_transactional_flag_and_the_epoch_are_not_looked_at() -> None:
+def test_transactional_flag_and_epoch_are_ignored() -> None:
     log = Log()
     log.commit(1, 7)
     (first,) = log.entries
@@ -69,7 +69,7 @@ def test_the_transactional_flag_and_the_epoch_are_not_looked_at() -> None:
     assert offset(log.loaded()) == 1
 
 
-def test_markers_out_of_the_order_of_time() -> None:
+def test_markers_with_timestamps_out_of_order_end_only_their_commits() -> None:
     """As of a time, offsets of a transaction count from its own COMMIT marker on. A later marker of the same producer with an earlier
     timestamp ends only its own transaction."""
     log = Log()
@@ -93,7 +93,7 @@ def test_markers_out_of_the_order_of_time() -> None:
     assert [key.topic for key in left] == ["t"]
 
 
-def test_commits_in_messages_without_a_time() -> None:
+def test_commits_without_message_timestamp_use_the_commit_timestamp() -> None:
     """Format v0 has no timestamp, so the commit timestamp counts (5, from `Log.commit`)."""
     log = Log()
     log.commit(10)
@@ -103,7 +103,7 @@ def test_commits_in_messages_without_a_time() -> None:
     assert offset(log.loaded(until_ms=5)) == 10
 
 
-def test_offsets_that_went_back() -> None:
+def test_rewound_offsets_are_recorded() -> None:
     log = Log()
     log.commit(10)
     log.commit(4)
@@ -124,7 +124,7 @@ def test_offsets_that_went_back() -> None:
     ]
 
 
-def test_of_a_cleaned_part_a_key_may_be_unknown() -> None:
+def test_key_in_a_cleaned_part_may_be_unknown() -> None:
     log = Log()
     log.commit(10, group="a")
     log.commit(20, group="b")
@@ -137,7 +137,7 @@ def test_of_a_cleaned_part_a_key_may_be_unknown() -> None:
 
 
 @pytest.mark.behaviour("G10")
-def test_what_fails_the_load_and_what_is_passed_over() -> None:
+def test_group_records_that_fail_the_load_or_are_skipped() -> None:
     log = Log()
     log.put(None, b"\0\0")
     log.put(b"\0", b"\0\0")
@@ -154,7 +154,7 @@ def test_what_fails_the_load_and_what_is_passed_over() -> None:
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("metadata", ["", "m", "ü" * 100])
 @pytest.mark.behaviour("G10")
-def test_a_commit_that_is_cut_anywhere_fails_unless_it_is_whole(version: int, metadata: str) -> None:
+def test_truncated_commit_fails_the_load(version: int, metadata: str) -> None:
     whole = value(CONSUMER_OFFSETS, 1, version, offset=7, metadata=metadata, commitTimestamp=9)
     for end in range(len(whole) + 1):
         log = Log()
@@ -163,7 +163,7 @@ def test_a_commit_that_is_cut_anywhere_fails_unless_it_is_whole(version: int, me
     assert parse_commit(1, whole)[0].metadata == metadata
 
 
-def test_keys_are_read_as_by_the_schema() -> None:
+def test_offset_keys_are_read_like_the_schema() -> None:
     for group, topic, partition in (("g", "t", 3), ("", "", -1), ("grüp", "t" * 249, 2**31 - 1)):
         raw = key(CONSUMER_OFFSETS, 1, group=group, topic=topic, partition=partition)
         assert parse_key(raw) == (1, OffsetKey(group, topic, partition))
@@ -184,5 +184,5 @@ def test_keys_are_read_as_by_the_schema() -> None:
     ],
 )
 @pytest.mark.behaviour("G11")
-def test_the_partition_of_a_group(name: str, code: int, partition: int) -> None:
+def test_partition_of_a_group_uses_javas_hash(name: str, code: int, partition: int) -> None:
     assert (java_hash(name), partition_for(name)) == (code, partition)

@@ -19,7 +19,7 @@ from tests.support.group_records import (
 
 
 @pytest.mark.behaviour("G03")
-def test_a_commit_makes_a_simple_group_also_while_it_waits() -> None:
+def test_pending_or_plain_commit_creates_a_simple_group() -> None:
     log = Log()
     log.commit(1, 7)
     assert state(log.loaded()) == ("classic", "Empty")
@@ -27,7 +27,7 @@ def test_a_commit_makes_a_simple_group_also_while_it_waits() -> None:
 
 
 @pytest.mark.behaviour("G05")
-def test_a_classic_group_is_stable_with_members_and_empty_without() -> None:
+def test_classic_group_is_stable_with_members_and_empty_without() -> None:
     log = Log()
     classic(log, member("m"))
     assert state(log.loaded()) == ("classic", "Stable")
@@ -38,7 +38,7 @@ def test_a_classic_group_is_stable_with_members_and_empty_without() -> None:
 
 
 @pytest.mark.behaviour("G09")
-def test_a_static_member_twice_fails_the_load() -> None:
+def test_duplicate_static_member_fails_the_load() -> None:
     log = Log()
     classic(log, member("m", groupInstanceId="i"), member("n", groupInstanceId="i"))
     log.commit(1)
@@ -49,7 +49,7 @@ def test_a_static_member_twice_fails_the_load() -> None:
 
 
 @pytest.mark.behaviour("G06")
-def test_states_of_a_consumer_group() -> None:
+def test_consumer_group_state_follows_its_epochs() -> None:
     log = Log()
     consumer(log, 1, 1)
     # the assignment epoch starts at 1
@@ -70,7 +70,7 @@ def test_states_of_a_consumer_group() -> None:
 
 
 @pytest.mark.behaviour("G04")
-def test_a_consumer_group_replaces_a_simple_one_and_no_other() -> None:
+def test_consumer_group_replaces_only_a_simple_classic_group() -> None:
     log = Log()
     log.commit(5)
     log.group(3, epoch=1)
@@ -87,7 +87,7 @@ def test_a_consumer_group_replaces_a_simple_one_and_no_other() -> None:
 
 
 @pytest.mark.behaviour("G04")
-def test_upgrade_of_a_classic_group_leaves_its_offsets() -> None:
+def test_upgrade_of_a_classic_group_keeps_its_offsets() -> None:
     log = Log()
     classic(log, member("m"))
     log.commit(5)
@@ -105,7 +105,7 @@ def test_upgrade_of_a_classic_group_leaves_its_offsets() -> None:
 
 @pytest.mark.parametrize("without", [8, 7, 6])
 @pytest.mark.behaviour("G08")
-def test_tombstones_in_an_order_that_no_coordinator_writes(without: int) -> None:
+def test_tombstones_in_an_impossible_order_fail_the_load(without: int) -> None:
     log = Log()
     consumer(log, 1, 1)
     before = len(log.entries)
@@ -119,7 +119,7 @@ def test_tombstones_in_an_order_that_no_coordinator_writes(without: int) -> None
 
 
 @pytest.mark.behaviour("G09")
-def test_a_partition_that_is_owned_twice_fails_the_load() -> None:
+def test_partition_owned_twice_fails_the_load() -> None:
     log = Log()
     consumer(log, 1, 1)
     log.group(
@@ -139,7 +139,7 @@ def test_a_partition_that_is_owned_twice_fails_the_load() -> None:
 
 
 @pytest.mark.behaviour("G09")
-def test_a_member_that_lost_its_partition_to_a_later_epoch_fails_the_load_when_it_changes() -> None:
+def test_change_of_a_member_that_lost_its_partition_fails_the_load() -> None:
     """Its next record claims the partition again; observed with the real broker (tests/kafka/test_random_groups.py)."""
     log = Log()
     consumer(log, 2, 1)
@@ -157,7 +157,7 @@ def test_a_member_that_lost_its_partition_to_a_later_epoch_fails_the_load_when_i
 
 
 @pytest.mark.behaviour("G07")
-def test_a_streams_group_is_not_ready_until_its_topology_is_validated() -> None:
+def test_streams_group_is_not_ready_until_its_topology_is_validated() -> None:
     log = Log()
     log.group(17, epoch=1, metadataHash=0, validatedTopologyEpoch=-1)
     log.group(19, member="m", clientId="c", clientHost="/h", processId="p", topologyEpoch=1)
@@ -170,7 +170,7 @@ def test_a_streams_group_is_not_ready_until_its_topology_is_validated() -> None:
 
 
 @pytest.mark.behaviour("G09")
-def test_a_tombstone_takes_all_tasks_of_a_streams_member() -> None:
+def test_tombstone_of_a_streams_member_removes_all_its_tasks() -> None:
     """Standby and warm-up tasks too; observed with the real broker (tests/kafka/test_random_groups.py, seed 7701)."""
     log = Log()
     log.group(17, epoch=1, metadataHash=0, validatedTopologyEpoch=1)
@@ -187,7 +187,7 @@ def test_a_tombstone_takes_all_tasks_of_a_streams_member() -> None:
 
 
 @pytest.mark.behaviour("G07")
-def test_a_share_group_is_stable_with_members() -> None:
+def test_share_group_is_stable_with_members() -> None:
     log = Log()
     log.group(11, epoch=1, metadataHash=0)
     assert state(log.loaded()) == ("share", "Empty")

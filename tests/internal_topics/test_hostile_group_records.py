@@ -80,7 +80,7 @@ def _log(topic: str, seed: int) -> Iterator[CoordinatorEntry]:
         yield CoordinatorRecord(offset, offset, whole, _mutated(lots, content), producer_id, 0, False)
 
 
-def test_mutated_group_records() -> None:
+def test_mutated_group_records_are_replayed_in_bounded_memory() -> None:
     tracemalloc.start()
     loaded = load_groups(_log(CONSUMER_OFFSETS, 1))
     ends = PartitionEnds({})
@@ -101,7 +101,7 @@ def test_mutated_group_records() -> None:
     assert most < MAX_BYTES
 
 
-def test_mutated_share_states() -> None:
+def test_mutated_share_states_are_replayed_in_bounded_memory() -> None:
     loaded = load_share_state(_log(SHARE_GROUP_STATE, 2))
     rows = [share_offset_row(where, state, NAMES, None) for where, state in loaded.states.items()]
     assert loaded.failures

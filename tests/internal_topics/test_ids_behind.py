@@ -42,14 +42,16 @@ def _entry(epoch: int, coordinator_epoch: int) -> ProducerSnapshotEntry:
         (9, 6, False, False),  # another node, or a running one, may know more
     ],
 )
-def test_epochs(epoch: int, coordinator_epoch: int, is_settled: bool, is_behind: bool) -> None:
+def test_transactional_id_behind_is_found_by_its_epoch(
+    epoch: int, coordinator_epoch: int, is_settled: bool, is_behind: bool
+) -> None:
     known = TransactionalId("till", PID, 7, COMPLETE_COMMIT, 60_000, 0, 0, ())
     view = CoordinatorView(by_producer=by_producer([known]), is_settled=is_settled, coordinator_epochs={0: 2})
     found = [*ids_behind("fares-0", PLACE, [_entry(epoch, coordinator_epoch)], view)]
     assert [each.id for each in found] == ["transactional-id-behind"] * is_behind
 
 
-def test_a_tombstone_has_the_key_of_the_id() -> None:
+def test_tombstone_line_has_the_key_of_the_transactional_id() -> None:
     (line,) = tombstone_lines(["till-ü"])
     made = json.loads(line)
     key = decode_key(TRANSACTION_STATE, base64.b64decode(made["key"]))

@@ -101,7 +101,9 @@ def text_of(path: Path) -> bytes:
     return b"".join(event.data for event in dump(FileTarget(str(path)), options) if isinstance(event, Text))
 
 
-def test_the_kernel_writes_what_the_rows_say(log: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_writes_the_same_bytes_as_topic_rows(
+    log: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, intact = log
     asked: list[int] = []
     amend = MessageRows.amend
@@ -120,7 +122,9 @@ def test_the_kernel_writes_what_the_rows_say(log: tuple[Path, int], monkeypatch:
         assert ours == theirs
 
 
-def test_interpreted_it_writes_the_same(log: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interpreted_kernel_writes_the_same_bytes(
+    log: tuple[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only the first batch, because the interpreted kernel is slow."""
     path, _ = log
     data = path.read_bytes()
@@ -141,7 +145,7 @@ def rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, An
     return [row for row in found if row["type"] == "record"]
 
 
-def test_names_of_topics_beside_their_ids(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rows_have_topic_names_beside_topic_ids(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The names come from the metadata log in the same data directory, and include deleted topics; null if unknown. `lookup` and `read`
     show the same."""
     removed = record("RemoveTopicRecord", topicId=topic_id(2))
@@ -175,7 +179,7 @@ def test_names_of_topics_beside_their_ids(tmp_path: Path, capfd: pytest.CaptureF
     assert [row["key"]["data"]["topicName"] for row in found] == [None, None, None]
 
 
-def test_a_commit_says_which_topic_its_id_is_of(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_commit_row_names_the_topic_of_its_id(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """In this case the node's metadata log is in another log dir."""
     for name, directory in (("a", topic_id(8)), ("b", topic_id(9))):
         (tmp_path / name).mkdir()

@@ -44,22 +44,22 @@ def _read_by(
     return None if image is None else Path(image.path).parent.name, read
 
 
-def test_one_log_of_a_cluster_tells_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_metadata_log_of_the_cluster_identifies_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found, read = _read_by(MetadataFinder(), _disks(tmp_path), monkeypatch)
     assert found == "disk1"
     # the longest, and that of the node that it names
     assert read == ["disk2", "disk1"]
 
 
-def test_nothing_is_read_where_no_partition_says_its_topic(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_metadata_log_is_read_without_a_topic_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = _disks(tmp_path)
     (lost / "fares-0" / "partition.metadata").unlink()
     assert _read_by(MetadataFinder(), lost, monkeypatch) == (None, [])
 
 
-def test_a_copy_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copied_metadata_log_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = _disks(tmp_path)
     shutil.copytree(tmp_path / "disk1", tmp_path / "copy")
     found, read = _read_by(MetadataFinder(), lost, monkeypatch)
@@ -81,7 +81,7 @@ def _copies(root: Path) -> Path:
 
 @pytest.mark.parametrize("is_given", [False, True])
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_copy_of_a_broker_has_its_own_metadata_log(tmp_path: Path, number: int, is_given: bool) -> None:
+def test_copy_of_a_broker_uses_its_own_metadata_log(tmp_path: Path, number: int, is_given: bool) -> None:
     """The longer metadata log of a later copy beside it is not used, even if all copies are given."""
     root = _copies(tmp_path)
     given = [str(root / f"copy-{each}" / disk) for each in (2, 1, 0) for disk in ("d1", "d2")]
@@ -91,7 +91,7 @@ def test_a_copy_of_a_broker_has_its_own_metadata_log(tmp_path: Path, number: int
     assert Path(image.path) == root / f"copy-{number}" / "d1" / "__cluster_metadata-0"
 
 
-def test_a_later_copy_is_used_where_there_is_no_other(tmp_path: Path) -> None:
+def test_later_copy_is_used_if_there_is_no_other(tmp_path: Path) -> None:
     root = _copies(tmp_path)
     shutil.rmtree(root / "copy-1" / "d1")
     image = MetadataFinder().image_for(str(root / "copy-1" / "d2"))
@@ -103,7 +103,7 @@ def test_other_disks_of_a_node_are_not_those_of_its_copies(tmp_path: Path) -> No
     assert MetadataFinder().others_of(str(root / "copy-1" / "d1")) == [str(root / "copy-1" / "d2")]
 
 
-def test_a_log_dir_behind_a_link_has_the_siblings_of_both_places(tmp_path: Path) -> None:
+def test_linked_log_dir_has_the_siblings_of_both_places(tmp_path: Path) -> None:
     root = _copies(tmp_path / "disks")
     link = tmp_path / "mounted" / "kafka"
     link.parent.mkdir()

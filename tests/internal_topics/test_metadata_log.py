@@ -40,7 +40,7 @@ def names(image: MetadataImage) -> list[str]:
     return sorted(each.name for each in image.topics.values())
 
 
-def test_a_brokers_log(capture_small: Path) -> None:
+def test_metadata_log_of_a_broker_gives_its_image(capture_small: Path) -> None:
     """Snapshot and log of a 4.3.1 broker. The log starts at 0, and gives the same image on its own."""
     source = capture_small / "data" / LOG
     image = read_metadata_log(str(source))
@@ -61,7 +61,7 @@ def test_a_brokers_log(capture_small: Path) -> None:
         assert own.endswith(expected.topic_id)
 
 
-def test_the_log_alone_and_the_snapshot_say_the_same(capture_small: Path, tmp_path: Path) -> None:
+def test_log_alone_and_snapshot_give_the_same_image(capture_small: Path, tmp_path: Path) -> None:
     source = capture_small / "data" / LOG
     whole = read_metadata_log(str(source))
     alone = shutil.copytree(source, tmp_path / LOG)
@@ -78,7 +78,7 @@ def test_the_log_alone_and_the_snapshot_say_the_same(capture_small: Path, tmp_pa
 
 
 @pytest.mark.behaviour("M02")
-def test_metadata_transactions(tmp_path: Path) -> None:
+def test_aborted_and_unfinished_metadata_transactions_have_no_effect(tmp_path: Path) -> None:
     """As in the controller, an abort discards the transaction, and an unfinished one is not visible."""
     log = tmp_path / LOG
     write_log(
@@ -97,7 +97,7 @@ def test_metadata_transactions(tmp_path: Path) -> None:
     ]
 
 
-def test_topics_come_change_and_go(tmp_path: Path) -> None:
+def test_topics_are_created_changed_and_removed(tmp_path: Path) -> None:
     log = tmp_path / LOG
     write_log(
         log,
@@ -131,7 +131,7 @@ def test_topics_come_change_and_go(tmp_path: Path) -> None:
     assert not list(image.partitions_of(3))
 
 
-def test_names_of_removed_topics_below_a_snapshot(tmp_path: Path) -> None:
+def test_names_of_topics_removed_before_a_snapshot_are_known(tmp_path: Path) -> None:
     log = tmp_path / LOG
     end = write_log(log, topic("gone", topic_id(1)), [record("RemoveTopicRecord", topicId=topic_id(1))])
     write_snapshot(log, end, topic("here", topic_id(2)))
@@ -139,7 +139,7 @@ def test_names_of_removed_topics_below_a_snapshot(tmp_path: Path) -> None:
     assert names(image) == ["here"] and image.removed[topic_id(1)].name == "gone" and image.is_certain
 
 
-def test_what_a_newer_kafka_wrote(tmp_path: Path) -> None:
+def test_records_of_a_newer_kafka_may_make_the_image_uncertain(tmp_path: Path) -> None:
     """A record of unknown type does not affect topics. Unread bytes at the end of a known record make the image uncertain."""
     log = tmp_path / LOG
     write_log(log, topic("one", topic_id(1)), [b"\x01\x63\x00\x05abc"])
@@ -165,14 +165,14 @@ def base(log: Path) -> int:
     return end
 
 
-def test_an_intact_one(tmp_path: Path) -> None:
+def test_intact_metadata_log_is_certain(tmp_path: Path) -> None:
     assert base(tmp_path / LOG) == 8
     image = read_metadata_log(str(tmp_path / LOG))
     assert names(image) == ["t1", "t2", "t3", "t4"] and image.is_certain and image.snapshot is not None
 
 
 @pytest.mark.parametrize("position", [70, 150, 230, 310, 390])
-def test_a_damaged_byte_of_the_log(tmp_path: Path, position: int) -> None:
+def test_damaged_byte_of_the_metadata_log_is_a_doubt(tmp_path: Path, position: int) -> None:
     """Damage at any byte is never taken for the end of the log, and the records after it are read."""
     base(tmp_path / LOG)
     path = tmp_path / LOG / f"{0:020}.log"
@@ -185,14 +185,14 @@ def test_a_damaged_byte_of_the_log(tmp_path: Path, position: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 30, 61, 100, 150])
-def test_a_torn_end_is_a_doubt(tmp_path: Path, cut: int) -> None:
+def test_torn_end_of_the_metadata_log_is_a_doubt(tmp_path: Path, cut: int) -> None:
     base(tmp_path / LOG)
     path = tmp_path / LOG / f"{0:020}.log"
     path.write_bytes(path.read_bytes()[:-cut])
     assert not read_metadata_log(str(tmp_path / LOG)).is_certain
 
 
-def test_files_that_know_more_than_the_log(tmp_path: Path) -> None:
+def test_side_files_beyond_the_log_end_are_a_doubt(tmp_path: Path) -> None:
     log = tmp_path / LOG
     base(log)
     (log / f"{9:020}.snapshot").write_bytes(b"")
@@ -203,7 +203,7 @@ def test_files_that_know_more_than_the_log(tmp_path: Path) -> None:
     assert "leader-epoch-checkpoint knows offset 12" in read_metadata_log(str(log)).doubts[0].message
 
 
-def test_snapshots_that_cannot_be_used(tmp_path: Path) -> None:
+def test_unusable_snapshot_is_replaced_by_an_older_one_and_the_log(tmp_path: Path) -> None:
     """An older snapshot and more of the log, or the log from offset 0, give the same image. Nothing replaces a lost snapshot beyond the
     log."""
     log = tmp_path / LOG
@@ -221,7 +221,7 @@ def test_snapshots_that_cannot_be_used(tmp_path: Path) -> None:
     assert not image.is_certain and "ends at 20" in image.doubts[0].message
 
 
-def test_missing_segments_and_starts(tmp_path: Path) -> None:
+def test_missing_segments_make_the_image_uncertain(tmp_path: Path) -> None:
     log = tmp_path / LOG
     end = write_log(log, topic("one", topic_id(1)))
     write_log(log, topic("three", topic_id(3)), base_offset=end + 2)
@@ -241,7 +241,7 @@ def test_missing_segments_and_starts(tmp_path: Path) -> None:
     assert not read_metadata_log(str(log)).is_certain
 
 
-def test_a_snapshot_of_another_history(tmp_path: Path) -> None:
+def test_snapshot_of_another_history_is_a_doubt(tmp_path: Path) -> None:
     log = tmp_path / LOG
     write_log(log, topic("one", topic_id(1)), topic("two", topic_id(2)), epoch=5)
     write_snapshot(log, 2, topic("other", topic_id(3)), epoch=4)
@@ -261,7 +261,7 @@ def test_a_snapshot_of_another_history(tmp_path: Path) -> None:
         ("data-0/kafka-log0", "data-0/metadata"),
     ],
 )
-def test_it_is_found_on_another_disk_of_the_node(tmp_path: Path, data: str, metadata: str) -> None:
+def test_metadata_log_is_found_on_another_disk_of_the_node(tmp_path: Path, data: str, metadata: str) -> None:
     write_meta_properties(tmp_path / metadata)
     write_meta_properties(tmp_path / data)
     base(tmp_path / metadata / LOG)
@@ -276,7 +276,7 @@ def test_it_is_found_on_another_disk_of_the_node(tmp_path: Path, data: str, meta
     assert MetadataFinder().image_for(str(tmp_path / data)) is None
 
 
-def test_it_is_found_among_the_given_ones(tmp_path: Path) -> None:
+def test_metadata_log_is_found_among_the_given_paths(tmp_path: Path) -> None:
     ours, other = tmp_path / "a" / "one", tmp_path / "b" / "c" / "two"
     for place in (ours, other):
         write_meta_properties(place)
@@ -285,7 +285,7 @@ def test_it_is_found_among_the_given_ones(tmp_path: Path) -> None:
     assert MetadataFinder([str(ours), str(other)]).image_for(str(ours)) is not None
 
 
-def test_the_one_that_reaches_farthest(tmp_path: Path) -> None:
+def test_metadata_log_with_the_highest_end_is_used(tmp_path: Path) -> None:
     for name in ("data", "old", "new"):
         write_meta_properties(tmp_path / name)
     write_log(tmp_path / "old" / LOG, topic("one", topic_id(1)))
@@ -294,7 +294,7 @@ def test_the_one_that_reaches_farthest(tmp_path: Path) -> None:
     assert image is not None and image.end_offset == 8
 
 
-def test_it_is_named(tmp_path: Path, capture_small: Path) -> None:
+def test_named_metadata_log_is_used(tmp_path: Path, capture_small: Path) -> None:
     data, elsewhere = tmp_path / "data", tmp_path / "mnt" / "copy"
     write_meta_properties(data)
     write_meta_properties(elsewhere, node=5)
@@ -315,7 +315,7 @@ def test_it_is_named(tmp_path: Path, capture_small: Path) -> None:
         read_metadata_file(str(data / "meta.properties"))
 
 
-def test_random_damage_is_never_more_than_a_doubt(capture_small: Path, tmp_path: Path) -> None:
+def test_random_damage_is_at_most_a_doubt(capture_small: Path, tmp_path: Path) -> None:
     """Bytes are changed, removed or inserted anywhere in any file. There is always an image, and it is uncertain if its topics are
     wrong."""
     source = capture_small / "data" / LOG
@@ -360,7 +360,7 @@ def tail_notes(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("voters", [1, 3])
-def test_behind_the_snapshot_of_a_quorum_nothing_is_certain(tmp_path: Path, voters: int) -> None:
+def test_quorum_log_after_the_snapshot_is_uncertain(tmp_path: Path, voters: int) -> None:
     """The high watermark of the metadata log is not stored on disk; only the content of a snapshot is known to be committed."""
     quorum(tmp_path, voters)
     write_log(tmp_path, topic("a", topic_id(1)), [config("a", "cleanup.policy", "compact")])
@@ -373,7 +373,7 @@ def test_behind_the_snapshot_of_a_quorum_nothing_is_certain(tmp_path: Path, vote
         assert read_metadata_log(str(tmp_path)).is_certain
 
 
-def test_a_tail_that_says_nothing_is_no_note(tmp_path: Path) -> None:
+def test_tail_without_changes_has_no_note(tmp_path: Path) -> None:
     quorum(tmp_path, 3)
     write_log(tmp_path, topic("a", topic_id(1)), [record("NoOpRecord")])
     write_snapshot(tmp_path, 2, topic("a", topic_id(1)))
@@ -381,7 +381,7 @@ def test_a_tail_that_says_nothing_is_no_note(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["LEADER_CHANGE", "KRAFT_VOTERS"])
-def test_the_voters_of_the_log_count_before_those_of_quorum_state(tmp_path: Path, kind: str) -> None:
+def test_voters_of_the_log_override_those_of_quorum_state(tmp_path: Path, kind: str) -> None:
     """Version 1 of quorum-state (KIP-853) contains no voters."""
     voters: list[dict[str, object]] = [
         {"voterId": number, "voterDirectoryId": topic_id(number), "endpoints": [], "kRaftVersionFeature": {}}

@@ -161,7 +161,7 @@ def growths(rounds: int, work: Callable[[int], object]) -> list[int]:
 
 
 @pytest.mark.parametrize("topic", [*COORDINATORS, *FRAMED])
-def test_decoders_keep_nothing(topic: str) -> None:
+def test_decoders_of_mutants_keep_no_memory(topic: str) -> None:
     text, rows = TopicText(topic), MessageRows(topic, {})
     kinds, rounds = set(), 3
     # generated beforehand, because tracing the generator would make it several times slower
@@ -225,7 +225,9 @@ def run_over(data: Path, words: Sequence[str], capfd: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_commands_over_mutants(words: list[str], data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_commands_over_mutants_print_valid_lines(
+    words: list[str], data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = run_over(data, words, capfd)
     # texts may contain other line separators, such as U+0085
     if "--json" in words:
@@ -234,7 +236,7 @@ def test_commands_over_mutants(words: list[str], data: Path, capfd: pytest.Captu
 
 @pytest.mark.parametrize("value_format", ["bytes", "auto", "avro", "json"])
 @pytest.mark.parametrize("kind", ["parquet", "json"])
-def test_export_of_mutants(
+def test_export_of_mutants_has_every_record(
     kind: str, value_format: str, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pyarrow")

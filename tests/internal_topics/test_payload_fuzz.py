@@ -122,7 +122,7 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_mutated_payloads() -> None:
+def test_mutated_payloads_give_a_value_or_a_reason() -> None:
     rng = random.Random(SEED)
     decoder = PayloadDecoder(Format.AVRO, Format.AUTO, store())
     known = samples()
@@ -149,7 +149,7 @@ def test_mutated_payloads() -> None:
     assert grown_kib < 200 * 1024
 
 
-def test_values_that_decode_fit_their_columns_or_say_why_not() -> None:
+def test_decoded_values_fit_their_columns_or_give_a_reason() -> None:
     rng = random.Random(SEED)
     schemas = store()
     for schema_id in (1, 2):
@@ -164,7 +164,7 @@ def test_values_that_decode_fit_their_columns_or_say_why_not() -> None:
 
 
 @pytest.mark.parametrize("kind", ["AVRO", "PROTOBUF", "JSON"])
-def test_mutated_schemas(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_mutated_schemas_give_a_value_or_a_reason(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     rng = random.Random(SEED)
     number = {"AVRO": 1, "PROTOBUF": 3, "JSON": 4}[kind]
     text = store().by_id(number).text.encode()
@@ -258,7 +258,7 @@ def reshaped(rng: random.Random, schema: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["AVRO", "JSON"])
-def test_schemas_of_another_shape(kind: str) -> None:
+def test_schemas_of_an_unexpected_shape_give_a_reason(kind: str) -> None:
     """The columns for the decoded values are checked as well."""
     rng = random.Random(SEED)
     for _ in range(COUNT // 10):
@@ -276,7 +276,7 @@ def test_schemas_of_another_shape(kind: str) -> None:
         assert (column.errors[0] is None) == (column.schema_ids[0] is not None), text
 
 
-def test_what_ends_a_process_or_its_memory_elsewhere() -> None:
+def test_payloads_that_overflow_fastavro_give_a_reason() -> None:
     """fastavro overflows its stack on the first, and creates a list of a billion elements for the second."""
     long_list = b"\x80\xa8\xd6\xb9\x07" + b"\0"
     cases = [
@@ -330,7 +330,7 @@ def fields_of(kind: Any) -> int:
     return 0
 
 
-def test_types_that_double_with_each_level_are_bounded_columns() -> None:
+def test_columns_of_types_that_double_with_each_level_are_bounded() -> None:
     """14 levels have 32,000 fields; 30 would exhaust a process."""
     text = 'syntax = "proto3"; message M14 { M13 a = 1; M13 b = 2; } message M0 { int32 x = 1; }'
     text += "".join(f"message M{at} {{ M{at - 1} a = 1; M{at - 1} b = 2; }}" for at in range(1, 14))

@@ -82,7 +82,7 @@ def framed(indexes: list[int], data: bytes) -> bytes:
     return SchemaId("PROTOBUF", 1, None, indexes).id_to_bytes()[5:] + data
 
 
-def test_a_message_with_everything() -> None:
+def test_protobuf_message_with_every_field_type_is_decoded() -> None:
     made = decoder(money=MONEY)
     value = made.decode(framed([0], order(made.file).SerializeToString()))
     assert value.pop("parent")["id"] == 9
@@ -104,7 +104,7 @@ def test_a_message_with_everything() -> None:
 @pytest.mark.parametrize(
     ("indexes", "name"), [([1], "shop.v1.Other"), ([0, 1, 0], "shop.v1.Order.Cash.Note")]
 )
-def test_message_indexes_lead_to_nested_messages(indexes: list[int], name: str) -> None:
+def test_message_indexes_select_nested_messages(indexes: list[int], name: str) -> None:
     made = decoder(money=MONEY)
     assert made.name(tuple(indexes)) == name
     data = b"\x0a\x02hi" if indexes == [1] else b"\x09" + (7).to_bytes(8, "little")
@@ -114,12 +114,12 @@ def test_message_indexes_lead_to_nested_messages(indexes: list[int], name: str) 
         made.decode(framed([9], b""))
 
 
-def test_numbers_without_a_name_stay_numbers() -> None:
+def test_enum_numbers_without_a_name_stay_numbers() -> None:
     made = decoder('syntax="proto3"; message M { E e = 1; repeated E all = 2; enum E { A = 0; } }')
     assert made.decode(b"\0\x08\x05") == {"e": 5, "all": []}
 
 
-def test_proto2_with_groups_required_fields_and_extensions() -> None:
+def test_proto2_groups_required_fields_and_extensions_are_decoded() -> None:
     made = decoder(
         """syntax = "proto2";
         message M { required int32 a = 1; optional group Inner = 2 { optional string s = 1; } extensions 100 to max;
@@ -132,7 +132,7 @@ def test_proto2_with_groups_required_fields_and_extensions() -> None:
 
 
 @pytest.mark.parametrize("name", ["descriptor", "struct", "any", "type", "api", "wrappers", "timestamp"])
-def test_descriptors_are_those_of_protoc(name: str) -> None:
+def test_descriptors_equal_those_of_protoc(name: str) -> None:
     """The descriptors of protobuf's own files come from protoc. Printed as text and parsed, they must give the same wire format."""
     wanted = FileDescriptorProto()
     importlib.import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR.CopyToProto(wanted)
@@ -191,7 +191,7 @@ def _assert_same(wanted: Any, made: Any) -> None:
         "\0" * 1000,
     ],
 )
-def test_hostile_schemas_are_a_reason(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_hostile_protobuf_schemas_give_a_reason(text: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(FormatError):
         decoder(text).decode(b"\0")
     assert capfd.readouterr() == ("", "")
@@ -214,13 +214,13 @@ def test_hostile_schemas_are_a_reason(text: str, capfd: pytest.CaptureFixture[st
           int32 a = 1 [(buf.validate.field).int32.gt = 0]; google.protobuf.Any b = 2; }""",
     ],
 )
-def test_texts_that_others_take(text: str) -> None:
+def test_unusual_but_valid_proto_texts_are_parsed(text: str) -> None:
     value = decoder(text).decode(b"\0\x08\x05")
     value.pop("_a", None)
     assert value == {"a": 5}
 
 
-def test_a_type_of_a_file_that_nobody_has() -> None:
+def test_unresolvable_import_is_named() -> None:
     text = 'syntax = "proto3"; import "buf/validate/validate.proto"; message M { buf.validate.Rule a = 1; }'
     with pytest.raises(
         FormatError, match=r"it imports buf/validate/validate\.proto, which is not defined anywhere"
@@ -247,7 +247,7 @@ def test_extensions_have_their_names_in_brackets() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(WELL_KNOWN_TEXTS))
-def test_files_that_a_registry_knows(name: str) -> None:
+def test_well_known_imports_of_a_registry_are_resolved(name: str) -> None:
     """Imports of googleapis and of Confluent's client are known."""
     module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
     if name.startswith("confluent/"):
@@ -265,7 +265,7 @@ def test_files_that_a_registry_knows(name: str) -> None:
         ]
 
 
-def test_imports_in_a_circle() -> None:
+def test_circular_imports_are_rejected() -> None:
     circle = 'syntax = "proto3"; import "b.proto"; message A {}'
     first = RegisteredSchema(
         schema_id=1, kind="PROTOBUF", text=circle, subject="a", version=1,
@@ -275,7 +275,7 @@ def test_imports_in_a_circle() -> None:
         ProtobufDecoder(first, SchemaStore("schemas", [first]))
 
 
-def test_real_serializers_payloads() -> None:
+def test_payloads_of_the_real_protobuf_serializer_are_decoded() -> None:
     """Payloads written by confluent-kafka's ProtobufSerializer with a message class of the same schema."""
     from confluent_kafka.schema_registry._sync.mock_schema_registry_client import MockSchemaRegistryClient
     from confluent_kafka.schema_registry.protobuf import ProtobufSerializer

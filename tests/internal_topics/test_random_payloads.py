@@ -68,7 +68,7 @@ def _cut(decoder: PayloadDecoder, payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("batch", range(4))
-def test_values_that_fastavro_has_written(batch: int, tmp_path: Path) -> None:
+def test_random_values_written_by_fastavro_are_decoded(batch: int, tmp_path: Path) -> None:
     """Some schemas refer to types of another subject, in one of its versions."""
     draw = random.Random(f"{SEED} {batch}")
     for number in range(-(-SCHEMAS // 4)):
@@ -168,7 +168,7 @@ class JsonCase:
         return draw.choice(("", "é😀", "a\0b", "text"))
 
 
-def test_values_that_a_json_serializer_has_written(tmp_path: Path) -> None:
+def test_random_values_of_confluents_json_serializer_are_decoded(tmp_path: Path) -> None:
     """Written by Confluent's serializer, which validates the values with jsonschema."""
     draw = random.Random(SEED)
     # fewer, because the serializer checks its schema for each value
@@ -344,7 +344,7 @@ def _as_json(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("batch", range(4))
-def test_values_that_protobuf_has_written(batch: int, tmp_path: Path) -> None:
+def test_random_values_written_by_protobuf_are_decoded(batch: int, tmp_path: Path) -> None:
     draw = random.Random(f"{SEED} {batch}")
     for number in range(-(-SCHEMAS // 4)):
         case = ProtobufCase(draw)

@@ -20,7 +20,9 @@ from tests.internal_topics.metadata_logs import (
 )
 
 
-def test_a_long_value_is_shown_by_its_beginning(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_long_invalid_configuration_value_is_abbreviated(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     value = "9" * 5000 + "\x1b[31m"
     message = why_refused("segment.bytes", value)
     assert message.startswith(

@@ -22,7 +22,7 @@ def read(tmp_path: Path, *entries: tuple[bytes | None, bytes | None]) -> SchemaS
     return store
 
 
-def test_versions_ids_and_types(tmp_path: Path) -> None:
+def test_schemas_are_read_with_versions_ids_and_types(tmp_path: Path) -> None:
     store = read(
         tmp_path,
         (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"NONE"}'),
@@ -39,7 +39,7 @@ def test_versions_ids_and_types(tmp_path: Path) -> None:
         store.by_id(8)
 
 
-def test_what_was_deleted_is_still_known(tmp_path: Path) -> None:
+def test_deleted_schema_is_still_known(tmp_path: Path) -> None:
     """A deleted schema is still used, because records written with it still exist."""
     store = read(
         tmp_path,
@@ -60,7 +60,7 @@ def test_what_was_deleted_is_still_known(tmp_path: Path) -> None:
     assert store.by_id(2).text == '"long"'
 
 
-def test_a_compacted_topic_with_gaps(tmp_path: Path) -> None:
+def test_schemas_of_a_compacted_topic_with_gaps_are_read(tmp_path: Path) -> None:
     """The cleaner keeps the newest record of each key, so a registration may be in any segment."""
     directory = partition(tmp_path / "_schemas-0", [schema_entry("a", 1, 1, '"int"')])
     second = partition(tmp_path / "later", [schema_entry("a", 2, 2, '"long"')])
@@ -69,7 +69,7 @@ def test_a_compacted_topic_with_gaps(tmp_path: Path) -> None:
     assert [each.schema_id for each in store.schemas] == [1, 2]
 
 
-def test_strange_records_and_damage_are_reported(tmp_path: Path) -> None:
+def test_unknown_schema_records_and_damage_are_reported(tmp_path: Path) -> None:
     entries = [
         schema_entry("a", 1, 1, '"int"'),
         (b"no json", b"{}"),
@@ -90,7 +90,7 @@ def test_strange_records_and_damage_are_reported(tmp_path: Path) -> None:
     assert "bytes are damaged" in problems[0] and "3 records" in problems[1]
 
 
-def test_contexts_have_ids_of_their_own(tmp_path: Path) -> None:
+def test_schema_contexts_have_separate_ids(tmp_path: Path) -> None:
     store = read(
         tmp_path,
         schema_entry(":.left:a-value", 1, 1, '"int"'),
@@ -107,7 +107,7 @@ def test_contexts_have_ids_of_their_own(tmp_path: Path) -> None:
         store.by_id(1, "z")
 
 
-def test_guids_are_those_of_the_registry() -> None:
+def test_schema_guids_equal_those_of_the_registry() -> None:
     """The texts and their MD5 are from Confluent's own SchemaValuesTest."""
     avro = '{"type":"record","name":"myrecord","fields":[{"type":"string","default":null,"name":"f"}]}'
     pinned = [29, 32, -53, -71, -27, -29, 94, -105, 84, -25, -38, 23, 11, 110, 93, -37]
@@ -125,12 +125,12 @@ def test_guids_are_those_of_the_registry() -> None:
     assert str(guid) == "d49cbf63-d35b-ba54-e1f7-0bdd51528a37"
 
 
-def test_a_store_travels(tmp_path: Path) -> None:
+def test_schema_store_can_be_pickled(tmp_path: Path) -> None:
     store = read(tmp_path, schema_entry("a", 1, 1, '"int"'))
     assert pickle.loads(pickle.dumps(store)).by_id(1) == store.by_id(1)
 
 
-def test_folders_of_files(tmp_path: Path) -> None:
+def test_schemas_are_read_from_a_folder_of_files(tmp_path: Path) -> None:
     folder = tmp_path / "schemas"
     (folder / "common").mkdir(parents=True)
     (folder / "17.avsc").write_text('"string"')

@@ -49,7 +49,9 @@ def shown(found: tuple[StateBatch, ...]) -> str:
     ],
 )
 @pytest.mark.behaviour("G12")
-def test_combined_batches(former: str, added: str, start: int, combined: str) -> None:
+def test_share_state_batches_are_combined_like_kafka(
+    former: str, added: str, start: int, combined: str
+) -> None:
     assert shown(combined_batches(batches(former), batches(added), start)) == combined
 
 
@@ -74,7 +76,7 @@ UPDATE = {"snapshotEpoch": 1, "leaderEpoch": -1, "startOffset": -1}
 
 
 @pytest.mark.behaviour("G12")
-def test_an_update_is_merged_and_a_snapshot_replaces() -> None:
+def test_share_update_is_merged_and_snapshot_replaces() -> None:
     taken = [
         record(
             0, 0, SNAPSHOT | {"createTimestamp": 1, "writeTimestamp": 2, "stateBatches": [one(4, 9, 0, 1)]}
@@ -102,13 +104,13 @@ def test_an_update_is_merged_and_a_snapshot_replaces() -> None:
     assert after[4] == {}
 
 
-def test_an_update_alone_stands_for_itself() -> None:
+def test_share_update_without_a_snapshot_is_a_state() -> None:
     loaded = load_share_state([record(0, 1, UPDATE | {"startOffset": 3})])
     (state,) = loaded.states.values()
     assert (state.start_offset, state.state_epoch, state.write_ms) == (3, 0, None)
 
 
-def test_what_fails_the_load() -> None:
+def test_share_records_that_fail_the_load() -> None:
     hostile = SNAPSHOT | {"stateBatches": [one(9, 4, 0, 1)]}
     loaded = load_share_state([record(0, 1, None), record(1, 0, hostile)])
     assert [each.offset for each in loaded.failures] == [0, 1]

@@ -47,7 +47,9 @@ def records(draw: st.DrawFn) -> tuple[bytes, bytes]:
 
 
 @given(records(), st.data())
-def test_what_looks_ordinary_is_loaded(record: tuple[bytes, bytes], data: st.DataObject) -> None:
+def test_record_that_passes_the_quick_check_is_loaded(
+    record: tuple[bytes, bytes], data: st.DataObject
+) -> None:
     name, made = (bytearray(part) for part in record)
     for part in (name, made):
         for _ in range(data.draw(st.integers(0, 2))):
@@ -62,7 +64,7 @@ def test_what_looks_ordinary_is_loaded(record: tuple[bytes, bytes], data: st.Dat
 
 
 @given(records())
-def test_what_a_coordinator_writes_is_ordinary(record: tuple[bytes, bytes]) -> None:
+def test_record_of_a_coordinator_passes_the_quick_check(record: tuple[bytes, bytes]) -> None:
     try:
         _, known = loaded_record(CoordinatorRecord(0, 0, *record, -1, -1, False))
     except (Unloadable, PassedOver):
@@ -73,7 +75,7 @@ def test_what_a_coordinator_writes_is_ordinary(record: tuple[bytes, bytes]) -> N
         assert is_ordinary(*record)
 
 
-def test_a_brokers_log_is_ordinary(capture_small: Path) -> None:
+def test_transaction_log_of_a_broker_passes_the_quick_check(capture_small: Path) -> None:
     log = PartitionTarget(str(capture_small / "data" / f"{STATE}-0"))
     found = [entry for entry in read_coordinator_log(log) if isinstance(entry, CoordinatorRecord)]
     ordinary = sum(is_ordinary(entry.key, entry.value) for entry in found)
@@ -82,7 +84,7 @@ def test_a_brokers_log_is_ordinary(capture_small: Path) -> None:
     assert list(check_transaction_log(log)) == []
 
 
-def test_what_is_reported(tmp_path: Path) -> None:
+def test_unloadable_transaction_records_are_reported(tmp_path: Path) -> None:
     name = key(STATE, 0, transactionalId="till")
     log = tmp_path / f"{STATE}-0"
     write_segment(

@@ -100,7 +100,7 @@ def note_and_wait(target: Toy, options: str) -> Iterator[Event]:
 
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 @pytest.mark.parametrize("count", [0, 1, 2, 40])
-def test_events_come_in_target_order_whatever_the_jobs(jobs: int, count: int) -> None:
+def test_events_come_in_target_order_for_any_number_of_jobs(jobs: int, count: int) -> None:
     expected = [event for target in toys(count) for event in tell(target, "word")]
     done: list[Toy] = []
 
@@ -108,7 +108,7 @@ def test_events_come_in_target_order_whatever_the_jobs(jobs: int, count: int) ->
     assert done == toys(count)
 
 
-def test_a_slow_first_target_does_not_change_the_order() -> None:
+def test_slow_first_target_does_not_change_the_order() -> None:
     targets = toys(9)
     assert list(fanout.run(slow_first, targets, "w", 3)) == list(fanout.run(tell, targets, "w", 1))
 
@@ -143,7 +143,7 @@ def test_big_text_streams_through_pipes_with_bounded_memory(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_a_failing_target_is_named_and_the_others_go_on(jobs: int) -> None:
+def test_failing_target_is_named_and_the_others_continue(jobs: int) -> None:
     events = list(fanout.run(stumble, toys(6), "", jobs))
     failures = [event for event in events if isinstance(event, Failure)]
 
@@ -156,7 +156,7 @@ def test_a_failing_target_is_named_and_the_others_go_on(jobs: int) -> None:
     assert events.count(Text(b"before\n")) == 6 and events.count(Text(b"after\n")) == 2
 
 
-def test_a_worker_that_dies_costs_only_its_target() -> None:
+def test_dead_worker_fails_only_its_target() -> None:
     events = list(fanout.run(die, toys(40), "", 2))
     failures = {event.path: event for event in events if isinstance(event, Failure)}
     texts = b"".join(event.data for event in events if isinstance(event, Text) and event.data != b"alive\n")
@@ -181,7 +181,7 @@ def killed_at_two(target: Toy, options: str) -> Iterator[Event]:
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 2])
-def test_this_process_works_where_the_system_allows_no_more(
+def test_parent_works_itself_if_no_worker_can_be_forked(
     allowed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker at target 2 is killed and cannot be replaced."""
@@ -202,7 +202,7 @@ def test_this_process_works_where_the_system_allows_no_more(
     assert len(failed) == bool(allowed) and finished == [*range(20)]
 
 
-def test_workers_of_a_process_with_threads_are_new_processes() -> None:
+def test_workers_of_a_process_with_threads_are_spawned() -> None:
     over = threading.Event()
     other = threading.Thread(target=over.wait)
     other.start()
@@ -217,13 +217,13 @@ def test_workers_of_a_process_with_threads_are_new_processes() -> None:
     assert failure.sentence == f"the process working on file-2 was killed by SIGKILL: {NO_MEMORY}"
 
 
-def test_an_event_that_cannot_travel_is_reported_as_a_bug() -> None:
+def test_unpicklable_event_is_reported_as_a_bug() -> None:
     first, second = fanout.run(unpicklable, toys(2), "", 2)
     assert isinstance(first, Failure) and isinstance(second, Failure)
     assert first.path == "file-0" and first.exit_status == 70
 
 
-def test_an_interrupt_stops_the_workers_and_yields_what_was_done(
+def test_interrupt_stops_the_workers_and_yields_finished_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receive = fanout._WorkerPool._receive
@@ -247,7 +247,7 @@ def test_an_interrupt_stops_the_workers_and_yields_what_was_done(
             os.kill(int(worker.name), 0)
 
 
-def test_leaving_early_stops_the_workers(tmp_path: Path) -> None:
+def test_abandoned_fanout_stops_the_workers(tmp_path: Path) -> None:
     events = fanout.run(note_and_wait, toys(9), str(tmp_path), 2)
     assert next(events) == Text(b"0\n")
     while len(list(tmp_path.iterdir())) < 1:
@@ -343,14 +343,14 @@ def collect(target: Toy, _options: str) -> Iterator[Event]:
     yield Text(str(gc.isenabled()).encode())
 
 
-def test_a_worker_finalizes_nothing_that_it_inherits() -> None:
+def test_worker_finalizes_no_inherited_objects() -> None:
     Inherited()
     assert list(fanout.run(collect, toys(2), "", 2)) == [Text(b"True")] * 2
     assert gc.isenabled()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_a_forked_worker_finalizes_nothing_that_it_inherits() -> None:
+def test_forked_worker_finalizes_no_inherited_objects() -> None:
     Inherited()
     worker = ForkedWorker(collect_and_signal)
     try:
@@ -373,7 +373,7 @@ def where(target: Toy, options: str) -> Iterator[Event]:
 
 @pytest.mark.parametrize("jobs", [1, 2, 3, 8])
 @pytest.mark.parametrize("shared", [set[int](), {0}, {11}, {3, 4, 9}, set(range(12)), set(range(11))])
-def test_shared_targets_are_worked_on_here_in_their_turn(jobs: int, shared: set[int]) -> None:
+def test_shared_targets_run_in_the_parent_in_order(jobs: int, shared: set[int]) -> None:
     finished: list[int] = []
     events = list(
         fanout.run(
@@ -390,7 +390,7 @@ def test_shared_targets_are_worked_on_here_in_their_turn(jobs: int, shared: set[
 
 
 @pytest.mark.parametrize("shared", [{1}, {2, 3}, {1, 2, 3, 4}])
-def test_a_shared_target_that_fails_is_named_like_others(shared: set[int]) -> None:
+def test_failing_shared_target_is_named_like_others(shared: set[int]) -> None:
     alone = list(fanout.run(stumble, toys(8), ""))
     together = list(fanout.run(stumble, toys(8), "", 2, None, shared, ""))
     for event in (*alone, *together):
@@ -403,7 +403,7 @@ def test_a_shared_target_that_fails_is_named_like_others(shared: set[int]) -> No
     assert sentences[0] == sentences[1]
 
 
-def test_the_workers_go_on_during_a_shared_target(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_continue_during_a_shared_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each worker sends more than a pipe can buffer, so it continues only while this process reads."""
     monkeypatch.setattr(fanout, "RECEIVE_SECONDS", 0)
     ends: dict[int, float] = {}

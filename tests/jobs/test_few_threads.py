@@ -34,7 +34,7 @@ def contents(data: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("allowed", [0, 3])
 @pytest.mark.parametrize("words", CHANGES, ids=lambda words: words[0])
-def test_a_change_and_its_undo(
+def test_change_and_undo_work_without_threads(
     capture_small: Path, tmp_path: Path, words: tuple[str, ...], allowed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "data"
@@ -51,7 +51,9 @@ def test_a_change_and_its_undo(
     assert tree_state(data) == before
 
 
-def test_an_export(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_works_without_threads(
+    capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sinks = pytest.importorskip("kseg.inspection.export.sinks", exc_type=ImportError)
     monkeypatch.setattr(sinks, "has_free_processor", lambda: True)
     limit_threads(monkeypatch, 0)
@@ -61,13 +63,13 @@ def test_an_export(capture_small: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("allowed", [0, 3])
-def test_an_exception_of_the_work_is_raised(allowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_in_a_worker_thread_is_raised(allowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     limit_threads(monkeypatch, allowed)
     with WorkerThreads(8) as threads, pytest.raises(ZeroDivisionError):
         [threads.submit(divmod, 7, divisor) for divisor in (2, 0, 1)][1].result()
 
 
-def test_after_an_interrupt_nothing_else_begins() -> None:
+def test_no_thread_work_starts_after_an_interrupt() -> None:
     begun, goes_on = [], threading.Event()
 
     def work(number: int) -> None:

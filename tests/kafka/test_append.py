@@ -68,7 +68,7 @@ def parts_of(encoded: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
 
 @pytest.mark.behaviour("P16", "P20", "I21", "F53")
 @pytest.mark.parametrize(("interval", "size"), [(0, 9), (600, 5), (4096, 50)])
-def test_a_partition_with_everything_in_several_lives(
+def test_appends_across_restarts_equal_unified_log_for_every_kind_of_batch(
     oracle: Oracle, tmp_path: Path, interval: int, size: int
 ) -> None:
     encoded = [encode_batch(new) for new in healthy.batches()]
@@ -77,7 +77,9 @@ def test_a_partition_with_everything_in_several_lives(
     assert not any(differ), differ
 
 
-def test_message_formats_0_1_and_2_in_several_lives(oracle: Oracle, tmp_path: Path) -> None:
+def test_appends_across_restarts_equal_unified_log_for_formats_0_1_and_2(
+    oracle: Oracle, tmp_path: Path
+) -> None:
     encoded = [encode_batch(new) for new in healthy.old_batches()]
     differ = in_several_lives(oracle, tmp_path, parts_of(encoded, 7), healthy.RULES)
     assert not any(differ), differ
@@ -105,7 +107,7 @@ def test_message_formats_0_1_and_2_in_several_lives(oracle: Oracle, tmp_path: Pa
     interval=st.integers(min_value=0, max_value=1500),
     segment_ms=st.none() | st.integers(min_value=1, max_value=2 * WEEK_MS),
 )
-def test_size_time_index_and_offset_overflow_roll_the_same_after_a_stop(
+def test_segment_rolls_after_a_restart_equal_unified_log(
     oracle: Oracle,
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[tuple[int, int, int, int]],
@@ -161,7 +163,7 @@ def stopped_broker(tmp_path: Path) -> Any:
     return broker
 
 
-def test_a_broker_opens_what_was_appended_and_consumers_read_it(
+def test_broker_opens_an_appended_log_and_consumers_read_it(
     stopped_broker: Any,
     everything: Written,
     tmp_path: Path,
@@ -214,7 +216,7 @@ def test_a_broker_opens_what_was_appended_and_consumers_read_it(
         assert stopped_broker.consume("grown", committed=True)[-1].value == b"goes on"
 
 
-def test_a_broker_recovers_what_a_killed_append_left(
+def test_broker_recovers_the_log_after_a_killed_append(
     stopped_broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the clean-shutdown marker, the broker scans the whole log and truncates a torn batch."""
@@ -240,7 +242,7 @@ def test_a_broker_recovers_what_a_killed_append_left(
         assert consumed[-1].value == f"value {len(consumed) - 41}".encode() * 9
 
 
-def test_jafka_reads_what_was_written_for_0_7(oracle: Oracle, tmp_path: Path) -> None:
+def test_jafka_reads_an_appended_0_7_log(oracle: Oracle, tmp_path: Path) -> None:
     """Jafka reads all messages, and rolls where kseg rolls when both append the same sets."""
     payloads = [b"reading %d of the meter " % n * (1 + n % 9) for n in range(60)]
     ours, theirs = tmp_path / "ours" / "taps-0", tmp_path / "theirs" / "taps-0"

@@ -110,7 +110,9 @@ def damage(disk: DyingDisk, case: Case) -> Path:
 
 @pytest.mark.evidence("unreadable-bytes", "unreadable-partition")
 @pytest.mark.parametrize("name", CASES if os.environ.get("KSEG_BROKER_STARTS") == "all" else IN_THE_GATE)
-def test_a_start_on_bad_sectors(disk: DyingDisk, tmp_path: Path, name: str) -> None:
+def test_forecast_of_a_start_on_bad_sectors_matches_the_broker(
+    disk: DyingDisk, tmp_path: Path, name: str
+) -> None:
     case = CASES[name]
     data = damage(disk, case)
     reported = foretold([data])
@@ -128,7 +130,7 @@ def kseg(*words: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.evidence("unreadable-bytes", "unreadable-partition")
 @pytest.mark.parametrize("segment", [FIRST, LAST])
-def test_consumers_wait_at_a_bad_sector_and_read_on_after_a_repair(
+def test_consumers_stop_at_a_bad_sector_and_continue_after_a_repair(
     disk: DyingDisk, tmp_path: Path, segment: str
 ) -> None:
     """The log dir does not go offline, but the fetch fails, while other partitions are served. `recover` refuses at first. With
@@ -156,7 +158,9 @@ def test_consumers_wait_at_a_bad_sector_and_read_on_after_a_repair(
 
 @pytest.mark.evidence("read-only")
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_start_on_a_read_only_disk(disk: DyingDisk, tmp_path: Path, is_clean: bool) -> None:
+def test_forecast_of_a_start_on_a_read_only_disk_matches_the_broker(
+    disk: DyingDisk, tmp_path: Path, is_clean: bool
+) -> None:
     data = damage(disk, Case({}, is_clean, ""))
     disk.make_read_only()
     reported = foretold([data])

@@ -19,7 +19,7 @@ from tests.support.trees import copy_tree
 pytestmark = pytest.mark.kafka
 
 
-def test_plain_topics_come_back(everything: Written) -> None:
+def test_consumers_receive_the_records_of_every_codec(everything: Written) -> None:
     for codec in CODECS:
         records = everything.uncommitted[f"codec-{codec}", 0]
         assert [r.offset for r in records] == list(range(200))
@@ -34,7 +34,7 @@ def test_plain_topics_come_back(everything: Written) -> None:
         assert everything.committed[f"codec-{codec}", 0] == records
 
 
-def test_append_time_is_the_brokers(everything: Written) -> None:
+def test_log_append_time_topics_have_the_brokers_timestamps(everything: Written) -> None:
     records = everything.uncommitted["append-time", 0]
     assert len(records) == 60
     assert {r.timestamp_type for r in records} == {2}
@@ -42,7 +42,7 @@ def test_append_time_is_the_brokers(everything: Written) -> None:
 
 
 @pytest.mark.evidence("open-transaction")
-def test_isolation_hides_what_was_not_committed(everything: Written) -> None:
+def test_read_committed_hides_aborted_and_open_transactions(everything: Written) -> None:
     seen = [r.value for r in everything.uncommitted["transactions", 0]]
     committed = [r.value for r in everything.committed["transactions", 0]]
     assert b"never decided" in seen and b"behind the open one" in seen
@@ -55,14 +55,14 @@ def test_isolation_hides_what_was_not_committed(everything: Written) -> None:
             assert seen.count(value) == turn % 4 + 1
 
 
-def test_compaction_left_gaps_and_every_key(everything: Written) -> None:
+def test_compacted_topic_has_gaps_and_every_key(everything: Written) -> None:
     records = everything.uncommitted["compacted", 0]
     assert len(records) < 200 and records[-1].offset == 599
     assert {r.key for r in records} == {b"key-%d" % n for n in range(COMPACTED_KEYS)}
 
 
 @pytest.mark.parametrize("state", ["live", "stopped"])
-def test_the_disk_says_what_the_consumers_say(oracle: Oracle, everything: Written, state: str) -> None:
+def test_records_on_disk_equal_those_consumed(oracle: Oracle, everything: Written, state: str) -> None:
     for topic in SINGLE_TOPICS:
         logs = sorted((getattr(everything, state) / f"{topic}-0").glob("*.log"))
         assert len(logs) > 1 or topic == "append-time"
@@ -82,7 +82,7 @@ def test_the_disk_says_what_the_consumers_say(oracle: Oracle, everything: Writte
 
 
 @pytest.mark.evidence("index-preallocated")
-def test_live_indexes_are_preallocated_and_stopped_ones_trimmed(everything: Written) -> None:
+def test_running_broker_preallocates_indexes_and_a_stop_trims_them(everything: Written) -> None:
     sizes = [
         max((d / "codec-none-0").glob("*.index")).stat().st_size
         for d in (everything.live, everything.stopped)
@@ -92,7 +92,7 @@ def test_live_indexes_are_preallocated_and_stopped_ones_trimmed(everything: Writ
     assert not (everything.live / ".kafka_cleanshutdown").exists()
 
 
-def test_a_broker_starts_on_a_copy(everything: Written, tmp_path: Path) -> None:
+def test_broker_starts_on_a_copy_of_its_data_directory(everything: Written, tmp_path: Path) -> None:
     data = copy_tree(everything.stopped, tmp_path / "data")
     with Broker(tmp_path / "broker", data).apart() as broker:
         assert "Skipping recovery of" in broker.log_text()

@@ -53,7 +53,7 @@ def _bytes(shown: str | dict[str, str] | None) -> bytes | None:
 
 @pytest.mark.parametrize("topic", SINGLE_TOPICS)
 @pytest.mark.parametrize("state", ["live", "stopped"])
-def test_dump_is_what_the_consumer_read(everything: Written, topic: str, state: str) -> None:
+def test_dump_equals_what_consumers_received(everything: Written, topic: str, state: str) -> None:
     data: Path = getattr(everything, state)
     with unchanged(data / f"{topic}-0"):
         records = kseg_records(data / f"{topic}-0", "--no-control")
@@ -66,7 +66,7 @@ def test_dump_is_what_the_consumer_read(everything: Written, topic: str, state: 
 
 @pytest.mark.parametrize("state", ["live", "stopped"])
 @pytest.mark.behaviour("D05")
-def test_the_real_tool_agrees_on_every_file(everything: Written, oracle: Oracle, state: str) -> None:
+def test_dump_equals_the_real_tool_for_every_file(everything: Written, oracle: Oracle, state: str) -> None:
     data: Path = getattr(everything, state)
     files = dumpable(data)
     compared = sum(compare(oracle, path) for path in files)

@@ -52,7 +52,7 @@ Damage = Callable[[Path], object]
 
 @pytest.mark.evidence("broker-start", "bootstrap-metadata")
 @pytest.mark.parametrize("name", CASES if ALL else IN_THE_GATE)
-def test_a_start_is_foretold(name: str, capture_small: Path, tmp_path: Path) -> None:
+def test_forecast_of_a_start_matches_the_broker(name: str, capture_small: Path, tmp_path: Path) -> None:
     require_kafka()
     data = _copied(capture_small, tmp_path)
     more = CASES[name](data)
@@ -191,7 +191,7 @@ def _fatal(disks: Path, tmp_path: Path, stop: str) -> list[str]:
 
 
 @pytest.mark.parametrize("stop", STOPS if ALL else STOPS[:1])
-def test_what_becomes_of_damaged_partitions_is_foretold(disks: Path, tmp_path: Path, stop: str) -> None:
+def test_forecast_for_damaged_partitions_matches_the_broker(disks: Path, tmp_path: Path, stop: str) -> None:
     fatal = _fatal(disks, tmp_path, stop)
     places = _damaged(disks, tmp_path / "disks", stop, [name for name in DAMAGES if name not in fatal])
     reported = _compare(places, tmp_path)
@@ -200,7 +200,9 @@ def test_what_becomes_of_damaged_partitions_is_foretold(disks: Path, tmp_path: P
 
 @pytest.mark.skipif(not ALL, reason="one start for each damage: KSEG_BROKER_STARTS=all")
 @pytest.mark.parametrize("stop", STOPS)
-def test_a_partition_that_ends_the_start_is_foretold(disks: Path, tmp_path: Path, stop: str) -> None:
+def test_forecast_of_a_partition_that_ends_the_start_matches_the_broker(
+    disks: Path, tmp_path: Path, stop: str
+) -> None:
     for name in _fatal(disks, tmp_path, stop):
         reported = _compare(_damaged(disks, tmp_path / name, stop, [name]), tmp_path / name / "run")
         assert reported.node["outcome"] != "starts", name
@@ -208,13 +210,13 @@ def test_a_partition_that_ends_the_start_is_foretold(disks: Path, tmp_path: Path
 
 
 @pytest.mark.skipif(not ALL, reason="a broker that is killed amid transactions: KSEG_BROKER_STARTS=all")
-def test_the_start_after_a_crash_is_foretold(killed: Killed, tmp_path: Path) -> None:
+def test_forecast_of_the_start_after_a_crash_matches_the_broker(killed: Killed, tmp_path: Path) -> None:
     reported = _compare([copy_tree(killed.data, tmp_path / "node" / "data")], tmp_path)
     assert reported.node["outcome"] == "starts" and not reported.node["partitions_truncated"]
 
 
 @pytest.mark.skipif(not ALL, reason="another process with the lock: KSEG_BROKER_STARTS=all")
-def test_a_lock_that_is_held_is_foretold(capture_small: Path, tmp_path: Path) -> None:
+def test_forecast_with_a_held_lock_matches_the_broker(capture_small: Path, tmp_path: Path) -> None:
     require_kafka()
     data = _copied(capture_small, tmp_path)
     with locked([str(data)]):
@@ -252,7 +254,7 @@ def _mounted(kind: str, root: Path) -> Iterator[Path]:
 
 @pytest.mark.skipif(not ALL, reason="a full disk: KSEG_BROKER_STARTS=all")
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
-def test_a_full_disk_is_foretold(kind: str, capture_small: Path, tmp_path: Path) -> None:
+def test_forecast_with_a_full_disk_matches_the_broker(kind: str, capture_small: Path, tmp_path: Path) -> None:
     """How the start fails depends on which file needs the next block: an index, a checkpoint or the metadata log."""
     require_kafka()
     with _mounted(kind, tmp_path) as place:
@@ -279,7 +281,7 @@ def test_a_full_disk_is_foretold(kind: str, capture_small: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     "missing", [(), ("recovery-point",), ("replication",), ("cleaner",)], ids=lambda names: "".join(names)
 )
-def test_a_read_only_second_directory_is_foretold(
+def test_forecast_with_a_read_only_second_log_dir_matches_the_broker(
     missing: tuple[str, ...], capture_small: Path, tmp_path: Path
 ) -> None:
     """The directory goes offline, but if the broker has to create a checkpoint in it, the process ends."""

@@ -207,7 +207,7 @@ class ChangedLife:
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + LIVES))
-def test_a_broker_goes_on_after_changes(
+def test_broker_continues_after_each_change_by_kseg(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     require_kafka()

@@ -62,7 +62,7 @@ def last_values(given: list[Consumed]) -> dict[bytes, tuple[int, bytes]]:
 
 @pytest.mark.behaviour("C54")
 @pytest.mark.behaviour("C59")
-def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
+def test_broker_serves_and_extends_a_compacted_log(everything: Written, tmp_path: Path) -> None:
     data = copy_tree(everything.stopped, tmp_path / "data")
     results = compact(data, "--include-active", "--map-memory", "1MiB")
     assert sum(result["superseded_records"] for result in results) > 500
@@ -78,7 +78,7 @@ def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
             assert broker.consume(topic, partition)[-1].key == b"a new key"
 
 
-def test_transactions_of_many_producers(tmp_path: Path) -> None:
+def test_broker_serves_compacted_transactions_of_many_producers(tmp_path: Path) -> None:
     """Random transactions on a few keys, compacted three times with an advancing clock. The broker writes in between."""
     rng = random.Random(20)
     with Broker(tmp_path / "broker") as broker:

@@ -121,7 +121,9 @@ def is_aborted(fields: tuple[int, ...], aborted: list[AbortedTxn]) -> bool:
 
 @pytest.mark.behaviour("C18")
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_broker_finds_the_old_or_the_new_log(seed: int, tmp_path: Path, oracle: Oracle) -> None:
+def test_broker_finds_the_old_or_the_new_log_after_a_killed_compaction(
+    seed: int, tmp_path: Path, oracle: Oracle
+) -> None:
     case = random_case(seed, tmp_path)
     options = CompactOptions(settings=case.settings, apply=True, run_id="a-run")
     prepared = planned(case.directory, options)

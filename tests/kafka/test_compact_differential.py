@@ -48,7 +48,9 @@ NOT_LOOKED_AT = {"altered-leader-epoch", "altered-base-offset", "offset-not-mono
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + (CASES + 1) // 2))
-def test_the_real_cleaner_leaves_the_same(seed: int, tmp_path: Path, oracle: Oracle) -> None:
+def test_compacted_random_logs_equal_those_of_the_real_cleaner(
+    seed: int, tmp_path: Path, oracle: Oracle
+) -> None:
     case = random_case(seed, tmp_path)
     for theirs, ours in rounds(case, oracle):
         assert not ours.refused
@@ -60,14 +62,18 @@ def test_the_real_cleaner_leaves_the_same(seed: int, tmp_path: Path, oracle: Ora
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + CASES // 2))
-def test_odd_logs(seed: int, tmp_path: Path, oracle: Oracle) -> None:
+def test_compacted_odd_logs_equal_those_of_the_real_cleaner(
+    seed: int, tmp_path: Path, oracle: Oracle
+) -> None:
     """Where the cleaner fails, kseg refuses the log, or rewrites what a broker cannot. It may refuse more logs than the cleaner, never
     fewer."""
     _assert_alike_or_refused(odd_clean_case(seed, tmp_path), oracle)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + CASES // 4))
-def test_logs_of_other_libraries(seed: int, tmp_path: Path, oracle: Oracle) -> None:
+def test_compacted_logs_of_other_libraries_equal_those_of_the_real_cleaner(
+    seed: int, tmp_path: Path, oracle: Oracle
+) -> None:
     """A cleaning changes a header name that is not UTF-8, because Java decodes and encodes it."""
     _assert_alike_or_refused(random_case(seed, tmp_path, ForeignKeyedLog), oracle)
 
@@ -87,7 +93,7 @@ def _assert_alike_or_refused(case: Case, oracle: Oracle) -> None:
         return
 
 
-def test_headers_are_written_anew(tmp_path: Path, oracle: Oracle) -> None:
+def test_rewritten_headers_equal_those_of_the_real_cleaner(tmp_path: Path, oracle: Oracle) -> None:
     """A cleaning writes the lengths of headers in the shortest form, and header names as UTF-8."""
     # a varint with bits above the 32nd, which Java drops
     one = b"\x82\x80\x80\x80\x70"
@@ -106,7 +112,7 @@ def test_headers_are_written_anew(tmp_path: Path, oracle: Oracle) -> None:
     assert (directory / f"{0:020d}.log").stat().st_size > 9_000
 
 
-def test_tombstones_that_are_retained_for_ever(
+def test_largest_delete_retention_sets_no_delete_horizon(
     tmp_path: Path, oracle: Oracle, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """With the largest `delete.retention.ms`, its sum with the clock overflows, and neither tombstones nor markers get a delete horizon."""
@@ -129,9 +135,11 @@ def test_tombstones_that_are_retained_for_ever(
 
 
 @pytest.mark.parametrize("seed", [2607])
-def test_odd_logs_that_were_cleaned_differently(seed: int, tmp_path: Path, oracle: Oracle) -> None:
+def test_odd_logs_that_once_differed_equal_those_of_the_real_cleaner(
+    seed: int, tmp_path: Path, oracle: Oracle
+) -> None:
     """Seed 2607 has an old message whose null value has a length other than −1, in a batch that is rewritten."""
-    test_odd_logs(seed, tmp_path, oracle)
+    test_compacted_odd_logs_equal_those_of_the_real_cleaner(seed, tmp_path, oracle)
 
 
 def _compare(case: Case, theirs: Theirs, ours: Ours) -> None:

@@ -198,7 +198,9 @@ def records(log_dir: Path, topic: str, capfd: pytest.CaptureFixture[str]) -> lis
     return [row for row in found if row["type"] == "record" and "control" not in row]
 
 
-def test_configs(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_connect_configs_are_decoded_without_secrets(
+    log_dir: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     found = records(log_dir, "connect-configs", capfd)
     by_type = {row["connect"]["type"]: row for row in found}
     assert {"connector", "task", "commit", "session-key"} <= by_type.keys()
@@ -216,7 +218,7 @@ def test_configs(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert all(row["connect"]["type"] for row in found)
 
 
-def test_offsets(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_connect_offsets_are_decoded(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = records(log_dir, "connect-offsets", capfd)
     newest = next(row for row in found[::-1] if row["connect"]["connector"] == "my-source")
     assert newest["connect"]["connector"] == "my-source"
@@ -224,7 +226,7 @@ def test_offsets(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert newest["value"] == {"position": len("one\ntwo\n")}
 
 
-def test_status(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_connect_status_is_decoded(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = records(log_dir, "connect-status", capfd)
     kinds = {row["connect"]["type"] for row in found}
     assert {"connector-status", "task-status", "topic-status"} <= kinds and None not in kinds
@@ -246,7 +248,9 @@ def plain(config: dict[str, str]) -> dict[str, str]:
     return {name: "(redacted)" if value == SECRET else value for name, value in config.items()}
 
 
-def test_what_rest_tells_of_each_connector(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None:
+def test_newest_connect_records_equal_what_rest_reports(
+    lived: Lived, capfd: pytest.CaptureFixture[str]
+) -> None:
     configs, statuses, offsets = (
         newest(records(lived.running, f"connect-{each}", capfd)) for each in ("configs", "status", "offsets")
     )

@@ -102,7 +102,9 @@ class Story:
 
 
 @pytest.mark.evidence("controller-quorum")
-def test_two_of_three_controllers_are_restored(stopped: ThreeControllers, tmp_path: Path) -> None:
+def test_doctor_mends_a_quorum_with_two_of_three_controllers_restored(
+    stopped: ThreeControllers, tmp_path: Path
+) -> None:
     story = Story(stopped, tmp_path)
     assert story.found() == set()
     story.restore(102)
@@ -122,7 +124,9 @@ def test_two_of_three_controllers_are_restored(stopped: ThreeControllers, tmp_pa
 
 
 @pytest.mark.evidence("controller-quorum")
-def test_two_of_three_controllers_are_formatted_anew(stopped: ThreeControllers, tmp_path: Path) -> None:
+def test_doctor_mends_a_quorum_with_two_of_three_controllers_formatted_anew(
+    stopped: ThreeControllers, tmp_path: Path
+) -> None:
     story = Story(stopped, tmp_path)
     cluster, lost = story.cluster, {(f"node-{node_id}", "quorum-lost") for node_id in (102, 103)}
     for node_id in (102, 103):
@@ -148,7 +152,7 @@ def _refusals(log: str) -> set[str]:
     return {*re.findall(r"didn't match the receiver's replica key: \S+ \(id: (\d+) ", log)}
 
 
-def test_all_controllers_are_lost(stopped: ThreeControllers, tmp_path: Path) -> None:
+def test_doctor_mends_a_cluster_that_lost_all_controllers(stopped: ThreeControllers, tmp_path: Path) -> None:
     """Only the broker still has a metadata log. After the steps the cluster has every record."""
     story = Story(stopped, tmp_path)
     story.format_alone(101)
@@ -168,7 +172,7 @@ def test_all_controllers_are_lost(stopped: ThreeControllers, tmp_path: Path) -> 
         story.cluster.abandon()
 
 
-def test_one_controller_is_formatted_as_a_quorum_of_its_own(
+def test_doctor_mends_a_controller_formatted_as_a_quorum_of_its_own(
     stopped: ThreeControllers, tmp_path: Path
 ) -> None:
     """The steps move the controller's metadata log out of the way, and exchange the voter once the controllers run."""

@@ -21,7 +21,7 @@ STARTS = [name for name, incident in cookbook.INCIDENTS.items() if incident.log_
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_a_broker_says_so(name: str, tmp_path: Path) -> None:
+def test_broker_logs_the_lines_of_the_cookbook(name: str, tmp_path: Path) -> None:
     incident = cookbook.INCIDENTS[name]
     incident.make(tmp_path)
     log = observed(tmp_path, [tmp_path / each for each in incident.log_dirs]).log
@@ -31,7 +31,7 @@ def test_a_broker_says_so(name: str, tmp_path: Path) -> None:
         assert re.search(wanted, shown), f"{line}\n\n{shown[-6000:]}"
 
 
-def test_a_coordinator_says_so(capture_small: Path, tmp_path: Path) -> None:
+def test_coordinator_logs_the_lines_of_the_cookbook(capture_small: Path, tmp_path: Path) -> None:
     """A coordinator deletes offsets that expired long ago within seconds of its start."""
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     directory = data / "__consumer_offsets-0"
@@ -46,7 +46,7 @@ def test_a_coordinator_says_so(capture_small: Path, tmp_path: Path) -> None:
         broker.wait_for(line, lambda: re.search(wanted, broker.log_text()) is not None)
 
 
-def test_retention_says_so(tmp_path: Path) -> None:
+def test_retention_logs_the_lines_of_the_cookbook(tmp_path: Path) -> None:
     cookbook.INCIDENTS["expired"].make(tmp_path)
     broker: Broker = PlainBroker(tmp_path / "broker", tmp_path / "data")
     lines = "".join(SECTIONS["expired"].blocks("log")).splitlines()
@@ -60,7 +60,7 @@ def test_retention_says_so(tmp_path: Path) -> None:
         broker.wait_for("retention", is_said)
 
 
-def test_a_consumer_says_so(tmp_path: Path) -> None:
+def test_consumer_throws_the_exception_of_the_cookbook(tmp_path: Path) -> None:
     cookbook.INCIDENTS["consumer-stops"].make(tmp_path)
     broker: Broker = PlainBroker(tmp_path / "broker", tmp_path / "data")
     with broker:

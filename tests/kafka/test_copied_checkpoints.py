@@ -35,7 +35,9 @@ CHECKPOINTS = (
 
 
 @pytest.mark.evidence("copied-checkpoints")
-def test_a_broker_has_of_the_copy_what_it_had(capture_small: Path, tmp_path: Path) -> None:
+def test_broker_serves_a_copied_partition_with_its_copied_checkpoints(
+    capture_small: Path, tmp_path: Path
+) -> None:
     data = copy_tree(capture_small / "data", tmp_path / "data")
     with Broker(tmp_path / "first", data) as broker:
         delete_records(broker.bootstrap, "metro-none", 0, START)

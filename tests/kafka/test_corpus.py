@@ -43,7 +43,7 @@ def test_every_codec_holds_the_same_records(oracle: Oracle, small: Path, batch: 
     assert {b["compression"] for b in batches} == {"zstd"}
 
 
-def test_records_have_the_promised_shape(oracle: Oracle, small: Path) -> None:
+def test_records_have_the_documented_sizes_and_ratios(oracle: Oracle, small: Path) -> None:
     for offset, _, key, value in _records(oracle, small, "plain-100")[:500]:
         assert (len(key), len(value)) == (13, 100)
         assert int(json.loads(value)["id"]) == offset
@@ -52,13 +52,13 @@ def test_records_have_the_promised_shape(oracle: Oracle, small: Path) -> None:
     assert 2.5 < plain / gzip < 3.5
 
 
-def test_indexes_are_there_and_sound(oracle: Oracle, small: Path) -> None:
+def test_corpus_indexes_exist_and_are_valid(oracle: Oracle, small: Path) -> None:
     log = _log(small, "gzip-100")
     assert oracle.offset_index(log.with_suffix(".index"))["insane"] is None
     assert len(oracle.time_index(log.with_suffix(".timeindex"))["entries"]) > 10
 
 
-def test_many_is_a_clean_log_dir(oracle: Oracle, small: Path) -> None:
+def test_corpus_many_is_a_clean_log_dir(oracle: Oracle, small: Path) -> None:
     many = small / "many"
     assert len(list(many.glob("many-*/*.log"))) == 12
     assert {p.name for p in many.glob("many-0/*")} >= {"leader-epoch-checkpoint", "partition.metadata"}
@@ -67,7 +67,7 @@ def test_many_is_a_clean_log_dir(oracle: Oracle, small: Path) -> None:
     assert answer.loaded["producers"][0]["last_sequence"] == 399
 
 
-def test_what_exists_is_left_alone(small: Path) -> None:
+def test_existing_corpora_are_left_alone(small: Path) -> None:
     with unchanged(small):
         corpus.make(small, segment_bytes=1 << 20, big_bytes=1 << 20, partitions=6)
 

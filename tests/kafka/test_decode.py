@@ -51,7 +51,7 @@ def ours(data: bytes) -> tuple[list[tuple[Any, ...]], bool]:
 
 @pytest.mark.behaviour("F08", "F16", "F17", "F18", "F19", "F20", "F24", "F25", "F26", "F27", "F28")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_verdict_is_kafkas(case: Case, oracle: Oracle, tmp_path: Path) -> None:
+def test_batches_are_decoded_or_rejected_like_kafka(case: Case, oracle: Oracle, tmp_path: Path) -> None:
     theirs, failed = asked(oracle, case.data, tmp_path / "00000000000000000000.log")
     assert failed == (case.error != R.OK)
     expected = [(*rest, list(headers)) for *rest, headers in case.records]
@@ -69,7 +69,9 @@ def agree(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], failed: bo
 
 @shared_oracle
 @given(draws=st.data())
-def test_damaged_bodies_are_read_alike(draws: st.DataObject, oracle: Oracle, tmp_path: Path) -> None:
+def test_damaged_batch_bodies_are_decoded_or_rejected_like_kafka(
+    draws: st.DataObject, oracle: Oracle, tmp_path: Path
+) -> None:
     case = draws.draw(st.sampled_from([case for case in CASES if case.data[16] == 2]))
     body = bytearray(case.data[61:])
     for _ in range(draws.draw(st.integers(1, 3))):

@@ -22,7 +22,7 @@ def epochs_in(data: Path) -> list[tuple[int, int]]:
 
 
 @pytest.mark.evidence("epochs-empty")
-def test_the_epoch_of_deleted_records_that_come_back_is_forgotten(tmp_path: Path) -> None:
+def test_broker_forgets_the_epoch_of_deleted_records_that_reappear(tmp_path: Path) -> None:
     with Broker(tmp_path, log_initial_task_delay_ms=NO_CHECKPOINTS_MS).apart() as broker:
         broker.create_topic("orders")
         producer = broker.producer()

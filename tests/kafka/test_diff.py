@@ -133,7 +133,9 @@ def groups_with(capfd: pytest.CaptureFixture[str], *log_dirs: Path) -> tuple[int
     return row["offset"], row["log_end_offset"]
 
 
-def test_an_unclean_election(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_diff_finds_the_divergence_of_an_unclean_election(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     (port,) = free_ports(1)
     first, second = (Node(tmp_path / f"node-{number}", number, f"127.0.0.1:{port}") for number in (1, 2))

@@ -140,14 +140,16 @@ def _assert_reported(moment: Moment, rows: Sequence[Row]) -> None:
 
 @pytest.mark.behaviour("M10")
 @pytest.mark.parametrize("number", [0, 1])
-def test_tokens_cordoned_directories_and_voters(
+def test_tokens_cordoned_log_dirs_and_voters_are_those_admin_describes(
     moments: list[Moment], number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     _assert_reported(moments[number], rows_of(capfd, moments[number].copy))
 
 
 @pytest.mark.behaviour("M10")
-def test_the_same_from_a_later_copy(moments: list[Moment], capfd: pytest.CaptureFixture[str]) -> None:
+def test_later_copy_gives_the_same_answers_for_an_earlier_time(
+    moments: list[Moment], capfd: pytest.CaptureFixture[str]
+) -> None:
     first = rows_of(capfd, moments[0].copy)[0]
     _assert_reported(moments[0], rows_of(capfd, "--offset", first["offset"], moments[1].copy, status=None))
     _assert_reported(moments[0], rows_of(capfd, "--at", first["timestamp"], moments[1].copy, status=None))
@@ -155,7 +157,7 @@ def test_the_same_from_a_later_copy(moments: list[Moment], capfd: pytest.Capture
 
 @pytest.mark.behaviour("M10")
 @pytest.mark.parametrize("number", [0, 1])
-def test_where_the_logs_are_and_how_large(
+def test_log_locations_and_sizes_are_those_admin_describes(
     moments: list[Moment], number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """All logs are where the metadata log says, so none is missing. describeLogDirs leaves out the metadata log."""

@@ -175,7 +175,7 @@ def follow(
 
 
 @pytest.mark.parametrize("name", DISEASES if ALL else IN_THE_GATE)
-def test_a_broker_starts_after_the_steps(
+def test_broker_starts_after_the_steps_of_doctor(
     name: str, capture_small: Path, tmp_path: Path, doctor: Doctor
 ) -> None:
     require_kafka()

@@ -123,7 +123,7 @@ IN_THE_GATE = (
     [case for case in CASES if ALL or case[0] in IN_THE_GATE],
     ids=lambda each: each.__name__ if callable(each) else "",
 )
-def test_a_start_with_a_partition_in_several_directories(
+def test_forecast_for_a_partition_in_several_log_dirs_matches_the_broker(
     double: Double, is_fatal: bool, disks: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     require_kafka()
@@ -143,7 +143,7 @@ def test_a_start_with_a_partition_in_several_directories(
 
 
 @pytest.mark.evidence("broker-start")
-def test_a_moving_log_beside_one_that_becomes_stray(disks: Path, tmp_path: Path) -> None:
+def test_broker_promotes_a_future_replica_beside_a_stray(disks: Path, tmp_path: Path) -> None:
     """The future replica is promoted, and the partition is not missing."""
     require_kafka()
     copy_tree(disks, tmp_path / "node")

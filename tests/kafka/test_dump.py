@@ -38,7 +38,7 @@ FLAGS = (
 
 
 @pytest.mark.behaviour("D01", "D02", "D03", "D04", "D05", "D06", "D07", "D08", "D11", "F42")
-def test_every_file_of_a_broker_with_every_flag(oracle: Oracle, capture_small: Path) -> None:
+def test_dump_equals_the_real_tool_for_every_file_and_flag(oracle: Oracle, capture_small: Path) -> None:
     files = dumpable(capture_small / "data")
     with unchanged(capture_small / "data"):
         compared = sum(compare(oracle, path) for path in files)
@@ -46,7 +46,7 @@ def test_every_file_of_a_broker_with_every_flag(oracle: Oracle, capture_small: P
     assert len(files) > 90 and compared > 300
 
 
-def test_files_of_old_brokers_with_every_flag(oracle: Oracle, legacy_small: Path) -> None:
+def test_dump_equals_the_real_tool_for_files_of_old_brokers(oracle: Oracle, legacy_small: Path) -> None:
     states = [path for path in (legacy_small / "data").glob("*/*") if path.parent.name != "0.7"]
     files = [path for state in states for path in dumpable(state)]
     chosen = random.Random(5).sample(files, 120)
@@ -57,7 +57,7 @@ def test_files_of_old_brokers_with_every_flag(oracle: Oracle, legacy_small: Path
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_damaged_files(
+def test_dump_of_damaged_files_continues_where_the_real_tool_ends(
     oracle: Oracle, capture_small: Path, legacy_small: Path, tmp_path: Path, seed: int
 ) -> None:
     files = [path for path in capture_small.glob("data/*/*.log") if path.stat().st_size > 100]
@@ -80,7 +80,7 @@ def test_damaged_files(
     assert died > DAMAGED_FILES // 4 and survived > DAMAGED_FILES // 4
 
 
-def test_flags_together_on_the_command_line(
+def test_dump_equals_the_real_tool_for_combined_flags(
     oracle: Oracle, capture_small: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """Any combination of flags, including flags that have no effect on a file, and several files in one run."""
@@ -126,7 +126,7 @@ def assert_same_text(
 
 
 @pytest.mark.parametrize("make", [None, foreign_case, edge_case, disk_case])
-def test_files_of_random_directories(
+def test_dump_equals_the_real_tool_for_random_directories(
     oracle: Oracle, tmp_path: Path, make: Callable[[int, Path], Case] | None
 ) -> None:
     """Logs and side files in all states. KSEG_DUMPED_DIRECTORIES is the number of directories, KSEG_DUMPED_DIRECTORIES_SEED the first
@@ -138,7 +138,9 @@ def test_files_of_random_directories(
 
 
 @pytest.mark.parametrize("seed", [8350, 12186, 850977])
-def test_directories_that_were_dumped_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
+def test_dump_equals_the_real_tool_for_directories_that_once_differed(
+    oracle: Oracle, tmp_path: Path, seed: int
+) -> None:
     """Seeds that once failed: a message whose fields exceed it may be an empty line, and a message set may have messages with the append
     time -2."""
     assert_same_text(oracle, seed, tmp_path, is_exact=True)
@@ -146,7 +148,7 @@ def test_directories_that_were_dumped_differently(oracle: Oracle, tmp_path: Path
 
 @pytest.mark.parametrize("key_length", [-1, -718078464, 0, 3, 90])
 @pytest.mark.parametrize("value_length", [-1, 4, 268435456])
-def test_messages_whose_fields_exceed_them(
+def test_dump_prints_old_messages_with_oversized_fields_like_the_real_tool(
     oracle: Oracle, tmp_path: Path, key_length: int, value_length: int
 ) -> None:
     """Kafka prints one line for such a message, which is empty if none of its fields can be printed."""

@@ -67,13 +67,15 @@ def _doubles(line: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("decoder", TOPICS)
-def test_every_type_and_version(oracle: Oracle, tmp_path: Path, decoder: str) -> None:
+def test_every_record_type_and_version_is_printed_like_the_real_tool(
+    oracle: Oracle, tmp_path: Path, decoder: str
+) -> None:
     records = random_records(oracle, random.Random(SEED), TOPICS[decoder], 20)
     assert_equal_text(oracle, tmp_path, decoder, records)
 
 
 @pytest.mark.parametrize("decoder", TOPICS)
-def test_the_json_is_that_of_the_converters(oracle: Oracle, decoder: str) -> None:
+def test_json_of_messages_equals_that_of_kafkas_converters(oracle: Oracle, decoder: str) -> None:
     rng = random.Random(SEED)
     keys, values = of_topic(TOPICS[decoder])
     program = program_of(TOPICS[decoder])
@@ -99,12 +101,14 @@ def test_the_json_is_that_of_the_converters(oracle: Oracle, decoder: str) -> Non
 
 
 @pytest.mark.parametrize("decoder", TOPICS)
-def test_cut_at_every_byte(oracle: Oracle, tmp_path: Path, decoder: str) -> None:
+def test_records_truncated_at_every_byte_are_printed_like_the_real_tool(
+    oracle: Oracle, tmp_path: Path, decoder: str
+) -> None:
     records = random_records(oracle, random.Random(SEED + 1), TOPICS[decoder], 1)
     assert_equal_text(oracle, tmp_path, decoder, list(truncated(records)))
 
 
-def test_damaged_records(oracle: Oracle, tmp_path: Path) -> None:
+def test_damaged_records_are_printed_like_the_real_tool(oracle: Oracle, tmp_path: Path) -> None:
     """KSEG_DECODED_MUTANTS records; 20,000 take Java half a minute."""
     rng = random.Random(SEED + 2)
     for round_number, decoder in enumerate(TOPICS):
@@ -128,7 +132,7 @@ def assert_same_command(
 
 
 @pytest.mark.behaviour("D10")
-def test_what_brokers_wrote(
+def test_decoded_files_of_brokers_equal_the_real_tool(
     oracle: Oracle,
     capture_small: Path,
     legacy_small: Path,
@@ -152,7 +156,7 @@ def test_what_brokers_wrote(
         assert_same_command(oracle, capfdbinary, ["--offsets-decoder"], [copy])
 
 
-def test_the_decoder_of_another_topic(
+def test_decoder_of_another_topic_prints_like_the_real_tool(
     oracle: Oracle, capture_small: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
@@ -163,7 +167,9 @@ def test_the_decoder_of_another_topic(
     assert_same_command(oracle, capfdbinary, [remote], [data / "__cluster_metadata-0" / LOG])
 
 
-def test_decoder_classes(oracle: Oracle, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_decoder_class_options_print_like_the_real_tool(
+    oracle: Oracle, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     package = "org.apache.kafka.tools.api"
     log = write_log(
         tmp_path / LOG, [(b"\xff" * 4, bytes(7) + b"\x09more"), (None, b"\0" * 8), (b"abcd", None)]
@@ -173,7 +179,7 @@ def test_decoder_classes(oracle: Oracle, tmp_path: Path, capfdbinary: pytest.Cap
 
 
 @pytest.mark.behaviour("D10")
-def test_where_the_tool_ends_its_output_is_a_prefix_of_ours(
+def test_dump_continues_where_the_real_tool_ends(
     oracle: Oracle, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     key = bytes.fromhex("0001 0001 67 0001 74 00000003")

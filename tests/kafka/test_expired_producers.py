@@ -33,7 +33,7 @@ def sent(oracle: Oracle, producer_id: int, timestamp_ms: int, sequence: int = 0)
     ("expiration_ms", "kept"),
     [(HOUR_MS, set()), (HOUR_MS + 1, {5}), (None, {5}), (7 * DAY_MS, {5, 6}), (20 * DAY_MS, {5, 6, 7})],
 )
-def test_a_new_segment_of_retain_has_the_producers_that_a_broker_knows(
+def test_retain_writes_the_snapshot_of_a_broker_without_expired_producers(
     oracle: Oracle, tmp_path: Path, expiration_ms: int | None, kept: set[int]
 ) -> None:
     partition = tmp_path / "fares-0"
@@ -60,7 +60,7 @@ def test_a_new_segment_of_retain_has_the_producers_that_a_broker_knows(
 
 
 @pytest.mark.evidence("producer-snapshot")
-def test_a_short_expiration_is_not_a_mismatch(
+def test_short_producer_expiration_is_no_snapshot_mismatch(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The snapshot at the base of the second segment lacks a producer that was idle for ten minutes. With the default expiration that would
@@ -82,7 +82,7 @@ def test_a_short_expiration_is_not_a_mismatch(
 
 
 @pytest.mark.evidence("producer-snapshot")
-def test_a_marker_without_data_after_the_expiration_is_not_a_mismatch(
+def test_marker_without_data_after_expiration_is_no_snapshot_mismatch(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The broker knows the producer only from the second marker, without its last batch."""

@@ -50,7 +50,7 @@ def transactions(rng: random.Random, count: int) -> Iterator[bytes]:
 
 @pytest.mark.evidence("transaction-index")
 @pytest.mark.parametrize("seed", range(4))
-def test_transactions_that_begin_in_the_append_that_ends_another(
+def test_transaction_begun_in_the_append_that_ends_another_is_no_mismatch(
     tmp_path: Path, oracle: Oracle, seed: int
 ) -> None:
     """The last stable offset of an index entry may be the start of a transaction that began after the marker."""

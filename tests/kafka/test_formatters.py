@@ -105,7 +105,9 @@ def _member(kind: str, text: str) -> Any:
 
 
 @pytest.mark.parametrize("topic", FORMATTERS)
-def test_records_of_all_types_and_states(oracle: Oracle, tmp_path: Path, topic: str) -> None:
+def test_rows_equal_the_formatters_for_all_record_types_and_damage(
+    oracle: Oracle, tmp_path: Path, topic: str
+) -> None:
     """Complete records, tombstones, records truncated at every byte, and KSEG_FORMATTED_MUTANTS mutants, drawn from KSEG_FORMATTED_SEED."""
     rng = random.Random(f"{SEED} {topic}")
     records = random_records(oracle, rng, topic, 10)
@@ -118,7 +120,9 @@ def test_records_of_all_types_and_states(oracle: Oracle, tmp_path: Path, topic: 
     assert assert_same(oracle, topic, records, rows_of(log)) > 100
 
 
-def test_what_brokers_wrote(oracle: Oracle, capture_small: Path, legacy_small: Path) -> None:
+def test_rows_equal_the_formatters_for_records_of_brokers(
+    oracle: Oracle, capture_small: Path, legacy_small: Path
+) -> None:
     shown = dict.fromkeys(FORMATTERS, 0)
     for topic in FORMATTERS:
         for root in (capture_small, legacy_small):

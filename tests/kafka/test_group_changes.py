@@ -271,7 +271,7 @@ NAMES = [
 @pytest.mark.behaviour("G14")
 @pytest.mark.parametrize("later", [False, True], ids=["then", "later"])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_admin_said(
+def test_groups_are_those_admin_describes_at_each_moment(
     name: str, later: bool, moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert [*moments] == NAMES
@@ -289,7 +289,7 @@ def test_what_admin_said(
 
 @pytest.mark.behaviour("G14")
 @pytest.mark.parametrize("name", ["mixed again", "several subtopologies"])
-def test_what_a_broker_has_loaded(
+def test_groups_are_those_a_broker_has_loaded(
     name: str, moments: dict[str, Moment], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A broker without clients loads a copy: a group with members of both protocols, and tasks of every kind, are as the records say."""
@@ -346,7 +346,7 @@ def _agree(rows: list[Row], truth: dict[str, Any]) -> None:
             assert found["member_epoch"] == reported["member_epoch"]
 
 
-def test_the_source_partitions_of_tasks(
+def test_tasks_are_assigned_all_source_partitions_of_their_subtopology(
     moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A member is assigned all source topics of its task's subtopology, including repartition topics, if they have that partition."""

@@ -159,7 +159,9 @@ def _make_topic(broker: Broker) -> None:
 
 
 @pytest.mark.behaviour("G08", "G09", "G10")
-def test_what_a_broker_fails_to_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_records_that_fail_a_group_load_are_those_of_the_broker(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     count = len(CASES) + len(DAMAGES)
     broker = Broker(tmp_path, offsets_topic_num_partitions=str(count))
@@ -235,7 +237,7 @@ def _served(broker: Broker, *, failed: int = 0) -> set[str]:
     return {each.group_id for each in admin.list_consumer_groups().result(CLIENT_LIMIT_S).valid}
 
 
-def test_a_start_that_removes_damage_before_the_load_and_one_that_does_not(
+def test_load_failure_depends_on_whether_the_start_removes_the_damage(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """After an unclean shutdown, a broker truncates its logs before it loads the groups. After a clean one, it appends after a torn batch,

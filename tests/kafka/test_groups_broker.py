@@ -93,12 +93,14 @@ def _agree(rows: list[dict[str, Any]], truth: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.behaviour("G14")
-def test_what_admin_says_at_each_moment(lived: Lived, number: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_are_those_admin_describes_at_each_moment(
+    lived: Lived, number: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     moment = lived.moments[number]
     _agree(shown(capfd, moment.copy), moment.truth)
 
 
-def test_all_four_protocols_are_there(lived: Lived) -> None:
+def test_scenario_has_groups_of_all_four_protocols(lived: Lived) -> None:
     types = {row["group"]: (row["group_type"], row["state"]) for row in lived.moments[0].truth["groups"]}
     assert types["classic-group"] == ("classic", "Stable")
     assert types["consumer-group"] == ("consumer", "Stable")
@@ -107,14 +109,18 @@ def test_all_four_protocols_are_there(lived: Lived) -> None:
 
 
 @pytest.mark.behaviour("G14")
-def test_the_first_moment_from_the_second_copy(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None:
+def test_later_copy_gives_the_groups_of_an_earlier_moment(
+    lived: Lived, capfd: pytest.CaptureFixture[str]
+) -> None:
     first, second = lived.moments[:2]
     assert first.truth != second.truth
     _agree(shown(capfd, "--at", first.at_ms, second.copy), first.truth)
 
 
 @pytest.mark.behaviour("G14")
-def test_what_a_broker_has_after_loading(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_are_those_a_restarted_broker_has_loaded(
+    lived: Lived, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The last copy is compared with the broker, which was stopped at that moment and started again."""
     rows = shown(capfd, lived.moments[2].copy)
     names = GROUP[:2]
@@ -123,7 +129,7 @@ def test_what_a_broker_has_after_loading(lived: Lived, capfd: pytest.CaptureFixt
     assert _picked(rows, "share_offset", *SHARE) == _truth(lived.loaded["share_offsets"], *SHARE)
 
 
-def test_pending_and_deleted_offsets(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None:
+def test_pending_and_deleted_offsets_are_shown(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None:
     rows = shown(capfd, lived.moments[0].copy)
     assert _picked(rows, "pending_offset", "group", "topic", "partition", "offset") == {
         ("tx-group", FARES, 0, 7),
@@ -142,7 +148,9 @@ def test_pending_and_deleted_offsets(lived: Lived, capfd: pytest.CaptureFixture[
     assert not _picked(shown(capfd, lived.moments[1].copy), "pending_offset", "group")
 
 
-def test_what_went_back(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None:
+def test_history_shows_offsets_that_were_reset_backwards(
+    lived: Lived, capfd: pytest.CaptureFixture[str]
+) -> None:
     rows = shown(capfd, "--history", lived.moments[1].copy)
     went = _picked(rows, "rewind", "group", "topic", "partition", "from_offset", "to_offset")
     assert {
@@ -152,7 +160,9 @@ def test_what_went_back(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None
     } == went
 
 
-def test_the_tables_of_the_tool(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None:
+def test_groups_equal_the_tables_of_kafka_consumer_groups(
+    lived: Lived, capfd: pytest.CaptureFixture[str]
+) -> None:
     rows = shown(capfd, lived.moments[1].copy)
     listed = {tuple(line.rsplit(maxsplit=1)) for line in lived.listed.splitlines()[1:] if line.strip()}
     ours = {
@@ -169,7 +179,7 @@ def test_the_tables_of_the_tool(lived: Lived, capfd: pytest.CaptureFixture[str])
 
 
 @pytest.mark.behaviour("G13")
-def test_the_reset_file_is_taken_by_the_tool(lived: Lived) -> None:
+def test_reset_file_is_accepted_by_kafka_consumer_groups(lived: Lived) -> None:
     assert ["reset-me", RIDES, "1", "9"] in [line.split() for line in lived.dry_run.splitlines()]
     assert [RIDES, "1", "5"] in [line.split()[-3:] for line in lived.several.splitlines()]
     offsets = {
@@ -179,7 +189,9 @@ def test_the_reset_file_is_taken_by_the_tool(lived: Lived) -> None:
     assert offsets[(ODD_GROUP, RIDES, 1)] == 5
 
 
-def test_share_groups_hold_what_was_given_up(lived: Lived, capfd: pytest.CaptureFixture[str]) -> None:
+def test_share_group_state_has_the_rejected_and_released_records(
+    lived: Lived, capfd: pytest.CaptureFixture[str]
+) -> None:
     reported = shown(capfd, lived.moments[0].copy)
     (topic,) = [row for row in reported if row["type"] == "share_topic"]
     assert (topic["topic"], topic["partitions"], topic["status"]) == (FARES, [0, 1, 2], "initialized")

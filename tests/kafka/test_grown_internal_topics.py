@@ -98,7 +98,7 @@ def _is_stable(clients: TransactionClients, partition: int) -> bool:
 @pytest.mark.evidence("internal-topic-grown")
 @pytest.mark.evidence("offsets-of-deleted-topic")
 @pytest.mark.behaviour("G11")
-def test_groups_and_ids_that_no_coordinator_looks_for(
+def test_groups_and_ids_are_unreachable_after_internal_topics_grew(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_kafka()

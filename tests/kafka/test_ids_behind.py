@@ -116,7 +116,9 @@ def _of_the_group(broker: Broker) -> tuple[int, list[Any]]:
 
 @pytest.mark.evidence("coordinator-behind")
 @pytest.mark.behaviour("X20")
-def test_lost_ends_of_the_coordinators_logs(tmp_path: Path, doctor: Doctor) -> None:
+def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
+    tmp_path: Path, doctor: Doctor
+) -> None:
     require_kafka()
     broker = Broker(tmp_path / "broker", transaction_state_log_num_partitions=str(STATE_PARTITIONS))
     with broker:

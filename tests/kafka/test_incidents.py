@@ -32,7 +32,9 @@ INCIDENTS = int(os.environ.get("KSEG_INCIDENTS", "2"))
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + INCIDENTS))
-def test_an_incident(seed: int, disks: Path, capture_small: Path, tmp_path: Path) -> None:
+def test_forecast_of_a_start_after_an_incident_matches_the_broker(
+    seed: int, disks: Path, capture_small: Path, tmp_path: Path
+) -> None:
     require_kafka()
     rng = random.Random(f"incident {seed}")
     if rng.random() < 0.25:

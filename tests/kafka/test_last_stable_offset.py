@@ -55,7 +55,7 @@ def _result(capfd: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 @pytest.mark.behaviour("X12")
 @pytest.mark.parametrize("policy", ["salvage", "kafka"])
 @pytest.mark.parametrize("damaged", [False, True], ids=["sound", "damaged"])
-def test_of_a_recovered_log(
+def test_recover_reports_the_last_stable_offset_of_the_real_log(
     policy: str, damaged: bool, tmp_path: Path, oracle: Oracle, capfd: pytest.CaptureFixture[str]
 ) -> None:
     reported = set()
@@ -79,7 +79,7 @@ def test_of_a_recovered_log(
 
 @pytest.mark.behaviour("X10", "X12")
 @pytest.mark.parametrize("segments", [SEGMENTS, DECIDED], ids=["open", "decided"])
-def test_as_a_bound_of_compaction(
+def test_compaction_ends_at_the_last_stable_offset_of_the_real_cleaner(
     segments: dict[int, list[bytes]], tmp_path: Path, oracle: Oracle, capfd: pytest.CaptureFixture[str]
 ) -> None:
     bounds = set()
@@ -108,7 +108,7 @@ def test_as_a_bound_of_compaction(
 @pytest.mark.evidence("producer-snapshot")
 @pytest.mark.parametrize("is_ended", [False, True], ids=["open", "ended"])
 @pytest.mark.parametrize("firsts", [(2, None), (None, 2), (2, 5), (5, 2), (2, 2)], ids=str)
-def test_of_one_producer_twice_in_a_snapshot(
+def test_last_stable_offset_with_a_duplicate_producer_in_a_snapshot(
     firsts: tuple[int | None, int | None],
     is_ended: bool,
     tmp_path: Path,

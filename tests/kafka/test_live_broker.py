@@ -90,7 +90,9 @@ def _rows(
     return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
-def test_reading_while_a_broker_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_commands_read_correctly_while_a_broker_writes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     broker = Broker(tmp_path / "broker")
     with broker:
@@ -164,7 +166,9 @@ class Rolling(Writing):
             self.error = error
 
 
-def test_what_a_broker_changes_is_not_damage(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_files_that_a_running_broker_changes_are_not_damage(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     broker = Broker(
         tmp_path / "broker",

@@ -50,7 +50,7 @@ AT_REST = {"log.initial.task.delay.ms": "600000", "log.cleaner.enable": "false"}
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + LIVES))
-def test_every_end_of_a_life(seed: int, tmp_path: Path) -> None:
+def test_reports_on_random_broker_histories_match_the_next_start(seed: int, tmp_path: Path) -> None:
     require_kafka()
     life = Life(seed, tmp_path / "life")
     try:

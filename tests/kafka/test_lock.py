@@ -72,7 +72,7 @@ def values(broker: Broker) -> list[bytes | None]:
 
 
 @pytest.mark.evidence("lock", "kseg-journal")
-def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
+def test_kseg_and_a_broker_lock_each_other_out(broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
     before = tree_state(broker.data)
     with locked([str(broker.data)]), pytest.raises(BrokerFailed):
         broker.start(attempts=1)
@@ -103,7 +103,7 @@ def test_kseg_and_a_broker_keep_each_other_out(broker: Broker, capfd: pytest.Cap
     assert "changed since recover was here" in capfd.readouterr().err
 
 
-def test_a_broker_stays_out_while_an_attempt_of_a_run_is_at_work(broker: Broker) -> None:
+def test_broker_does_not_start_while_an_attempt_of_a_run_holds_the_lock(broker: Broker) -> None:
     """The lock holds even if the command's own process has ended and only an attempt on a cluster continues."""
     with child(run_of(broker.data)) as called:
         assert called.output() == "in"
@@ -124,7 +124,9 @@ def test_a_broker_stays_out_while_an_attempt_of_a_run_is_at_work(broker: Broker)
 
 
 @pytest.mark.evidence("kseg-journal")
-def test_a_broker_opens_what_was_left_half_done(broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
+def test_broker_opens_a_partition_with_an_unfinished_change(
+    broker: Broker, capfd: pytest.CaptureFixture[str]
+) -> None:
     partition = broker.data / f"{TOPIC}-0"
     steps = plan(partition, Remove(INDEX, "anew"), Remove(TIMES, "anew"), Write(INDEX, (), "anew"))
 
@@ -147,7 +149,7 @@ def test_a_broker_opens_what_was_left_half_done(broker: Broker, capfd: pytest.Ca
     assert run(["recover", str(partition)]) == 0
 
 
-def test_a_broker_deletes_a_topic_with_all_that_is_ours_in_it(broker: Broker) -> None:
+def test_broker_deletes_a_topic_with_kseg_files_in_it(broker: Broker) -> None:
     partition = broker.data / f"{TOPIC}-0"
     assert (partition / ".kseg").is_dir()
     with broker:

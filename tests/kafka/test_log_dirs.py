@@ -84,7 +84,7 @@ def _of_a_start_that_fails(
 
 @pytest.mark.evidence("broker-start")
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + COUNT))
-def test_random_data_directories(
+def test_forecast_for_random_data_directories_matches_log_manager(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
 ) -> None:
     log_dirs = random_log_dirs(seed, tmp_path)
@@ -92,15 +92,15 @@ def test_random_data_directories(
 
 
 @pytest.mark.parametrize("seed", [6, 284, 1928, 2503, 2694])
-def test_data_directories_that_were_foretold_wrongly(
+def test_forecast_for_data_directories_that_once_differed_matches_log_manager(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
 ) -> None:
     """Seeds with an open transaction in an offline directory; a negative number of entries; a duplicate partition, one of which is not
     loaded; a directory marked for deletion that cannot be loaded; and an empty segment named after the offset of a batch."""
-    test_random_data_directories(oracle, tmp_path, capfd, seed)
+    test_forecast_for_random_data_directories_matches_log_manager(oracle, tmp_path, capfd, seed)
 
 
-def test_a_batch_gets_the_empty_segment_of_its_offset(
+def test_batch_moves_to_the_empty_segment_with_its_offset(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The new segment for the batch has the name of the empty one, and the plan used to write its indexes twice."""

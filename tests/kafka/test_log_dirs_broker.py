@@ -50,7 +50,7 @@ def _second(root: Path, first: Path, partition: str, **identity: str) -> Path:
         ("", FUTURE, {}, ""),
     ],
 )
-def test_what_a_broker_does_not_start_with(
+def test_verify_reports_log_dirs_with_which_the_broker_does_not_start(
     kind: str,
     partition: str,
     identity: dict[str, str],
@@ -75,7 +75,7 @@ def test_what_a_broker_does_not_start_with(
 
 
 @pytest.mark.evidence("partition-twice")
-def test_a_link_to_a_partition_of_another_log_dir_is_that_partition_twice(
+def test_link_to_a_partition_of_another_log_dir_counts_as_a_duplicate(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first = copy_tree(capture_small / "data", tmp_path / "first")
@@ -108,7 +108,7 @@ def _failed_start(first: Path, second: Path, place: Path) -> str:
 
 
 @pytest.mark.evidence("checkpoint-lost")
-def test_a_new_broker_without_topics_leaves_sound_directories(
+def test_new_broker_without_topics_leaves_valid_log_dirs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A clean stop writes no high watermarks if there are no replicas, so that file stays empty."""

@@ -127,7 +127,9 @@ def put_together(copies: Path, place: str, capfd: pytest.CaptureFixture[str]) ->
     return rescued
 
 
-def test_a_broker_serves_what_three_copies_have(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_broker_serves_a_log_combined_from_three_copies(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     broker = Broker(tmp_path / "broker")
     with broker:

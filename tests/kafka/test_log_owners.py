@@ -25,7 +25,7 @@ AS_A_USER = (
 @pytest.mark.evidence("log-owner")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
-def test_a_broker_does_not_start_with_a_log_that_it_cannot_write(
+def test_broker_does_not_start_with_a_log_it_cannot_write(
     capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_kafka()
@@ -58,7 +58,7 @@ FLAGGED = {
 
 @pytest.mark.evidence("file-flags")
 @pytest.mark.parametrize("name", FLAGGED)
-def test_a_start_with_an_immutable_or_append_only_file(
+def test_forecast_with_an_immutable_or_append_only_file_matches_the_broker(
     capture_small: Path, tmp_path: Path, name: str
 ) -> None:
     require_kafka()

@@ -98,7 +98,7 @@ def differences(
 @pytest.mark.behaviour("L04", "L05", "L07", "L08", "L13", "L16", "V15")
 @pytest.mark.parametrize("use_index", [True, False])
 @pytest.mark.parametrize("run", ["data", "before"])
-def test_a_captured_directory_is_answered_like_a_broker(
+def test_lookups_in_captured_directories_equal_unified_log(
     run: str, use_index: bool, oracle: Oracle, capture_small: Path
 ) -> None:
     partitions = [path for path in sorted((capture_small / run).iterdir()) if list(path.glob("*.log"))]
@@ -111,7 +111,7 @@ def test_a_captured_directory_is_answered_like_a_broker(
 
 @pytest.mark.behaviour("L04", "L05", "L07", "L11", "L14", "L22")
 @pytest.mark.parametrize("state", LEGACY_STATES)
-def test_directories_of_old_brokers_are_answered_like_a_broker(
+def test_lookups_in_directories_of_old_brokers_equal_unified_log(
     state: str, oracle: Oracle, legacy_small: Path
 ) -> None:
     partitions = [
@@ -125,7 +125,7 @@ def test_directories_of_old_brokers_are_answered_like_a_broker(
     assert found == {name: [] for name in found}
 
 
-def test_a_lying_time_index_is_overruled(oracle: Oracle, legacy_small: Path) -> None:
+def test_wrong_time_index_is_overruled(oracle: Oracle, legacy_small: Path) -> None:
     """A broker trusts the first segment's time index and finds nothing there, although the records have the time."""
     state, name = LYING_TIME_INDEX
     directory = legacy_small / "data" / state / name
@@ -162,7 +162,9 @@ def test_an_empty_time_index_hides_later_segments(
 @pytest.mark.behaviour("L12", "L13", "L15", "L16", "L18", "L21", "V15")
 @pytest.mark.parametrize("start", [0, 1, 100, 131, 250])
 @pytest.mark.parametrize("build_log", [healthy.partition, healthy.mixed_partition])
-def test_a_log_with_everything_in_it(build_log: Any, start: int, oracle: Oracle, tmp_path: Path) -> None:
+def test_lookups_in_a_log_with_every_feature_equal_unified_log(
+    build_log: Any, start: int, oracle: Oracle, tmp_path: Path
+) -> None:
     """All codecs, formats, epochs, gaps and emptied batches, with log starts at segment boundaries and inside segments."""
     directory = build_log(tmp_path / "metro-0")
     found = list(differences(oracle, directory, start, start, log_start_offset=start))
@@ -175,7 +177,9 @@ def test_a_log_with_everything_in_it(build_log: Any, start: int, oracle: Oracle,
 @pytest.mark.evidence("log-start")
 @pytest.mark.parametrize("name", ["metro-zstd-0", "stations-0", "fares-0", "gates-append-0"])
 @pytest.mark.parametrize("beyond", [1, 700])
-def test_a_log_that_ends_below_its_start(name: str, beyond: int, oracle: Oracle, capture_small: Path) -> None:
+def test_lookups_in_a_log_that_ends_below_its_start_equal_unified_log(
+    name: str, beyond: int, oracle: Oracle, capture_small: Path
+) -> None:
     """A broker deletes the complete log and begins an empty one at the log start. kseg used to report the end and epochs of the batches."""
     directory = capture_small / "data" / name
     start = max(record["offset"] for record in records_of(oracle, directory)) + 1 + beyond
@@ -185,7 +189,9 @@ def test_a_log_that_ends_below_its_start(name: str, beyond: int, oracle: Oracle,
     assert latest["offset"] == loaded["last_stable_offset"] == loaded["log_end_offset"] == start
 
 
-def test_where_a_log_in_remote_storage_begins(oracle: Oracle, tmp_path: Path) -> None:
+def test_start_and_epochs_of_a_log_in_remote_storage_equal_unified_log(
+    oracle: Oracle, tmp_path: Path
+) -> None:
     """Also checks that the epochs are those of the complete log."""
     log_dir(tmp_path)
     steps = [{"what": "epoch_end", "epoch": epoch} for epoch in (0, 1)]
@@ -223,7 +229,7 @@ def random_batches(chance: random.Random) -> Iterator[NewBatch]:
 
 @pytest.mark.behaviour("L06", "L10", "L12", "L17", "L18")
 @pytest.mark.parametrize("seed", range(12))
-def test_random_partitions(seed: int, oracle: Oracle, tmp_path: Path) -> None:
+def test_lookups_in_random_partitions_equal_unified_log(seed: int, oracle: Oracle, tmp_path: Path) -> None:
     chance = random.Random(seed)
     rules = RollRules(
         segment_bytes=chance.choice((900, 2500, 20000)), index_interval_bytes=chance.choice((1, 300, 4096))
@@ -236,7 +242,7 @@ def test_random_partitions(seed: int, oracle: Oracle, tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("L06", "L07", "L08")
 @pytest.mark.parametrize("name", ["metro-zstd-0", "metro-none-0", "stations-0", "fares-0"])
-def test_a_read_is_a_fetch(name: str, oracle: Oracle, capture_small: Path) -> None:
+def test_read_returns_the_bytes_of_a_fetch(name: str, oracle: Oracle, capture_small: Path) -> None:
     """Without growing, the bytes are exactly those of a fetch; otherwise they are complete batches, at least one."""
     directory = capture_small / "data" / name
     steps: list[dict[str, Any]] = [
@@ -275,7 +281,7 @@ def is_whole(data: bytes) -> bool:
 
 
 @pytest.mark.behaviour("L09")
-def test_a_search_begins_where_it_is_told(oracle: Oracle, tmp_path: Path) -> None:
+def test_search_starts_at_the_given_position(oracle: Oracle, tmp_path: Path) -> None:
     """FileRecordsTest.testSearch: batches at offsets 0, 1, 2 and 50, with a search for each offset from each position."""
     with PartitionWriter(tmp_path / "metro-0") as writer:
         for offset in (0, 1, 2, 50):
@@ -309,7 +315,7 @@ def _differences_of_a_random_log(
     return [entry for entry in found if not start or entry[0].get("timestamp") != -3]
 
 
-def test_random_logs(oracle: Oracle, tmp_path: Path) -> None:
+def test_lookups_in_random_logs_equal_unified_log(oracle: Oracle, tmp_path: Path) -> None:
     """The number of logs is KSEG_LOOKUPS, the first seed KSEG_LOOKUPS_SEED."""
     first = int(os.environ.get("KSEG_LOOKUPS_SEED", "1"))
     for seed in range(first, first + int(os.environ.get("KSEG_LOOKUPS", "12"))):
@@ -318,7 +324,9 @@ def test_random_logs(oracle: Oracle, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [93, 108, 1842979, 1860166])
-def test_logs_that_were_answered_differently(seed: int, oracle: Oracle, tmp_path: Path) -> None:
+def test_lookups_in_logs_that_once_differed_equal_unified_log(
+    seed: int, oracle: Oracle, tmp_path: Path
+) -> None:
     """Seeds in which the first segment that reaches the time has such records only below the log start, where a broker stops; and in which
     the first batch with the greatest timestamp was emptied by a cleaner, or is of version 0 and no batch has a timestamp, and a broker
     checks no other batch."""

@@ -34,7 +34,7 @@ def _consumed(broker: Broker, killed: Killed, topic: str) -> bool:
 
 
 @pytest.mark.evidence("clean-marker", "marker-without-epoch")
-def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> None:
+def test_broker_does_not_recover_a_directory_marked_clean(killed: Killed, tmp_path: Path) -> None:
     """A killed, recovered and marked directory: the broker trusts the marker, and the logs are valid."""
     data = copy_tree(killed.data, tmp_path / "data")
     assert not (data / MARKER).exists()
@@ -56,7 +56,7 @@ def test_a_marked_directory_is_not_recovered(killed: Killed, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("policy", ["kafka", "salvage"])
-def test_a_log_that_was_rolled_when_the_broker_was_killed_gets_its_indexes(
+def test_log_killed_during_a_roll_gets_its_missing_indexes(
     killed: Killed, tmp_path: Path, policy: str
 ) -> None:
     """The files of a new segment are created one after the other: log and snapshot exist, the indexes do not."""
@@ -79,7 +79,7 @@ def test_a_log_that_was_rolled_when_the_broker_was_killed_gets_its_indexes(
 
 
 @pytest.mark.evidence("false-marker")
-def test_a_marker_that_lies_goes(killed: Killed, tmp_path: Path) -> None:
+def test_wrong_clean_shutdown_marker_is_removed(killed: Killed, tmp_path: Path) -> None:
     """Somebody put the marker into a directory after a crash, and a broker would read the zeros in the indexes. The repair removes bytes
     from the logs, so only --mark-clean may write a marker."""
     data = copy_tree(killed.data, tmp_path / "data")
@@ -95,14 +95,14 @@ def test_a_marker_that_lies_goes(killed: Killed, tmp_path: Path) -> None:
         assert _consumed(broker, killed, TOPICS[0])
 
 
-def test_one_partition_alone_is_not_marked(killed: Killed, tmp_path: Path) -> None:
+def test_mark_clean_of_one_partition_alone_is_refused(killed: Killed, tmp_path: Path) -> None:
     """The run is refused with a list of the partitions that were not checked, and nothing is written."""
     data = copy_tree(killed.data, tmp_path / "data")
     with unchanged(data):
         recover("--apply", "--mark-clean", "--topic", TOPICS[0], data, status=4)
 
 
-def test_planning_writes_nothing(killed: Killed, tmp_path: Path) -> None:
+def test_planning_mark_clean_writes_nothing(killed: Killed, tmp_path: Path) -> None:
     data = copy_tree(killed.data, tmp_path / "data")
     with unchanged(data):
         rows = recover("--mark-clean", data, status=1)
@@ -115,7 +115,7 @@ def test_planning_writes_nothing(killed: Killed, tmp_path: Path) -> None:
 
 @pytest.mark.evidence("checkpoint-unreadable")
 @pytest.mark.parametrize("name", [RECOVERY, HIGH_WATERMARK])
-def test_a_checkpoint_that_cannot_be_read_stops_a_broker_until_it_is_recovered(
+def test_unreadable_checkpoint_stops_a_broker_until_it_is_recovered(
     killed: Killed, tmp_path: Path, name: str
 ) -> None:
     data = copy_tree(killed.data, tmp_path / "data")
@@ -131,7 +131,7 @@ def test_a_checkpoint_that_cannot_be_read_stops_a_broker_until_it_is_recovered(
 
 
 @pytest.mark.evidence("recovery-point", "log-start", "checkpoint-orphan")
-def test_checkpoints_are_those_the_broker_writes(killed: Killed, tmp_path: Path) -> None:
+def test_repaired_checkpoints_equal_those_a_broker_writes(killed: Killed, tmp_path: Path) -> None:
     """Recovery points beyond the end, in the middle of the log, and of a missing partition; and a log start inside a segment."""
     data = copy_tree(killed.data, tmp_path / "data")
     damage(data)

@@ -10,13 +10,13 @@ from tests.kafka.conftest import require_kafka
 pytestmark = pytest.mark.kafka
 
 
-def test_the_schemas_are_those_of_the_jars() -> None:
+def test_message_schemas_equal_those_of_the_jars() -> None:
     require_kafka()
     reported = "stale: run python -m tests.kafka.message_definitions"
     assert message_definitions.TARGET.read_text(encoding="utf-8") == message_definitions.as_text(), reported
 
 
-def test_the_names_of_configurations_are_those_of_the_jars() -> None:
+def test_configuration_names_equal_those_of_the_jars() -> None:
     require_kafka()
     reported = "stale: run python -m tests.kafka.config_names"
     assert config_names.TARGET.read_text(encoding="utf-8") == config_names.as_text(), reported

@@ -17,7 +17,7 @@ def _lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_messages_are_those_of_the_capture(oracle: Oracle, ancient_small: Path) -> None:
+def test_jafka_reads_the_messages_of_the_capture(oracle: Oracle, ancient_small: Path) -> None:
     found = []
     for file in sorted((ancient_small / "taps-0").glob("*.kafka")):
         messages, ended = oracle.messages07(file)
@@ -29,7 +29,7 @@ def test_messages_are_those_of_the_capture(oracle: Oracle, ancient_small: Path) 
     ]
 
 
-def test_reads_are_those_of_the_capture(oracle: Oracle, ancient_small: Path) -> None:
+def test_jafka_answers_reads_like_the_capture(oracle: Oracle, ancient_small: Path) -> None:
     expected = [line for line in _lines(ancient_small / "reads.jsonl") if "offset" in line]
     assert expected
     reads = [{"what": "read", "offset": e["offset"], "max_bytes": e["max_bytes"]} for e in expected]
@@ -42,14 +42,14 @@ def test_reads_are_those_of_the_capture(oracle: Oracle, ancient_small: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["torn", "zeros", "flip", "garbage"])
-def test_recovery_is_that_of_the_capture(oracle: Oracle, ancient_small: Path, kind: str) -> None:
+def test_jafka_recovers_like_the_capture(oracle: Oracle, ancient_small: Path, kind: str) -> None:
     answer = oracle.ancient(ancient_small / kind / "taps-0")
     expected = ancient_small / f"{kind}.recovered" / "taps-0"
     got = {path.name: path.read_bytes() for path in answer.directory.iterdir()}
     assert got == {path.name: path.read_bytes() for path in expected.iterdir()}
 
 
-def test_appends_come_back(oracle: Oracle, ancient_small: Path, tmp_path: Path) -> None:
+def test_jafka_reads_back_what_it_appended(oracle: Oracle, ancient_small: Path, tmp_path: Path) -> None:
     directory = tmp_path / "new-0"
     directory.mkdir()
     payloads = [b"one", b"", b"three" * 50]

@@ -170,7 +170,9 @@ def settled(admin: ClusterAdmin, broker: Broker, root: Path, name: str) -> tuple
 
 @pytest.mark.behaviour("M04")
 @pytest.mark.parametrize("moment", [0, 1])
-def test_it_says_what_admin_says(story: Story, moment: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_metadata_is_what_admin_describes_at_each_moment(
+    story: Story, moment: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     copy, reported = story.moments[moment]
     rows = rows_of(capfd, copy)
     assert rows[0]["type"] == "metadata" and rows[0]["cluster_id"] == reported["cluster_id"]
@@ -180,7 +182,7 @@ def test_it_says_what_admin_says(story: Story, moment: int, capfd: pytest.Captur
 
 @pytest.mark.behaviour("M05")
 @pytest.mark.parametrize("moment", [0, 1])
-def test_a_later_copy_tells_the_same_of_an_earlier_moment(
+def test_later_copy_gives_the_same_metadata_for_an_earlier_moment(
     story: Story, moment: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     then = rows_of(capfd, story.moments[moment][0])
@@ -193,7 +195,9 @@ def test_a_later_copy_tells_the_same_of_an_earlier_moment(
 
 
 @pytest.mark.behaviour("M01")
-def test_each_record_does_what_the_real_delta_does(story: Story, capfd: pytest.CaptureFixture[str]) -> None:
+def test_each_metadata_record_has_the_effect_of_the_real_delta(
+    story: Story, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Compare at every tenth offset and at the last ones, and starting from each snapshot. The log is complete from offset 0."""
     log = story.moments[2][0] / "a" / LOG
     segments = sorted(map(str, log.glob("*.log")))
@@ -217,7 +221,7 @@ def truth_at(segments: Sequence[str], offset: int) -> list[Row]:
 
 
 @pytest.mark.behaviour("M06")
-def test_directories_are_what_the_started_broker_makes_of_them(
+def test_directory_statuses_match_what_a_started_broker_does(
     story: Story, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = story.root / "data"
@@ -258,7 +262,7 @@ def test_directories_are_what_the_started_broker_makes_of_them(
     assert {row["path"] for row in rows if row["status"] == "stray"} == set(map(str, data.glob("*/*-stray")))
 
 
-def test_the_history_has_what_was_done(story: Story, capfd: pytest.CaptureFixture[str]) -> None:
+def test_history_lists_the_changes_in_order(story: Story, capfd: pytest.CaptureFixture[str]) -> None:
     """Events are in order, with the topic ids that Admin returned before and after."""
     rows = rows_of(capfd, "--history", "--topic", "gone", story.moments[2][0])
     first, second = (

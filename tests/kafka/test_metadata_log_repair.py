@@ -26,7 +26,7 @@ from tests.support.trees import copy_tree
 pytestmark = pytest.mark.kafka
 
 
-def test_it_is_left_as_by_a_node(capture_small: Path, tmp_path: Path) -> None:
+def test_policy_kafka_repairs_a_metadata_log_like_a_real_node(capture_small: Path, tmp_path: Path) -> None:
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
     flip(data, 100)
@@ -46,7 +46,9 @@ def test_it_is_left_as_by_a_node(capture_small: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("metadata-log")
-def test_a_log_that_is_older_than_its_newest_snapshot(capture_small: Path, tmp_path: Path) -> None:
+def test_metadata_log_older_than_its_snapshot_is_emptied_as_by_a_node(
+    capture_small: Path, tmp_path: Path
+) -> None:
     """A node empties such a log, even if the snapshot ends below its end. Policy kafka used to leave it as it was."""
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
@@ -65,7 +67,7 @@ def test_a_log_that_is_older_than_its_newest_snapshot(capture_small: Path, tmp_p
 
 @pytest.mark.evidence("metadata-log")
 @pytest.mark.parametrize("has_snapshot", [True, False])
-def test_a_node_loads_what_is_repaired(has_snapshot: bool, capture_small: Path, tmp_path: Path) -> None:
+def test_node_loads_a_repaired_metadata_log(has_snapshot: bool, capture_small: Path, tmp_path: Path) -> None:
     """The repair removes the partition changes at a stop, or the registration of producer ids."""
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
@@ -80,7 +82,7 @@ def test_a_node_loads_what_is_repaired(has_snapshot: bool, capture_small: Path, 
 
 
 @pytest.mark.evidence("metadata-log")
-def test_a_node_fails_on_what_is_not_repaired(capture_small: Path, tmp_path: Path) -> None:
+def test_node_fails_on_a_metadata_log_that_kseg_does_not_repair(capture_small: Path, tmp_path: Path) -> None:
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
     without(data, TOPIC)
@@ -124,7 +126,9 @@ _IN_THE_GATE = ("clear-elr", "producer-ids", "token")
 
 
 @pytest.mark.parametrize("name", _RECORDS if os.environ.get("KSEG_BROKER_STARTS") == "all" else _IN_THE_GATE)
-def test_a_record_that_contradicts_the_state(name: str, capture_small: Path, tmp_path: Path) -> None:
+def test_node_fails_exactly_on_the_contradicting_records_kseg_names(
+    name: str, capture_small: Path, tmp_path: Path
+) -> None:
     """A record ends the node if and only if kseg names it."""
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")

@@ -58,7 +58,9 @@ def reported(
 
 
 @pytest.mark.behaviour("M07")
-def test_features_of_a_dynamic_quorum(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_features_of_a_dynamic_quorum_are_those_admin_describes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     broker = DynamicBroker(

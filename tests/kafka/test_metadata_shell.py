@@ -73,7 +73,9 @@ def _of(rows: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["type"] == kind]
 
 
-def test_topics_and_partitions(shown: Mapping[str, Any], rows: list[dict[str, Any]]) -> None:
+def test_topics_and_partitions_equal_metadata_shell(
+    shown: Mapping[str, Any], rows: list[dict[str, Any]]
+) -> None:
     theirs = {}
     for topic, tree in shown["topics"]["byName"].items():
         for number in filter(str.isdigit, tree):
@@ -104,7 +106,7 @@ def test_topics_and_partitions(shown: Mapping[str, Any], rows: list[dict[str, An
     }
 
 
-def test_configurations(shown: Mapping[str, Any], rows: list[dict[str, Any]]) -> None:
+def test_configurations_equal_metadata_shell(shown: Mapping[str, Any], rows: list[dict[str, Any]]) -> None:
     theirs = {
         (*resource.partition(":")[::2], name, leaf[""])
         for resource, tree in shown["configs"].items()
@@ -116,7 +118,9 @@ def test_configurations(shown: Mapping[str, Any], rows: list[dict[str, Any]]) ->
     assert theirs and ours == theirs
 
 
-def test_features_brokers_and_the_end(shown: Mapping[str, Any], rows: list[dict[str, Any]]) -> None:
+def test_features_brokers_and_log_end_equal_metadata_shell(
+    shown: Mapping[str, Any], rows: list[dict[str, Any]]
+) -> None:
     finalized = {
         name.removeprefix("finalized_"): int(leaf[""])
         for name, leaf in shown["features"].items()

@@ -60,7 +60,9 @@ def _asked(rng: random.Random, separator: str) -> Row:
 
 
 @pytest.mark.parametrize("separator", [".", "_", "-"])
-def test_what_its_classes_write(separator: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dump_decodes_records_of_mirror_makers_classes(
+    separator: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     rng = random.Random(f"{SEED}{separator}")
     asked = [_asked(rng, separator) for _ in range(RECORDS)]

@@ -66,7 +66,9 @@ class Story:
 
 
 @pytest.mark.behaviour("M06")
-def test_what_a_broker_keeps_in_another_log_dir(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_broker_accepts_replicas_moved_by_hand_to_another_log_dir(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     story = Story(tmp_path, capfd)
     with story.broker as broker:

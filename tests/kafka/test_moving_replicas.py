@@ -102,7 +102,7 @@ def cluster(moving_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str
 
 
 @pytest.mark.evidence("replica-behind")
-def test_all_log_dirs_are_formatted_anew(cluster: Cluster) -> None:
+def test_doctor_after_all_log_dirs_were_formatted_anew(cluster: Cluster) -> None:
     assert cluster.found() == {}
     cluster.format_anew(DATA)
     cluster.format_anew(MORE)
@@ -116,7 +116,7 @@ def test_all_log_dirs_are_formatted_anew(cluster: Cluster) -> None:
 
 
 @pytest.mark.evidence("replica-behind")
-def test_the_disk_of_the_metadata_log_is_formatted_anew(cluster: Cluster) -> None:
+def test_doctor_after_the_metadata_logs_disk_was_formatted_anew(cluster: Cluster) -> None:
     """A `-future` log in the log dir to which the replica is already assigned is not missing. Observed with 4.3.1 after the steps: all
     records of `alone`, `moved` and `old-1`, and the 60 records of `old-0` that node 1 has."""
     cluster.format_anew(DATA)
@@ -127,7 +127,7 @@ def test_the_disk_of_the_metadata_log_is_formatted_anew(cluster: Cluster) -> Non
 
 
 @pytest.mark.evidence("replica-missing")
-def test_the_disk_is_lost_from_which_a_replica_was_moving(cluster: Cluster) -> None:
+def test_doctor_after_the_loss_of_the_disk_a_replica_was_moving_from(cluster: Cluster) -> None:
     """All of the replica's records had been copied. Observed with 4.3.1: without the step the broker empties the copy as well; after the
     step it serves every record."""
     node = cluster.nodes[LAST].root
@@ -146,7 +146,7 @@ def test_the_disk_is_lost_from_which_a_replica_was_moving(cluster: Cluster) -> N
 
 
 @pytest.mark.evidence("replica-missing")
-def test_one_of_the_disks_is_replaced(cluster: Cluster) -> None:
+def test_doctor_after_one_of_the_disks_was_replaced(cluster: Cluster) -> None:
     """The metadata log of the broker is complete. Observed with 4.3.1: without the steps the broker creates both logs empty, truncates the
     `-future` log accordingly and makes it the current one; after the steps it has the 60 records of `old-1` that node 1 has."""
     copy = cluster.nodes[1].root / DATA / "old-1"
@@ -170,7 +170,7 @@ def test_one_of_the_disks_is_replaced(cluster: Cluster) -> None:
 
 
 @pytest.mark.evidence("replica-missing")
-def test_the_disk_is_lost_to_which_a_replica_was_moved(cluster: Cluster) -> None:
+def test_doctor_after_the_loss_of_the_disk_a_replica_was_moved_to(cluster: Cluster) -> None:
     """The replica's former log is marked for deletion. Observed with 4.3.1: without the step the broker deletes it a minute after its
     start; after the step it serves all of its records."""
     node = cluster.nodes[LAST].root
@@ -187,7 +187,7 @@ def test_the_disk_is_lost_to_which_a_replica_was_moved(cluster: Cluster) -> None
 
 
 @pytest.mark.evidence("replica-missing")
-def test_the_node_is_lost_to_which_a_partition_was_reassigned(cluster: Cluster) -> None:
+def test_doctor_after_the_loss_of_the_node_a_partition_was_reassigned_to(cluster: Cluster) -> None:
     """The partition's former node has marked its log for deletion. That is the last copy, whether or not the metadata log still exists."""
     there, lost = cluster.nodes[1].root / DATA, cluster.nodes[LAST].root / MORE / "alone-0"
     left = there / f"alone-0.{'0' * 32}-delete"
@@ -202,7 +202,9 @@ def test_the_node_is_lost_to_which_a_partition_was_reassigned(cluster: Cluster) 
     assert cluster.found() == {"moved-0": "replica-missing"}
 
 
-def test_a_volume_of_another_node(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+def test_volume_of_another_node_prevents_the_start(
+    cluster: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Observed with 4.3.1: neither broker starts, and each logs this exception."""
     first, last = (cluster.nodes[node_id].root / MORE for node_id in BROKERS)
     first.rename(aside := first.with_name("aside"))
@@ -250,7 +252,7 @@ STORED = "Stored node id {} doesn't match previous node id {} in "
         ({"n1/d": "1a", "n2/d": "2a", "n9/d": "9"}, {}),
     ],
 )
-def test_which_volumes_lie_beside_each_other(
+def test_volumes_of_several_nodes_beside_each_other_are_reported(
     cluster: Cluster,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -277,7 +279,7 @@ def test_which_volumes_lie_beside_each_other(
         assert start["outcome"] == "starts" and {*start["log_dirs"]} == own and start["once_apart"] is None
 
 
-def test_a_volume_of_another_node_in_log_dirs(
+def test_volume_of_another_node_in_log_dirs_of_the_properties_is_reported(
     cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """server.properties tells which node the machine belongs to and that the volume is in its log.dirs, so there is only one
@@ -292,7 +294,7 @@ def test_a_volume_of_another_node_in_log_dirs(
         assert (start["node_id"], start["outcome"], start["once_apart"]) == (1, outcome, None)
 
 
-def test_a_volume_of_another_cluster(cluster: Cluster) -> None:
+def test_volume_of_another_cluster_prevents_the_start(cluster: Cluster) -> None:
     """Observed with 4.3.1: the broker does not start, and logs this exception."""
     file = cluster.nodes[LAST].root / MORE / "meta.properties"
     (own,) = re.findall(r"(?m)^cluster\.id=(.*)$", file.read_text())

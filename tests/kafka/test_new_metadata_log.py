@@ -50,7 +50,9 @@ def _typed(root: Path, step: str) -> None:
 
 
 @pytest.mark.parametrize("name", WITHOUT_METADATA_LOG)
-def test_with_a_copy_of_another_node(name: str, capture_small: Path, tmp_path: Path, doctor: Doctor) -> None:
+def test_broker_starts_with_a_metadata_log_copied_from_another_node(
+    name: str, capture_small: Path, tmp_path: Path, doctor: Doctor
+) -> None:
     require_kafka()
     data = copy_tree(capture_small / "data", tmp_path / "node" / "data")
     CASES[name](data)
@@ -67,7 +69,7 @@ def test_with_a_copy_of_another_node(name: str, capture_small: Path, tmp_path: P
 
 @pytest.mark.evidence("reissued-producer-ids")
 @pytest.mark.parametrize("name", WITHOUT_METADATA_LOG if ALL else WITHOUT_METADATA_LOG[:1])
-def test_the_only_controller_makes_a_new_one(
+def test_only_controller_starts_with_a_new_metadata_log(
     name: str, capture_small: Path, tmp_path: Path, doctor: Doctor
 ) -> None:
     """Unless the steps prevent it, the new controller assigns producer ids from 0 on again: without them, the broker acknowledged and
@@ -140,7 +142,7 @@ def _create(server: str, topics: set[str], data: Path) -> None:
         future.result(CLIENT_LIMIT_S)
 
 
-def test_an_empty_directory_of_a_dynamic_quorum(tmp_path: Path, doctor: Doctor) -> None:
+def test_steps_format_an_empty_directory_of_a_dynamic_quorum(tmp_path: Path, doctor: Doctor) -> None:
     """The controllers of a dynamic quorum are in the metadata log, and kafka-storage.sh requires a flag that says that no initial
     controllers are to be written."""
     require_kafka()

@@ -213,7 +213,7 @@ def deleted_once(broker: Broker) -> bool:
 
 
 @pytest.mark.evidence("due-offsets")
-def test_a_coordinator_deletes_what_doctor_says(
+def test_coordinator_deletes_the_offsets_that_doctor_predicts(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The coordinator deletes what doctor predicts, and for groups whose consumers are not back by then kafka-consumer-groups.sh restores
@@ -244,7 +244,7 @@ def test_a_coordinator_deletes_what_doctor_says(
     assert committed(capfd, data) == before
 
 
-def test_with_the_retention_of_the_step_nothing_is_deleted(
+def test_offsets_retention_of_the_step_prevents_the_deletion(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Except for offsets with an expiry of their own, as the step says."""

@@ -40,7 +40,7 @@ def _output(answer: DumpAnswer, data: Path) -> tuple[bytes, bytes, int]:
 @pytest.mark.parametrize(
     "partition", ["metro-zstd-0", "fares-0", "stations-0", *(f"{t}-0" for t in DECODERS)]
 )
-def test_dumps_are_those_of_the_capture(oracle: Oracle, capture_small: Path, partition: str) -> None:
+def test_oracle_dumps_equal_those_of_the_capture(oracle: Oracle, capture_small: Path, partition: str) -> None:
     data = capture_small / "data"
     files = sorted(path for kind in KINDS for path in (data / partition).glob(kind))
     assert files
@@ -51,7 +51,7 @@ def test_dumps_are_those_of_the_capture(oracle: Oracle, capture_small: Path, par
             assert _output(answer, data) == _expected(capture_small / "expected" / name), name
 
 
-def test_dumps_are_those_of_the_old_brokers(oracle: Oracle, legacy_small: Path) -> None:
+def test_oracle_dumps_equal_those_of_the_old_brokers(oracle: Oracle, legacy_small: Path) -> None:
     for state in ("0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"):
         data = legacy_small / "data" / state
         for path in sorted(data.glob("comb.lz4-0/*.log")):
@@ -64,20 +64,20 @@ def test_dumps_are_those_of_the_old_brokers(oracle: Oracle, legacy_small: Path) 
             )
 
 
-def test_a_dump_that_throws_keeps_what_was_printed(oracle: Oracle) -> None:
+def test_oracle_dump_that_throws_keeps_the_printed_output(oracle: Oracle) -> None:
     answer = oracle.dump(["--files", "x.log"])
     assert answer.stdout == b"Dumping x.log\n"
     assert answer.status == 1
     assert answer.exception == 'java.lang.NumberFormatException: For input string: "x"'
 
 
-def test_wrong_usage_ends_with_one_and_a_word_on_stderr(oracle: Oracle) -> None:
+def test_wrong_usage_ends_with_status_1_and_a_message_on_stderr(oracle: Oracle) -> None:
     answer = oracle.dump(["--deep-iteration"])
     assert (answer.stdout, answer.status, answer.exception) == (b"", 1, None)
     assert answer.stderr.startswith(b'Missing required argument "[files]"')
 
 
-def test_names_in_the_answer_are_the_given_ones(oracle: Oracle, tmp_path: Path) -> None:
+def test_oracle_output_has_the_paths_as_given(oracle: Oracle, tmp_path: Path) -> None:
     assert oracle.dump(["--files=x.foo"], cwd=tmp_path).stderr == b"Ignoring unknown file x.foo\n"
     absolute = oracle.dump(["--files", tmp_path / "00000000000000000000.log"])
     assert absolute.exception == f"java.nio.file.NoSuchFileException: {tmp_path}/00000000000000000000.log"
@@ -94,11 +94,11 @@ def test_names_in_the_answer_are_the_given_ones(oracle: Oracle, tmp_path: Path) 
         (b"\xed\xa0\x80", b"\xef\xbf\xbd"),
     ],
 )
-def test_malformed_utf8_is_replaced(oracle: Oracle, data: bytes, read: bytes) -> None:
+def test_malformed_utf8_is_replaced_as_java_does(oracle: Oracle, data: bytes, read: bytes) -> None:
     assert oracle.utf8(data) == read
 
 
-def test_it_ends_with_its_input(capture_small: Path, tmp_path: Path) -> None:
+def test_oracle_process_ends_with_its_input(capture_small: Path, tmp_path: Path) -> None:
     """A log manager whose load fails early leaves a thread running, for which each test worker would wait at the end."""
     (tmp_path / "oracle").mkdir()
     with Oracle(tmp_path / "oracle") as judge:

@@ -18,7 +18,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_MS = 1_750_000_000_000  # record n of the metro topics was written with FIRST_MS + 1000 n
 
 
-def test_records_of_an_old_log_are_those_its_own_version_read(oracle: Oracle, legacy_small: Path) -> None:
+def test_oracle_reads_old_logs_like_their_own_version(oracle: Oracle, legacy_small: Path) -> None:
     for topic in ("comb.gzip-0", "comb.lz4-0", "comb.snappy-0", "swarm.codecs-0", "odd.times-0", "up.lz4-0"):
         state = legacy_small / "data/1.1.1/4-compacted"
         lines = (legacy_small / f"records/1.1.1/4-compacted/{topic}.jsonl").read_text().splitlines()
@@ -31,7 +31,7 @@ def test_records_of_an_old_log_are_those_its_own_version_read(oracle: Oracle, le
         ]
 
 
-def test_records_stop_with_an_error_line(oracle: Oracle, tmp_path: Path) -> None:
+def test_oracle_records_end_with_an_error_line_at_damage(oracle: Oracle, tmp_path: Path) -> None:
     batch = oracle.make({"codec": "gzip", "records": [{"timestamp": 1, "value": b"x" * 50}]})
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(batch + batch[:61] + bytes(len(batch) - 61))
@@ -40,7 +40,7 @@ def test_records_stop_with_an_error_line(oracle: Oracle, tmp_path: Path) -> None
     assert lines[-1]["position"] == len(batch)
 
 
-def test_indexes_and_epochs(oracle: Oracle, capture_small: Path) -> None:
+def test_oracle_reads_indexes_and_leader_epochs(oracle: Oracle, capture_small: Path) -> None:
     partition = capture_small / "data/metro-none-0"
     with unchanged(partition):
         offsets = oracle.offset_index(partition / "00000000000000000000.index", [0, 35, 58])
@@ -52,7 +52,7 @@ def test_indexes_and_epochs(oracle: Oracle, capture_small: Path) -> None:
         assert epochs["found"][0] == [0, 160]
 
 
-def test_a_segment_is_searched(oracle: Oracle, capture_small: Path) -> None:
+def test_oracle_searches_a_segment_by_offset_and_time(oracle: Oracle, capture_small: Path) -> None:
     partition = capture_small / "data/metro-zstd-0"
     asks = [{"what": "offset", "offset": 7}, {"what": "timestamp", "timestamp": FIRST_MS + 7_000}]
     with unchanged(partition):
@@ -63,7 +63,7 @@ def test_a_segment_is_searched(oracle: Oracle, capture_small: Path) -> None:
     assert by_index[2]["cut"] and len(by_index[2]["data"]) == 20
 
 
-def test_a_partition_answers_like_a_broker(oracle: Oracle, capture_small: Path) -> None:
+def test_oracle_partition_answers_offsets_epochs_and_state(oracle: Oracle, capture_small: Path) -> None:
     partition = capture_small / "data/metro-lz4-0"
     steps: list[dict[str, Any]] = [{"what": "epoch_end", "epoch": 0}]
     steps += [{"what": "offset_by_timestamp", "timestamp": t} for t in (-1, -2, -3, FIRST_MS + 99_001)]
@@ -73,7 +73,7 @@ def test_a_partition_answers_like_a_broker(oracle: Oracle, capture_small: Path) 
     assert (answer.loaded["log_start_offset"], answer.loaded["last_stable_offset"]) == (0, 160)
 
 
-def test_recovery_cuts_a_torn_tail(oracle: Oracle, capture_small: Path) -> None:
+def test_oracle_recovery_truncates_a_torn_tail(oracle: Oracle, capture_small: Path) -> None:
     copy = oracle.copy(capture_small / "data/metro-gzip-0")
     last = max(copy.glob("*.log"))
     batches = oracle.records(last, deep=False)
@@ -83,14 +83,14 @@ def test_recovery_cuts_a_torn_tail(oracle: Oracle, capture_small: Path) -> None:
     assert (answer.directory / last.name).stat().st_size == batches[-1]["position"]
 
 
-def test_a_crash_leaves_indexes_at_full_size(oracle: Oracle, capture_small: Path) -> None:
+def test_oracle_crash_leaves_indexes_preallocated(oracle: Oracle, capture_small: Path) -> None:
     answer = oracle.partition(
         capture_small / "data/metro-none-0", close="handlers", config={"segment.index.bytes": "4096"}
     )
     assert max(answer.directory.glob("*.index")).stat().st_size == 4096
 
 
-def test_the_cleaner_does_again_what_it_did_in_the_capture(oracle: Oracle, capture_small: Path) -> None:
+def test_oracle_cleaner_repeats_the_cleaning_of_the_capture(oracle: Oracle, capture_small: Path) -> None:
     cleaned = capture_small / "data/stations-0"
     logs = sorted(cleaned.glob("*.log"))
     horizons = {b["delete_horizon_ms"] for log in logs for b in oracle.records(log, deep=False)} - {None}
@@ -105,7 +105,7 @@ def test_the_cleaner_does_again_what_it_did_in_the_capture(oracle: Oracle, captu
         assert (answer.directory / log.name).read_bytes() == log.read_bytes(), log.name
 
 
-def test_steps_change_a_copy(oracle: Oracle, capture_small: Path) -> None:
+def test_oracle_steps_change_a_copy(oracle: Oracle, capture_small: Path) -> None:
     batch = oracle.make({"codec": "zstd", "records": [{"timestamp": FIRST_MS, "key": b"k", "value": None}]})
     steps: list[dict[str, Any]] = [{"what": "append", "batches": batch}]
     steps += [{"what": "roll"}, {"what": "retain"}, {"what": "state"}]
@@ -126,7 +126,7 @@ def test_steps_change_a_copy(oracle: Oracle, capture_small: Path) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_codecs_round_trip(oracle: Oracle, codec: str, magic: int) -> None:
+def test_oracle_codecs_round_trip(oracle: Oracle, codec: str, magic: int) -> None:
     data = b"ring stop " * 1000
     packed = oracle.compress(data, codec, magic)
     assert oracle.decompress(packed, codec, magic) == data
@@ -135,7 +135,7 @@ def test_codecs_round_trip(oracle: Oracle, codec: str, magic: int) -> None:
         assert packed[4:7].hex() == ("60401a" if magic == 0 else "604082")
 
 
-def test_batches_are_made_to_order(oracle: Oracle, tmp_path: Path) -> None:
+def test_oracle_makes_the_requested_batches(oracle: Oracle, tmp_path: Path) -> None:
     headers = [("h", None), ("h", b"x")]
     data = oracle.make(
         {"base_offset": 5, "codec": "zstd", "records": [{"timestamp": 7, "value": b"v", "headers": headers}]},
@@ -164,7 +164,7 @@ def test_batches_are_made_to_order(oracle: Oracle, tmp_path: Path) -> None:
     assert all(b["valid"] for b in batches)
 
 
-def test_what_kafka_refuses_is_raised(oracle: Oracle) -> None:
+def test_oracle_raises_what_kafka_throws(oracle: Oracle) -> None:
     with pytest.raises(KafkaRaised) as refused:
         oracle.make({"magic": 1, "codec": "zstd", "records": []})
     assert refused.value.name == "java.lang.IllegalArgumentException"

@@ -35,14 +35,16 @@ def written_by_both(
 
 @pytest.mark.behaviour("P16", "I21", "F53")
 @pytest.mark.parametrize("interval", [0, 600, 4096])
-def test_a_partition_with_everything(oracle: Oracle, tmp_path: Path, interval: int) -> None:
+def test_written_partition_with_every_kind_of_batch_equals_unified_log(
+    oracle: Oracle, tmp_path: Path, interval: int
+) -> None:
     rules = RollRules(segment_bytes=5000, index_interval_bytes=interval)
     theirs, ours = written_by_both(oracle, tmp_path, list(healthy.batches()), rules)
     assert len([name for name in theirs if name.endswith(".log")]) >= 3
     assert differing(theirs, ours) == []
 
 
-def test_message_formats_0_1_and_2_in_one_log(oracle: Oracle, tmp_path: Path) -> None:
+def test_written_log_of_formats_0_1_and_2_equals_unified_log(oracle: Oracle, tmp_path: Path) -> None:
     theirs, ours = written_by_both(oracle, tmp_path, list(healthy.old_batches()), healthy.RULES)
     assert differing(theirs, ours) == []
 
@@ -68,7 +70,7 @@ def test_message_formats_0_1_and_2_in_one_log(oracle: Oracle, tmp_path: Path) ->
     interval=st.integers(min_value=0, max_value=1500),
     segment_ms=st.none() | st.integers(min_value=1, max_value=2 * WEEK_MS),
 )
-def test_any_sequence_of_batches_rolls_and_is_indexed_the_same(
+def test_any_sequence_of_batches_rolls_and_is_indexed_like_unified_log(
     oracle: Oracle,
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[tuple[int, int, int, int]],

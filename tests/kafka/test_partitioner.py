@@ -12,7 +12,7 @@ from tests.kafka.oracle import Oracle
 pytestmark = pytest.mark.kafka
 
 
-def test_every_length_of_keys(oracle: Oracle) -> None:
+def test_keys_of_every_length_get_the_partition_of_the_producer(oracle: Oracle) -> None:
     lots = random.Random(5)
     keys = [lots.randbytes(length) for length in range(70) for _ in range(20)]
     keys += [bytes([value]) * length for value in (0, 127, 128, 255) for length in range(1, 9)]

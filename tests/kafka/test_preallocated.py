@@ -57,7 +57,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.evidence("zero-tail")
-def test_what_is_preallocated_is_no_damage(
+def test_preallocated_zeros_are_no_damage(
     killed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = copy_tree(killed, tmp_path / "node" / "data")
@@ -82,7 +82,7 @@ def test_what_is_preallocated_is_no_damage(
     assert (data / "ahead-0" / LOG).stat().st_size < SEGMENT_BYTES
 
 
-def test_the_zeros_are_not_scanned_in_a_simulated_load(killed: Path, tmp_path: Path) -> None:
+def test_simulated_load_does_not_scan_preallocated_zeros(killed: Path, tmp_path: Path) -> None:
     """A file that is marked as deleted makes kseg simulate the load."""
     data = copy_tree(killed, tmp_path / "node" / "data")
     (data / "ahead-0" / f"{LOG}.deleted").write_bytes(b"")
@@ -92,7 +92,7 @@ def test_the_zeros_are_not_scanned_in_a_simulated_load(killed: Path, tmp_path: P
     assert_as_foretold(reported, observed_apart(tmp_path, [data]))
 
 
-def test_recover_leaves_what_a_broker_leaves(killed: Path, tmp_path: Path) -> None:
+def test_recover_leaves_preallocated_logs_like_a_broker(killed: Path, tmp_path: Path) -> None:
     ours = copy_tree(killed, tmp_path / "ours" / "data")
     theirs = copy_tree(killed, tmp_path / "theirs" / "data")
     assert run(["recover", "--quiet", "--apply", str(ours)]) == 0
@@ -105,7 +105,7 @@ def test_recover_leaves_what_a_broker_leaves(killed: Path, tmp_path: Path) -> No
     assert (ours / "ahead-0" / LOG).read_bytes() == (killed / "ahead-0" / LOG).read_bytes()
 
 
-def test_a_marker_makes_the_zeros_an_error(killed: Path, tmp_path: Path) -> None:
+def test_preallocated_zeros_under_a_clean_marker_are_an_error(killed: Path, tmp_path: Path) -> None:
     """A broker that trusts the marker reads the zeros as the last batch."""
     data = copy_tree(killed, tmp_path / "node" / "data")
     (data / ".kafka_cleanshutdown").write_bytes(MARKER)

@@ -161,7 +161,7 @@ def _described(row: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.behaviour("X17")
 @pytest.mark.parametrize("name", ["decided", "ended", "strange"])
-def test_a_prepared_transaction_names_what_still_lacks_its_marker(
+def test_prepared_transaction_names_the_partitions_that_lack_its_marker(
     moments: dict[str, Moment], name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     moment = moments[name]
@@ -177,7 +177,7 @@ def test_a_prepared_transaction_names_what_still_lacks_its_marker(
 
 
 @pytest.mark.behaviour("X20")
-def test_nobody_calls_a_transaction_hanging_that_waits_for_its_marker(
+def test_transaction_waiting_for_its_marker_is_not_hanging(
     moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = _undecided(capfd, *moments["decided"].copies)
@@ -192,14 +192,14 @@ def _undecided(capfd: pytest.CaptureFixture[str], *copies: Path) -> list[dict[st
     return [row for row in _rows(capfd, "transaction", *copies) if row["marker_offset"] is None]
 
 
-def test_without_the_coordinators_disk_nothing_hangs(
+def test_transaction_without_its_coordinators_disk_is_open_not_hanging(
     moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = _undecided(capfd, moments["decided"].copies[1])
     assert [(row["status"], row["verdict"]) for row in found] == [("open", "unknown")] * len(DECISIONS)
 
 
-def test_an_id_that_is_dead_is_not_described(
+def test_dead_transactional_id_is_not_described(
     moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """No coordinator writes these two states. One that loads them lists only the second."""

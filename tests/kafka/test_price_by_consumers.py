@@ -261,7 +261,7 @@ def _wrong(sound: Sound, case: Case, given: frozenset[Record], cost: dict[str, A
     "batch-invalid", "damage-believed", "missing-index-cut", "damage-offsets", "header-contradicts"
 )
 @pytest.mark.parametrize("stop", [None, partial(_unclean_from_the_start, share=2)], ids=["clean", "crashed"])
-def test_consumers_miss_what_the_price_says(
+def test_consumers_miss_the_records_the_price_of_policy_kafka_names(
     sound: Sound,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -296,7 +296,7 @@ def _is_false_marker(case: Case) -> bool:
     )
 
 
-def test_consumers_miss_what_salvage_says(
+def test_consumers_miss_only_the_records_salvage_names(
     sound: Sound, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = copy_tree(sound.data, tmp_path / "data")
@@ -339,7 +339,7 @@ def _changed_with_journals_elsewhere(data: Path, journals: Path) -> list[Path]:
 
 
 @pytest.mark.evidence("time-index", "kseg-journal-elsewhere")
-def test_retention_deletes_what_the_price_says(
+def test_retention_deletes_the_records_the_price_names(
     sound: Sound, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Zeros in time indexes mean 1970, and an index of 0 bytes counts as missing. If the topic has no retention.ms, Kafka's default

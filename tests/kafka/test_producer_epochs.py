@@ -123,7 +123,7 @@ PRODUCERS = (
 
 @pytest.mark.behaviour("X17")
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_ids_and_producers_are_what_admin_says(
+def test_transactional_ids_and_producers_are_those_admin_describes(
     moments: Moments, number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     copy, truth = moments[number]
@@ -143,7 +143,7 @@ def test_ids_and_producers_are_what_admin_says(
     assert sorted(producers, key=order) == sorted(truth["producers"], key=order)
 
 
-def test_both_protocols_went_on_with_a_new_producer_id(
+def test_scenario_gets_a_new_producer_id_in_both_protocols(
     moments: Moments, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Otherwise the rounds prove nothing. A transaction that began under the former producer id ended under it."""

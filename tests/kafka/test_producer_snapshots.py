@@ -135,7 +135,7 @@ def answers(
 
 
 @pytest.mark.behaviour("X21")
-def test_the_producers_are_those_of_the_broker_that_loads_them(
+def test_producers_are_those_of_a_broker_that_loads_the_snapshots(
     answers: tuple[Path, dict[str, Any]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     copy, truth = answers

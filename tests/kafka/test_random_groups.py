@@ -86,7 +86,9 @@ def _pending_of(rows: Sequence[Row]) -> dict[str, list[tuple[str, int]]]:
 
 
 @pytest.mark.behaviour("G08", "G09", "G10", "G14")
-def test_what_a_broker_has_loaded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_random_groups_are_those_a_broker_has_loaded(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     rng = random.Random(SEED)
     broker = Broker(tmp_path / "broker", None, offsets_topic_num_partitions=str(PARTITIONS), **_LONG)

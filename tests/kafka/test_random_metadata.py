@@ -292,7 +292,9 @@ class Story:
 
 
 @pytest.mark.behaviour("M01")
-def test_random_records_make_the_real_image(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_random_metadata_records_give_the_image_of_the_real_classes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     rng = random.Random(SEED)
     story = Story(rng)

@@ -27,7 +27,9 @@ STARTS = int(os.environ.get("KSEG_STARTS", "2"))
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + STARTS))
-def test_a_random_start_is_foretold(seed: int, disks: Path, capture_small: Path, tmp_path: Path) -> None:
+def test_forecast_for_random_data_directories_matches_the_broker(
+    seed: int, disks: Path, capture_small: Path, tmp_path: Path
+) -> None:
     require_kafka()
     rng = random.Random(seed)
     if rng.random() < 0.5:

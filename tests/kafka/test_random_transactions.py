@@ -130,7 +130,9 @@ def _shown(capfd: pytest.CaptureFixture[str], path: Path) -> list[Row]:
 
 @pytest.mark.behaviour("X21")
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
-def test_what_a_broker_has_loaded(is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_random_producers_are_those_a_broker_has_loaded(
+    is_clean: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     rng = random.Random(SEED + is_clean)
     broker = Broker(tmp_path / "broker")
@@ -182,7 +184,7 @@ def _sorted(rows: list[Row]) -> list[str]:
 
 
 @pytest.mark.behaviour("X21")
-def test_producers_of_deleted_records_while_a_broker_runs(
+def test_running_broker_knows_producers_of_deleted_records(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A running broker that has deleted all records still knows their producers, and forgets them when it is restarted."""

@@ -93,7 +93,7 @@ EXCEPTIONS = {
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_kafka_equals_jafka_and_salvage_is_read_by_it(
+def test_policy_kafka_equals_jafka_and_jafka_reads_the_salvage(
     oracle: Oracle, ancient_small: Path, tmp_path: Path, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -150,7 +150,7 @@ def _of_whole_entries(oracle: Oracle, sound: Path, found: Path) -> list[Message]
     return messages
 
 
-def test_a_set_in_the_place_of_damage_is_passed_over(oracle: Oracle, tmp_path: Path) -> None:
+def test_damaged_message_set_is_skipped(oracle: Oracle, tmp_path: Path) -> None:
     """Plain messages and gzip sets around a damaged gzip set, of which nothing is returned."""
     sets = [encode_set([b"x%d" % n, b"y" * 80], codec) for n, codec in enumerate((0, 1, 1, 0))]
     data = bytearray(b"".join(sets))

@@ -35,7 +35,9 @@ def partitions(data: Path) -> list[str]:
 
 @pytest.mark.evidence("no-clean-marker", "batch-invalid", "torn-tail", "zero-tail", "index-preallocated")
 @pytest.mark.parametrize("is_damaged", [False, True], ids=["killed", "damage"])
-def test_policy_kafka_leaves_what_the_broker_leaves(killed: Killed, tmp_path: Path, is_damaged: bool) -> None:
+def test_policy_kafka_leaves_the_directory_like_a_broker(
+    killed: Killed, tmp_path: Path, is_damaged: bool
+) -> None:
     ours, theirs = copy_tree(killed.data, tmp_path / "ours"), copy_tree(killed.data, tmp_path / "theirs")
     for data in (ours, theirs) if is_damaged else ():
         damage(data)
@@ -71,7 +73,7 @@ def _assert_same(ours: Mapping[str, bytes], theirs: Mapping[str, bytes], name: s
     ],  # test_mark_clean has salvage after a kill without damage
     ids=["kafka-killed", "kafka-damaged", "salvage-damaged"],
 )
-def test_the_broker_takes_the_result_without_recovery(
+def test_broker_skips_recovery_of_a_recovered_directory(
     killed: Killed, tmp_path: Path, policy: str, is_damaged: bool
 ) -> None:
     data = copy_tree(killed.data, tmp_path / "data")

@@ -25,7 +25,7 @@ def partitions(root: Path) -> list[Path]:
 
 @pytest.mark.parametrize("capture", ["capture_small", "legacy_small"])
 @pytest.mark.parametrize("around", [BrokerState(is_clean=True), BrokerState(recovery_point=10)])
-def test_captures_of_real_brokers(
+def test_policy_kafka_equals_the_log_loader_on_captures(
     oracle: Oracle, tmp_path: Path, request: pytest.FixtureRequest, capture: str, around: BrokerState
 ) -> None:
     root: Path = request.getfixturevalue(capture)

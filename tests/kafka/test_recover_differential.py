@@ -161,7 +161,7 @@ def _shown(data: bytes | None) -> str:
 )
 @pytest.mark.parametrize("make", [random_case, odd_case, foreign_case, edge_case, disk_case])
 @pytest.mark.parametrize("chunk", range((HALF + CHUNK - 1) // CHUNK))
-def test_random_directories(
+def test_policy_kafka_equals_the_log_loader_on_random_directories(
     oracle: Oracle, tmp_path: Path, make: Callable[[int, Path], Case], chunk: int
 ) -> None:
     failures = []
@@ -177,7 +177,7 @@ def test_random_directories(
     assert not failures, "\n".join(failures)
 
 
-def test_a_second_start_does_what_a_second_run_does(oracle: Oracle, tmp_path: Path) -> None:
+def test_second_run_of_policy_kafka_equals_a_second_load(oracle: Oracle, tmp_path: Path) -> None:
     """The result of policy kafka is loaded again, as after a clean stop and as after a crash. A second run may plan something, such as
     removing a snapshot, only if a broker's second start does the same."""
     failures = []
@@ -208,14 +208,18 @@ def test_a_second_start_does_what_a_second_run_does(oracle: Oracle, tmp_path: Pa
 
 
 @pytest.mark.parametrize("seed", [90345, 401804, 402373, 413150])
-def test_directories_that_were_loaded_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
+def test_directories_that_once_differed_are_loaded_like_kafka(
+    oracle: Oracle, tmp_path: Path, seed: int
+) -> None:
     """Seeds with a negative last offset of a batch in a snapshot, a broken message that is read before the checksum of its gzip set, a
     control batch that ends inside its header, and partition.metadata, which a load reads last."""
     assert differences(oracle, random_case(seed, tmp_path)) == []
 
 
 @pytest.mark.parametrize("seed", [912242, 912688, 1801621, 1908412, 1912616])
-def test_edges_that_were_loaded_differently(oracle: Oracle, tmp_path: Path, seed: int) -> None:
+def test_offset_edges_that_once_differed_are_loaded_like_kafka(
+    oracle: Oracle, tmp_path: Path, seed: int
+) -> None:
     """Seeds with producer batches that claim offset -1, a split segment of which a later part begins at the old base offset, and a last
     offset of -2^63."""
     assert differences(oracle, edge_case(seed, tmp_path)) == []
@@ -285,7 +289,7 @@ def _gzip_that_ends(directory: Path) -> None:
         (_gzip_that_ends, BrokerState(is_clean=True)),
     ],
 )
-def test_states_that_were_loaded_differently(
+def test_partition_states_that_once_differed_are_loaded_like_kafka(
     oracle: Oracle, tmp_path: Path, make: Callable[[Path], None], around: BrokerState
 ) -> None:
     directory = tmp_path / "metro-0"
@@ -301,7 +305,7 @@ def test_states_that_were_loaded_differently(
 @pytest.mark.evidence("producer-snapshot")
 @pytest.mark.parametrize("offset", [72, 144, 160], ids=["old", "base", "end"])
 @pytest.mark.parametrize("firsts", [(3, None), (None, 3), (3, 100), (100, 3), (3, 3)], ids=str)
-def test_one_producer_twice_in_a_snapshot(
+def test_duplicate_producer_in_a_snapshot_is_loaded_like_kafka(
     oracle: Oracle, capture_small: Path, tmp_path: Path, offset: int, firsts: tuple[int | None, int | None]
 ) -> None:
     """The last entry counts, but the transaction of the first one stays open."""

@@ -24,7 +24,9 @@ def partition(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe12.log", b"\xff.index", b"\xff.log.swap"])
-def test_a_name_that_is_no_utf_8(oracle: Oracle, partition: Path, name: bytes) -> None:
+def test_file_whose_name_is_not_utf_8_is_ignored_by_the_load(
+    oracle: Oracle, partition: Path, name: bytes
+) -> None:
     answer = oracle.partition(partition, clean=True, recovery_point=0, now=NOW_MS)
     odd = os.path.join(os.fsencode(partition), name)
     with open(odd, "wb") as stream:
@@ -41,7 +43,7 @@ def test_a_name_that_is_no_utf_8(oracle: Oracle, partition: Path, name: bytes) -
     assert needs_no_repair(partition, plan(partition))
 
 
-def test_a_snapshot_whose_name_is_no_utf_8(oracle: Oracle, partition: Path) -> None:
+def test_snapshot_whose_name_is_not_utf_8_is_loaded_like_kafka(oracle: Oracle, partition: Path) -> None:
     """The loader looks only at the suffix of a snapshot's name."""
     with open(os.path.join(os.fsencode(partition), b"\xc3.snapshot"), "wb"):
         pass
@@ -51,7 +53,7 @@ def test_a_snapshot_whose_name_is_no_utf_8(oracle: Oracle, partition: Path) -> N
     assert ours.load_failure is not None and ours.load_failure.kafka_exception == "NumberFormatException"
 
 
-def test_a_link_to_nothing_that_is_named_like_a_log(oracle: Oracle, partition: Path) -> None:
+def test_dangling_link_named_like_a_log_is_ignored(oracle: Oracle, partition: Path) -> None:
     (partition / f"{700:020d}.log").symlink_to(partition / "nothing")
     answer = oracle.partition(partition, clean=True, recovery_point=0, now=NOW_MS)
     assert answer.loaded["log_end_offset"] == 330

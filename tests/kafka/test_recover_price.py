@@ -119,7 +119,7 @@ def damage_somewhere(rng: random.Random, directory: Path) -> None:
 @pytest.mark.evidence("damage-believed")
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
 @pytest.mark.parametrize("case", range(CASES))
-def test_the_price_is_what_the_real_log_does_not_return(
+def test_price_equals_the_records_the_real_log_no_longer_returns(
     oracle: Oracle,
     sound: Path,
     held: list[Held],
@@ -143,7 +143,7 @@ def test_the_price_is_what_the_real_log_does_not_return(
 
 
 @pytest.mark.evidence("missing-index-cut")
-def test_a_damaged_segment_without_its_index_is_cut_and_the_next_ones_stay(
+def test_damaged_segment_without_its_index_is_truncated_and_later_ones_stay(
     oracle: Oracle, sound: Path, held: list[Held], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """This holds after a clean stop as well: the load recovers a segment without an index and truncates it at the damage."""
@@ -161,7 +161,7 @@ def test_a_damaged_segment_without_its_index_is_cut_and_the_next_ones_stay(
 
 
 @pytest.mark.parametrize("start", [*range(12, 24), 27, 31, 35, 43, 51, 53, 57, 60, 61, 62, 80])
-def test_zeros_from_within_a_header_to_the_end_of_the_batch(
+def test_price_of_zeros_from_within_a_header_to_the_batch_end(
     oracle: Oracle,
     sound: Path,
     held: list[Held],
@@ -186,7 +186,7 @@ def test_zeros_from_within_a_header_to_the_end_of_the_batch(
 
 @pytest.mark.parametrize("zeros", [0, 4096])
 @pytest.mark.parametrize("written", [8, 12, 16, 20, 26, 30, 45, 60])
-def test_the_last_batch_is_torn_in_its_header(
+def test_price_of_a_last_batch_torn_in_its_header(
     oracle: Oracle,
     sound: Path,
     held: list[Held],
@@ -211,7 +211,7 @@ def test_the_last_batch_is_torn_in_its_header(
     assert found["records_at_most"] == (3 if written >= 30 else None)
 
 
-def test_zeros_in_the_place_of_a_producer_id_make_no_control_batch(
+def test_zeros_in_place_of_a_producer_id_are_not_priced_as_a_control_batch(
     oracle: Oracle, sound: Path, held: list[Held], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The result is producer 0 without a sequence, but a control batch has only one record."""

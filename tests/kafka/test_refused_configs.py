@@ -80,7 +80,7 @@ def value(rng: random.Random) -> str:
 
 
 @pytest.mark.evidence("broker-start")
-def test_every_property_as_its_definition_has_it() -> None:
+def test_topic_configurations_are_refused_as_by_log_config() -> None:
     require_kafka()
     rng = random.Random(SEED)
     known = _asked([])["names"]

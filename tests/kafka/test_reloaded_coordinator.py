@@ -148,7 +148,9 @@ def _by_topic(partitions: list[tuple[str, int]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.behaviour("X17")
-def test_what_a_coordinator_finds_in_its_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_transactional_ids_are_those_a_coordinator_loads(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     rng = random.Random(SEED)
     first = Broker(tmp_path / "one", broker_session_timeout_ms="3600000").apart()

@@ -58,7 +58,7 @@ def random_lineage(draw: random.Random) -> list[tuple[int, int]]:
 
 
 @pytest.mark.behaviour("M09")
-def test_random_records_give_what_the_real_store_has() -> None:
+def test_remote_segments_of_random_records_equal_the_real_store() -> None:
     require_kafka()
     draw = random.Random(SEED)
     cases = [random_records(draw, number) for number in range(CASES)]

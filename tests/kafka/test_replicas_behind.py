@@ -109,7 +109,9 @@ class Story:
 
 @pytest.mark.evidence("replica-behind")
 @pytest.mark.parametrize("with_steps", [False, True], ids=["as-it-is", "after-the-steps"])
-def test_a_backup_is_restored(stopped: Path, tmp_path: Path, with_steps: bool) -> None:
+def test_steps_for_a_replica_restored_from_a_backup_lose_nothing(
+    stopped: Path, tmp_path: Path, with_steps: bool
+) -> None:
     story = Story(stopped, tmp_path)
     assert story.found(1, 2) == {}
     story.restore_backup()
@@ -133,7 +135,7 @@ def test_a_backup_is_restored(stopped: Path, tmp_path: Path, with_steps: bool) -
 
 
 @pytest.mark.evidence("replica-behind")
-def test_a_log_whose_newest_segment_alone_reached_the_disk(stopped: Path, tmp_path: Path) -> None:
+def test_log_with_only_an_empty_newest_segment_is_behind_its_replicas(stopped: Path, tmp_path: Path) -> None:
     """XFS after a power loss, observed with 4.3.1: of the last segments there are the names, and nothing of the contents. Such a log must
     not be copied over one that ends earlier and has the records, but the other way round."""
     story = Story(stopped, tmp_path)
@@ -155,7 +157,9 @@ def test_a_log_whose_newest_segment_alone_reached_the_disk(stopped: Path, tmp_pa
 
 @pytest.mark.evidence("replica-missing")
 @pytest.mark.parametrize("with_steps", [False, True], ids=["as-it-is", "after-the-step"])
-def test_the_last_replica_in_sync_is_missing(stopped: Path, tmp_path: Path, with_steps: bool) -> None:
+def test_steps_for_a_missing_last_in_sync_replica_name_another_node(
+    stopped: Path, tmp_path: Path, with_steps: bool
+) -> None:
     """The step names the node that has another replica, and says that it is emptied otherwise."""
     story = Story(stopped, tmp_path)
     gone = story.cluster.data(2) / f"{OLD}-0"
@@ -190,7 +194,7 @@ def assert_truncated(log: str, topic: str, offset: int) -> None:
 
 
 @pytest.mark.evidence("replica-missing")
-def test_the_one_that_starts_first_leads(stopped: Path, tmp_path: Path) -> None:
+def test_first_started_replica_leads_and_others_lose_records(stopped: Path, tmp_path: Path) -> None:
     """Node 1 has every record and is in sync as well, but loses all of them."""
     story = Story(stopped, tmp_path)
     cluster = story.cluster
@@ -211,7 +215,7 @@ def test_the_one_that_starts_first_leads(stopped: Path, tmp_path: Path) -> None:
         cluster.abandon()
 
 
-def test_each_node_of_several_is_examined_by_itself(stopped: Path, tmp_path: Path) -> None:
+def test_steps_for_several_nodes_examine_each_by_itself(stopped: Path, tmp_path: Path) -> None:
     """The steps for a path that contains all nodes do not repeat the given command."""
     story = Story(stopped, tmp_path)
     rows = story.asked("doctor", CONTROLLER, 1, 2)
@@ -227,7 +231,7 @@ def test_each_node_of_several_is_examined_by_itself(stopped: Path, tmp_path: Pat
 
 
 @pytest.mark.evidence("newer-metadata-log")
-def test_a_broker_waits_for_its_controller(stopped: Path, tmp_path: Path) -> None:
+def test_broker_waits_for_the_voters_the_forecast_names(stopped: Path, tmp_path: Path) -> None:
     """It fetches the end of the metadata log that it has lost in a power failure before it loads its logs, and sets none of them aside."""
     story = Story(stopped, tmp_path)
     data = story.cluster.data(1)
@@ -254,7 +258,7 @@ def test_a_broker_waits_for_its_controller(stopped: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.evidence("newer-metadata-log")
-def test_the_former_leader_of_an_unclean_election_is_no_reason(tmp_path: Path) -> None:
+def test_longer_log_of_a_former_leader_after_an_unclean_election_is_no_loss(tmp_path: Path) -> None:
     """The former leader has a longer log with committed records, but it is truncated, because the other replica leads and its own
     log is complete. A topic deleted while the former leader was down becomes stray there, which its own metadata log does not tell."""
     require_kafka()

@@ -50,7 +50,7 @@ def retain(data: Path, topic: str, *words: str) -> dict[str, Any]:
 
 @pytest.mark.evidence("deleted-file")
 @pytest.mark.behaviour("T20")
-def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
+def test_broker_serves_and_extends_a_log_after_retention(everything: Written, tmp_path: Path) -> None:
     data = copy_tree(everything.stopped, tmp_path / "data")
     results = {
         BY_SIZE: retain(data, BY_SIZE, "--retention-bytes", "3000"),
@@ -74,7 +74,7 @@ def test_a_broker_goes_on(everything: Written, tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("segment-age", "deleted-file")
-def test_a_broker_goes_on_where_a_disk_was_freed(everything: Written, tmp_path: Path) -> None:
+def test_broker_serves_all_topics_after_free_and_purge(everything: Written, tmp_path: Path) -> None:
     """`--free --purge` over all topics: the broker loads and serves the rest without recovery, and no other topic has lost a record."""
     data = copy_tree(everything.stopped, tmp_path / "data")
     # files that the broker's cleaner had marked when it stopped count first, and their size differs from run to run

@@ -160,7 +160,9 @@ def _shown(data: bytes | None) -> str:
 @pytest.mark.behaviour("T21")
 @pytest.mark.parametrize("kind", [None, OddCalmLog])
 @pytest.mark.parametrize("chunk", range((HALF + CHUNK - 1) // CHUNK))
-def test_random_directories(oracle: Oracle, tmp_path: Path, kind: type[RandomLog] | None, chunk: int) -> None:
+def test_retention_of_random_directories_equals_unified_log(
+    oracle: Oracle, tmp_path: Path, kind: type[RandomLog] | None, chunk: int
+) -> None:
     failures = []
     for seed in range(FIRST_SEED + chunk * CHUNK, FIRST_SEED + min(HALF, (chunk + 1) * CHUNK)):
         place = tmp_path / str(seed)

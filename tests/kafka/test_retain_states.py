@@ -53,7 +53,7 @@ def states(partition: Path, plan: Plan, place: Path) -> list[Path]:
         RetainOptions(limits=Limits(retention_bytes=500), now_ms=NOW, log_start_offset=7),
     ],
 )
-def test_every_state_is_a_whole_log(
+def test_every_state_of_a_killed_retention_loads_as_a_complete_log(
     oracle: Oracle, tmp_path: Path, options: RetainOptions, clean: bool
 ) -> None:
     partition = lay(tmp_path, [Part(3), Part(3, epoch=1), Part(3, epoch=2)])

@@ -81,7 +81,7 @@ def segments(data: Path) -> dict[str, set[str]]:
         ),
     ],
 )
-def test_a_broker_deletes_what_doctor_says(
+def test_broker_deletes_the_segments_that_doctor_predicts(
     stopped: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -115,7 +115,7 @@ def test_a_broker_deletes_what_doctor_says(
     assert all(f"{topic}-0" in step["why"] for topic in empty) and step["command"].startswith("kseg retain ")
 
 
-def test_an_hour_to_raise_the_limits(
+def test_properties_of_the_step_delay_retention_for_an_hour(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """With the properties that the step names, nothing is deleted, although retention and the cleaner would run every 300 ms."""
@@ -132,7 +132,7 @@ def test_an_hour_to_raise_the_limits(
         assert segments(data) == before
 
 
-def test_what_was_deleted_a_moment_ago_comes_back(
+def test_retain_unmark_restores_segments_deleted_before_the_stop(
     stopped: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The broker deleted before it was stopped: `retain --unmark` restores what it marked, active segments included."""

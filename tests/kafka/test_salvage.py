@@ -48,7 +48,7 @@ def _loaded(oracle: Oracle, result: Path, clean: bool, log_end_offset: int) -> N
 
 @pytest.mark.evidence("batch-invalid", "batch-header")
 @pytest.mark.parametrize("name", CASES)
-def test_a_salvaged_partition_is_loaded_whole(
+def test_salvaged_partition_is_loaded_without_loss(
     oracle: Oracle, partition: Path, tmp_path: Path, name: str
 ) -> None:
     inflict = Path(shutil.copytree(partition, tmp_path / "metro-0"))
@@ -71,7 +71,7 @@ def _files(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_rebuilt_side_files_are_those_of_a_load(
+def test_rebuild_writes_the_side_files_of_a_load(
     oracle: Oracle, partition: Path, tmp_path: Path, name: str
 ) -> None:
     """`rebuild` writes the same side files as a real load that finds only the salvaged logs."""
@@ -87,7 +87,7 @@ def test_rebuilt_side_files_are_those_of_a_load(
     assert _files(result) == _files(answer.directory)
 
 
-def test_a_batch_that_no_load_survives_stays_and_is_named(oracle: Oracle, tmp_path: Path) -> None:
+def test_batch_that_fails_every_load_is_kept_and_named(oracle: Oracle, tmp_path: Path) -> None:
     """The marker of a transaction is lost, and its producer continues without a transaction."""
     producer = {"producer_id": 7, "producer_epoch": 0}
     batches = [
@@ -131,7 +131,9 @@ def test_a_batch_that_no_load_survives_stays_and_is_named(oracle: Oracle, tmp_pa
     _loaded(oracle, result, True, 4)
 
 
-def test_what_is_left_of_random_damage_is_loaded(oracle: Oracle, partition: Path, tmp_path: Path) -> None:
+def test_salvage_of_random_damage_is_loaded_without_loss(
+    oracle: Oracle, partition: Path, tmp_path: Path
+) -> None:
     """The damage of tests/recovery/salvage/test_salvage_random.py, in every third case to a log of old formats."""
     old = healthy.mixed_partition(tmp_path / "gates.old-0")
     for seed in range(FIRST_SEED, FIRST_SEED + RANDOM_DAMAGES):

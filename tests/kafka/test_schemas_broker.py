@@ -205,7 +205,7 @@ def _shown(capfd: pytest.CaptureFixture[str], *words: object, kind: str = "recor
 
 @pytest.mark.parametrize("topic", [ORDERS, RIDES, FARES])
 @pytest.mark.parametrize("compacted", [False, True], ids=["before", "after"])
-def test_what_a_consumer_deserializes(
+def test_payloads_are_decoded_as_by_a_consumers_deserializer(
     topic: str, compacted: bool, story: Story, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """This includes deleted schema versions, because records written with them still exist."""
@@ -222,7 +222,7 @@ def test_what_a_consumer_deserializes(
     assert [row["record"]["value"] for row in looked] == expected
 
 
-def test_versions_and_subjects_are_named(story: Story, capfd: pytest.CaptureFixture[str]) -> None:
+def test_schema_versions_and_subjects_are_named(story: Story, capfd: pytest.CaptureFixture[str]) -> None:
     ids = {(each["subject"], each["version"]): each["id"] for _, each in _entries(story.registry)}
     directory = story.after / f"{ORDERS}-0"
     dumped = _shown(capfd, "dump", "--json", "--print-data-log", "--value-format", "avro", directory)
@@ -233,7 +233,7 @@ def test_versions_and_subjects_are_named(story: Story, capfd: pytest.CaptureFixt
     assert named == [first, second, None, first]
 
 
-def test_what_was_deleted_for_good_decodes_until_it_is_compacted_away(
+def test_permanently_deleted_schema_decodes_until_it_is_compacted_away(
     story: Story, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["dump", "--json", "--print-data-log", "--value-format", "avro"]
@@ -245,7 +245,9 @@ def test_what_was_deleted_for_good_decodes_until_it_is_compacted_away(
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["before", "after"])
-def test_typed_columns(story: Story, compacted: bool, tmp_path: Path) -> None:
+def test_exported_columns_have_the_types_of_the_schemas(
+    story: Story, compacted: bool, tmp_path: Path
+) -> None:
     data = story.after if compacted else story.before
     tables = {}
     for topic in (ORDERS, RIDES, FARES):

@@ -113,7 +113,9 @@ IN_THE_GATE = (missing, moved_and_left_out)
     [each for each in CASES if ALL or each[0] in IN_THE_GATE],
     ids=lambda each: each.__name__ if callable(each) else "",
 )
-def test_a_start_with_the_properties(case: Case, outcome: str, disks: Path, tmp_path: Path) -> None:
+def test_forecast_with_server_properties_matches_the_broker(
+    case: Case, outcome: str, disks: Path, tmp_path: Path
+) -> None:
     require_kafka()
     copy_tree(disks, tmp_path / "node")
     places = [tmp_path / "node" / "0", tmp_path / "node" / "1"]
@@ -135,7 +137,7 @@ def test_a_start_with_the_properties(case: Case, outcome: str, disks: Path, tmp_
         if outcome == "does-not-start" or each in (left_out, moved_and_left_out)
     ],
 )
-def test_the_steps_lead_to_a_file_with_which_nothing_is_in_the_way(
+def test_node_starts_with_the_properties_after_the_steps(
     case: Case, disks: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A node starts with the properties that exist then (`both`, `another_order`), or with a directory that was formatted."""

@@ -82,7 +82,7 @@ def _batches(chance: random.Random, first: int) -> Iterator[Row]:
 
 
 @pytest.mark.behaviour("G12")
-def test_states_that_a_share_coordinator_has_loaded(
+def test_share_states_are_those_a_share_coordinator_has_loaded(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     require_kafka()

@@ -34,7 +34,9 @@ IN_THE_GATE = ("meta.properties-of-tomorrow", "partition_twice", "halts")
 
 
 @pytest.mark.parametrize("name", ENDS if os.environ.get("KSEG_BROKER_STARTS") == "all" else IN_THE_GATE)
-def test_it_ends_as_in_a_process_of_its_own(name: str, capture_small: Path, tmp_path: Path) -> None:
+def test_node_in_a_shared_java_process_ends_like_one_in_its_own(
+    name: str, capture_small: Path, tmp_path: Path
+) -> None:
     require_kafka()
     ours, theirs = (_seen(name, capture_small, tmp_path, is_apart) for is_apart in (False, True))
     assert ours.outcome == theirs.outcome

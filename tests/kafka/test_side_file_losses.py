@@ -58,7 +58,9 @@ def _written_producers(broker: Broker) -> list[str]:
 @pytest.mark.evidence(
     "snapshot-missing", "epochs-empty", "checkpoint-lost", "log-start-trace", "meta-properties"
 )
-def test_what_a_broker_forgets_it_knows_again(capture_small: Path, tmp_path: Path) -> None:
+def test_broker_has_lost_side_file_information_again_after_recover(
+    capture_small: Path, tmp_path: Path
+) -> None:
     data = _stopped(capture_small, tmp_path)
     _lose(data)
     harmed = copy_tree(data, tmp_path / "harmed")

@@ -43,7 +43,7 @@ def directories(data: Path) -> set[str]:
 
 
 @pytest.mark.evidence("metadata-log-outdated")
-def test_a_metadata_log_from_a_backup_is_older_than_the_partitions(
+def test_partitions_newer_than_a_restored_metadata_log_keep_their_topic_ids(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A topic was deleted and created again after the backup, and each start has raised the leader epochs. kseg used to advise giving the
@@ -87,7 +87,7 @@ def test_a_metadata_log_from_a_backup_is_older_than_the_partitions(
 
 
 @pytest.mark.evidence("topic-id-known", "replica-missing")
-def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Path) -> None:
+def test_broker_renames_the_strays_of_the_forecast(capture_small: Path, tmp_path: Path) -> None:
     """All cases in one directory. Two with a conflicting topic id are not renamed: one has the id of another topic, the other is a copy
     under a name that no topic has. One partition is missing, and the broker creates it."""
     require_kafka()
@@ -119,9 +119,7 @@ def test_a_broker_sets_aside_what_was_forecast(capture_small: Path, tmp_path: Pa
 
 
 @pytest.mark.evidence("replica-missing", "marker-without-epoch")
-def test_a_broker_makes_a_missing_replica_anew_behind_a_marker_too(
-    capture_small: Path, tmp_path: Path
-) -> None:
+def test_broker_creates_a_missing_replica_despite_a_clean_marker(capture_small: Path, tmp_path: Path) -> None:
     """The state that recover leaves beside a missing replica: because of the marker, the other logs need no recovery, and the marker has no
     broker epoch."""
     require_kafka()
@@ -138,7 +136,9 @@ def test_a_broker_makes_a_missing_replica_anew_behind_a_marker_too(
 
 
 @pytest.mark.evidence("topic-id-missing")
-def test_a_broker_serves_what_recover_gave_an_id(capture_small: Path, tmp_path: Path) -> None:
+def test_broker_serves_a_partition_whose_topic_id_recover_restored(
+    capture_small: Path, tmp_path: Path
+) -> None:
     require_kafka()
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     (data / "metro-none-0" / FILE).unlink()

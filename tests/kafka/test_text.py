@@ -40,7 +40,7 @@ def by_the_kernel(value: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_every_combination_of_the_edges(length: int, oracle: Oracle) -> None:
+def test_combinations_of_edge_bytes_are_decoded_like_java(length: int, oracle: Oracle) -> None:
     """A letter follows each combination, so that it cannot combine with the next. Sequences of four bytes are a random sample."""
     combinations = [bytes(each) for each in itertools.product(EDGES, repeat=length)]
     if length == 4:
@@ -53,7 +53,7 @@ def test_every_combination_of_the_edges(length: int, oracle: Oracle) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_bytes(seed: int, oracle: Oracle) -> None:
+def test_random_bytes_are_decoded_like_java(seed: int, oracle: Oracle) -> None:
     lots = random.Random(seed)
     for value in (lots.randbytes(100_000), bytes(lots.choices(EDGES, k=100_000)), "é€😀a".encode() * 9999):
         java = oracle.utf8(value)

@@ -75,7 +75,9 @@ def in_store(root: Path, topic: str) -> list[Path]:
 
 
 @pytest.mark.evidence("remote-epochs")
-def test_what_is_local_and_remote(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_remote_segments_are_those_in_the_store_and_consumed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     broker = tiered(tmp_path)
     with broker:

@@ -108,7 +108,7 @@ def settings(data: Path, server_properties: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.evidence("topic-policy")
-def test_a_broker_describes_the_same(tmp_path: Path) -> None:
+def test_topic_settings_are_those_a_broker_describes(tmp_path: Path) -> None:
     require_kafka()
     properties: dict[str, Any] = {name.replace(".", "_"): value for name, value in SERVER.items()}
     with Broker(tmp_path / "broker", **properties) as broker:

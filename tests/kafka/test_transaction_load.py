@@ -123,7 +123,9 @@ def _damage(directory: Path, number: int, how: Callable[[bytes], bytes]) -> None
 
 
 @pytest.mark.behaviour("X17")
-def test_what_a_broker_cannot_load(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_records_that_fail_a_transaction_load_are_those_of_the_broker(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     require_kafka()
     count = len(CASES) + len(DAMAGES) + 2
     open_id, torn_id = (_name_in(number, count) for number in (count - 1, count - 2))

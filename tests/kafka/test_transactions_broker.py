@@ -204,7 +204,7 @@ MOMENTS = ["open", "hanging", "restarted", "ended"]
 
 @pytest.mark.behaviour("X17")
 @pytest.mark.parametrize("name", MOMENTS)
-def test_the_ids_are_those_that_the_coordinators_describe(lived: Lived, name: str) -> None:
+def test_transactional_ids_are_those_the_coordinators_describe(lived: Lived, name: str) -> None:
     moment = lived.moments[name]
     names = ("transactional_id", "producer_id", "producer_epoch", "state", "timeout_ms", "start_timestamp")
     found = [
@@ -222,7 +222,7 @@ def test_the_ids_are_those_that_the_coordinators_describe(lived: Lived, name: st
 
 @pytest.mark.behaviour("X21")
 @pytest.mark.parametrize("name", MOMENTS)
-def test_the_producers_are_those_that_the_broker_describes(lived: Lived, name: str) -> None:
+def test_producers_are_those_the_broker_describes(lived: Lived, name: str) -> None:
     moment = lived.moments[name]
     names = ("topic", "partition", "producer_id", "producer_epoch", "last_sequence", "last_timestamp")
     more = ("coordinator_epoch", "transaction_start_offset")
@@ -237,7 +237,7 @@ def test_the_producers_are_those_that_the_broker_describes(lived: Lived, name: s
 
 @pytest.mark.behaviour("X19")
 @pytest.mark.parametrize("name", ["open", "restarted", "ended"])
-def test_what_hangs_is_what_kafkas_tool_finds(lived: Lived, name: str) -> None:
+def test_hanging_transactions_are_those_kafkas_tool_finds(lived: Lived, name: str) -> None:
     moment = lived.moments[name]
     names = ("topic", "partition", "producer_id", "producer_epoch", "start_offset")
     found = {
@@ -254,7 +254,7 @@ def test_what_hangs_is_what_kafkas_tool_finds(lived: Lived, name: str) -> None:
     assert {each[:3] for each in found} == (expected if name == "restarted" else set())
 
 
-def test_what_hangs_beside_a_coordinator_that_has_not_read_its_log_again(lived: Lived) -> None:
+def test_hanging_transactions_beside_a_coordinator_with_stale_state(lived: Lived) -> None:
     moment = lived.moments["hanging"]
     names = ("topic", "partition", "producer_id", "producer_epoch", "start_offset")
     found = {
@@ -265,14 +265,14 @@ def test_what_hangs_beside_a_coordinator_that_has_not_read_its_log_again(lived: 
 
 
 @pytest.mark.behaviour("X20")
-def test_open_transactions_are_explained(lived: Lived) -> None:
+def test_open_transactions_have_verdict_ongoing_and_their_id(lived: Lived) -> None:
     for name in ("open", "restarted"):
         found = [row for row in _transactions(lived.moments[name]) if row["status"] == "open"]
         assert {row["verdict"] for row in found} == {"ongoing"}
         assert {row["transactional_id"] for row in found} >= {"old-open", "new-open", "new-offsets"}
 
 
-def test_committed_and_aborted_as_they_were_sent(lived: Lived) -> None:
+def test_ended_transactions_are_committed_and_aborted_as_sent(lived: Lived) -> None:
     found = [
         (row["partition"], row["status"], row["last_offset"] - row["start_offset"] + 1)
         for row in _transactions(lived.moments["open"])
@@ -288,7 +288,7 @@ def test_committed_and_aborted_as_they_were_sent(lived: Lived) -> None:
 
 
 @pytest.mark.behaviour("X22")
-def test_the_printed_line_frees_the_last_stable_offset(lived: Lived) -> None:
+def test_printed_abort_command_advances_the_last_stable_offset(lived: Lived) -> None:
     def stable(name: str) -> dict[tuple[str, int], tuple[int, int]]:
         return {
             (row["topic"], row["partition"]): (row["last_stable_offset"], row["log_end_offset"])

@@ -42,7 +42,9 @@ def cut_by_hand(directory: Path, offset: int) -> None:
         (4, [(1, 0)]),
     ],
 )
-def test_a_truncated_log(oracle: Oracle, tmp_path: Path, offset: int, epochs: list[tuple[int, int]]) -> None:
+def test_hand_truncated_log_loads_like_one_truncated_by_unified_log(
+    oracle: Oracle, tmp_path: Path, offset: int, epochs: list[tuple[int, int]]
+) -> None:
     directory = partition(tmp_path, SEGMENTS)
     answer = oracle.partition(
         directory,

@@ -183,7 +183,7 @@ NAMES = ["made", "a disk is lost", "reassigned", "unregistered"]
 @pytest.mark.behaviour("M04", "M05")
 @pytest.mark.parametrize("later", [False, True], ids=["then", "later"])
 @pytest.mark.parametrize("name", NAMES)
-def test_it_says_what_admin_says(
+def test_metadata_is_what_admin_describes_at_each_moment(
     name: str, later: bool, moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert [*moments] == [*NAMES, "stopped"]
@@ -217,7 +217,7 @@ def _sorted(rows: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.behaviour("M01")
-def test_every_offset_has_the_image_of_the_real_classes(
+def test_metadata_at_every_offset_equals_the_image_of_the_real_classes(
     moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = moments["stopped"].copy / LOG

@@ -30,13 +30,13 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.mark.parametrize("level", ["quick", "default", "deep"])
-def test_a_stopped_broker_leaves_nothing_to_complain_of(everything: Written, level: str) -> None:
+def test_stopped_broker_leaves_no_errors_or_warnings(everything: Written, level: str) -> None:
     verdict = judge(everything.stopped, level, now_ms=2**42)
     assert verdict.output("error", "warning") == set()
 
 
 @pytest.mark.parametrize("level", ["quick", "default", "deep"])
-def test_a_copy_of_a_running_broker_is_unclean_and_sound(everything: Written, level: str) -> None:
+def test_copy_of_a_running_broker_is_unclean_but_undamaged(everything: Written, level: str) -> None:
     verdict = judge(everything.live, level, now_ms=2**42)
     assert verdict.output("error", "warning") == set()
     assert "unclean-shutdown" in verdict.ids()
@@ -45,7 +45,7 @@ def test_a_copy_of_a_running_broker_is_unclean_and_sound(everything: Written, le
 
 
 @pytest.mark.evidence("snapshot-missing")
-def test_a_partition_whose_records_are_all_deleted(tmp_path: Path) -> None:
+def test_partition_with_all_records_deleted_is_undamaged(tmp_path: Path) -> None:
     """A stopping broker writes no producer snapshot at the log start; if there is a record left, it does."""
     require_kafka()
     with Broker(tmp_path / "broker") as broker:
@@ -68,7 +68,7 @@ def test_a_partition_whose_records_are_all_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("recovery-point")
-def test_a_broker_that_is_killed_after_it_has_deleted_segments(tmp_path: Path) -> None:
+def test_broker_killed_after_deleting_segments_leaves_no_damage(tmp_path: Path) -> None:
     """The recovery point in the checkpoint and the snapshot of the previous stop are then below the first segment."""
     require_kafka()
     broker = Broker(tmp_path / "broker", log_flush_offset_checkpoint_interval_ms="3600000").apart()
@@ -96,7 +96,7 @@ def test_a_broker_that_is_killed_after_it_has_deleted_segments(tmp_path: Path) -
 
 
 @pytest.mark.evidence("index-missing")
-def test_a_topic_whose_records_have_expired(tmp_path: Path) -> None:
+def test_topic_with_expired_records_is_undamaged(tmp_path: Path) -> None:
     """The indexes of a new active segment do not exist before their first use or a clean stop."""
     require_kafka()
     with Broker(tmp_path / "broker") as broker:
@@ -112,7 +112,7 @@ def test_a_topic_whose_records_have_expired(tmp_path: Path) -> None:
     assert (broker.data / "fares-0" / f"{1:020d}.index").exists()
 
 
-def test_offsets_that_are_committed_in_transactions(tmp_path: Path) -> None:
+def test_transactional_offset_commits_are_no_damage(tmp_path: Path) -> None:
     """The coordinator writes each commit with sequence 0."""
     require_kafka()
     with Broker(tmp_path / "broker") as broker:
@@ -130,7 +130,9 @@ def test_offsets_that_are_committed_in_transactions(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("producer-snapshot")
-def test_producers_that_expire_within_a_second(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_producers_expired_within_a_second_are_no_mismatch(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The dynamic property is only in the metadata log."""
     require_kafka()
     with Broker(tmp_path / "broker", producer_id_expiration_check_interval_ms="100") as broker:

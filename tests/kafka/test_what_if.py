@@ -91,7 +91,7 @@ def _weighed(data: Path, capfd: pytest.CaptureFixture[str], *words: str) -> list
     return [line for line in reported if line["type"] == "setting" and line["kind"] != "retention"]
 
 
-def test_a_broker_compresses_to_what_was_forecast(written: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_broker_compresses_to_the_forecast_size(written: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Java uses other releases of the compression libraries than Python, so sizes may differ by two per cent."""
     codecs = [word for name in SETTINGS for word in ("--codec", name)]
     reported = _weighed(written, capfd, *codecs)
@@ -108,7 +108,7 @@ def test_a_broker_compresses_to_what_was_forecast(written: Path, capfd: pytest.C
     assert differences["none"] == 0
 
 
-def test_a_producer_with_larger_batches_sends_what_was_forecast(
+def test_producer_with_larger_batches_sends_the_forecast_size(
     written: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     reported = _weighed(written, capfd, "--batch-size", "64KiB", "--linger", "60s")
@@ -204,7 +204,7 @@ def _first_sizes(sampled: Sequence[SampledBatch], codec: str, size: int, early: 
 
 @pytest.mark.parametrize("size", JAVA_SIZES)
 @pytest.mark.parametrize("codec", JAVA_CODECS)
-def test_batches_are_filled_as_a_java_producer_fills_them(by_java: Path, codec: str, size: int) -> None:
+def test_simulated_batches_are_filled_as_by_the_java_producer(by_java: Path, codec: str, size: int) -> None:
     """From its first batch on, when nothing is known about the compression ratio. The next batch starts before or after a full one is sent,
     depending on the producer's threads."""
     (log,) = (by_java / "now-0").glob("*.log")

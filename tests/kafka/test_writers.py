@@ -90,14 +90,14 @@ def order_of(new: NewBatch) -> dict[str, Any]:
 @pytest.mark.behaviour("F01", "F12", "F14", "F21", "F49", "F50", "F51")
 @shared_oracle
 @given(new=new_batches(codecs=(L.NONE,)))
-def test_uncompressed_bytes_are_those_of_the_builder(oracle: Oracle, new: NewBatch) -> None:
+def test_uncompressed_batches_equal_memory_records_builder(oracle: Oracle, new: NewBatch) -> None:
     assert encode_batch(new) == oracle.make(order_of(new))
 
 
 @pytest.mark.behaviour("F30", "F48")
 @shared_oracle
 @given(new=new_batches(codecs=(L.GZIP, L.SNAPPY, L.LZ4, L.ZSTD)))
-def test_kafka_reads_what_was_compressed(
+def test_kafka_reads_compressed_batches(
     oracle: Oracle, tmp_path_factory: pytest.TempPathFactory, new: NewBatch
 ) -> None:
     file: Path = tmp_path_factory.mktemp("log") / "00000000000000000000.log"
@@ -147,7 +147,7 @@ PRODUCER = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
         ),
     ],
 )
-def test_what_the_builder_refuses_is_refused(oracle: Oracle, new: NewBatch) -> None:
+def test_input_refused_by_memory_records_builder_is_refused(oracle: Oracle, new: NewBatch) -> None:
     with pytest.raises(KafkaRaised):
         oracle.make(order_of(new))
     with pytest.raises(UsageError):

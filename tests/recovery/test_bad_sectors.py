@@ -130,7 +130,9 @@ def offsets(rows: Sequence[dict[str, Any]]) -> list[int]:
 
 @pytest.mark.evidence("unreadable-bytes")
 @pytest.mark.parametrize("case", range(CASES))
-def test_all_that_can_be_read_of_the_logs_is_answered(incident: Incident, case: int, tmp_path: Path) -> None:
+def test_commands_use_everything_readable_around_bad_sectors(
+    incident: Incident, case: int, tmp_path: Path
+) -> None:
     lots = random.Random(f"{SEED}-{case}")
     root, disk = incident.root, incident.disk
     disk.sector_bytes = lots.choice((512, 4096))
@@ -205,7 +207,7 @@ SIDE_FILES = [
 
 @pytest.mark.parametrize("pattern", SIDE_FILES)
 @pytest.mark.parametrize("is_direct", [True, False])
-def test_no_record_is_lost_with_a_side_file(
+def test_bad_sector_in_a_side_file_loses_no_record(
     capture_small: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -256,7 +258,7 @@ def test_no_record_is_lost_with_a_side_file(
         ("meta.properties", "with the values that meta.properties had"),
     ],
 )
-def test_doctor_has_the_step_for_a_file_that_it_cannot_read(
+def test_doctor_has_a_step_for_an_unreadable_file(
     capture_small: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -273,7 +275,7 @@ def test_doctor_has_the_step_for_a_file_that_it_cannot_read(
 
 @pytest.mark.parametrize("pattern", ["*.index", "*.timeindex"])
 @pytest.mark.parametrize("size_bytes", [None, 10 << 20])
-def test_an_index_that_cannot_be_read_is_rebuilt_once_that_is_accepted(
+def test_unreadable_index_is_rebuilt_with_accept_unreadable(
     capture_small: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -323,7 +325,7 @@ LOG_DIR_FILES = [
 
 
 @pytest.mark.parametrize("name", LOG_DIR_FILES)
-def test_the_files_of_a_data_directory_are_read_around_too(
+def test_bad_sectors_in_data_directory_files_are_reported_and_skipped(
     capture_small: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -44,7 +44,7 @@ def give_away(partition: Path, mode: int = 0o644) -> None:
 
 
 @pytest.mark.evidence("log-owner")
-def test_a_broker_of_the_owner_does_not_start(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_log_of_another_owner_prevents_the_start(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     give_away(data / "fares-0")
     start, found = verified(data, capfd)
     assert [row["path"] for row in found] == [str(data / "fares-0")]
@@ -54,12 +54,16 @@ def test_a_broker_of_the_owner_does_not_start(data: Path, capfd: pytest.CaptureF
     assert command == ["chown", "-R", f"--reference={data}", str(data / "fares-0")]
 
 
-def test_files_that_others_may_write_are_none(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_log_writable_by_others_does_not_prevent_the_start(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     give_away(data / "fares-0", 0o664)
     assert verified(data, capfd)[1] == []
 
 
-def test_a_data_directory_of_root_tells_nothing(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_owner_of_a_data_directory_of_root_proves_nothing(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     give_away(data / "fares-0")
     os.chown(data, 0, 0)
     assert verified(data, capfd)[1] == []
@@ -71,7 +75,7 @@ def test_a_data_directory_of_root_tells_nothing(data: Path, capfd: pytest.Captur
     [("", "-R "), ("fares-0", "-R "), ("fares-0/00000000000000000068.log", "")],
     ids=["data", "partition", "log"],
 )
-def test_an_immutable_path_is_named_with_the_command_that_lifts_it(
+def test_immutable_path_is_named_with_its_chattr_command(
     data: Path, capfd: pytest.CaptureFixture[str], name: str, option: str
 ) -> None:
     with flagged(data / name, "i"):
@@ -84,9 +88,7 @@ def test_an_immutable_path_is_named_with_the_command_that_lifts_it(
 
 
 @pytest.mark.evidence("file-flags")
-def test_many_immutable_paths_are_lifted_by_one_command(
-    data: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_many_immutable_paths_get_one_chattr_command(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """As after `chattr -R +i`. kseg used to print a command for each path."""
     names = ["", "fares-0", "fares-0/00000000000000000068.log", "metro-0"]
     with ExitStack() as flags:

@@ -29,24 +29,30 @@ def lines(capfd: pytest.CaptureFixture[str], kind: str) -> list[dict[str, Any]]:
 
 @pytest.mark.evidence("topic-id-zookeeper")
 @pytest.mark.parametrize("level", ["quick", "default", "deep"])
-def test_nothing_is_wrong(data: Path, level: str) -> None:
+def test_verify_of_a_migrating_broker_has_no_errors(data: Path, level: str) -> None:
     assert judge(data, level).ids("error", "warning") == set()
 
 
 @pytest.mark.evidence("topic-id-zookeeper")
-def test_the_forecast_names_zookeeper_and_no_stray(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_forecast_for_a_migrating_broker_names_zookeeper_and_no_stray(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run(["verify", "--json", str(data)]) == 0
     (row,) = lines(capfd, "broker-start")
     assert row["from_zookeeper"] is True and row["metadata"] == "unknown"
     assert row["partitions_stray"] == [] and row["partitions_missing"] == []
 
 
-def test_there_is_nothing_to_repair(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_recover_of_a_migrating_broker_has_nothing_to_repair(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run(["recover", "--json", str(data)]) == 0
     assert {line["severity"] for line in lines(capfd, "finding")} <= {"info"}
 
 
-def test_no_topic_configuration_comes_from_that_log(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_topic_settings_do_not_come_from_an_abandoned_migration(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """After the migration was abandoned, the metadata log may have another configuration than ZooKeeper."""
     assert run(["retain", "--json", str(data)]) == 5
     skipped = [line for line in lines(capfd, "finding") if line["id"] == "policy-unknown"]
@@ -54,7 +60,7 @@ def test_no_topic_configuration_comes_from_that_log(data: Path, capfd: pytest.Ca
 
 
 @pytest.mark.parametrize("state", ["waiting", "given-up"])
-def test_a_metadata_log_that_is_named_counts(
+def test_metadata_option_overrides_the_abandoned_migration(
     state: str, migrating_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """With --metadata one can ask which logs a broker of a KRaft cluster would rename as stray."""
@@ -67,7 +73,7 @@ def test_a_metadata_log_that_is_named_counts(
     assert set(row["partitions_stray"]) == expected
 
 
-def test_metadata_gives_no_verdict_on_what_the_log_does_not_know(
+def test_metadata_gives_no_verdict_on_directories_of_a_migrating_broker(
     migrating_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     data = Path(shutil.copytree(migrating_small / "given-up", tmp_path / "data"))

@@ -18,13 +18,13 @@ BY_LOG = {".log", ".index", ".timeindex", ".txnindex"}
 
 @pytest.mark.parametrize("level", ["quick", "default", "deep"])
 @pytest.mark.parametrize("state", ["killed", "clean"])
-def test_nothing_is_wrong(older_small: Path, state: str, level: str) -> None:
+def test_verify_of_a_2_8_broker_has_no_errors(older_small: Path, state: str, level: str) -> None:
     verdict = judge(older_small / state, level)
     assert verdict.ids("error", "warning") == set()
     assert verdict.of("sequence-gap") == []
 
 
-def test_after_a_clean_stop_there_is_nothing_to_repair(
+def test_recover_of_a_cleanly_stopped_2_8_broker_has_nothing_to_repair(
     older_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["recover", str(older_small / "clean")]) == 0
@@ -32,7 +32,9 @@ def test_after_a_clean_stop_there_is_nothing_to_repair(
 
 
 @pytest.mark.parametrize("topics", [INTERNAL, TOPICS])
-def test_policy_kafka_leaves_what_that_broker_left(older_small: Path, tmp_path: Path, topics: str) -> None:
+def test_policy_kafka_leaves_logs_and_indexes_like_a_2_8_broker(
+    older_small: Path, tmp_path: Path, topics: str
+) -> None:
     """For logs and indexes, the rules of 4.3.1 and 2.8.2 are the same. Files that a start as leader and a stop write are left out."""
     data = Path(shutil.copytree(older_small / "killed", tmp_path / "data"))
     options = ["--policy", "kafka", "--apply", "--topic", topics, "--index-interval-bytes", INTERVALS[topics]]

@@ -24,7 +24,7 @@ COMMANDS = (
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot", "leader-epoch-checkpoint"])
-def test_a_file_that_could_not_be_opened_for_want_of_descriptors_is_not_damaged(
+def test_file_not_opened_for_lack_of_descriptors_is_not_damaged(
     suffix: str,
     command: list[str],
     error: int,

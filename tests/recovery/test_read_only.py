@@ -77,7 +77,7 @@ def words(line: str, root: Path, tmp_path: Path) -> list[str]:
 
 @pytest.mark.evidence("read-only")
 @pytest.mark.parametrize("line", CHANGING)
-def test_what_would_change_something_says_why_it_does_not(
+def test_changing_commands_on_a_read_only_disk_fail_with_one_sentence(
     disk: DyingDisk, line: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "lines").write_text('{"value":"x"}\n')
@@ -92,7 +92,7 @@ def test_what_would_change_something_says_why_it_does_not(
 
 
 @pytest.mark.parametrize("line", READING)
-def test_what_only_reads_answers_as_ever(
+def test_reading_commands_work_on_a_read_only_disk(
     disk: DyingDisk, line: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(disk.root / "data", tmp_path / "data")
@@ -120,7 +120,7 @@ def _but_for_the_mount(text: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["recover", "compact --cleanup-policy compact"])
-def test_a_repaired_copy_can_be_made_elsewhere(disk: DyingDisk, command: str, tmp_path: Path) -> None:
+def test_recover_output_copies_from_a_read_only_disk(disk: DyingDisk, command: str, tmp_path: Path) -> None:
     output = tmp_path / "copy"
     line = f"{command} --quiet --output {output} DATA/{'metro-zstd-0' if command == 'recover' else 'fares-0'}"
     assert run(words(line, disk.root, tmp_path)) in (0, 1)

@@ -32,7 +32,7 @@ def exception_of(snapshot: Path, data: bytes) -> str | None:
     return None if fault is None else fault.exception
 
 
-def test_one_that_breaks_off(snapshot: Path) -> None:
+def test_truncated_metadata_snapshot_fails_the_start(snapshot: Path) -> None:
     data = snapshot.read_bytes()
     _, records, footer, end = bounds(data)
     assert end == len(data) and exception_of(snapshot, data) is None
@@ -46,7 +46,7 @@ def test_one_that_breaks_off(snapshot: Path) -> None:
         assert exception_of(snapshot, data[:cut]) is None, cut
 
 
-def test_one_with_a_damaged_batch(snapshot: Path) -> None:
+def test_damaged_batch_of_a_metadata_snapshot_fails_the_start(snapshot: Path) -> None:
     data = snapshot.read_bytes()
     _, records, footer, _ = bounds(data)
     for at in (11, 16, 18, 22, 60, 70, records + 18, footer + 18):
@@ -56,7 +56,7 @@ def test_one_with_a_damaged_batch(snapshot: Path) -> None:
     assert exception_of(snapshot, data + bytes(100)) == "CorruptRecordException"
 
 
-def test_what_a_node_does_not_look_at(snapshot: Path) -> None:
+def test_bytes_a_node_ignores_in_a_snapshot_do_not_fail_the_start(snapshot: Path) -> None:
     data = snapshot.read_bytes()
     for at in (7, 15):  # base offset, leader epoch
         altered = bytearray(data)
@@ -81,7 +81,7 @@ def fault_of(bootstrap: Path, data: bytes) -> str | None:
 
 
 @pytest.mark.evidence("bootstrap-metadata")
-def test_bootstrap_metadata_that_breaks_off(bootstrap: Path) -> None:
+def test_truncated_bootstrap_metadata_fails_the_start(bootstrap: Path) -> None:
     data = bootstrap.read_bytes()
     _, records, footer, _ = bounds(data)
     for cut in (0, 10, 60, records, records + 1, footer - 1):
@@ -91,7 +91,7 @@ def test_bootstrap_metadata_that_breaks_off(bootstrap: Path) -> None:
 
 
 @pytest.mark.evidence("bootstrap-metadata")
-def test_bootstrap_metadata_with_altered_bytes(bootstrap: Path) -> None:
+def test_altered_bootstrap_metadata_fails_the_start(bootstrap: Path) -> None:
     data = bootstrap.read_bytes()
     _, records, footer, _ = bounds(data)
     name = data.index(b"metadata.version")

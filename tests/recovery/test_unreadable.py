@@ -114,7 +114,7 @@ SPOILED = {
 
 @pytest.mark.evidence("unreadable-bytes")
 @pytest.mark.parametrize(("disk", "jobs"), [(4096, 1), (1024, 3)], indirect=["disk"])
-def test_verify_accounts_for_every_byte_and_goes_on(disk: DyingDisk, jobs: int) -> None:
+def test_verify_accounts_for_unreadable_bytes_and_continues(disk: DyingDisk, jobs: int) -> None:
     expected = spoil(disk, SPOILED)
     before = kseg("verify", "--json", "--jobs", jobs, disk.root / "data")
     assert before.returncode == 1
@@ -136,7 +136,7 @@ def test_verify_accounts_for_every_byte_and_goes_on(disk: DyingDisk, jobs: int) 
     assert summary["records"] > 4000
 
 
-def test_what_lies_around_the_bad_sectors_is_read(disk: DyingDisk) -> None:
+def test_commands_read_everything_around_bad_sectors(disk: DyingDisk) -> None:
     spoil(disk, {f"big-0/{LOG}": [0, 60], "big-0/00000000000000000000.index": [0]})
     big = disk.root / "data" / "big-0"
     dumped = kseg("dump", "--json", "--deep-iteration", big / LOG)
@@ -170,7 +170,7 @@ def test_what_lies_around_the_bad_sectors_is_read(disk: DyingDisk) -> None:
 
 
 @pytest.mark.evidence("unreadable-partition")
-def test_recover_changes_nothing_unless_told_that_it_counts_as_lost(disk: DyingDisk) -> None:
+def test_recover_refuses_unreadable_bytes_without_accept_unreadable(disk: DyingDisk) -> None:
     spoil(disk, SPOILED)
     data = disk.root / "data"
     sound = ["big-0/partition.metadata", "big-0/00000000000000000000.timeindex", f"metro-lz4-0/{LOG}"]
@@ -207,7 +207,7 @@ def test_recover_changes_nothing_unless_told_that_it_counts_as_lost(disk: DyingD
     assert sum(part["length"] for part in big["removed"]) < 5 * 16000
 
 
-def test_a_copy_of_what_can_be_read(disk: DyingDisk) -> None:
+def test_recover_output_copies_everything_readable(disk: DyingDisk) -> None:
     spoil(disk, SPOILED)
     out = disk.root.parent / "copy"
     done = kseg("recover", "--output", out, disk.root / "data")
@@ -226,7 +226,7 @@ def test_a_copy_of_what_can_be_read(disk: DyingDisk) -> None:
         ("retain", "--retention-ms", "1", "--cleanup-policy", "delete"),
     ],
 )
-def test_the_others_that_change_refuse_too(disk: DyingDisk, command: tuple[str, ...]) -> None:
+def test_other_changing_commands_refuse_unreadable_bytes(disk: DyingDisk, command: tuple[str, ...]) -> None:
     spoil(disk, {f"metro-zstd-0/{LOG}": [0], "metro-zstd-0/00000000000000000000.timeindex": [0]})
     partition = disk.root / "data" / "metro-zstd-0"
     names = sorted(path.name for path in partition.iterdir())
@@ -235,7 +235,7 @@ def test_the_others_that_change_refuse_too(disk: DyingDisk, command: tuple[str, 
     assert sorted(path.name for path in partition.iterdir() if path.name != ".kseg") == names
 
 
-def test_append_refuses(disk: DyingDisk, tmp_path: Path) -> None:
+def test_append_refuses_unreadable_files(disk: DyingDisk, tmp_path: Path) -> None:
     spoil(disk, {"metro-zstd-0/leader-epoch-checkpoint": [0]})
     lines = tmp_path / "one.jsonl"
     lines.write_text('{"type":"record","key":"a","value":"b"}\n')
@@ -245,7 +245,7 @@ def test_append_refuses(disk: DyingDisk, tmp_path: Path) -> None:
     assert not (partition / ".kseg").exists()
 
 
-def test_raw_bytes_are_sent_around_a_bad_block(disk: DyingDisk) -> None:
+def test_read_raw_continues_around_a_bad_block(disk: DyingDisk) -> None:
     log = disk.root / "data" / "big-0" / LOG
     expected = bytearray(log.read_bytes()[: 400 << 10])
     expected[60 * 4096 : 61 * 4096] = bytes(4096)
@@ -269,7 +269,7 @@ with MappedFile(sys.argv[1]) as file:
 """
 
 
-def test_a_file_that_is_cut_off_while_it_is_mapped(tmp_path: Path) -> None:
+def test_file_truncated_while_mapped_is_unreadable_there(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"x" * 200_000)
     done = subprocess.run(
@@ -305,7 +305,7 @@ for kind in (lambda: NewFile(folder + "/new"), lambda: LogFile(folder + "/log", 
 """
 
 
-def test_bytes_that_cannot_be_read_are_handed_to_no_file(tmp_path: Path) -> None:
+def test_unreadable_bytes_are_not_copied_to_a_file(tmp_path: Path) -> None:
     """The system call returns EFAULT where a program that touches the page gets SIGBUS."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", HANDED_OVER, str(tmp_path)], capture_output=True, text=True, check=False
@@ -353,9 +353,7 @@ def _meets(kind: str, other_handler: str, file: Path) -> subprocess.CompletedPro
 
 @pytest.mark.parametrize("other_handler", ["none", "watched"])
 @pytest.mark.parametrize("kind", ["sent", "touched"])
-def test_a_signal_that_is_about_no_file_of_ours_does_what_it_always_does(
-    tmp_path: Path, kind: str, other_handler: str
-) -> None:
+def test_sigbus_outside_a_mapped_file_keeps_its_effect(tmp_path: Path, kind: str, other_handler: str) -> None:
     done = _meets(kind, other_handler, tmp_path / "file")
     assert done.returncode == -signal.SIGBUS, (done.returncode, done.stdout, done.stderr)
     assert "alive" not in done.stdout
@@ -363,9 +361,7 @@ def test_a_signal_that_is_about_no_file_of_ours_does_what_it_always_does(
 
 
 @pytest.mark.parametrize("other_handler", ["none", "watched"])
-def test_a_handler_set_after_the_first_map_does_not_get_our_faults(
-    tmp_path: Path, other_handler: str
-) -> None:
+def test_later_sigbus_handler_does_not_get_faults_of_mapped_files(tmp_path: Path, other_handler: str) -> None:
     """Test runners and notebooks enable faulthandler before or after they import kseg."""
     done = _meets("cut", other_handler, tmp_path / "file")
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr

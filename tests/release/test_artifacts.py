@@ -105,7 +105,7 @@ def inside(root: Path, program: str) -> Kseg:
 
 
 @pytest.mark.parametrize("archive", TARBALLS, ids=lambda path: path.name)
-def test_the_tarball_runs_on_a_host_without_python(archive: Path, tmp_path: Path, data: Path) -> None:
+def test_tarball_runs_on_a_host_without_python(archive: Path, tmp_path: Path, data: Path) -> None:
     root = empty_root(tmp_path / "root")
     with tarfile.open(archive) as packed:
         packed.extractall(root / "opt", filter="tar")
@@ -123,7 +123,7 @@ def test_the_tarball_runs_on_a_host_without_python(archive: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("package", sorted(DIST.glob("*.deb")), ids=lambda path: path.name)
-def test_the_debian_package_puts_everything_in_its_place(package: Path, tmp_path: Path, data: Path) -> None:
+def test_debian_package_installs_every_file(package: Path, tmp_path: Path, data: Path) -> None:
     root = empty_root(tmp_path / "root")
     subprocess.run(["dpkg-deb", "--extract", package, root], check=True)
     shutil.copytree(data, root / "data")
@@ -137,7 +137,7 @@ def test_the_debian_package_puts_everything_in_its_place(package: Path, tmp_path
     subprocess.run(["md5sum", "--check", "--quiet", sums / "md5sums"], cwd=root, check=True)
 
 
-def test_the_tarball_starts_about_as_fast_as_an_installation(tmp_path: Path, data: Path) -> None:
+def test_tarball_starts_about_as_fast_as_an_installation(tmp_path: Path, data: Path) -> None:
     """Processor time of `kseg --version` and of a small dump, alternating with an installation of the wheel in the tarball."""
     from releasing.interpreter import MINOR
     from releasing.wheels import pythons
@@ -169,7 +169,7 @@ def processor_s(command: list[str], place: Path) -> float:
 
 
 @pytest.mark.parametrize("archive", TARBALLS, ids=lambda path: path.name)
-def test_the_sbom_and_the_licences_are_of_what_is_inside(archive: Path, tmp_path: Path) -> None:
+def test_sbom_and_licences_cover_the_contents(archive: Path, tmp_path: Path) -> None:
     """Every package in the artifact is listed, and every binary belongs to a listed package."""
     from releasing import inventory
 
@@ -187,7 +187,7 @@ def test_the_sbom_and_the_licences_are_of_what_is_inside(archive: Path, tmp_path
 
 
 @pytest.mark.parametrize("wheel", sorted(DIST.glob("*.whl")), ids=lambda path: path.name)
-def test_a_wheel_installs_without_a_compiler_and_a_network(wheel: Path, tmp_path: Path, data: Path) -> None:
+def test_wheel_installs_without_compiler_and_network(wheel: Path, tmp_path: Path, data: Path) -> None:
     from releasing.wheels import pythons
 
     tag = wheel.name.split("-")[2]
@@ -234,7 +234,7 @@ def test_every_artifact_has_its_checksum() -> None:
     assert all(hashlib.sha256((DIST / name).read_bytes()).hexdigest() == reported[name] for name in files)
 
 
-def test_the_bundle_asks_for_no_newer_glibc_than_it_says(tmp_path: Path) -> None:
+def test_bundle_requires_no_newer_glibc_than_declared(tmp_path: Path) -> None:
     from releasing.bundle import MAX_GLIBC, glibc_floor
 
     for archive in DIST.glob("kseg-*-linux-x86_64*.tar.gz"):

@@ -40,7 +40,7 @@ def areas_of(path: Path) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("is_direct", [True, False])
 @pytest.mark.parametrize("sector_bytes", [512, 4096])
 @pytest.mark.parametrize("ends_early", [True, False])
-def test_whatever_the_disk_is_like_all_but_the_bad_sectors_is_read(
+def test_everything_but_the_bad_sectors_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_direct: bool, sector_bytes: int, ends_early: bool
 ) -> None:
     lots = random.Random(SEED)
@@ -73,9 +73,7 @@ def test_whatever_the_disk_is_like_all_but_the_bad_sectors_is_read(
         assert asked == set(units(disk, path)) and status.st_size == size, reported
 
 
-def test_a_sector_that_can_be_read_at_last_is_no_loss(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sector_readable_after_retries_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = bad_sectors(monkeypatch, BadSectors(failures=2))
     path = tmp_path / "file"
     path.write_bytes(os.urandom(30_000))
@@ -85,7 +83,7 @@ def test_a_sector_that_can_be_read_at_last_is_no_loss(
     assert disk.failed_alone == {} and disk.failed
 
 
-def test_a_file_restored_with_its_old_mtime_is_read_anew(
+def test_file_restored_with_its_old_mtime_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`cp -p` from a backup may reuse the inode of the damaged file."""
@@ -105,7 +103,9 @@ def test_a_file_restored_with_its_old_mtime_is_read_anew(
     assert read_small(path) == b"y" * 5000
 
 
-def test_a_large_healthy_part_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_healthy_part_is_read_with_few_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = bad_sectors(monkeypatch, BadSectors())
     path = tmp_path / "file"
     path.write_bytes(bytes(5 << 20))
@@ -126,7 +126,7 @@ def test_a_large_healthy_part_is_read_at_once(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("error", [errno.ESTALE, errno.ENOTCONN])
-def test_an_error_of_the_file_itself_is_asked_once(
+def test_error_of_the_file_itself_is_not_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     disk = bad_sectors(monkeypatch, BadSectors(error=error))
@@ -140,7 +140,7 @@ def test_an_error_of_the_file_itself_is_asked_once(
         assert disk.failed_reads <= 2
 
 
-def test_more_bad_areas_than_can_be_noted_are_not_passed_over(
+def test_file_with_more_bad_areas_than_can_be_recorded_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If not all bad areas of a file can be recorded, it is not read at all, rather than with zeros that nobody notices."""

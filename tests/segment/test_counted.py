@@ -36,11 +36,11 @@ ROOMS = (
         (2, "more entry", "2 more entries"),
     ],
 )
-def test_plurals(number: int, noun: str, words: str) -> None:
+def test_counted_nouns_have_their_plural(number: int, noun: str, words: str) -> None:
     assert counted(number, noun) == words
 
 
-def test_nobody_spells_a_plural_by_himself() -> None:
+def test_no_module_builds_plurals_on_its_own() -> None:
     own = re.compile(
         r"""(batch|pass|entry|record|file|group|place)e?s?['"]? if [^\n]{0,40}== 1|replace\("batchs"""
     )

@@ -31,7 +31,7 @@ def bitwise(data: bytes, polynomial: int, value: int = 0) -> int:
     return register ^ 0xFFFFFFFF
 
 
-def test_check_values() -> None:
+def test_crc_check_values_are_the_published_ones() -> None:
     # the vectors of fact sheet §12; the second is that of Kafka 0.7
     assert crc.crc32c(b"123456789") == 0xE3069283
     assert crc.crc32(b"hello") == 0x3610A686
@@ -45,7 +45,9 @@ def test_check_values() -> None:
 
 @pytest.mark.parametrize(("name", "index"), BINDINGS)
 @given(first=st.binary(max_size=200), second=st.binary(max_size=200))
-def test_every_binding_computes_the_definition(name: str, index: int, first: bytes, second: bytes) -> None:
+def test_every_crc_backend_equals_the_bitwise_definition(
+    name: str, index: int, first: bytes, second: bytes
+) -> None:
     try:
         _, function = crc._CANDIDATES[name][index]()
     except ImportError:
@@ -58,7 +60,7 @@ def test_every_binding_computes_the_definition(name: str, index: int, first: byt
 
 
 @pytest.mark.parametrize("function", [crc.crc32c, crc.crc32], ids=["crc32c", "crc32"])
-def test_a_read_only_map_is_summed_where_it_lies(tmp_path: Path, function: crc.Checksum) -> None:
+def test_crc_of_a_read_only_mapping_copies_nothing(tmp_path: Path, function: crc.Checksum) -> None:
     path = tmp_path / "data"
     path.write_bytes(bytes(range(256)) * 64)
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
@@ -70,7 +72,7 @@ def test_a_read_only_map_is_summed_where_it_lies(tmp_path: Path, function: crc.C
         view.release()
 
 
-def test_the_fallback_is_taken_when_a_library_is_missing() -> None:
+def test_crc_fallback_is_used_if_a_library_is_missing() -> None:
     program = (
         "import sys\n"
         "for name in ('crc32c', 'google_crc32c', 'isal'): sys.modules[name] = None\n"
@@ -81,7 +83,7 @@ def test_the_fallback_is_taken_when_a_library_is_missing() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
-def test_the_module_loads_no_library_until_asked() -> None:
+def test_crc_module_loads_no_library_until_it_is_used() -> None:
     program = (
         "import sys, kseg.segment.crc\n"
         "assert not {'isal', 'crc32c', 'crcmod', 'google_crc32c'} & set(sys.modules)\n"
@@ -92,11 +94,11 @@ def test_the_module_loads_no_library_until_asked() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
-def test_the_backend_is_named() -> None:
+def test_crc_backend_is_named() -> None:
     assert set(crc.BACKEND) == {"crc32c", "crc32"}
     assert all(crc.BACKEND.values())
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_crc_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="crc64"):
         _ = crc.crc64  # type: ignore[attr-defined]

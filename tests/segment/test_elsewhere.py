@@ -46,7 +46,7 @@ def half_done_at(directory: Path, around: Path) -> None:
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_undo_finds_it_by_the_directory_and_by_its_path(tmp_path: Path, name: str) -> None:
+def test_undo_finds_a_journal_elsewhere_by_directory_and_by_path(tmp_path: Path, name: str) -> None:
     around = tmp_path / "an other disk"
     for number, by_path in enumerate((True, False)):
         directory = CASES[name].lay(tmp_path / str(number))
@@ -62,7 +62,7 @@ def test_undo_finds_it_by_the_directory_and_by_its_path(tmp_path: Path, name: st
         assert not list(around.iterdir()) and not list(directory.glob("kseg-*"))
 
 
-def test_what_lies_in_the_directory_takes_no_bytes(tmp_path: Path) -> None:
+def test_pointer_to_a_journal_elsewhere_takes_no_bytes(tmp_path: Path) -> None:
     directory = CASE.lay(tmp_path)
     carry_out(directory, tmp_path / "journals")
     assert not (directory / ".kseg").exists()
@@ -73,7 +73,7 @@ def test_what_lies_in_the_directory_takes_no_bytes(tmp_path: Path) -> None:
     assert not [path for path in directory.glob("kseg-journal-*") if path.name.endswith(known)]
 
 
-def test_the_same_command_goes_on_and_another_is_reported(tmp_path: Path) -> None:
+def test_unfinished_change_elsewhere_continues_or_blocks_other_commands(tmp_path: Path) -> None:
     directory, around = CASE.lay(tmp_path), tmp_path / "journals"
     half_done_at(directory, around)
     (finding,) = half_done_findings(str(directory))
@@ -87,7 +87,7 @@ def test_the_same_command_goes_on_and_another_is_reported(tmp_path: Path) -> Non
     assert half_done(str(directory)) == []
 
 
-def test_a_disk_that_is_not_mounted_is_in_the_way_only_of_what_is_unfinished(tmp_path: Path) -> None:
+def test_unmounted_journal_disk_blocks_only_unfinished_changes(tmp_path: Path) -> None:
     directory, around, away = CASE.lay(tmp_path), tmp_path / "usb", tmp_path / "away"
     start = held(directory)
     half_done_at(directory, around)
@@ -114,7 +114,7 @@ def test_a_disk_that_is_not_mounted_is_in_the_way_only_of_what_is_unfinished(tmp
     assert isinstance(failure, Failure) and "is not there" in failure.sentence
 
 
-def test_one_that_was_planted_is_followed_nowhere(tmp_path: Path) -> None:
+def test_planted_journal_elsewhere_is_not_followed(tmp_path: Path) -> None:
     directory, around = CASE.lay(tmp_path / "one"), tmp_path / "journals"
     carry_out(directory, around)
     (pointer,) = (path for path in directory.glob("kseg-journal-*") if "-at-" in path.name)
@@ -136,7 +136,7 @@ def test_one_that_was_planted_is_followed_nowhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "around", ["/mnt/x", "/mnt/with space and % and ü", "/a-at-b/c-old-d/e-new-f.open", "/x.done"]
 )
-def test_a_pointer_reads_back(around: str) -> None:
+def test_journal_pointer_round_trips(around: str) -> None:
     name = pointer_name(f"{around}/kseg-{ID}/orders-0.1f", ID)
     for suffix in (".open", ".done"):
         assert read_pointer(name + suffix) == (ID, around)
@@ -155,11 +155,11 @@ def test_a_pointer_reads_back(around: str) -> None:
         "kseg-journal-..-at-%2Fmnt.open",
     ],
 )
-def test_what_is_no_pointer(name: str) -> None:
+def test_invalid_pointer_name_is_ignored(name: str) -> None:
     assert read_pointer(name) is None
 
 
-def test_places_where_a_broker_would_die_of_it_are_refused(tmp_path: Path) -> None:
+def test_journal_places_that_would_fail_a_broker_are_refused(tmp_path: Path) -> None:
     data = CASES["data directory"].lay(tmp_path)
     directory = CASE.lay(data)
     for around in (data, directory, data / "journals"):
@@ -187,7 +187,7 @@ def append_something(directory: Path, around: Path, quarantine: Path | None, dis
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_an_append_too(tmp_path: Path, apart: bool) -> None:
+def test_killed_append_with_a_journal_elsewhere_is_undone(tmp_path: Path, apart: bool) -> None:
     case = Case(PARTITION, lambda _directory: ())
     quarantine = tmp_path / "kept" if apart else None
     for number in range(1000):
@@ -210,5 +210,5 @@ def test_an_append_too(tmp_path: Path, apart: bool) -> None:
     assert number > 10
 
 
-def test_a_place_is_a_value() -> None:
+def test_journal_location_is_a_value() -> None:
     assert JournalLocation("/d", ID, in_log_dir=False, home="/mnt/kseg-x/d.1").is_flat

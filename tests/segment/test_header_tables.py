@@ -30,7 +30,7 @@ from tests.support.paths import ROOT
         ),
     ],
 )
-def test_compiled_kernels_have_the_same_numbers(module: ModuleType, path: str, some: set[str]) -> None:
+def test_compiled_kernels_have_the_numbers_of_python(module: ModuleType, path: str, some: set[str]) -> None:
     in_python = {name: value for name, value in vars(module).items() if name.isupper() and name[0] != "_"}
     text = (ROOT / path).read_text()
     in_c = {name: int(number) for name, number in re.findall(r"^    (\w+) = (\d+)$", text, re.MULTILINE)}
@@ -38,7 +38,7 @@ def test_compiled_kernels_have_the_same_numbers(module: ModuleType, path: str, s
     assert some <= set(in_c)
 
 
-def test_bits_of_attributes_are_those_of_the_layout() -> None:
+def test_attribute_bits_equal_those_of_the_layout() -> None:
     names = {name for name in vars(header_tables) if name.endswith("_BIT")} | {"CODEC_MASK"}
     assert len(names) == 5
     for name in names:

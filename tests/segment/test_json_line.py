@@ -18,13 +18,13 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=5))
-def test_a_line_is_one_line_and_reads_back(values: dict[str, object]) -> None:
+def test_json_line_is_one_line_and_round_trips(values: dict[str, object]) -> None:
     line = json_line(values)
     assert line.endswith(b"\n") and line.count(b"\n") == 1
     assert json.loads(line) == values
 
 
-def test_a_file_name_that_is_no_utf8_keeps_its_bytes_and_the_line_stays_utf8() -> None:
+def test_json_line_keeps_the_bytes_of_a_name_that_is_not_utf_8() -> None:
     name = os.fsdecode(b"caf\xe9.log")
     line = json_line({"file": name, "word": "é"})
     assert os.fsencode(json.loads(line.decode("utf-8"))["file"]) == b"caf\xe9.log"

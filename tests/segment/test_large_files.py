@@ -41,7 +41,7 @@ def sparse_log(path: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.behaviour("F35")
-def test_a_dump_goes_on_behind_two_gib(tmp_path: Path) -> None:
+def test_dump_continues_after_2_gib(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     size = sparse_log(path)
 

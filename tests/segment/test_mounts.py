@@ -38,7 +38,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("/database", "/", "ext4", False),
     ],
 )
-def test_the_longest_mount_point_counts(
+def test_longest_matching_mount_point_is_used(
     table: None, path: str, point: str, kind: str, is_read_only: bool
 ) -> None:
     found = mount_around(path)
@@ -46,12 +46,12 @@ def test_the_longest_mount_point_counts(
     assert (found.point, found.type, found.is_read_only) == (point, kind, is_read_only)
 
 
-def test_without_a_table_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_mount_table_gives_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounts, "_TABLE", str(tmp_path / "none"))
     assert mount_around("/") is None
 
 
-def test_a_mount_of_this_machine(tmp_path: Path) -> None:
+def test_real_mount_is_found_with_its_options(tmp_path: Path) -> None:
     place = tmp_path / "a disk"
     place.mkdir()
     try:

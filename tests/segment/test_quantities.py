@@ -39,11 +39,11 @@ def at(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: 
         ("-5", -5),
     ],
 )
-def test_times_of_people(text: str, expected: int) -> None:
+def test_human_times_are_parsed(text: str, expected: int) -> None:
     assert read_time(text, NOW_MS) == expected
 
 
-def test_the_zone_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_time_zone_is_used_for_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
@@ -60,7 +60,7 @@ def test_the_zone_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "text", ["", "-", "-1x", "25:00", "yesterday", "14:3", "2026-13-01", "12:00 Mars/Olympus"]
 )
-def test_what_is_no_time(text: str) -> None:
+def test_invalid_times_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"takes epoch milliseconds|does not know the time zone"):
         read_time(text, NOW_MS)
 
@@ -73,7 +73,7 @@ def test_what_is_no_time(text: str) -> None:
         ("0.0010000001MiB", 1049),
     ],
 )  # fmt: skip
-def test_sizes(text: str, expected: int) -> None:
+def test_sizes_are_parsed(text: str, expected: int) -> None:
     assert read_size(text) == expected
 
 
@@ -88,7 +88,7 @@ HOUR_MS = 3_600_000
         ("1w2d3h4m5s6ms", ((9 * 24 + 3) * 3600 + 245) * 1000 + 6), ("1H30M", HOUR_MS * 3 // 2), ("1h0.5m", HOUR_MS + 30_000),
     ],
 )  # fmt: skip
-def test_durations(text: str, expected: int) -> None:
+def test_durations_are_parsed(text: str, expected: int) -> None:
     assert read_duration(text) == expected
     assert (
         read_time(f"-{text}", NOW_MS) == NOW_MS - expected or text == "500"
@@ -104,7 +104,7 @@ def test_durations(text: str, expected: int) -> None:
         ("999999999999d", "at most 64 bits"), ("9" * 4000 + "h", "takes a duration"),
     ],
 )  # fmt: skip
-def test_what_is_no_duration(text: str, reason: str) -> None:
+def test_invalid_durations_are_rejected(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         read_duration(text)
 
@@ -116,12 +116,12 @@ def test_what_is_no_duration(text: str, reason: str) -> None:
         ("1,000", r"50GB$"), ("-1", r"50GB$"), ("16777216T", "at most 64 bits"),
     ],
 )  # fmt: skip
-def test_what_is_no_size(text: str, reason: str) -> None:
+def test_invalid_sizes_are_rejected(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         read_size(text)
 
 
-def test_a_number_keeps_the_words_it_was_typed_in() -> None:
+def test_parsed_quantity_keeps_its_text() -> None:
     week = read_duration("7d")
     assert isinstance(week, Typed) and (week, week.text) == (604_800_000, "7d")
     again = pickle.loads(pickle.dumps(week))

@@ -120,13 +120,13 @@ def _about(kind: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]
 
 
 @pytest.mark.parametrize(("name", "args", "named"), CALLS)
-def test_values_are_those_of_the_standard_library(
+def test_dataclass_values_equal_those_of_the_standard_library(
     name: str, args: tuple[Any, ...], named: dict[str, Any]
 ) -> None:
     assert _about(LAZY[name], args, named) == _about(STANDARD[name], args, named)
 
 
-def test_what_is_compared_is_equal_and_what_is_not_is_not() -> None:
+def test_equality_uses_only_compared_fields() -> None:
     point = LAZY["Point"]
     assert point(1, 2, ("a",)) == point(1, 2, ("b",))
     assert hash(point(1, 2, ("a",))) == hash(point(1, 2, ("b",)))
@@ -138,7 +138,7 @@ def test_what_is_compared_is_equal_and_what_is_not_is_not() -> None:
         del point(1, 2).x
 
 
-def test_each_value_has_its_own_default() -> None:
+def test_each_value_has_its_own_default_factory_result() -> None:
     first, second = LAZY["Tally"](), LAZY["Tally"]()
     first.kept["a"] = 1
     assert second.kept == {}
@@ -153,6 +153,6 @@ class Sent:
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_a_frozen_value_goes_through_a_pickle(protocol: int) -> None:
+def test_frozen_value_can_be_pickled(protocol: int) -> None:
     sent = Sent(3, ("a", "b"))
     assert pickle.loads(pickle.dumps(sent, protocol)) == sent

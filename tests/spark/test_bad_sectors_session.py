@@ -42,7 +42,7 @@ def disk(tmp_path: Path) -> Iterator[DyingDisk]:
 
 @pytest.mark.evidence("unreadable-bytes")
 @pytest.mark.parametrize("blocks", [[0], [60], [3, 70, 71, 140]], ids=["first", "inside", "several"])
-def test_rows_before_and_behind_a_bad_sector_arrive(
+def test_rows_before_and_after_a_bad_sector_arrive(
     local_spark: Any, disk: DyingDisk, blocks: list[int]
 ) -> None:
     data = disk.root / "data"

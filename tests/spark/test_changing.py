@@ -84,7 +84,9 @@ def changing(request: pytest.FixtureRequest) -> Changing:
     return CHANGINGS[request.param]
 
 
-def test_a_plan(any_spark: SparkSession, changing: Changing, original: Path, both: Both) -> None:
+def test_plan_on_a_cluster_equals_a_local_plan(
+    any_spark: SparkSession, changing: Changing, original: Path, both: Both
+) -> None:
     found = state(original)
     data, (status, out, err) = both(original, changing.words)
     # the plan is due
@@ -94,7 +96,9 @@ def test_a_plan(any_spark: SparkSession, changing: Changing, original: Path, bot
     both(original, changing.words, "--json")
 
 
-def test_a_change_in_place(any_spark: SparkSession, changing: Changing, original: Path, both: Both) -> None:
+def test_in_place_change_on_a_cluster_equals_a_local_one(
+    any_spark: SparkSession, changing: Changing, original: Path, both: Both
+) -> None:
     found = state(original)
     both(original, changing.words, "--apply", "--json")
     data, (status, _, _) = both(original, changing.words, "--apply")
@@ -107,7 +111,9 @@ def test_a_change_in_place(any_spark: SparkSession, changing: Changing, original
 
 
 @pytest.mark.parametrize("name", ["recover", "compact"])
-def test_copies(any_spark: SparkSession, name: str, capture_small: Path, tmp_path: Path, both: Both) -> None:
+def test_copies_made_on_a_cluster_equal_local_ones(
+    any_spark: SparkSession, name: str, capture_small: Path, tmp_path: Path, both: Both
+) -> None:
     original = tmp_path / "original" / "data"
     CHANGINGS[name].lay(capture_small, original)
     found = state(original)
@@ -117,7 +123,7 @@ def test_copies(any_spark: SparkSession, name: str, capture_small: Path, tmp_pat
     assert len(list((data.parent / "copies").iterdir())) >= 2
 
 
-def test_a_capture_with_diseases(
+def test_damaged_capture_is_changed_on_a_cluster_like_locally(
     local_spark: SparkSession, capture_small: Path, tmp_path: Path, both: Both
 ) -> None:
     """Truncated and zero-filled segments, garbage between batches, and missing files."""
@@ -143,7 +149,7 @@ def test_a_capture_with_diseases(
     both(original, ("recover", "--now", "1800000000000"), "--apply", "--mark-clean")
 
 
-def test_a_change_is_refused_as_ever(
+def test_change_on_a_cluster_is_refused_like_locally(
     local_spark: SparkSession, capture_small: Path, tmp_path: Path, both: Both
 ) -> None:
     original = tmp_path / "original" / "data"

@@ -112,7 +112,7 @@ def stage(changing: Changing, capture_small: Path, tmp_path: Path) -> Stage:
 
 
 @pytest.mark.parametrize("end", [End.KILLED, End.FAILS])
-def test_a_task_that_ends_in_the_middle_is_followed_by_another(
+def test_task_that_dies_during_a_change_is_completed_by_another(
     any_spark: SparkSession, shipped: Path, stage: Stage, end: End
 ) -> None:
     any_spark.sparkContext.addPyFile(str(shipped))
@@ -122,7 +122,7 @@ def test_a_task_that_ends_in_the_middle_is_followed_by_another(
         assert all(name.removesuffix("0") + "2" in notes for name in notes if name.endswith(".0"))
 
 
-def test_a_lost_executor_whose_process_works_on(
+def test_executor_declared_lost_that_works_on_does_not_change_the_result(
     cluster_spark: SparkSession, shipped: Path, stage: Stage
 ) -> None:
     cluster_spark.sparkContext.addPyFile(str(shipped))
@@ -146,7 +146,9 @@ def speculating(use_master: Use, standalone: Standalone) -> Iterator[SparkSessio
     spark.stop()
 
 
-def test_two_attempts_at_the_same_time(speculating: SparkSession, shipped: Path, stage: Stage) -> None:
+def test_two_simultaneous_attempts_do_not_change_the_result(
+    speculating: SparkSession, shipped: Path, stage: Stage
+) -> None:
     speculating.sparkContext.addPyFile(str(shipped))
     notes = stage.assert_same(ClusterOptions(), End.SLOW, 14)
     slow = [name for name in notes if name.endswith(".0")]

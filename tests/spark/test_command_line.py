@@ -45,13 +45,13 @@ def partition(capture_small: Path) -> str:
     return str(capture_small / "data" / "metro-zstd-0")
 
 
-def test_options_of_a_cluster_go_with_spark(capfd: pytest.CaptureFixture[str]) -> None:
+def test_cluster_options_require_spark(capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["--master", LOCAL], ["--spark-conf", "a=b"], ["--py-files", "a.py"], ["--jars", "a.jar"]):
         assert run(["verify", *words, "somewhere"]) == 2
         assert capfd.readouterr().err == f"kseg: {words[0]} requires --spark\n"
 
 
-def test_no_java(partition: str, tmp_path: Path) -> None:
+def test_missing_java_is_reported(partition: str, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     output = kseg("verify", "--spark", partition, PATH=str(tmp_path / "bin"), JAVA_HOME="")
     assert (output.returncode, output.stdout) == (2, "")
@@ -60,7 +60,7 @@ def test_no_java(partition: str, tmp_path: Path) -> None:
     )
 
 
-def test_a_java_that_is_too_old(partition: str, tmp_path: Path) -> None:
+def test_too_old_java_is_reported(partition: str, tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
@@ -76,7 +76,7 @@ def test_a_java_that_is_too_old(partition: str, tmp_path: Path) -> None:
         )
 
 
-def test_a_java_that_does_not_run(tmp_path: Path, partition: str) -> None:
+def test_java_that_does_not_run_is_reported(tmp_path: Path, partition: str) -> None:
     output = kseg("verify", "--spark", partition, JAVA_HOME=str(tmp_path))
     assert output.returncode == 2
     assert output.stderr == (
@@ -84,7 +84,7 @@ def test_a_java_that_does_not_run(tmp_path: Path, partition: str) -> None:
     )
 
 
-def test_no_pyspark(
+def test_missing_pyspark_is_reported(
     partition: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = importlib.util.find_spec
@@ -97,7 +97,7 @@ def test_no_pyspark(
     )
 
 
-def test_a_session_that_does_not_come_up_says_why(partition: str) -> None:
+def test_failed_spark_session_is_reported_in_one_sentence(partition: str) -> None:
     require_spark()
     output = kseg("verify", "--spark", "--master", "nonsense://x", partition)
     assert output.returncode == 3
@@ -105,7 +105,7 @@ def test_a_session_that_does_not_come_up_says_why(partition: str) -> None:
     assert output.stderr.count("\n") == 1
 
 
-def test_a_run_of_its_own_says_nothing_of_sparks(partition: str) -> None:
+def test_own_spark_session_prints_nothing_of_sparks(partition: str) -> None:
     require_spark()
     alone = kseg("verify", partition)
     output = kseg("verify", "--spark", "--master", LOCAL, partition)
@@ -113,7 +113,7 @@ def test_a_run_of_its_own_says_nothing_of_sparks(partition: str) -> None:
 
 
 @pytest.mark.parametrize("after_s", [0, 0.3, 0.6, 0.9, 1.4, 2])
-def test_ctrl_c_ends_the_jobs_and_java_with_130(capture_small: Path, after_s: float) -> None:
+def test_ctrl_c_ends_spark_jobs_and_java_with_status_130(capture_small: Path, after_s: float) -> None:
     require_spark()
     command = [*KSEG, "verify", "--spark", "--master", LOCAL, str(capture_small / "data")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -128,7 +128,7 @@ def test_ctrl_c_ends_the_jobs_and_java_with_130(capture_small: Path, after_s: fl
     assert "interrupted" in err and "Traceback" not in err
 
 
-def test_a_call_that_fails_after_ctrl_c_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_jvm_call_after_ctrl_c_counts_as_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The JVM does not answer on a connection that the interrupt closed, which says nothing about the nodes."""
     require_spark()
 
@@ -169,9 +169,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "bin" / "python"
 
 
-def test_the_package_ships_itself_where_it_is_missing(
-    bare_python: Path, partition: str, tmp_path: Path
-) -> None:
+def test_package_is_shipped_to_nodes_without_it(bare_python: Path, partition: str, tmp_path: Path) -> None:
     require_spark()
     alone = kseg("verify", "--deep", partition)
     with Standalone(tmp_path / "cluster", workers=1, environment=_without_kseg()) as cluster:
@@ -195,7 +193,7 @@ def _without_kseg() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
-def test_the_zip_is_the_whole_package(tmp_path: Path) -> None:
+def test_shipped_zip_contains_the_whole_package(tmp_path: Path) -> None:
     path = tmp_path / "kseg.zip"
     package_shipping.write_zip(str(path))
     script = (
@@ -212,7 +210,7 @@ def test_the_zip_is_the_whole_package(tmp_path: Path) -> None:
     assert path.stat().st_size < 2_000_000
 
 
-def test_a_task_that_moves_still_finds_what_was_shipped(tmp_path: Path) -> None:
+def test_task_that_changes_its_directory_still_imports_the_shipped_package(tmp_path: Path) -> None:
     """Spark puts shipped zips under `.`, and a task may import from them later. Workers are reused, and the working directory of one may no
     longer exist by then."""
     package_shipping.write_zip(str(tmp_path / "kseg.zip"))
@@ -285,7 +283,7 @@ for ask in (
 """
 
 
-def test_a_node_that_does_not_see_the_files_is_named(capture_small: Path, tmp_path: Path) -> None:
+def test_node_that_does_not_see_the_files_is_named(capture_small: Path, tmp_path: Path) -> None:
     """The worker runs in a mount namespace in which the directory is empty."""
     require_spark()
     if shutil.which("unshare") is None or os.geteuid() != 0:

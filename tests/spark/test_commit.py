@@ -51,7 +51,7 @@ from tests.support.delivered_runs import (
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_is_kafkas(key: bytes, signed: int) -> None:
+def test_murmur2_equals_kafkas(key: bytes, signed: int) -> None:
     assert murmur2(key) == signed & 0xFFFFFFFF
     assert partition_for_key(key, 7) == (signed & 0x7FFFFFFF) % 7
 
@@ -59,7 +59,7 @@ def test_murmur2_is_kafkas(key: bytes, signed: int) -> None:
 # --- order and offsets
 
 
-def test_runs_of_several_writers_follow_each_other(tmp_path: Path) -> None:
+def test_runs_of_several_writers_are_appended_in_order(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     runs = [
         run
@@ -84,7 +84,7 @@ def test_runs_of_several_writers_follow_each_other(tmp_path: Path) -> None:
     assert len(list((log_dir / "orders-0").glob("*.log"))) > 2
 
 
-def test_a_second_delivery_goes_on_with_the_active_segment(tmp_path: Path) -> None:
+def test_second_delivery_continues_the_active_segment(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     for life in range(2):
         runs = staged(log_dir, [(("orders", 0), record) for record in values(5, f"life{life}")])
@@ -98,7 +98,7 @@ def test_a_second_delivery_goes_on_with_the_active_segment(tmp_path: Path) -> No
     assert opens(log_dir / "orders-0") == 10
 
 
-def test_a_delivery_after_the_clock_was_set_back_is_the_newest_run(tmp_path: Path) -> None:
+def test_delivery_after_the_clock_was_set_back_is_the_newest_run(tmp_path: Path) -> None:
     """Undo used to revert it only after the one before it."""
     log_dir = tmp_path / "data"
     for day in (2, 1):
@@ -111,7 +111,7 @@ def test_a_delivery_after_the_clock_was_set_back_is_the_newest_run(tmp_path: Pat
         assert ids == ["20260102T000000Z-aaaaaaa2", "20260102T000001Z-aaaaaaa1"]
 
 
-def test_offsets_of_the_records_stay_with_their_gaps(tmp_path: Path) -> None:
+def test_given_record_offsets_are_kept_with_their_gaps(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     offsets = [[1007, 1010, 1011], [2000, 2**31 + 3000], [20]]
     runs = [
@@ -132,7 +132,7 @@ def test_offsets_of_the_records_stay_with_their_gaps(tmp_path: Path) -> None:
     ]
 
 
-def test_runs_amid_each_other_are_refused_before_anything_is_touched(tmp_path: Path) -> None:
+def test_overlapping_runs_are_refused_before_any_change(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     runs = [
         run
@@ -153,7 +153,7 @@ def test_runs_amid_each_other_are_refused_before_anything_is_touched(tmp_path: P
     assert trees.tree_state(log_dir).keys() == before.keys(), "a failed writer leaves its file behind"
 
 
-def test_a_log_ends_where_offsets_do(tmp_path: Path) -> None:
+def test_log_may_end_at_the_largest_offset(tmp_path: Path) -> None:
     """Offsets are 64 bits, and so is the log end offset."""
     log_dir = tmp_path / "data"
     last = [(("t", 0), Record(L.INT64_MAX - 1, NOW_MS, None, b""))]
@@ -172,7 +172,7 @@ def test_a_log_ends_where_offsets_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", range(len(L.CODEC_NAMES)))
-def test_every_codec(tmp_path: Path, codec: int) -> None:
+def test_runs_are_written_with_every_codec(tmp_path: Path, codec: int) -> None:
     log_dir = tmp_path / "data"
     runs = staged(
         log_dir, [(("t", 0), record) for record in values(300, "v")], codec=codec, batch_records=100
@@ -185,7 +185,7 @@ def test_every_codec(tmp_path: Path, codec: int) -> None:
     assert (log_dir / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n7 0\n"
 
 
-def test_a_file_that_was_cut_takes_nothing_along(tmp_path: Path) -> None:
+def test_truncated_staged_file_leaves_no_partition_behind(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     runs = staged(log_dir, [((f"t{n}", 0), record) for n in range(2) for record in values(50, "v")])
     path = log_dir / runs[0].file
@@ -195,7 +195,7 @@ def test_a_file_that_was_cut_takes_nothing_along(tmp_path: Path) -> None:
     assert [name.name for name in log_dir.iterdir()] == [runs[0].file]
 
 
-def test_missing_partitions_come_empty_and_the_topic_id_is_that_of_the_topic(tmp_path: Path) -> None:
+def test_missing_partitions_are_created_empty_with_the_topics_id(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     topic_id = "AAECAwQFBgcICQoLDA0ODw"
     runs = staged(log_dir, [(("t", 1), record) for record in values(1, "v")])
@@ -256,7 +256,7 @@ def offset_in(log_dir: Path, name: str) -> dict[str, int]:
     return {f"{entry.topic}-{entry.partition}": entry.offset for entry in entries}
 
 
-def test_overwriting_begins_anew_and_leaves_other_topics_alone(tmp_path: Path) -> None:
+def test_overwrite_replaces_the_topic_and_leaves_others_alone(tmp_path: Path) -> None:
     log_dir = broker_dir(tmp_path)
     kept = trees.tree_state(log_dir / "kept-0")
     before = trees.tree_state(log_dir)
@@ -278,7 +278,7 @@ def test_overwriting_begins_anew_and_leaves_other_topics_alone(tmp_path: Path) -
     assert trees.differences(before, trees.tree_state(log_dir)) == STAGED_HERE
 
 
-def test_a_broker_at_work_and_a_half_done_change_are_in_the_way(tmp_path: Path) -> None:
+def test_running_broker_or_unfinished_change_blocks_the_commit(tmp_path: Path) -> None:
     log_dir = broker_dir(tmp_path)
     runs = staged(log_dir, [(("t", 0), record) for record in values(7, "new")])
     before = trees.tree_state(log_dir)
@@ -343,7 +343,7 @@ def visible(log_dir: Path) -> dict[str, list[bytes | None]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("replaces", [False, True], ids=["append", "overwrite"])
-def test_killed_anywhere_it_is_taken_back_by_the_next_or_by_undo(tmp_path: Path, replaces: bool) -> None:
+def test_commit_killed_anywhere_is_reverted_by_the_next_run_or_undo(tmp_path: Path, replaces: bool) -> None:
     found = broker_dir(tmp_path)
     shown = visible(found)
     records = [(("t", n % 2), record) for n, record in enumerate(values(20, "new"))]

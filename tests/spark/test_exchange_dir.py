@@ -15,7 +15,7 @@ def names(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
 
 
-def test_it_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_exchange_dir_is_created_on_demand_and_removed(tmp_path: Path) -> None:
     place = ExchangeDir(str(tmp_path), "run-1")
     assert not names(tmp_path)
     folder = Path(place.path)
@@ -26,7 +26,7 @@ def test_it_is_made_when_it_is_asked_for(tmp_path: Path) -> None:
     place.close()
 
 
-def test_journals_beside_it_stay(tmp_path: Path) -> None:
+def test_exchange_dir_leaves_journals_beside_it(tmp_path: Path) -> None:
     journal = tmp_path / ".kseg" / "run-0" / "journal.jsonl"
     journal.parent.mkdir(parents=True)
     journal.write_bytes(b"")
@@ -36,7 +36,7 @@ def test_journals_beside_it_stay(tmp_path: Path) -> None:
     assert journal.exists() and names(tmp_path / ".kseg") == ["run-0", "run-0/journal.jsonl"]
 
 
-def test_what_a_killed_one_left_goes_and_one_at_work_stays(tmp_path: Path) -> None:
+def test_abandoned_exchange_dir_is_removed_and_one_in_use_stays(tmp_path: Path) -> None:
     left = tmp_path / ".kseg" / ".work-killed"
     left.mkdir(parents=True)
     (left / "3-9").write_bytes(b"half")
@@ -49,7 +49,7 @@ def test_what_a_killed_one_left_goes_and_one_at_work_stays(tmp_path: Path) -> No
     assert not names(tmp_path)
 
 
-def test_where_nothing_can_be_made_it_says_so(tmp_path: Path) -> None:
+def test_exchange_dir_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(Refused, match="cannot write"):
         _ = ExchangeDir(str(tmp_path / "file"), "run-1").path

@@ -53,7 +53,7 @@ def rows_of(directory: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
-def test_json_lines_are_the_same(
+def test_spark_json_export_equals_the_local_one(
     local_spark: SparkSession,
     data: Path,
     tmp_path: Path,
@@ -72,7 +72,7 @@ def test_json_lines_are_the_same(
     assert (there / "_SUCCESS").exists()
 
 
-def test_parquet_is_the_same(
+def test_spark_parquet_export_equals_the_local_one(
     local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     import pyarrow.dataset as ds
@@ -87,7 +87,7 @@ def test_parquet_is_the_same(
     assert tables[0].sort_by(order).to_pylist() == tables[1].sort_by(order).to_pylist()
 
 
-def test_csv_is_the_same(
+def test_spark_csv_export_equals_the_local_one(
     local_spark: SparkSession, odd: Path, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--to", "csv", "--bytes", "base64", str(data / "metro-none-0"), str(odd)]
@@ -100,7 +100,7 @@ def test_csv_is_the_same(
 
 
 @pytest.mark.parametrize("mode", ["auto", "utf8", "hex"])
-def test_bytes_as_text_are_the_same(
+def test_spark_export_of_bytes_as_text_equals_the_local_one(
     mode: str, local_spark: SparkSession, odd: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     here, there, *_ = both(tmp_path, ["--to", "json", "--bytes", mode, str(odd)], capfd)
@@ -119,14 +119,14 @@ def test_bytes_as_text_are_the_same(
     ],
     ids=["committed", "with control", "control", "keys", "producer", "times"],
 )
-def test_filters_are_the_same(
+def test_spark_export_filters_equal_the_local_ones(
     words: list[str], local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     here, there, *_ = both(tmp_path, ["--to", "json", *words, str(data / "fares-0")], capfd)
     assert rows_of(there) == rows_of(here) != []
 
 
-def test_damage_is_reported_the_same(
+def test_spark_export_reports_damage_like_the_local_one(
     local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damaged = tmp_path / "in" / "metro-zstd-0"
@@ -150,7 +150,7 @@ def test_damage_is_reported_the_same(
     )
 
 
-def test_what_a_broker_has_deleted_is_exported_as_long_as_it_lies_there(
+def test_records_below_the_log_start_are_exported_while_they_exist(
     local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(data / "fares-0", tmp_path / "in" / "fares-0")
@@ -161,7 +161,7 @@ def test_what_a_broker_has_deleted_is_exported_as_long_as_it_lies_there(
     assert rows_of(here)[0]["offset"] == 0
 
 
-def test_save_modes(
+def test_spark_export_save_modes(
     local_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out"
@@ -186,7 +186,7 @@ def test_save_modes(
     assert "no export wrote" in capfd.readouterr().err
 
 
-def test_on_a_cluster(
+def test_export_on_a_standalone_cluster(
     cluster_spark: SparkSession, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["export", "--spark", "--to", "parquet", "--key-regex", ".", "--output", str(tmp_path / "out")]
@@ -203,7 +203,7 @@ def test_on_a_cluster(
         ("iceberg", ["--to iceberg needs the Iceberg jars", "org.apache.iceberg:iceberg-spark-runtime-4."]),
     ],
 )
-def test_what_spark_cannot_write(
+def test_export_refuses_what_spark_cannot_write(
     form: str,
     words: list[str],
     local_spark: SparkSession,

@@ -93,7 +93,7 @@ def _exported_record(row: dict[str, Any]) -> ExportedRecord:
     return *where, timestamp, row["timestampType"], row["key"], row["value"], headers
 
 
-def test_a_delta_table_on_this_spark(capture_small: Path, jars: list[Path], tmp_path: Path) -> None:
+def test_delta_table_on_this_spark_is_written(capture_small: Path, jars: list[Path], tmp_path: Path) -> None:
     data, table = capture_small / "data", tmp_path / "table"
 
     def line(mode: str, topic: str) -> list[str]:
@@ -125,7 +125,7 @@ def test_a_delta_table_on_this_spark(capture_small: Path, jars: list[Path], tmp_
 
 
 @pytest.mark.skipif("KSEG_SPARK_4_1" not in os.environ, reason="KSEG_SPARK_4_1 names no pyspark 4.1")
-def test_an_iceberg_table_on_spark_4_1(capture_small: Path, jars: list[Path], tmp_path: Path) -> None:
+def test_iceberg_table_on_spark_4_1_is_written(capture_small: Path, jars: list[Path], tmp_path: Path) -> None:
     data, table = capture_small / "data", tmp_path / "table"
 
     def line(mode: str, topic: str) -> list[str]:

@@ -56,7 +56,7 @@ def test_events_come_in_the_order_of_the_targets(
     assert all(attempts(call_log, target.path) == 2 for target in targets)
 
 
-def test_small_targets_make_few_tasks(local_spark: SparkSession, tmp_path: Path, call_log: Path) -> None:
+def test_small_targets_share_few_tasks(local_spark: SparkSession, tmp_path: Path, call_log: Path) -> None:
     targets = files(tmp_path / "in", *(f"{n:03d}" for n in range(100)))
     tracker = local_spark.sparkContext.statusTracker()
     list(cluster_fanout.run(echo, targets, Asked(str(call_log)), CLUSTER))
@@ -65,7 +65,7 @@ def test_small_targets_make_few_tasks(local_spark: SparkSession, tmp_path: Path,
     assert len(processes) < 2 * scheduling.SHARES_PER_CORE, "Python workers are used again"
 
 
-def test_relative_paths_are_the_drivers(
+def test_relative_paths_are_resolved_on_the_driver(
     any_spark: SparkSession, tmp_path: Path, call_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files(tmp_path / "in", "a", "b")
@@ -77,7 +77,7 @@ def test_relative_paths_are_the_drivers(
     assert attempts(call_log, "a") == 2
 
 
-def test_what_raises_in_a_target_is_a_failure_as_locally(
+def test_exception_in_a_target_is_a_failure_like_locally(
     any_spark: SparkSession, tmp_path: Path, call_log: Path
 ) -> None:
     targets = files(tmp_path / "in", "well", "refused", "unreadable", "bug", "odd", "end")
@@ -97,7 +97,7 @@ def _without_traces(events: list[Event]) -> list[Event]:
     ]
 
 
-def test_a_task_that_dies_is_tried_again_and_speaks_once(
+def test_dead_task_is_retried_and_its_events_come_once(
     any_spark: SparkSession, tmp_path: Path, call_log: Path
 ) -> None:
     targets = files(tmp_path / "in", "first", "fragile", "last")
@@ -107,7 +107,7 @@ def test_a_task_that_dies_is_tried_again_and_speaks_once(
     assert events == [Text(lines.encode())]
 
 
-def test_a_target_that_kills_every_worker_is_named_and_the_others_are_done(
+def test_target_that_kills_every_worker_fails_alone_and_is_named(
     any_spark: SparkSession, tmp_path: Path, call_log: Path
 ) -> None:
     targets = files(tmp_path / "in", "first", "deadly", "last")
@@ -122,7 +122,9 @@ def test_a_target_that_kills_every_worker_is_named_and_the_others_are_done(
     assert finished == targets
 
 
-def test_a_lost_executor_costs_nothing(cluster_spark: SparkSession, tmp_path: Path, call_log: Path) -> None:
+def test_lost_executor_does_not_change_the_events(
+    cluster_spark: SparkSession, tmp_path: Path, call_log: Path
+) -> None:
     targets = files(tmp_path / "in", *(f"{n:02d}" for n in range(24)))
     asked = Asked(str(call_log), wait_s=0.1, loses_executor_at="10")
     events = shown(cluster_fanout.run(echo, targets, asked, CLUSTER))
@@ -133,7 +135,7 @@ def test_a_lost_executor_costs_nothing(cluster_spark: SparkSession, tmp_path: Pa
 # --- bounds
 
 
-def test_too_much_for_one_answer_is_fetched_in_pieces(
+def test_large_result_is_fetched_in_pieces(
     any_spark: SparkSession, tmp_path: Path, call_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduling, "MAX_RESULT_BYTES", 200_000)
@@ -151,7 +153,7 @@ def test_too_much_for_one_answer_is_fetched_in_pieces(
     assert {attempts(call_log, name) for name in ("one", "two")} == {2}
 
 
-def test_what_waits_for_its_turn_is_bounded_and_cores_stay_busy(
+def test_queued_results_are_bounded_and_cores_stay_busy(
     local_spark: SparkSession, tmp_path: Path, call_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result of a target has about 600 KB, so at most 10 of them may be queued or in transit."""
@@ -189,7 +191,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_fanout, "JOB_BYTES_PER_CORE", 0)
 
 
-def test_who_leaves_early_leaves_no_job_behind(
+def test_abandoned_fanout_leaves_no_job_running(
     local_spark: SparkSession, tmp_path: Path, call_log: Path, one_by_one: None
 ) -> None:
     targets = files(tmp_path / "in", *(f"{n:03d}" for n in range(120)))
@@ -200,7 +202,7 @@ def test_who_leaves_early_leaves_no_job_behind(
     assert len(list(call_log.iterdir())) < 120
 
 
-def test_ctrl_c_keeps_what_is_done_and_ends_the_jobs(
+def test_ctrl_c_keeps_finished_targets_and_ends_the_jobs(
     local_spark: SparkSession, tmp_path: Path, call_log: Path, one_by_one: None
 ) -> None:
     targets = files(tmp_path / "in", *(f"{n:03d}" for n in range(120)))
@@ -246,7 +248,7 @@ def test_nodes_that_do_not_see_the_files_are_named(
     assert not list(call_log.iterdir())
 
 
-def test_a_file_that_grows_from_nothing_is_still_the_same(tmp_path: Path) -> None:
+def test_file_that_grows_from_empty_counts_as_the_same(tmp_path: Path) -> None:
     (target,) = files(tmp_path, "a")
     Path(target.path).write_bytes(b"")
     marks = visibility.file_samples([target.path])

@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> str:
     return str(directory)
 
 
-def test_each_finding_is_a_row(any_spark: SparkSession, home: str) -> None:
+def test_findings_dataframe_has_a_row_for_each_finding(any_spark: SparkSession, home: str) -> None:
     targets = resolve_targets([home], expand=Expansion.VERIFY)
     expected = [event for event in local.run(verify, targets, OPTIONS) if isinstance(event, Finding)]
     frame = findings(verify, targets, OPTIONS, ClusterOptions())
@@ -52,7 +52,7 @@ def test_each_finding_is_a_row(any_spark: SparkSession, home: str) -> None:
     assert any(None in each.values() for each in figures), "a figure that there is not is null, and no word"
 
 
-def test_each_answer_is_a_row_with_its_json_line(local_spark: SparkSession, home: str) -> None:
+def test_answers_dataframe_has_a_row_with_its_json_line(local_spark: SparkSession, home: str) -> None:
     targets = [*resolve_targets([home], expand=Expansion.VERIFY), FileTarget(f"{home}/absent.log")]
     expected = [
         event for event in local.run(verify, targets, OPTIONS) if isinstance(event, Finding | Row | Failure)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 CLUSTER = f"--spark --master '{LOCAL}' --spark-conf spark.ui.enabled=false"
 
 
-def test_a_shell_repairs_it_on_the_cluster(tmp_path: Path) -> None:
+def test_printed_hints_repair_a_log_on_the_cluster(tmp_path: Path) -> None:
     require_spark()
     data = tmp_path / ODD / "data"
     healthy.log_dir(tmp_path / "made")

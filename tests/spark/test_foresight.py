@@ -47,7 +47,9 @@ def described(targets: list[PartitionTarget]) -> scheduling.TaskRun[PartitionTar
     return cluster_fanout.task_run(verify, targets, OPTIONS)
 
 
-def test_the_heavy_partition_leaves_no_straggler(skewed: list[PartitionTarget], context: Pretended) -> None:
+def test_parts_of_a_heavy_partition_are_prevalidated_evenly(
+    skewed: list[PartitionTarget], context: Pretended
+) -> None:
     units = scheduling.weigh(skewed)
     looks = early_validation.prevalidation_tasks(described(skewed), units, 2)
     loads = [sum(part.stop - part.start for _, part in look.parts) for look in looks]
@@ -56,7 +58,7 @@ def test_the_heavy_partition_leaves_no_straggler(skewed: list[PartitionTarget], 
     assert sum(loads) == next(Path(skewed[9].path).glob("*.log")).stat().st_size
 
 
-def test_even_partitions_and_one_core_need_no_foresight(
+def test_even_partitions_and_a_single_core_need_no_prevalidation(
     skewed: list[PartitionTarget], context: Pretended
 ) -> None:
     run = described(skewed)
@@ -65,7 +67,9 @@ def test_even_partitions_and_one_core_need_no_foresight(
 
 
 @pytest.mark.parametrize("disease", [None, diseases.bad_crc, diseases.undecodable_batch, diseases.torn_tail])
-def test_nobody_can_tell(skewed: list[PartitionTarget], context: Pretended, disease: object) -> None:
+def test_prevalidation_does_not_change_the_findings(
+    skewed: list[PartitionTarget], context: Pretended, disease: object
+) -> None:
     if callable(disease):
         disease(next(Path(skewed[9].path).glob("*.log")))
     alone = shown(local.run(verify, skewed, OPTIONS))
@@ -74,7 +78,7 @@ def test_nobody_can_tell(skewed: list[PartitionTarget], context: Pretended, dise
     assert context.tasks[0] >= 6
 
 
-def test_a_foresight_that_fails_costs_only_time(
+def test_failed_prevalidation_does_not_change_the_findings(
     skewed: list[PartitionTarget], context: Pretended, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_given: object) -> None:

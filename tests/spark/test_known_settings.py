@@ -36,7 +36,7 @@ LATER = ("--now", "2100-01-01")
         (("recover", *LATER), 1),
     ],
 )
-def test_a_cluster_says_the_same(
+def test_topic_settings_on_a_cluster_give_the_local_output(
     local_spark: SparkSession,
     capture_small: Path,
     tmp_path: Path,
@@ -56,7 +56,7 @@ def test_a_cluster_says_the_same(
     assert reported[0] == reported[1] and reported[0]
 
 
-def test_a_task_gets_what_it_needs(capture_small: Path) -> None:
+def test_task_gets_only_the_settings_of_its_targets(capture_small: Path) -> None:
     targets = resolve_targets([str(capture_small / "data")])
     topics, _ = topic_settings(targets, Asked())
     options = RetainOptions(limits=Limits(), now_ms=0, topics=topics)

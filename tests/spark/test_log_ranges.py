@@ -44,7 +44,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("shape", ["kafka", "json", "table"])
 @pytest.mark.parametrize("deep", [True, False])
-def test_the_pieces_of_a_log_are_what_one_walk_says(
+def test_pieces_of_a_log_give_the_dump_of_one_task(
     large: Path, shape: str, deep: bool, context: Pretended
 ) -> None:
     (log,) = large.glob("*.log")
@@ -65,7 +65,7 @@ def test_the_pieces_of_a_log_are_what_one_walk_says(
 
 
 @pytest.mark.parametrize("disease", diseases.LOG_DISEASES, ids=lambda disease: disease.__name__)
-def test_pieces_of_a_damaged_log(
+def test_pieces_of_a_damaged_log_give_the_dump_of_one_task(
     large: Path, tmp_path: Path, disease: Callable[[Path], diseases.InflictedDamage]
 ) -> None:
     shutil.copytree(large, tmp_path / "orders-0")
@@ -85,7 +85,7 @@ def test_pieces_of_a_damaged_log(
         assert events == alone
 
 
-def test_an_index_that_lies_changes_nothing(large: Path, tmp_path: Path) -> None:
+def test_wrong_index_does_not_change_the_dump_of_pieces(large: Path, tmp_path: Path) -> None:
     shutil.copytree(large, tmp_path / "orders-0")
     (log,) = (tmp_path / "orders-0").glob("*.log")
     index = bytearray(log.with_suffix(".index").read_bytes())

@@ -32,7 +32,7 @@ print(len(gone))
     ("version", "write", "stream"),
     [("4.0.1", False, False), ("4.1.4", True, False), ("4.2.0", True, True), ("5.0.0.dev1", True, True)],
 )
-def test_what_a_version_lacks_is_reported(
+def test_feature_missing_in_an_older_spark_is_reported(
     version: str, write: bool, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pyspark, "__version__", version)
@@ -55,7 +55,7 @@ def test_what_a_version_lacks_is_reported(
             assert is_there
 
 
-def test_reading_asks_for_nothing_that_came_later() -> None:
+def test_reading_works_without_later_spark_features() -> None:
     program = LATER + "import kseg.spark.source.reader, kseg.spark.export.run, kseg.spark.source.source\n"
     output = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False

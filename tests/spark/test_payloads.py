@@ -96,19 +96,19 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_a_type_travels_as_json(kind: Any) -> None:
+def test_column_type_round_trips_as_json(kind: Any) -> None:
     assert from_plain(json.loads(json.dumps(as_plain(kind)))) == kind
 
 
 @pytest.mark.parametrize(
     "plain", [None, "int", {"list": 7}, {"struct": []}, {"decimal": ["a", 2]}, [], {"map": {}}]
 )
-def test_what_is_no_type(plain: Any) -> None:
+def test_invalid_column_type_is_rejected(plain: Any) -> None:
     with pytest.raises(ValueError, match="not a column type"):
         from_plain(plain)
 
 
-def test_what_spark_has_no_type_for() -> None:
+def test_types_spark_lacks_are_replaced() -> None:
     kind = without_large_decimals(KINDS[2])
     assert spark_type(kind).simpleString() == "struct<a:array<string>,b:map<string,struct<c:string>>>"
     assert [
@@ -118,7 +118,7 @@ def test_what_spark_has_no_type_for() -> None:
     ]
 
 
-def test_the_columns_say_what_was_decoded(log_dir: Path) -> None:
+def test_decoded_columns_have_values_raw_bytes_and_errors(log_dir: Path) -> None:
     first, second, null, unknown, cut = read(source(log_dir, "orders", valueFormat="avro"))
     assert first["key"] == b"a" and first["value"]["id"] == 7 and first["value_schema_id"] == 1
     assert first["value"]["hour"] == 45_000_000 and first["value"]["at"] == FIRST["at"]
@@ -128,7 +128,7 @@ def test_the_columns_say_what_was_decoded(log_dir: Path) -> None:
     assert cut["value"] is None and "schema 1: " in cut["value_error"]
 
 
-def test_the_bytes_beside_what_was_decoded(log_dir: Path) -> None:
+def test_raw_bytes_column_beside_the_decoded_value(log_dir: Path) -> None:
     from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
     asked = source(log_dir, "users", keyFormat="integer", valueFormat="auto")
@@ -140,7 +140,7 @@ def test_the_bytes_beside_what_was_decoded(log_dir: Path) -> None:
     assert batch.to_pylist() == [{"value_bytes": b"\0\0\0\0\3\6Ada", "key": 7}]
 
 
-def test_values_as_json_need_no_look_at_all_of_them(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_values_need_no_survey_of_the_payloads(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kseg.spark.source import payloads
 
     monkeypatch.setattr(payloads, "_surveyed", None)
@@ -151,9 +151,7 @@ def test_values_as_json_need_no_look_at_all_of_them(log_dir: Path, monkeypatch: 
     assert values == ['"Ada"']
 
 
-def test_who_reads_does_not_look_at_the_payloads_again(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reader_does_not_survey_the_payloads_again(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.sql.types import StructType
 
     from kseg.spark.source import payloads
@@ -165,7 +163,7 @@ def test_who_reads_does_not_look_at_the_payloads_again(
     assert asked.reader(schema).partitions()
 
 
-def test_a_schema_in_the_words_of_the_user(log_dir: Path) -> None:
+def test_user_given_schema_is_used(log_dir: Path) -> None:
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
     asked = source(log_dir, "users", valueFormat="avro")
@@ -174,7 +172,7 @@ def test_a_schema_in_the_words_of_the_user(log_dir: Path) -> None:
         asked.reader(StructType([StructField("value", LongType())]))
 
 
-def test_a_time_that_spark_cannot_hold_does_not_decode(log_dir: Path) -> None:
+def test_timestamp_outside_sparks_range_is_a_value_error(log_dir: Path) -> None:
     near, far = read(source(log_dir, "far", valueFormat="avro"), "value", "value_raw", "value_error")
     assert near["value"]["at"].microsecond == 5000 and near["value_error"] is None
     assert (
@@ -190,14 +188,14 @@ def test_a_time_that_spark_cannot_hold_does_not_decode(log_dir: Path) -> None:
         ({"valueFormat": "avor"}, "did you mean avro"),
     ],
 )
-def test_options_that_say_nothing(given: dict[str, str], sentence: str) -> None:
+def test_meaningless_payload_options_are_refused(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         read_options({"path": "/data"} | given)
     with pytest.raises(UsageError, match="for batch queries"):
         read_options({"path": "/data", "valueFormat": "avro"}, streaming=True)
 
 
-def test_topics_of_different_columns_and_no_schemas(log_dir: Path, tmp_path: Path) -> None:
+def test_topics_with_different_columns_or_no_schemas_are_refused(log_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match="have different columns: choose one with subscribe, or decodedAs=json"
     ):
@@ -228,7 +226,9 @@ def lines_of(directory: Path) -> list[Any]:
 
 
 @pytest.mark.spark
-def test_typed_columns_are_the_same(local_spark: SparkSession, log_dir: Path, tmp_path: Path) -> None:
+def test_spark_export_of_typed_columns_equals_the_local_one(
+    local_spark: SparkSession, log_dir: Path, tmp_path: Path
+) -> None:
     words = [
         "--to",
         "parquet",
@@ -257,7 +257,9 @@ def test_typed_columns_are_the_same(local_spark: SparkSession, log_dir: Path, tm
 
 @pytest.mark.spark
 @pytest.mark.parametrize("form", [["json"], ["json", "--bytes", "hex"], ["csv"]], ids=" ".join)
-def test_text_is_the_same(local_spark: SparkSession, log_dir: Path, tmp_path: Path, form: list[str]) -> None:
+def test_spark_text_export_of_payloads_equals_the_local_one(
+    local_spark: SparkSession, log_dir: Path, tmp_path: Path, form: list[str]
+) -> None:
     here, there = both(
         log_dir, tmp_path, "--to", *form, "--topic", "[ou]*", "--no-meta", "--value-format", "auto"
     )
@@ -272,7 +274,7 @@ def test_text_is_the_same(local_spark: SparkSession, log_dir: Path, tmp_path: Pa
 
 
 @pytest.mark.spark
-def test_the_source_in_a_query(local_spark: SparkSession, log_dir: Path) -> None:
+def test_decoded_columns_can_be_queried(local_spark: SparkSession, log_dir: Path) -> None:
     register(local_spark)
     frame = (
         local_spark.read.format("kafka-log")
@@ -284,7 +286,9 @@ def test_the_source_in_a_query(local_spark: SparkSession, log_dir: Path) -> None
     assert frame.where("value_error IS NOT NULL").count() == 2
 
 
-def test_spark_writes_one_table(log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_spark_export_of_different_columns_into_one_table_is_refused(
+    log_dir: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     words = [
         "--to",
         "parquet",

@@ -39,30 +39,28 @@ def sparse(directory: Path, *sizes_bytes: int) -> list[FileTarget]:
     return targets
 
 
-def test_each_target_is_in_one_group_and_all_stay_in_order(tmp_path: Path) -> None:
+def test_every_target_is_in_one_group_in_order(tmp_path: Path) -> None:
     targets = sparse(tmp_path, *(n * 100_000 for n in range(100)))
     groups = scheduling.plan(nothing, scheduling.weigh(targets), None, 4)
     assert [unit.number for group in groups for unit in group] == list(range(100))
     assert [unit.target for group in groups for unit in group] == targets
 
 
-def test_there_are_never_more_tasks_than_a_driver_can_hand_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_number_of_tasks_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = sparse(tmp_path, *[scheduling.MAX_SHARE_BYTES] * 400)
     assert len(scheduling.plan(nothing, scheduling.weigh(targets), None, 4)) == 400
     monkeypatch.setattr(scheduling, "MAX_SHARES", 50)
     assert 25 <= len(scheduling.plan(nothing, scheduling.weigh(targets), None, 4)) <= 50
 
 
-def test_small_targets_share_tasks_by_bytes(tmp_path: Path) -> None:
+def test_small_targets_share_tasks_by_size(tmp_path: Path) -> None:
     targets = sparse(tmp_path, *[10_000] * 2000)
     groups = scheduling.plan(nothing, scheduling.weigh(targets), None, 4)
     assert len(groups) == 4 * scheduling.SHARES_PER_CORE
     assert {len(group) for group in groups} == {2000 // len(groups)}
 
 
-def test_few_targets_get_a_task_each(tmp_path: Path) -> None:
+def test_few_targets_get_one_task_each(tmp_path: Path) -> None:
     assert [
         len(group) for group in scheduling.plan(nothing, scheduling.weigh(sparse(tmp_path, 5, 5, 5)), None, 8)
     ] == [
@@ -72,26 +70,26 @@ def test_few_targets_get_a_task_each(tmp_path: Path) -> None:
     ]
 
 
-def test_a_heavy_target_does_not_drag_small_ones_along(tmp_path: Path) -> None:
+def test_heavy_target_gets_a_task_of_its_own(tmp_path: Path) -> None:
     targets = sparse(tmp_path, *[10_000] * 50, 900 * MIB, *[10_000] * 50)
     groups = scheduling.plan(nothing, scheduling.weigh(targets), None, 2)
     (heavy,) = (group for group in groups if any(unit.number == 50 for unit in group))
     assert len(heavy) == 1
 
 
-def test_no_task_has_more_than_so_many_bytes_of_several_targets(tmp_path: Path) -> None:
+def test_bytes_of_several_targets_in_a_task_are_bounded(tmp_path: Path) -> None:
     groups = scheduling.plan(nothing, scheduling.weigh(sparse(tmp_path, *[100 * MIB] * 200)), None, 1)
     loads = [sum(unit.weight_bytes for unit in group) for group in groups]
     assert max(loads) <= scheduling.MAX_SHARE_BYTES * 1.2
     assert len(groups) > 60
 
 
-def test_what_cannot_be_read_has_a_task_all_the_same(tmp_path: Path) -> None:
+def test_unreadable_target_gets_a_task(tmp_path: Path) -> None:
     groups = scheduling.plan(nothing, scheduling.weigh([FileTarget(str(tmp_path / "absent.log"))]), None, 2)
     assert [unit.weight_bytes for group in groups for unit in group] == [0]
 
 
-def test_directories_weigh_what_lies_in_them(tmp_path: Path) -> None:
+def test_directory_weight_is_the_size_of_its_files(tmp_path: Path) -> None:
     sparse(tmp_path, 3000, 4000)
     ((unit,),) = scheduling.plan(nothing, scheduling.weigh([PartitionTarget(str(tmp_path))]), None, 2)
     assert unit.weight_bytes == 7000
@@ -119,7 +117,7 @@ def batch_starts(log: Path) -> set[int]:
     return starts
 
 
-def test_a_large_log_is_cut_at_batches_by_its_index(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_log_is_divided_at_batches_by_its_index(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "PIECE_BYTES", 200_000)
     (log,) = large.glob("*.log")
     groups = scheduling.plan(
@@ -137,7 +135,7 @@ def test_a_large_log_is_cut_at_batches_by_its_index(large: Path, monkeypatch: py
     assert max(len(group) for group in groups) <= 2
 
 
-def test_a_skewed_directory_leaves_no_straggler_when_it_can_be_cut(
+def test_divided_heavy_log_leaves_no_straggler(
     large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduling, "PIECE_BYTES", 200_000)
@@ -160,7 +158,7 @@ def test_a_skewed_directory_leaves_no_straggler_when_it_can_be_cut(
         DumpOptions(selection=Selection(read_committed=True)),
     ],
 )
-def test_what_hangs_on_what_came_before_stays_whole(
+def test_target_with_sequential_work_is_not_divided(
     large: Path, options: DumpOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduling, "PIECE_BYTES", 200_000)
@@ -192,7 +190,7 @@ def crowd(home: Path, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("count", "tasks_of_job"), [(5, []), (6, [2]), (17, [5])])
-def test_many_directories_are_listed_by_a_job(
+def test_many_directories_are_listed_by_a_spark_job(
     tmp_path: Path, context: Pretended, count: int, tasks_of_job: list[int]
 ) -> None:
     crowd(tmp_path / "data", count)
@@ -205,7 +203,7 @@ def test_many_directories_are_listed_by_a_job(
     assert context.tasks == tasks_of_job
 
 
-def test_many_targets_are_weighed_by_a_job(tmp_path: Path, context: Pretended) -> None:
+def test_many_targets_are_weighed_by_a_spark_job(tmp_path: Path, context: Pretended) -> None:
     targets = [PartitionTarget(path) for path in crowd(tmp_path / "data", 10)]
     assert list(cluster_fanout.run(nothing, targets, None, ClusterOptions())) == []
     assert context.tasks[0] == 3
@@ -218,7 +216,7 @@ def test_many_targets_are_weighed_by_a_job(tmp_path: Path, context: Pretended) -
     assert scheduling.weigh(targets, look) == scheduling.weigh(targets)
 
 
-def test_a_partition_that_cannot_be_listed_stands_for_itself(tmp_path: Path, context: Pretended) -> None:
+def test_unlistable_partition_is_kept_as_a_target(tmp_path: Path, context: Pretended) -> None:
     paths = crowd(tmp_path / "data", 7)
     listed = lister(ClusterOptions(), lambda _sentence: None)([*paths, str(tmp_path / "absent-0")])
     assert [len(files) for files in listed] == [2] * 7 + [1]

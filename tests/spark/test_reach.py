@@ -27,7 +27,7 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.spark
-def test_a_master_that_does_not_answer(port: int, tmp_path: Path) -> None:
+def test_master_that_does_not_answer_is_reported(port: int, tmp_path: Path) -> None:
     """Java is only looked up, not started. Each command runs in a separate process, because an existing session would be reused."""
     require_spark()
     directory = healthy.partition(tmp_path / "metro-0")
@@ -53,26 +53,26 @@ def test_a_master_that_does_not_answer(port: int, tmp_path: Path) -> None:
         ("spark://head:x", r"head:x \(not HOST:PORT\)"),
     ],
 )
-def test_what_is_in_the_way(master: str, why: str, port: int) -> None:
+def test_unreachable_master_is_reported_with_the_reason(master: str, why: str, port: int) -> None:
     with pytest.raises(NoCluster, match=why) as reported:
         session._check_master_reachable(master.format(port))
     assert "\n" not in str(reported.value)
 
 
-def test_one_of_several_masters_is_enough(port: int) -> None:
+def test_one_reachable_master_of_several_is_enough(port: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         session._check_master_reachable(f"spark://127.0.0.1:{port},127.0.0.1:{listening.getsockname()[1]}")
 
 
 @pytest.mark.parametrize("master", ["local[2]", "k8s://https://127.0.0.1:1", "yarn"])
-def test_other_masters_are_left_to_spark(master: str) -> None:
+def test_other_master_urls_are_left_to_spark(master: str) -> None:
     session._check_master_reachable(master)
 
 
 # --- what a node sees
 
 
-def test_a_directory_that_is_not_that_of_the_driver(tmp_path: Path) -> None:
+def test_different_directory_on_a_node_is_reported(tmp_path: Path) -> None:
     home = healthy.log_dir(tmp_path / "data")
     seen = visibility.directory_sample(str(home))
     visibility.check_directory_sample(seen)
@@ -90,7 +90,7 @@ def test_a_directory_that_is_not_that_of_the_driver(tmp_path: Path) -> None:
         visibility.check_directory_sample(seen)
 
 
-def test_a_directory_that_is_to_be_made(tmp_path: Path) -> None:
+def test_sample_of_a_directory_to_be_created_is_its_parent(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared" / ".kseg").mkdir()
     seen = visibility.directory_sample(str(tmp_path / "shared" / "new" / "data"))
@@ -101,7 +101,7 @@ def test_a_directory_that_is_to_be_made(tmp_path: Path) -> None:
         visibility.check_directory_sample(seen)
 
 
-def test_another_file_under_the_same_name(tmp_path: Path) -> None:
+def test_different_file_under_the_same_name_is_reported(tmp_path: Path) -> None:
     log = tmp_path / f"{0:020d}.log"
     log.write_bytes(b"one" * 100)
     mark = visibility.file_sample(str(log))

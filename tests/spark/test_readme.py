@@ -37,7 +37,7 @@ def data(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return tmp_path / "data"
 
 
-def test_the_commands_of_the_usage_page(
+def test_commands_of_the_usage_page_run_as_written(
     data: Path, standalone: Standalone, use_master: Use, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines = [line for line in example("docs/usage.md", "On a Spark cluster", "sh").splitlines() if line]
@@ -58,7 +58,7 @@ def test_the_commands_of_the_usage_page(
         assert alone[1].out
 
 
-def test_the_data_frame_of_the_page(
+def test_dataframe_example_of_the_page_runs_as_written(
     data: Path, local_spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = data / "metro-zstd-0" / "00000000000000000000.log"

@@ -95,7 +95,7 @@ def diseased(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "json", "any_spark"), lines({**COMMANDS, **INTERNAL}), indirect=["any_spark"]
 )
-def test_captures(
+def test_output_on_captures_is_the_same_with_spark(
     any_spark: SparkSession,
     words: list[str],
     json: list[str],
@@ -116,7 +116,9 @@ def test_captures(
     lines({name: words for name, words in COMMANDS.items() if name not in ALIKE}),
     indirect=["any_spark"],
 )
-def test_damage(any_spark: SparkSession, words: list[str], json: list[str], diseased: Path, ask: Ask) -> None:
+def test_output_on_damaged_directories_is_the_same_with_spark(
+    any_spark: SparkSession, words: list[str], json: list[str], diseased: Path, ask: Ask
+) -> None:
     line = [*words, *json, str(diseased)]
     alone = ask(line)
     by_spark = ask([*line, "--spark"])
@@ -127,7 +129,9 @@ def test_damage(any_spark: SparkSession, words: list[str], json: list[str], dise
 @pytest.mark.parametrize(
     "words", [[], ["--json"], ["--verbose"], ["--topic", "orders.00", "--partition", "1"]]
 )
-def test_remote(any_spark: SparkSession, words: list[str], tmp_path: Path, ask: Ask) -> None:
+def test_list_remote_prints_the_same_with_spark(
+    any_spark: SparkSession, words: list[str], tmp_path: Path, ask: Ask
+) -> None:
     """Segments in remote storage, some missing offsets, and a record that cannot be read."""
     INCIDENTS_BY_NAME["tiered"].make(tmp_path)
     write_remote_log(tmp_path / "data" / "__remote_log_metadata-1", [b"\x01\x7f\x00"])
@@ -140,12 +144,16 @@ def test_remote(any_spark: SparkSession, words: list[str], tmp_path: Path, ask: 
 
 
 @pytest.mark.parametrize("place", ["capture", "diseased"])
-def test_doctor(any_spark: SparkSession, place: str, capture_small: Path, diseased: Path, ask: Ask) -> None:
+def test_doctor_prints_the_same_with_spark(
+    any_spark: SparkSession, place: str, capture_small: Path, diseased: Path, ask: Ask
+) -> None:
     rows = rows_of_doctor(ask, capture_small / "data" if place == "capture" else diseased)
     assert any(row["type"] == "step" for row in rows) or place == "capture"
 
 
-def test_doctor_of_two_nodes(local_spark: SparkSession, moving_small: Path, tmp_path: Path, ask: Ask) -> None:
+def test_doctor_of_two_nodes_prints_the_same_with_spark(
+    local_spark: SparkSession, moving_small: Path, tmp_path: Path, ask: Ask
+) -> None:
     """One node has lost partitions, and the other has a replica of one of them."""
     cluster = copy_tree(moving_small, tmp_path / "cluster")
     for partition in (cluster / "node-2" / "more").glob("*-[01]*"):
@@ -172,7 +180,7 @@ def rows_of_doctor(ask: Ask, *paths: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("command", ["verify", "list"])
-def test_reports_for_a_browser(
+def test_html_reports_are_the_same_with_spark(
     local_spark: SparkSession, command: str, diseased: Path, tmp_path: Path, ask: Ask
 ) -> None:
     """The pages differ only in their time and their command lines."""
@@ -186,7 +194,7 @@ def test_reports_for_a_browser(
     assert page("spark.html") == page("alone.html")
 
 
-def test_what_if(local_spark: SparkSession, capture_small: Path, ask: Ask) -> None:
+def test_what_if_prints_the_same_with_spark(local_spark: SparkSession, capture_small: Path, ask: Ask) -> None:
     """Everything is the same except the measured processor time."""
     line = ["what-if", "--json", *NOW, "--topic", "metro-*", str(capture_small / "data")]
 
@@ -200,7 +208,9 @@ def test_what_if(local_spark: SparkSession, capture_small: Path, ask: Ask) -> No
     assert any("zstd" in str(row) for row in rows(alone))
 
 
-def test_diff(local_spark: SparkSession, capture_small: Path, tmp_path: Path, ask: Ask) -> None:
+def test_diff_prints_the_same_with_spark(
+    local_spark: SparkSession, capture_small: Path, tmp_path: Path, ask: Ask
+) -> None:
     data = capture_small / "data"
     shutil.copytree(data, tmp_path / "b")
     shutil.rmtree(tmp_path / "b" / "fares-0")

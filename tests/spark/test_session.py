@@ -49,7 +49,7 @@ def reported(temporary: Path, conf: dict[str, str], end: str = "") -> dict[str, 
 
 
 @pytest.mark.parametrize("end", ["leave", "stop"])
-def test_sockets_are_files_in_a_directory_of_its_own_that_goes(end: str) -> None:
+def test_worker_sockets_are_files_in_a_private_temporary_directory(end: str) -> None:
     temporary = Path("/tmp")
     answer = reported(temporary, {}, end)
     directory = Path(str(answer["dir"]))
@@ -61,13 +61,13 @@ def test_sockets_are_files_in_a_directory_of_its_own_that_goes(end: str) -> None
     assert not directory.exists()
 
 
-def test_a_path_too_long_for_a_socket_is_not_used(tmp_path: Path) -> None:
+def test_too_long_path_is_not_used_for_worker_sockets(tmp_path: Path) -> None:
     long = tmp_path / ("long" * 20)
     long.mkdir()
     answer = reported(long, {})
     assert (answer["enabled"], answer["dir"]) == (None, None)
 
 
-def test_what_the_user_says_about_sockets_stays() -> None:
+def test_user_setting_for_worker_sockets_is_kept() -> None:
     answer = reported(Path("/tmp"), {"spark.python.unix.domain.socket.enabled": "false"})
     assert answer["enabled"] == "false"

@@ -46,13 +46,17 @@ def keyed_topic(parent: Path, keys: int) -> Path:
 
 
 @pytest.mark.parametrize("seed", [8, 20])
-def test_random_logs(local_spark: SparkSession, seed: int, tmp_path: Path) -> None:
+def test_shuffle_compaction_of_random_logs_equals_the_local_one(
+    local_spark: SparkSession, seed: int, tmp_path: Path
+) -> None:
     case = random_case(seed, tmp_path)
     settings = replace(case.settings, map_bytes=SLOT * 1000)
     assert_same(case.directory, CompactOptions(settings=settings), local_spark.sparkContext)
 
 
-def test_many_times_more_keys_than_memory(local_spark: SparkSession, tmp_path: Path) -> None:
+def test_shuffle_compaction_of_more_keys_than_memory_equals_the_local_one(
+    local_spark: SparkSession, tmp_path: Path
+) -> None:
     directory = keyed_topic(tmp_path, 1500)
     large = CompactOptions(settings=replace(SETTINGS, segment_bytes=20_000))
     small = replace(large, settings=replace(large.settings, map_bytes=SLOT * 150))
@@ -66,7 +70,7 @@ def passes_on(session: SparkSession, directory: Path, options: CompactOptions) -
     return result_of(shuffled(directory, options, session.sparkContext))
 
 
-def test_the_command_shuffles_what_does_not_fit(
+def test_compact_shuffles_only_partitions_whose_keys_do_not_fit(
     local_spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """One partition whose keys fit into memory and one whose keys do not: output and files are those of a local run with memory for all
@@ -140,7 +144,7 @@ def by_value() -> Any:
 
 @pytest.mark.usefixtures("by_value")
 @pytest.mark.parametrize("is_deadly", [False, True], ids=["attempt fails", "executor killed"])
-def test_attempts_fail_and_are_tried_again(
+def test_shuffle_compaction_survives_failed_attempts_and_executors(
     cluster_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deadly: bool
 ) -> None:
     """Even if an executor is lost together with its shuffle output, Spark computes it again with the same result."""

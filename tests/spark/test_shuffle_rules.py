@@ -57,14 +57,16 @@ def options_of(case: Case, rng: random.Random, **chosen: Any) -> CompactOptions:
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + CASES))
-def test_random_logs(seed: int, tmp_path: Path) -> None:
+def test_shuffle_compaction_of_random_logs_equals_the_local_one(seed: int, tmp_path: Path) -> None:
     case = random_case(seed, tmp_path)
     assert_same(case.directory, options_of(case, random.Random(seed)))
 
 
 @pytest.mark.parametrize("damaged", list(Damaged))
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + max(1, CASES // 4)))
-def test_damage_is_reported_as_here(seed: int, damaged: Damaged, tmp_path: Path) -> None:
+def test_shuffle_compaction_reports_damage_like_the_local_one(
+    seed: int, damaged: Damaged, tmp_path: Path
+) -> None:
     rng = random.Random(f"damage {seed}")
     case = random_case(seed, tmp_path)
     options = options_of(case, rng, damaged=damaged)
@@ -88,7 +90,7 @@ def damage_record(path: Path, number: int) -> None:
     path.write_bytes(data)
 
 
-def test_a_count_that_is_no_count_makes_no_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_record_count_creates_no_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A valid batch declares 2**31 - 1 records, and the next segment begins far away. Tasks are planned for records that can exist."""
     topic = Topic(tmp_path)
     for number in range(6):
@@ -127,7 +129,7 @@ def test_a_count_that_is_no_count_makes_no_tasks(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("dirty", [0, 6])
 @pytest.mark.parametrize("damaged", list(Damaged))
-def test_damage_within_a_sound_batch(dirty: int, damaged: Damaged, tmp_path: Path) -> None:
+def test_damage_inside_a_valid_batch_is_reported(dirty: int, damaged: Damaged, tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     for number in range(12):
         topic.send((f"k{number % 3}", number), (None, 1))
@@ -139,7 +141,7 @@ def test_damage_within_a_sound_batch(dirty: int, damaged: Damaged, tmp_path: Pat
     assert has_failed(plan) is (damaged is Damaged.REFUSE) and kinds(plan)
 
 
-def test_one_pass_where_a_small_map_takes_many(tmp_path: Path) -> None:
+def test_shuffle_compaction_takes_one_pass_where_a_small_map_takes_many(tmp_path: Path) -> None:
     """40 times as many keys as the map has room for: the result is that of one large map, while each part of the keys is small."""
     topic = Topic(tmp_path, segment_bytes=6000)
     keys = random.Random(5)
@@ -158,7 +160,7 @@ def test_one_pass_where_a_small_map_takes_many(tmp_path: Path) -> None:
     assert not is_too_large(FileTarget(str(log(directory, 0))), small)
 
 
-def test_the_memory_of_a_part_is_that_of_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_a_part_is_bounded_by_the_map_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = Topic(tmp_path, segment_bytes=6000)
     for number in range(100):
         topic.send(*[(f"key-{number}-{at}", "value") for at in range(20)])
@@ -179,7 +181,7 @@ def test_the_memory_of_a_part_is_that_of_the_map(tmp_path: Path, monkeypatch: py
     assert taken and max(taken) <= map_bytes
 
 
-def test_offsets_that_do_not_ascend_are_refused_as_by_one_process(tmp_path: Path) -> None:
+def test_non_increasing_offsets_are_refused_like_locally(tmp_path: Path) -> None:
     """If a last offset is beyond the next segment, an offset no longer identifies a single record."""
     topic = Topic(tmp_path)
     for number in range(6):
@@ -197,7 +199,7 @@ def test_offsets_that_do_not_ascend_are_refused_as_by_one_process(tmp_path: Path
     assert kinds(plan) == {"offset-not-monotonic"}
 
 
-def test_a_segment_to_be_split_is_left_to_one_process(tmp_path: Path) -> None:
+def test_segment_to_be_split_is_left_to_one_process(tmp_path: Path) -> None:
     far = L.INT32_MAX + 100
     first, second = Topic(tmp_path / "one"), Topic(tmp_path / "two", start=far)
     first.send(("a", 1), ("b", 2))
@@ -211,7 +213,7 @@ def test_a_segment_to_be_split_is_left_to_one_process(tmp_path: Path) -> None:
     assert "offset-overflow" in kinds(plan)
 
 
-def test_a_copy(tmp_path: Path) -> None:
+def test_shuffle_compaction_writes_a_copy(tmp_path: Path) -> None:
     topic = Topic(tmp_path / "data")
     for number in range(30):
         topic.send((f"k{number % 4}", number))
@@ -226,7 +228,7 @@ def test_a_copy(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copies", "data"]
 
 
-def test_attempts_write_to_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_attempt_writes_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task is attempted twice, and the first attempt leaves its file, of which nothing is in the result."""
     topic = Topic(tmp_path)
     for number in range(30):
@@ -249,7 +251,7 @@ def test_attempts_write_to_files_of_their_own(tmp_path: Path, monkeypatch: pytes
     assert [path.name for path in (directory / ".kseg").iterdir()] == ["run"]
 
 
-def test_what_a_killed_driver_left_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_driver_are_removed_by_the_next_run(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send(("a", 1), ("a", 2))
     topic.roll()
@@ -261,9 +263,7 @@ def test_what_a_killed_driver_left_is_removed_by_the_next(tmp_path: Path) -> Non
     assert [path.name for path in (directory / ".kseg").iterdir()] == ["run"]
 
 
-def test_only_large_partitions_are_shuffled_each_in_its_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_large_partitions_are_shuffled_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = []
     for name, records in (("a-0", 3), ("b-0", 90), ("c-0", 3), ("d-0", 2)):
         topic = Topic(tmp_path, name=name)
@@ -296,7 +296,7 @@ def test_only_large_partitions_are_shuffled_each_in_its_turn(
     assert results == ["a-0", "by shuffle", "c-0", "d-0"]
 
 
-def test_new_indexes_come_back_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rebuilt_indexes_are_fetched_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shuffled_passes, "JOB_BYTES", 40)
     case = random_case(18, tmp_path)
     jobs: list[list[int]] = []

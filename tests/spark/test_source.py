@@ -56,7 +56,7 @@ def recorded(path: Path) -> Iterator[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("state", ["0.9.0.1/2-compacted", "0.10.2.2/3-compacted", "1.1.1/4-compacted"])
-def test_old_brokers_directories(spark: SparkSession, legacy_small: Path, state: str) -> None:
+def test_source_reads_directories_of_old_brokers(spark: SparkSession, legacy_small: Path, state: str) -> None:
     frame = load(spark, legacy_small / "data" / state)
     by_partition: dict[str, list[tuple[Any, ...]]] = {}
     for topic, partition, *record in rows(frame, "topic", "partition", *RECORD):
@@ -67,7 +67,7 @@ def test_old_brokers_directories(spark: SparkSession, legacy_small: Path, state:
         assert by_partition.get(file.stem, []) == list(recorded(file)), file.stem
 
 
-def test_a_kafka_0_7_directory(spark: SparkSession, legacy_small: Path) -> None:
+def test_source_reads_a_kafka_0_7_directory(spark: SparkSession, legacy_small: Path) -> None:
     """Messages as consumers saw them. Offsets are byte positions, and the messages of a set have the offset of their entry."""
     directory = legacy_small / "data" / "0.7" / "1-written"
     compared = 0
@@ -94,7 +94,7 @@ def dumped(expected: Path) -> list[tuple[int, int, int]]:
     return [(int(a), int(b), int(c)) for a, b, c in pattern.findall(expected.read_text(errors="replace"))]
 
 
-def test_a_capture_of_kafka_4(spark: SparkSession, capture_small: Path) -> None:
+def test_source_reads_a_capture_of_kafka_4(spark: SparkSession, capture_small: Path) -> None:
     frame = load(spark, capture_small / "data", includeControl="true", subscribePattern="[a-z-]+")
     found: dict[str, list[tuple[int, ...]]] = {}
     for name, *record in rows(frame, "_meta.file", "offset", "unix_millis(timestamp)", "_meta.sequence"):
@@ -104,7 +104,7 @@ def test_a_capture_of_kafka_4(spark: SparkSession, capture_small: Path) -> None:
         assert records == dumped(capture_small / "expected" / f"{name}.txt"), name
 
 
-def test_headers(spark: SparkSession, capture_small: Path) -> None:
+def test_source_reads_record_headers(spark: SparkSession, capture_small: Path) -> None:
     frame = load(spark, capture_small / "data" / "metro-zstd-0", includeHeaders="true")
     assert frame.schema["headers"].dataType.simpleString() == "array<struct<key:string,value:binary>>"
     found = [each for (each,) in rows(frame, "headers") if each is not None]
@@ -119,7 +119,7 @@ def test_headers(spark: SparkSession, capture_small: Path) -> None:
 # --- columns
 
 
-def test_a_read_may_name_its_columns(spark: SparkSession, capture_small: Path) -> None:
+def test_read_with_a_user_schema_returns_only_its_columns(spark: SparkSession, capture_small: Path) -> None:
     path = str(capture_small / "data" / "metro-none-0")
     whole = load(spark, path)
     named = spark.read.format("kafka-log").schema("_meta STRUCT<crc: BIGINT>, offset BIGINT").load(path)
@@ -148,7 +148,7 @@ def test_bad_options_are_refused_at_load(
         load(spark, capture_small / "data", **given)
 
 
-def test_what_is_refused_at_the_first_action(spark: SparkSession, capture_small: Path) -> None:
+def test_invalid_read_is_refused_at_the_first_action(spark: SparkSession, capture_small: Path) -> None:
     path = str(capture_small / "data")
     with pytest.raises(Exception, match="there is no nothing in"):
         load(spark, path, subscribe="nothing").count()
@@ -165,7 +165,7 @@ def offsets(frame: DataFrame) -> list[int]:
     return [offset for (offset,) in rows(frame, "offset")]
 
 
-def test_offsets_and_times(spark: SparkSession, capture_small: Path) -> None:
+def test_source_limits_a_read_by_offsets_and_times(spark: SparkSession, capture_small: Path) -> None:
     path = capture_small / "data" / "metro-gzip-0"
     whole = rows(load(spark, path), "offset", "unix_millis(timestamp)")
     part = load(
@@ -198,7 +198,7 @@ def damaged_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_damage_ends_the_query_with_file_and_bytes(spark: SparkSession, damaged_dir: Path) -> None:
+def test_damage_fails_the_query_naming_file_and_bytes(spark: SparkSession, damaged_dir: Path) -> None:
     with pytest.raises(
         Exception,
         match=r"data may be lost in .*damaged-0/0{20}\.log: no valid batch in the \d+ bytes at position \d+",
@@ -209,12 +209,14 @@ def test_damage_ends_the_query_with_file_and_bytes(spark: SparkSession, damaged_
     assert load(spark, damaged_dir, subscribe="damaged", toOffset="4").count() == 4
 
 
-def test_on_behind_damage(spark: SparkSession, damaged_dir: Path) -> None:
+def test_read_continues_after_damage_without_fail_on_data_loss(
+    spark: SparkSession, damaged_dir: Path
+) -> None:
     frame = load(spark, damaged_dir, failOnDataLoss="false")
     assert offsets(frame.where("topic = 'damaged'")) == [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]
 
 
-def test_findings_are_a_table(spark: SparkSession, damaged_dir: Path) -> None:
+def test_findings_table_has_a_row_for_each_finding(spark: SparkSession, damaged_dir: Path) -> None:
     frame = load(spark, damaged_dir, table="findings")
     (found,) = frame.collect()
     assert (found.id, found.severity, found.topic, found.partition) == ("bad-crc", "error", "damaged", 0)
@@ -224,12 +226,12 @@ def test_findings_are_a_table(spark: SparkSession, damaged_dir: Path) -> None:
     assert load(spark, damaged_dir / "sound-0", table="findings").count() == 0
 
 
-def test_records_of_invalid_batches(spark: SparkSession, damaged_dir: Path) -> None:
+def test_include_invalid_returns_records_of_invalid_batches(spark: SparkSession, damaged_dir: Path) -> None:
     frame = load(spark, damaged_dir / "damaged-0", failOnDataLoss="false", includeInvalid="true")
     assert rows(frame, "offset", "_meta.valid") == [(n, n not in (4, 5)) for n in range(12)]
 
 
-def test_a_file_that_vanishes(spark: SparkSession, damaged_dir: Path) -> None:
+def test_file_deleted_after_planning_is_an_error_or_finding(spark: SparkSession, damaged_dir: Path) -> None:
     """A file that is deleted after planning is reported as an error or as a finding."""
     gone = load(spark, damaged_dir / "sound-0")
     assert gone.count() == 3
@@ -240,7 +242,7 @@ def test_a_file_that_vanishes(spark: SparkSession, damaged_dir: Path) -> None:
         planned.collect()
 
 
-def test_a_read_on_a_cluster(cluster_spark: SparkSession, capture_small: Path) -> None:
+def test_source_reads_on_a_cluster(cluster_spark: SparkSession, capture_small: Path) -> None:
     register(cluster_spark)
     frame = load(cluster_spark, capture_small / "data", subscribePattern="metro-.*", minPartitions="8")
     found = {row.topic: row["count"] for row in frame.groupBy("topic").count().collect()}

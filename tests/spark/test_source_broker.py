@@ -42,7 +42,7 @@ def _bytes(value: bytearray | None) -> bytes | None:
 
 @pytest.mark.parametrize("transactions", ["log", "index"])
 @pytest.mark.parametrize("state", ["live", "stopped"])
-def test_the_consumers_rows(
+def test_dataframe_equals_the_records_a_consumer_received(
     local_spark: SparkSession,
     everything: Written,  # noqa: F811
     state: str,

@@ -30,14 +30,16 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", READING, re.DOTALL)
 
 
-def test_the_page_names_every_option_and_column() -> None:
+def test_source_page_names_every_option_and_column() -> None:
     reported = set(re.findall(r"`([A-Za-z_.]+)`", READING))
     assert set(READ_NAMES) - {"path", "paths", "kafka.isolation.level"} <= reported
     assert {each.name for each in (*RECORD_FIELDS, *META_TYPE.fields, *FINDING_FIELDS)} <= reported
     assert f"{DEFAULT_RECORDS_PER_BATCH}, {DEFAULT_BYTES_PER_BATCH >> 20} MiB" in READING
 
 
-def test_a_module_that_spark_finds_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_source_module_of_the_page_is_found_by_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (example,) = (block for block in blocks("python") if "DefaultSource" in block)
     (tmp_path / "pyspark_kafka_log.py").write_text(example)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -50,7 +52,7 @@ def test_a_module_that_spark_finds_by_itself(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.spark
-def test_the_examples_run(local_spark: SparkSession, capture_small: Path) -> None:
+def test_examples_of_the_source_page_run_as_written(local_spark: SparkSession, capture_small: Path) -> None:
     names: dict[str, Any] = {"spark": local_spark}
     for block in blocks("python"):
         exec(block.replace(PATH, str(capture_small / "data")), names)  # noqa: S102  (our own page)

@@ -35,7 +35,7 @@ def rows(spark: SparkSession, path: Path | str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
-def test_an_archive_is_a_source(spark: SparkSession, capture_small: Path, tmp_path: Path, name: str) -> None:
+def test_source_reads_an_archive(spark: SparkSession, capture_small: Path, tmp_path: Path, name: str) -> None:
     data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     archive = tar_of(data, tmp_path / name)
     there = rows(spark, f"{archive}/data/metro-zstd-0")

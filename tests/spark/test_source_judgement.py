@@ -88,7 +88,7 @@ SPLITS: tuple[dict[str, str], ...] = (
 
 
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: "-".join(split) or "whole")
-def test_a_flipped_bit_in_a_base_offset(large: Path, split: dict[str, str]) -> None:
+def test_flipped_base_offset_is_an_error_or_costs_only_its_batch(large: Path, split: dict[str, str]) -> None:
     """For complete logs and for parts of large ones, the flipped bit is an error by default; otherwise all rows are returned except those
     of the batch."""
     sound, content = rows(large.parent, **split), large.read_bytes()
@@ -115,7 +115,7 @@ def test_a_flipped_bit_in_a_base_offset(large: Path, split: dict[str, str]) -> N
         assert {row[1] for row in invalid} <= {b"%3d" % number * 130}
 
 
-def test_ranges_and_a_flipped_bit(large: Path) -> None:
+def test_flipped_base_offset_affects_only_ranges_with_its_batch(large: Path) -> None:
     """A range that contains the batch is incomplete. Any other range is complete, including the one where the batch claims to be."""
     content = large.read_bytes()
     altered = bytearray(content)
@@ -132,7 +132,7 @@ def test_ranges_and_a_flipped_bit(large: Path) -> None:
     assert 456 in [row[0] for row in seen[200:205]], "as dump prints it, when that is asked for"
 
 
-def test_a_flipped_bit_in_a_leader_epoch(large: Path) -> None:
+def test_flipped_leader_epoch_is_a_finding_and_costs_no_rows(large: Path) -> None:
     content = bytearray(large.read_bytes())
     content[batch_positions(bytes(content))[100] + 14] ^= 2
     large.write_bytes(content)
@@ -155,13 +155,13 @@ def committed(path: Path, by: str, **given: str) -> list[tuple[Any, ...]]:
     return rows(path, isolation_level="read_committed", transactions=by, **given)
 
 
-def test_log_and_index_agree(mixed: Path) -> None:
+def test_committed_rows_are_the_same_by_log_and_by_index(mixed: Path) -> None:
     found = committed(mixed, "log")
     assert committed(mixed, "index") == found and 0 < len(found) < len(rows(mixed))
     assert not findings(mixed, isolation_level="read_committed", transactions="index")
 
 
-def test_a_transaction_index_that_lies_is_reported(mixed: Path) -> None:
+def test_wrong_transaction_index_is_reported_or_harmless(mixed: Path) -> None:
     """With any wrong field in any entry, and with any entry removed, the result is the rows of the log, or an error that names the
     index."""
     sound = committed(mixed, "log")
@@ -201,7 +201,7 @@ def test_a_transaction_index_that_lies_is_reported(mixed: Path) -> None:
         committed(mixed, "index")
 
 
-def test_a_marker_that_is_damaged(mixed: Path) -> None:
+def test_damaged_marker_leaves_later_transactions_decided(mixed: Path) -> None:
     """The transaction index still contains the transaction that the marker ended, so the next marker decides only its own."""
     sound = committed(mixed, "log")
     ends = set()

@@ -19,14 +19,14 @@ def options(**given: str) -> SourceOptions:
     return read_options(PATH | {name.replace("_", "."): value for name, value in given.items()})
 
 
-def test_what_a_read_does_when_it_is_told_nothing() -> None:
+def test_default_read_options() -> None:
     assert read_options(PATH) == SourceOptions(paths=("/data",))
     reported = options()
     assert (reported.starting, reported.ending) == (AtEnd("earliest"), AtEnd("latest"))
     assert reported.fail_on_data_loss and not reported.read_committed and not reported.include_headers
 
 
-def test_names_do_not_know_upper_and_lower_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     given = {
         "PATH": "/data",
         "STARTINGoffsets": "Earliest",
@@ -47,7 +47,7 @@ def test_names_do_not_know_upper_and_lower_case() -> None:
         ({"paths": json.dumps(["/a", "file:/b"])}, ("/a", "/b")),
     ],
 )
-def test_paths(given: Mapping[str, str], paths: tuple[str, ...]) -> None:
+def test_path_options_are_parsed(given: Mapping[str, str], paths: tuple[str, ...]) -> None:
     assert read_options(given).paths == paths
 
 
@@ -61,11 +61,11 @@ def test_paths(given: Mapping[str, str], paths: tuple[str, ...]) -> None:
         ({}, Subscription()),
     ],
 )
-def test_subscriptions(given: Mapping[str, str], asked: Subscription) -> None:
+def test_subscription_options_are_parsed(given: Mapping[str, str], asked: Subscription) -> None:
     assert options(**given).subscription == asked
 
 
-def test_what_a_subscription_accepts() -> None:
+def test_subscription_accepts_the_selected_partitions() -> None:
     assert Subscription().accepts("a", 0)
     assert [Subscription(topics=("a", "b")).accepts(topic, 5) for topic in ("a", "b", "c")] == [
         True,
@@ -76,13 +76,13 @@ def test_what_a_subscription_accepts() -> None:
     assert [one.accepts("a", partition) for partition in (0, 1)] == [False, True]
 
 
-def test_offsets_for_each_partition() -> None:
+def test_offsets_for_each_partition_are_parsed() -> None:
     reported = options(startingOffsets='{"a":{"0":23,"1":-2}}', endingOffsets='{"a":{"0":50,"1":-1}}')
     assert reported.starting == AtOffsets({("a", 0): 23, ("a", 1): -2})
     assert reported.ending == AtOffsets({("a", 0): 50, ("a", 1): -1})
 
 
-def test_a_time_is_preferred_to_offsets_as_in_sparks_own_source() -> None:
+def test_timestamps_override_offsets_like_in_sparks_own_source() -> None:
     reported = options(
         startingTimestamp=" 1000 ",
         startingOffsetsByTimestamp='{"a":{"0":7}}',
@@ -97,17 +97,17 @@ def test_a_time_is_preferred_to_offsets_as_in_sparks_own_source() -> None:
 
 
 @pytest.mark.parametrize("name", ["isolation.level", "kafka.isolation.level"])
-def test_isolation(name: str) -> None:
+def test_isolation_level_option_is_parsed(name: str) -> None:
     assert read_options(PATH | {name: "read_committed"}).read_committed
     assert not read_options(PATH | {name: "read_uncommitted"}).read_committed
 
 
-def test_what_only_a_connection_needs_means_nothing() -> None:
+def test_connection_options_are_ignored() -> None:
     given = {"kafka.bootstrap.servers": "host:9092", "groupIdPrefix": "g", "fetchOffset.numRetries": "3"}
     assert read_options({**PATH, **given}) == read_options(PATH)
 
 
-def test_numbers() -> None:
+def test_numeric_options_are_parsed() -> None:
     reported = options(
         minPartitions="8",
         maxRecordsPerPartition="1000",
@@ -135,14 +135,14 @@ def test_numbers() -> None:
         ("2g", 2 << 30),
     ],
 )
-def test_sizes_with_the_suffixes_of_spark_and_of_the_command_line(text: str, size_bytes: int) -> None:
+def test_sizes_accept_the_suffixes_of_spark_and_the_command_line(text: str, size_bytes: int) -> None:
     assert options(maxPartitionBytes=text).partition_bytes == size_bytes
 
 
 @pytest.mark.parametrize(
     "text", ["1714564800000", "2024-05-01T12:00:00Z", "2024-05-01T14:00+02:00", "2024-05-01 12:00"]
 )
-def test_times_as_on_the_command_line(text: str) -> None:
+def test_times_are_parsed_like_on_the_command_line(text: str) -> None:
     noon_ms = 1_714_564_800_000
     assert options(startingTimestamp=text).starting == AtTime(noon_ms)
     assert options(endingOffsetsByTimestamp=json.dumps({"a": {"0": text}})).ending == AtTimes(
@@ -151,7 +151,7 @@ def test_times_as_on_the_command_line(text: str) -> None:
     assert options(fromTimestamp=text, toTimestamp=text).wanted == Bounds(from_ms=noon_ms, to_ms=noon_ms)
 
 
-def test_bounds_of_records() -> None:
+def test_record_bounds_are_parsed() -> None:
     assert options().wanted == Bounds()
     assert options(fromOffset="5", toOffset="9").wanted == Bounds(5, 9)
     assert options(toTimestamp="0").wanted == Bounds(to_ms=0)
@@ -161,7 +161,7 @@ def test_bounds_of_records() -> None:
             read_options(PATH | {name: "5"}, streaming=True)
 
 
-def test_a_stream_starts_at_the_end_and_has_none() -> None:
+def test_stream_starts_at_the_latest_offset_and_has_no_end() -> None:
     assert read_options(PATH, streaming=True).starting == AtEnd("latest")
     started = read_options(PATH | {"startingOffsets": '{"a":{"0":-1}}'}, streaming=True)
     assert started.starting == AtOffsets({("a", 0): -1})
@@ -249,25 +249,25 @@ def test_a_stream_starts_at_the_end_and_has_none() -> None:
         ({"paths": "/a,/b"}, "a JSON list of paths|must be JSON such as"),
     ],
 )
-def test_what_is_refused_in_one_sentence(given: Mapping[str, str], sentence: str) -> None:
+def test_invalid_options_are_refused_in_one_sentence(given: Mapping[str, str], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence) as refused:
         read_options({**PATH, **given})
     assert "\n" not in str(refused.value)
 
 
-def test_an_object_store_is_read_and_not_streamed_from() -> None:
+def test_object_store_can_be_read_but_not_streamed() -> None:
     given = {"path": "s3://bucket/data"}
     assert read_options(given).paths == ("s3://bucket/data",)
     with pytest.raises(UsageError, match="in batch queries only, not s3://bucket/data"):
         read_options(given, streaming=True)
 
 
-def test_no_path() -> None:
+def test_missing_path_option_is_refused() -> None:
     with pytest.raises(UsageError, match="needs a path"):
         read_options({})
 
 
-def test_a_pattern_is_found_in_names_as_spark_finds_it() -> None:
+def test_subscribe_pattern_matches_anywhere_in_a_name_like_spark() -> None:
     """Spark: SubscribePatternStrategy.assignedTopicPartitions applies `findFirstIn` to the topics that the admin client lists."""
     somewhere, whole, every = (
         read_options({"path": "/data", "subscribePattern": pattern}).subscription

@@ -57,7 +57,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_offsets_inside_of_segments_open_only_those(timed: Path, opened: list[str]) -> None:
+def test_offset_range_opens_only_its_segments(timed: Path, opened: list[str]) -> None:
     found = pieces(timed, fromOffset="250", toOffset="555")
     assert bases(found) == [2, 3, 4, 5]
     assert {name for name in opened if name.endswith(".log")} == {f"{200:020d}.log", f"{500:020d}.log"}
@@ -65,13 +65,13 @@ def test_offsets_inside_of_segments_open_only_those(timed: Path, opened: list[st
     assert all((piece.start, piece.stop) == (0, None) for piece in found[1:-1])
 
 
-def test_times_prune_by_the_ends_of_time_indexes(timed: Path, opened: list[str]) -> None:
+def test_time_range_prunes_segments_by_the_ends_of_time_indexes(timed: Path, opened: list[str]) -> None:
     found = pieces(timed, fromTimestamp=str(T0 + 1000 * 730))
     assert bases(found) == [7, 8, 9]
     assert not [name for name in opened if name.endswith(".log")]
 
 
-def test_a_time_index_that_does_not_cover_its_segment_prunes_nothing(timed: Path) -> None:
+def test_incomplete_time_index_prunes_nothing(timed: Path) -> None:
     index = timed / f"{200:020d}.timeindex"
     entry = bytearray(index.read_bytes())
     entry[-1] -= 1
@@ -79,13 +79,13 @@ def test_a_time_index_that_does_not_cover_its_segment_prunes_nothing(timed: Path
     assert bases(pieces(timed, fromTimestamp=str(T0 + 1000 * 730))) == [2, 7, 8, 9]
 
 
-def test_indexes_can_be_left_alone(timed: Path, opened: list[str]) -> None:
+def test_use_indexes_false_reads_no_index(timed: Path, opened: list[str]) -> None:
     found = pieces(timed, fromTimestamp=str(T0 + 1000 * 730), useIndexes="false")
     assert bases(found) == list(range(SEGMENTS))
     assert not [name for name in opened if name.endswith("index")]
 
 
-def test_a_starting_time_is_an_offset(timed: Path) -> None:
+def test_starting_timestamp_becomes_an_offset(timed: Path) -> None:
     (first, *_) = pieces(timed, startingTimestamp=str(T0 + 1000 * 512 - 1))
     assert first.bounds == Bounds(512)
     (first, *_) = pieces(timed, startingOffsetsByTimestamp=json.dumps({"timed": {"0": T0 + 1000 * 512}}))
@@ -99,14 +99,14 @@ def test_a_starting_time_is_an_offset(timed: Path) -> None:
         pieces(timed, endingOffsetsByTimestamp=json.dumps({"timed": {"1": T0}}))
 
 
-def test_a_starting_time_that_no_record_reaches(timed: Path) -> None:
+def test_starting_timestamp_beyond_all_records_follows_the_strategy(timed: Path) -> None:
     late = str(T0 * 2)
     with pytest.raises(UsageError, match="no record of timed-0 has a timestamp at or after"):
         pieces(timed, startingTimestamp=late)
     assert not pieces(timed, startingTimestamp=late, startingOffsetsByTimestampStrategy="latest")
 
 
-def test_offsets_that_are_not_there(timed: Path) -> None:
+def test_missing_offsets_are_refused_or_skipped(timed: Path) -> None:
     start = json.dumps({"timed": {"0": 990}})
     assert pieces(timed, startingOffsets=start)[0].bounds == Bounds(990)
     beyond = json.dumps({"timed": {"0": 1001}})
@@ -129,7 +129,9 @@ def test_offsets_that_are_not_there(timed: Path) -> None:
         ({"startingTimestamp": T0 * 2, "endingOffsets": 999}, 1000, 999),
     ],
 )
-def test_a_start_behind_the_end_is_refused(timed: Path, given: dict[str, int], start: int, end: int) -> None:
+def test_start_offset_beyond_the_end_is_refused(
+    timed: Path, given: dict[str, int], start: int, end: int
+) -> None:
     """Spark's source refuses these with RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET, whatever failOnDataLoss is. Equal start and end read
     nothing."""
 
@@ -148,7 +150,7 @@ def test_a_start_behind_the_end_is_refused(timed: Path, given: dict[str, int], s
         assert not pieces(timed, **always, **shaped(1))
 
 
-def test_the_last_stable_offset_is_the_end_of_committed_data(tmp_path: Path) -> None:
+def test_last_stable_offset_is_the_end_of_committed_data(tmp_path: Path) -> None:
     directory = tmp_path / "open-0"
     directory.mkdir()
     transactions_around = sealed(
@@ -168,7 +170,7 @@ def test_the_last_stable_offset_is_the_end_of_committed_data(tmp_path: Path) -> 
     assert pieces(directory, **to_end, **committed, failOnDataLoss="false")
 
 
-def test_the_log_start_of_the_checkpoint_is_the_earliest(timed: Path) -> None:
+def test_checkpointed_log_start_is_the_earliest_offset(timed: Path) -> None:
     log_dir = timed.parent
     (log_dir / "meta.properties").write_text("version=1\n")
     (log_dir / "log-start-offset-checkpoint").write_text("0\n1\ntimed 0 430\n")
@@ -185,7 +187,7 @@ def test_offsets_must_name_every_partition(timed: Path) -> None:
         pieces(timed, startingOffsets=json.dumps({"other": {"0": 1}}))
 
 
-def test_offsets_prune_by_names_alone(timed: Path, opened: list[str]) -> None:
+def test_offset_range_prunes_by_segment_names_alone(timed: Path, opened: list[str]) -> None:
     found = pieces(timed, fromOffset="300", toOffset="500")
     assert bases(found) == [3, 4]
     assert not [name for name in opened if name.endswith(".log")]

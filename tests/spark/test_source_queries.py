@@ -103,7 +103,7 @@ def same(
         assert found == answers[held, query], query
 
 
-def test_many_queries_over_one_frame(
+def test_many_queries_over_one_dataframe_give_correct_rows(
     spark: SparkSession, tmp_path: Path, answers: dict[tuple[str, str], list[str]]
 ) -> None:
     load = spark.read.format("kafka-log").load
@@ -121,7 +121,7 @@ def test_many_queries_over_one_frame(
     assert load(home).select(*COLUMNS).cache().where("topic = 'b'").count() == 9
 
 
-def test_one_frame_over_a_directory_that_grows(spark: SparkSession, tmp_path: Path) -> None:
+def test_dataframe_over_a_growing_directory_reads_new_records(spark: SparkSession, tmp_path: Path) -> None:
     """Each action reads what has been appended since. A new partition needs a new frame (docs/data-source.md)."""
     home = written(tmp_path / "data")
     load = spark.read.format("kafka-log").load
@@ -135,7 +135,7 @@ def test_one_frame_over_a_directory_that_grows(spark: SparkSession, tmp_path: Pa
     assert load(str(home)).count() == ROWS + 9
 
 
-def test_two_filters_of_one_frame_joined(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_filters_of_one_dataframe_can_be_joined(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.read.format("kafka-log").load(str(written(tmp_path / "data")))
     a, b = frame.where("topic = 'a'"), frame.where("topic = 'b'")
     assert (frame.count(), a.count(), frame.count(), b.count()) == (ROWS, 18, ROWS, 9)
@@ -144,7 +144,7 @@ def test_two_filters_of_one_frame_joined(spark: SparkSession, tmp_path: Path) ->
     assert a.union(b).count() == 27 and a.union(frame).count() == 18 + ROWS
 
 
-def test_the_table_of_findings(spark: SparkSession, tmp_path: Path) -> None:
+def test_queries_over_the_findings_table(spark: SparkSession, tmp_path: Path) -> None:
     home = written(tmp_path / "data")
     for name in ("a-1", "b-0"):
         log = home / name / f"{0:020d}.log"

@@ -30,7 +30,7 @@ def described(schema: StructType) -> list[str]:
     return [f"{each.name}:{each.dataType.simpleString()}" for each in schema.fields]
 
 
-def test_the_columns_of_sparks_own_source_come_first() -> None:
+def test_columns_of_sparks_own_source_come_first() -> None:
     plain = default_schema(PLAIN)
     assert described(plain)[:-1] == SPARKS_OWN and plain.names[-1] == "_meta"
     assert all(each.nullable for each in plain.fields[:-1])
@@ -38,7 +38,7 @@ def test_the_columns_of_sparks_own_source_come_first() -> None:
     assert described(headed)[:-1] == [*SPARKS_OWN, SPARKS_HEADERS]
 
 
-def test_meta_has_no_nulls() -> None:
+def test_meta_column_has_no_nulls() -> None:
     meta = default_schema(PLAIN)["_meta"]
     assert isinstance(meta.dataType, StructType) and not meta.nullable
     assert [each.name for each in meta.dataType.fields] == [
@@ -48,12 +48,12 @@ def test_meta_has_no_nulls() -> None:
     assert not any(each.nullable for each in meta.dataType.fields)
 
 
-def test_switches_leave_columns_out() -> None:
+def test_include_options_leave_columns_out() -> None:
     bare = SourceOptions(paths=("/data",), include_key=False, include_value=False, include_meta=False)
     assert described(default_schema(bare)) == SPARKS_OWN[2:]
 
 
-def test_findings_have_columns_of_their_own() -> None:
+def test_findings_table_has_its_own_columns() -> None:
     names = default_schema(SourceOptions(paths=("/data",), table="findings")).names
     assert names[:2] == ["id", "severity"] and {"path", "position", "length", "message"} <= set(names)
 
@@ -70,7 +70,7 @@ def named(**types: DataType) -> StructType:
         named(headers=HEADERS_TYPE),
     ],
 )
-def test_a_read_may_name_its_columns(asked: StructType) -> None:
+def test_valid_user_schema_is_accepted(asked: StructType) -> None:
     check_schema(asked, PLAIN)
 
 
@@ -86,6 +86,6 @@ def test_a_read_may_name_its_columns(asked: StructType) -> None:
         (StructType([StructField("offset", LongType())] * 2), "names a column twice"),
     ],
 )
-def test_what_is_no_column(asked: StructType, sentence: str) -> None:
+def test_unknown_or_mistyped_column_is_refused(asked: StructType, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         check_schema(asked, PLAIN)

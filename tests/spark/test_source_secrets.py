@@ -26,7 +26,7 @@ def metadata(tmp_path: Path) -> Path:
     return log_of(tmp_path / "data" / "__cluster_metadata-0", [(None, value) for value in records])
 
 
-def test_values_with_secrets_are_replaced(metadata: Path) -> None:
+def test_values_with_secrets_are_redacted(metadata: Path) -> None:
     last = config(2, "retention.ms", "77")
     assert [value for _, value, _ in rows(metadata)] == [b"(redacted)", b"(redacted)", last]
     assert rows(metadata, showSecrets="true")[0][1] == scram()
@@ -40,7 +40,7 @@ CRC = StructField("_meta", StructType([StructField("crc", LongType(), False)]), 
 
 
 @pytest.mark.parametrize("fields", [[VALUE], [CRC, VALUE], [OFFSET]])
-def test_columns_are_those_that_a_read_names(metadata: Path, fields: list[StructField]) -> None:
+def test_redacted_read_has_only_the_requested_columns(metadata: Path, fields: list[StructField]) -> None:
     asked = StructType(fields)
     reader = LogReader(read_options({"path": str(metadata)}), asked)
     (task,) = reader.partitions()
@@ -53,7 +53,7 @@ def test_columns_are_those_that_a_read_names(metadata: Path, fields: list[Struct
         assert [field.name for field in table.schema.field("_meta").type] == ["crc"]
 
 
-def test_topics_of_connect_by_name_and_by_option(tmp_path: Path) -> None:
+def test_connect_topics_are_redacted_by_name_and_by_option(tmp_path: Path) -> None:
     by_name = partition(tmp_path / "mm2-configs.eu.internal-0", encoded(CONFIGS))
     assert not any(b"hunter2" in (value or b"") for _, value, _ in rows(by_name))
     other = partition(tmp_path / "platform-7-0", encoded(CONFIGS))

@@ -52,19 +52,21 @@ def names(found: list[LogPiece]) -> list[str]:
         ({"assign": '{"b":[2],"a":[1]}'}, ["a-1", "b-2"]),
     ],
 )
-def test_subscriptions(many: Path, given: dict[str, str], expected: list[str]) -> None:
+def test_subscription_selects_the_partitions_read(
+    many: Path, given: dict[str, str], expected: list[str]
+) -> None:
     assert names(pieces(many, **given)) == expected
 
 
 @pytest.mark.parametrize(
     ("given", "what"), [({"subscribe": "a,c,d"}, "c, d"), ({"assign": '{"a":[0,9]}'}, "a-9")]
 )
-def test_what_is_not_there(many: Path, given: dict[str, str], what: str) -> None:
+def test_missing_topic_or_partition_is_refused(many: Path, given: dict[str, str], what: str) -> None:
     with pytest.raises(UnreadableInput, match=f"there is no {what} in"):
         pieces(many, **given)
 
 
-def test_paths_with_wildcards_and_set_aside_directories(many: Path) -> None:
+def test_wildcard_paths_skip_suffixed_directories(many: Path) -> None:
     assert names(pieces(many / "b-*")) == ["b-0", "b-1", "b-2"]
     assert names(pieces(many / f"a-7.{32 * '0'}-delete")) == ["a-7"]
     assert names(pieces(many / "a-0" / f"{0:020d}.log")) == ["a-0"]
@@ -74,12 +76,12 @@ def test_paths_with_wildcards_and_set_aside_directories(many: Path) -> None:
         pieces(many / "c-0")
 
 
-def test_a_place_that_several_paths_lead_to_is_read_once(many: Path) -> None:
+def test_partition_given_by_several_paths_is_read_once(many: Path) -> None:
     for more in (many, many / "b-1", many / "b-*"):
         assert names(pieces(many, paths=json.dumps([str(many), str(more)]))) == names(pieces(many))
 
 
-def test_what_is_not_asked_for_is_not_looked_into(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unselected_partitions_are_not_opened(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
 
     def note(target: PartitionTarget, **options: Any) -> PartitionLog:
@@ -91,7 +93,9 @@ def test_what_is_not_asked_for_is_not_looked_into(many: Path, monkeypatch: pytes
     assert looked == ["b-1"]
 
 
-def test_a_directory_that_is_not_named_like_a_partition(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_not_named_like_a_partition_is_read_by_its_name(
+    many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (many / "a-0").rename(many / "rescued")
     assert [(piece.topic, piece.partition) for piece in pieces(many / "rescued")] == [("rescued", -1)]
     monkeypatch.chdir(many / "rescued")
@@ -99,7 +103,7 @@ def test_a_directory_that_is_not_named_like_a_partition(many: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("content", [None, b""])
-def test_a_partition_in_which_nothing_lies(tmp_path: Path, content: bytes | None) -> None:
+def test_empty_partition_gives_no_tasks(tmp_path: Path, content: bytes | None) -> None:
     (tmp_path / "t-0").mkdir()
     if content is not None:
         (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(content)
@@ -111,7 +115,7 @@ def test_a_partition_in_which_nothing_lies(tmp_path: Path, content: bytes | None
         pieces(tmp_path, startingTimestamp="5")
 
 
-def test_a_directory_of_which_nothing_is_kafkas(tmp_path: Path) -> None:
+def test_directory_without_kafka_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableInput, match="contains no Kafka partition, segment or checkpoint"):
         pieces(tmp_path)
 
@@ -119,7 +123,7 @@ def test_a_directory_of_which_nothing_is_kafkas(tmp_path: Path) -> None:
 # --- tasks
 
 
-def test_small_partitions_share_a_task(many: Path) -> None:
+def test_small_partitions_share_one_task(many: Path) -> None:
     assert [len(task) for task in tasks(many)] == [6]
     assert len(tasks(many, minPartitions="6")) == 6
 
@@ -141,7 +145,7 @@ def large(tmp_path: Path) -> Path:
         ({"maxRecordsPerPartition": "50"}, 8),
     ],
 )
-def test_a_large_segment_is_cut(tmp_path: Path, given: dict[str, str], count: int) -> None:
+def test_large_segment_is_divided(tmp_path: Path, given: dict[str, str], count: int) -> None:
     found = pieces(large(tmp_path), **given)
     assert abs(len(found) - count) <= 1
     assert found[0].start == 0 and found[-1].stop is None
@@ -151,7 +155,7 @@ def test_a_large_segment_is_cut(tmp_path: Path, given: dict[str, str], count: in
 
 @pytest.mark.parametrize("entry_every", [None, 1, 3])
 @pytest.mark.parametrize("least", [2, 3, 4, 5, 7, 16])
-def test_pieces_are_of_equal_size_and_as_many_as_asked_for(
+def test_pieces_have_equal_sizes_and_the_requested_number(
     tmp_path: Path, least: int, entry_every: int | None
 ) -> None:
     directory = large(tmp_path)
@@ -175,7 +179,7 @@ def test_pieces_are_of_equal_size_and_as_many_as_asked_for(
         assert all(abs(size - even) <= (entry_every or 1) * batch_bytes for size in sizes), sizes
 
 
-def test_no_piece_is_much_larger_than_the_largest_task(tmp_path: Path) -> None:
+def test_no_piece_is_much_larger_than_the_task_limit(tmp_path: Path) -> None:
     """A segment of 1.9 times the limit used to be one part, because the last part of a segment could be up to twice as large as the
     others."""
     directory = large(tmp_path)
@@ -186,7 +190,7 @@ def test_no_piece_is_much_larger_than_the_largest_task(tmp_path: Path) -> None:
         assert max(piece.size_bytes for piece in found) <= most + size_bytes // 200, share
 
 
-def test_smaller_parts_where_batches_do_not_lie_at_their_edges(tmp_path: Path) -> None:
+def test_uneven_batches_still_give_enough_parts(tmp_path: Path) -> None:
     directory = tmp_path / "uneven-0"
     directory.mkdir()
     data = batch(0, 2, b"v" * 400_000) + b"".join(batch(2 * n, 2, b"v" * 9000) for n in range(1, 50))
@@ -194,7 +198,7 @@ def test_smaller_parts_where_batches_do_not_lie_at_their_edges(tmp_path: Path) -
     assert len(tasks(directory, minPartitions="4")) >= 4
 
 
-def test_offsets_in_a_task_are_as_many_as_asked_for(tmp_path: Path) -> None:
+def test_records_per_task_are_limited_as_requested(tmp_path: Path) -> None:
     path = large(tmp_path)
     for given, count in (
         ({"maxRecordsPerPartition": "50"}, 8),
@@ -210,7 +214,7 @@ def test_offsets_in_a_task_are_as_many_as_asked_for(tmp_path: Path) -> None:
         assert count <= len(found) <= count + 1, given
 
 
-def test_more_tasks_than_a_driver_can_hand_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_tasks_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splits, "MAX_TASKS", 100)
     path = large(tmp_path)
     assert len(tasks(path, maxRecordsPerPartition="4")) == 100
@@ -225,7 +229,7 @@ def test_more_tasks_than_a_driver_can_hand_out(tmp_path: Path, monkeypatch: pyte
         tasks(path, maxRecordsPerPartition="5", minPartitions="101")
 
 
-def test_tasks_travel(tmp_path: Path) -> None:
+def test_tasks_can_be_pickled(tmp_path: Path) -> None:
     import pickle
 
     planned: Callable[..., Any] = tasks

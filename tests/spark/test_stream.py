@@ -88,7 +88,7 @@ def words(name: str, count: int, first: int = 0) -> list[str]:
 # --- growing
 
 
-def test_records_come_once_over_rolls_and_new_partitions(tmp_path: Path) -> None:
+def test_records_come_once_across_rolls_and_new_partitions(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     grow(log_dir, "t-0", words("a", 30))
     reader = reader_of(log_dir, startingOffsets="earliest")
@@ -112,7 +112,7 @@ def test_records_come_once_over_rolls_and_new_partitions(tmp_path: Path) -> None
     assert len(rows_between(again, start, second)) == 127
 
 
-def test_a_directory_in_which_nothing_lies_yet(tmp_path: Path) -> None:
+def test_stream_over_an_empty_directory_starts_with_its_first_records(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     reader = reader_of(tmp_path / "data")
     start = reader.initialOffset()
@@ -122,7 +122,7 @@ def test_a_directory_in_which_nothing_lies_yet(tmp_path: Path) -> None:
     assert rows_between(reader, start, end) == ["t-0@0=x"]
 
 
-def test_paths_are_those_of_a_batch_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_paths_equal_those_of_a_batch_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log_dir = tmp_path / "data"
     grow(log_dir, "t-0", ["x"])
     start, end = {"t": {"0": 0}}, {"t": {"0": 1}}
@@ -140,7 +140,7 @@ def test_paths_are_those_of_a_batch_read(tmp_path: Path, monkeypatch: pytest.Mon
         reader_of(log_dir, tmp_path / "other").initialOffset()
 
 
-def test_a_torn_tail_is_not_written_yet(tmp_path: Path) -> None:
+def test_torn_tail_counts_as_not_written_yet(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     grow(log_dir, "t-0", words("a", 10))
     log = max((log_dir / "t-0").glob("*.log"))
@@ -163,7 +163,7 @@ def test_a_torn_tail_is_not_written_yet(tmp_path: Path) -> None:
 # --- where to begin, and how far
 
 
-def test_starting_offsets(tmp_path: Path) -> None:
+def test_stream_starting_offsets(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     grow(log_dir, "t-0", words("a", 10))
     grow(log_dir, "t-1", words("a", 4))
@@ -189,7 +189,7 @@ def test_starting_offsets(tmp_path: Path) -> None:
     assert late.initialOffset() == {"t": {"0": 5, "1": 4}}
 
 
-def test_no_more_than_asked_for_at_a_time(tmp_path: Path) -> None:
+def test_max_offsets_per_trigger_limits_a_micro_batch(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     grow(log_dir, "t-0", words("a", 90))
     grow(log_dir, "t-1", words("a", 10))
@@ -226,19 +226,19 @@ def test_no_more_than_asked_for_at_a_time(tmp_path: Path) -> None:
         ("2500us", 2),
     ],
 )
-def test_how_long_a_batch_is_held_back(text: str, delay_ms: int) -> None:
+def test_max_trigger_delay_durations_are_parsed(text: str, delay_ms: int) -> None:
     """Durations as Spark reads them (org.apache.spark.network.util.JavaUtils.timeStringAs)."""
     assert Triggers.of({"maxTriggerDelay": text}).delay_ms == delay_ms
 
 
 @pytest.mark.parametrize("text", ["", "m", "1.5h", "-5s", "1hm", "\u00b2m", "5 weeks"])
-def test_what_is_no_time(text: str) -> None:
+def test_invalid_max_trigger_delay_is_refused(text: str) -> None:
     refusal = "the option maxTriggerDelay must be a duration such as 15m or 900s, not"
     with pytest.raises(UsageError, match=refusal):
         Triggers.of({"maxTriggerDelay": text})
 
 
-def test_a_batch_comes_when_it_has_been_held_back_long_enough(
+def test_micro_batch_comes_after_the_maximum_trigger_delay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [100.0]
@@ -257,7 +257,7 @@ def test_a_batch_comes_when_it_has_been_held_back_long_enough(
 # --- committed data
 
 
-def test_committed_data_up_to_the_last_stable_offset(tmp_path: Path) -> None:
+def test_committed_stream_ends_at_the_last_stable_offset(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     open_one = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     grow(log_dir, "t-0", ["plain"])
@@ -283,7 +283,7 @@ def test_committed_data_up_to_the_last_stable_offset(tmp_path: Path) -> None:
     assert len(rows_between(every, start, every.latestOffset(start, ALL))) == 5
 
 
-def test_a_starting_time_that_only_undecided_records_reach(tmp_path: Path) -> None:
+def test_starting_timestamp_reached_only_by_undecided_records_has_no_match(tmp_path: Path) -> None:
     """In this case a broker returns no offset to a reader of committed data (Kafka: Partition.fetchOffsetForTimestamp), so Spark's own
     source finds no match."""
     log_dir = tmp_path / "data"
@@ -311,7 +311,7 @@ def lose_first_segments(directory: Path) -> int:
     return int(logs[-1].stem)
 
 
-def test_what_is_gone_ends_the_query_or_is_passed_over(tmp_path: Path) -> None:
+def test_deleted_records_fail_the_query_or_are_skipped(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     grow(log_dir, "t-0", words("a", 100))
     start = {"t": {"0": 10}}
@@ -334,7 +334,7 @@ def test_what_is_gone_ends_the_query_or_is_passed_over(tmp_path: Path) -> None:
     assert kept == named("t-0", words("a", 5, 95), 95)
 
 
-def test_what_is_gone_is_no_tasks_work(tmp_path: Path) -> None:
+def test_tasks_cover_only_offsets_that_still_exist(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     (log_dir / "t-0").mkdir(parents=True)
     first = 10**18
@@ -352,7 +352,7 @@ def test_what_is_gone_is_no_tasks_work(tmp_path: Path) -> None:
         reader_of(log_dir, minPartitions=str(2**31 - 1)).partitions(start, end)
 
 
-def test_damage_amid_the_log_is_a_loss(tmp_path: Path) -> None:
+def test_damage_in_the_middle_of_the_log_is_data_loss(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     grow(log_dir, "t-0", words("a", 15))
     log = log_dir / "t-0" / f"{0:020d}.log"
@@ -367,7 +367,7 @@ def test_damage_amid_the_log_is_a_loss(tmp_path: Path) -> None:
     assert rows_between(reader_of(log_dir), {"t": {"0": 5}}, end) == kept, "what lies before is not asked for"
 
 
-def test_a_segment_that_a_cleaner_exchanges_under_the_reader(
+def test_segment_replaced_by_the_cleaner_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Positions found in the previous file are useless in its replacement."""

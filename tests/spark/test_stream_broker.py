@@ -150,7 +150,7 @@ def consumed(broker: Broker, topics: dict[str, int], *, committed: bool) -> Seen
     )
 
 
-def test_it_equals_the_consumer_over_restarts(
+def test_stream_equals_the_consumer_across_restarts(
     broker: Broker, local_spark: SparkSession, tmp_path: Path
 ) -> None:
     register(local_spark)

@@ -54,17 +54,17 @@ ModuleNotFoundError: No module named 'elsewhere'
         ("", "it did not say why"),
     ],
 )
-def test_one_line(output: str, reported: str) -> None:
+def test_spark_task_error_is_reported_in_one_line(output: str, reported: str) -> None:
     assert reason(Exception(output)) == reported
 
 
-def test_what_no_target_is_to_blame_for() -> None:
+def test_node_failures_are_not_blamed_on_a_target() -> None:
     assert is_node_failure(Exception(IN_PYTHON))
     assert is_node_failure(Exception('java.io.IOException: Cannot run program "python9": error=2'))
     assert not is_node_failure(Exception("Python worker exited unexpectedly (crashed)"))
 
 
-def test_only_what_our_own_code_did_not_foresee_is_a_bug() -> None:
+def test_only_an_unexpected_exception_of_kseg_is_a_bug() -> None:
     assert is_a_bug(Exception(IN_PYTHON.replace("ModuleNotFoundError", "ZeroDivisionError")))
     ours = "Traceback (most recent call last):\nkseg.segment.errors.UnreadableInput: cannot read /data\n"
     for output in (

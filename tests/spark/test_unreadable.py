@@ -64,7 +64,7 @@ def intact(disk: BadSectors, log: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(("name", "shape"), [("first and last", "kafka"), ("several", "json")])
-def test_pieces_of_a_log_tell_each_bad_area_once(
+def test_pieces_of_a_log_report_each_unreadable_area_once(
     log: Path, disk: BadSectors, monkeypatch: pytest.MonkeyPatch, name: str, shape: str
 ) -> None:
     monkeypatch.setattr(cluster_fanout, "ready", lambda _cluster, _say: Pretended())
@@ -94,7 +94,7 @@ def test_pieces_of_a_log_tell_each_bad_area_once(
 
 @pytest.mark.parametrize("sectors", SECTORS.values(), ids=SECTORS)
 @pytest.mark.parametrize("split", ["1g", "200k"])
-def test_the_source_reads_the_rows_around_bad_sectors(
+def test_source_reads_the_rows_around_bad_sectors(
     log: Path, disk: BadSectors, sectors: list[int], split: str
 ) -> None:
     disk.spoil(log, sectors)
@@ -110,7 +110,7 @@ def test_the_source_reads_the_rows_around_bad_sectors(
 
 
 @pytest.mark.parametrize("suffix", [".timeindex", ".index", ".txnindex"])
-def test_side_files_that_cannot_be_read_hide_no_row(
+def test_unreadable_side_files_hide_no_row(
     capture_small: Path, tmp_path: Path, disk: BadSectors, suffix: str
 ) -> None:
     partition = tmp_path / "fares-0"

@@ -83,7 +83,7 @@ def staged(log_dir: Path) -> list[str]:
 # --- rows
 
 
-def test_rows_become_records_with_all_they_bring(tmp_path: Path) -> None:
+def test_rows_become_records_with_all_their_fields(tmp_path: Path) -> None:
     log_dir = tmp_path / "not" / "there" / "yet"
     moment = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456, datetime.UTC)
     rows: list[dict[str, Any]] = [
@@ -115,7 +115,7 @@ def test_rows_become_records_with_all_they_bring(tmp_path: Path) -> None:
     assert not staged(log_dir)
 
 
-def test_rows_with_append_time_keep_it(tmp_path: Path) -> None:
+def test_rows_with_log_append_time_keep_it(tmp_path: Path) -> None:
     times = [datetime.datetime.fromtimestamp(n, datetime.UTC) for n in (5, 5, 7)]
     names = ("value", "timestamp", "timestampType")
     rows = [{"value": b"v", "timestamp": time, "timestampType": 1} for time in times]
@@ -126,7 +126,7 @@ def test_rows_with_append_time_keep_it(tmp_path: Path) -> None:
     assert [record.timestamp_ms for record in records_of(tmp_path / "data" / "t-0")] == [5000, 5000, 7000]
 
 
-def test_keys_choose_the_partition_and_rows_without_one_go_round(tmp_path: Path) -> None:
+def test_keys_choose_the_partition_and_keyless_rows_go_round_robin(tmp_path: Path) -> None:
     names = ("key", "value")
     keyed = [{"key": b"key-%d" % n, "value": b"%d" % n} for n in range(200)]
     bare = values_of(200, "bare" * 10)
@@ -142,7 +142,7 @@ def test_keys_choose_the_partition_and_rows_without_one_go_round(tmp_path: Path)
     assert run(["verify", "--deep", "--quiet", str(tmp_path / "data")]) == 0
 
 
-def test_offsets_stay_or_are_given_anew(tmp_path: Path) -> None:
+def test_row_offsets_are_kept_or_renumbered(tmp_path: Path) -> None:
     names = ("value", "offset")
     rows = [{"value": b"v", "offset": offset} for offset in (10, 12, 40)]
     for keeps, offsets in (("true", [10, 12, 40]), ("false", [0, 1, 2])):
@@ -163,7 +163,7 @@ def test_offsets_stay_or_are_given_anew(tmp_path: Path) -> None:
         (("value", "topic", "headers"), {"topic": "t", "headers": [{"key": None, "value": b""}]}, "no name"),
     ],
 )
-def test_a_row_that_cannot_be_ends_the_attempt(
+def test_invalid_row_fails_the_attempt(
     tmp_path: Path, names: tuple[str, ...], row: dict[str, Any], output: str
 ) -> None:
     log_dir = tmp_path / "data"
@@ -189,7 +189,7 @@ def test_a_row_that_cannot_be_ends_the_attempt(
         ({"value": StringType()}, {"topic": "t", "segment.bytes": "0"}, "segment.bytes"),
     ],
 )
-def test_what_the_driver_refuses_at_once(
+def test_driver_refuses_invalid_schemas_and_options_at_once(
     tmp_path: Path, schema: dict[str, Any], options: dict[str, str], output: str
 ) -> None:
     fields = StructType([StructField(name, kind) for name, kind in schema.items()])
@@ -214,7 +214,7 @@ def headers_of(directory: Path) -> list[tuple[int, int, int]]:
     return found
 
 
-def test_what_options_make_of_batches(tmp_path: Path) -> None:
+def test_batch_options_apply_to_written_batches(tmp_path: Path) -> None:
     names = ("value", "timestamp")
     rows = values_of(7, "v", timestamp=datetime.datetime.fromtimestamp(5, datetime.UTC))
     given: dict[str, Any] = {
@@ -243,7 +243,9 @@ def test_what_options_make_of_batches(tmp_path: Path) -> None:
         ({"segment.index.bytes": "32", "index.interval.bytes": "0"}, None),
     ],
 )
-def test_when_segments_roll(tmp_path: Path, given: dict[str, Any], bases: list[int] | None) -> None:
+def test_written_segments_roll_by_size_and_time(
+    tmp_path: Path, given: dict[str, Any], bases: list[int] | None
+) -> None:
     names = ("value", "timestamp")
     times = [datetime.datetime.fromtimestamp(n, datetime.UTC) for n in range(10)]
     rows = [{"value": b"v" * 20, "timestamp": time} for time in times]
@@ -260,7 +262,7 @@ def test_when_segments_roll(tmp_path: Path, given: dict[str, Any], bases: list[i
     assert run(["verify", "--deep", "--quiet", str(tmp_path / "data")]) == 0
 
 
-def test_the_id_of_a_topic(tmp_path: Path) -> None:
+def test_topic_id_option_is_written(tmp_path: Path) -> None:
     identity, names = "AAECAwQFBgcICQoLDA0ODw", ("value", "topic")
     rows = [{"value": b"v", "topic": "a"}, {"value": b"v", "topic": "b"}]
     writer = writer_of(tmp_path / "data", names, topicId=json.dumps({"a": identity}))
@@ -282,7 +284,7 @@ def broken(rows: RecordBatch) -> Iterator[RecordBatch]:
     raise RuntimeError("the task dies")
 
 
-def test_attempts_that_fail_or_are_one_too_many_leave_nothing(tmp_path: Path) -> None:
+def test_failed_or_duplicate_attempts_leave_nothing(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     writer = writer_of(log_dir, ("value",), topic="t")
     batches = [batch_of(values_of(500, f"task{task}"), ("value",)) for task in range(3)]
@@ -297,7 +299,7 @@ def test_attempts_that_fail_or_are_one_too_many_leave_nothing(tmp_path: Path) ->
     assert not staged(log_dir)
 
 
-def test_an_aborted_job_leaves_nothing(tmp_path: Path) -> None:
+def test_aborted_job_leaves_nothing(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     writer = writer_of(log_dir, ("value",), topic="t")
     done = attempt(writer, 0, batch_of(values_of(5, "v"), ("value",)))
@@ -305,7 +307,7 @@ def test_an_aborted_job_leaves_nothing(tmp_path: Path) -> None:
     assert not list(log_dir.iterdir())
 
 
-def test_files_of_jobs_killed_long_ago_go_and_those_of_others_stay(tmp_path: Path) -> None:
+def test_only_old_files_of_killed_jobs_are_removed(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     names = []
     for days in (0, 2):
@@ -328,7 +330,7 @@ def save(log_dir: Path, name: str, replaces: bool = False, **options: str) -> No
     writer.commit([attempt(writer, 0, batch_of(values_of(2, name), ("value",)))])
 
 
-def test_save_modes(tmp_path: Path) -> None:
+def test_writer_save_modes(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     save(log_dir, "other", topic="other")
     save(log_dir, "first", ifExists="error")
@@ -343,7 +345,7 @@ def test_save_modes(tmp_path: Path) -> None:
     assert visible(log_dir) == {"other-0": [b"other-0", b"other-1"], "t-0": [b"fifth-0", b"fifth-1"]}
 
 
-def test_partitions_that_lie_elsewhere_are_not_made(tmp_path: Path) -> None:
+def test_partitions_of_an_existing_topic_elsewhere_are_not_created(tmp_path: Path) -> None:
     """If the topic exists, its other partitions may be on another disk or broker."""
     log_dir = tmp_path / "data"
     names = ("value", "partition")
@@ -355,7 +357,7 @@ def test_partitions_that_lie_elsewhere_are_not_made(tmp_path: Path) -> None:
     assert {name: len(values) for name, values in visible(log_dir).items()} == {"t-2": 1, "t-4": 1}
 
 
-def test_overwriting_with_no_rows_empties_the_topic(tmp_path: Path) -> None:
+def test_overwrite_with_no_rows_empties_the_topic(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     save(log_dir, "first", partitions="2")
     writer = writer_of(log_dir, ("value",), True, topic="t")
@@ -369,7 +371,7 @@ def test_overwriting_with_no_rows_empties_the_topic(tmp_path: Path) -> None:
 # --- micro-batches
 
 
-def test_a_micro_batch_is_written_once_however_often_it_comes(tmp_path: Path) -> None:
+def test_repeated_micro_batch_is_written_once(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()

@@ -92,7 +92,7 @@ def produced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.mark.kafka
-def test_a_broker_opens_what_was_written_and_goes_on(produced: Broker, local_spark: SparkSession) -> None:
+def test_broker_opens_and_extends_logs_written_by_spark(produced: Broker, local_spark: SparkSession) -> None:
     register(local_spark)
     path = produced.data
     orders = [row_of(n, topic="orders", partition=n % 3) for n in range(600)]
@@ -138,7 +138,7 @@ def test_a_broker_opens_what_was_written_and_goes_on(produced: Broker, local_spa
         ]
 
 
-def test_a_new_directory_and_many_tasks(local_spark: SparkSession, tmp_path: Path) -> None:
+def test_many_tasks_write_a_new_directory(local_spark: SparkSession, tmp_path: Path) -> None:
     register(local_spark)
     frame = local_spark.range(0, 10_000, 1, 6).selectExpr(
         "cast(id % 100 as string) key", "cast(id as string) value", "'many' topic"
@@ -153,7 +153,7 @@ def test_a_new_directory_and_many_tasks(local_spark: SparkSession, tmp_path: Pat
         assert all(ours == sorted(ours) for ours in by_key.values()), "rows of a key keep their order"
 
 
-def test_save_modes_that_spark_refuses_say_so(local_spark: SparkSession, tmp_path: Path) -> None:
+def test_save_modes_refused_by_spark_are_reported(local_spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.errors import AnalysisException
 
     register(local_spark)
@@ -170,7 +170,9 @@ def settled(log_dir: Path) -> Mapping[str, int]:
     return {path.name: len(contents_of(path)) for path in sorted(log_dir.iterdir()) if path.is_dir()}
 
 
-def test_a_stream_is_written_once_though_its_driver_forgot(local_spark: SparkSession, tmp_path: Path) -> None:
+def test_stream_is_written_once_after_a_driver_killed_before_its_checkpoint(
+    local_spark: SparkSession, tmp_path: Path
+) -> None:
     """The driver is killed after a micro-batch was delivered and before that is checkpointed."""
     register(local_spark)
     source, checkpoint, data = tmp_path / "in", tmp_path / "checkpoint", tmp_path / "data"
@@ -203,7 +205,9 @@ def test_a_stream_is_written_once_though_its_driver_forgot(local_spark: SparkSes
     assert settled(data) == {"t-0": 3}
 
 
-def test_tasks_killed_in_the_midst_of_writing(cluster_spark: SparkSession, tmp_path: Path) -> None:
+def test_tasks_killed_while_writing_lose_and_duplicate_nothing(
+    cluster_spark: SparkSession, tmp_path: Path
+) -> None:
     from pyspark.sql.functions import udf
 
     register(cluster_spark)

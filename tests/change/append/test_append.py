@@ -28,7 +28,7 @@ def partitions_below(root: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_every_partition_of_the_captures_comes_back(
+def test_dumped_captures_are_appended_with_equal_rows(
     capture_small: Path, legacy_small: Path, tmp_path: Path, appended: Appended
 ) -> None:
     sources = [*partitions_below(capture_small / "data"), *partitions_below(legacy_small / "data")]
@@ -42,7 +42,7 @@ def test_every_partition_of_the_captures_comes_back(
 
 
 @pytest.mark.parametrize("segment_bytes", [5000, 1 << 30])
-def test_a_partition_with_everything_comes_back_to_the_byte(
+def test_dumped_partition_of_every_feature_is_appended_byte_for_byte(
     tmp_path: Path, appended: Appended, segment_bytes: int
 ) -> None:
     """Except for LogAppendTime, which hides the timestamps of the records."""
@@ -57,7 +57,7 @@ def test_a_partition_with_everything_comes_back_to_the_byte(
     assert files_in(target) == names
 
 
-def test_two_appends_are_one(tmp_path: Path, appended: Appended) -> None:
+def test_two_appends_give_the_files_of_one(tmp_path: Path, appended: Appended) -> None:
     source = healthy.partition(tmp_path / "source-0", RollRules())
     lines = dumped(source).splitlines(keepends=True)
     cut = next(n for n, line in enumerate(lines) if n > 100 and b'"type":"batch"' in line)
@@ -76,7 +76,7 @@ def test_two_appends_are_one(tmp_path: Path, appended: Appended) -> None:
 
 
 @pytest.mark.parametrize("name", ["lamp.none-0", "lamp.magic0-0", "lamp.one-0", "lamp.void-0"])
-def test_0_7_partitions_without_compression_come_back_to_the_byte(
+def test_uncompressed_0_7_partitions_are_appended_byte_for_byte(
     legacy_small: Path, tmp_path: Path, appended: Appended, name: str
 ) -> None:
     source = legacy_small / "data" / "0.7" / "1-written" / name
@@ -87,7 +87,7 @@ def test_0_7_partitions_without_compression_come_back_to_the_byte(
 
 
 @pytest.mark.parametrize("name", ["lamp.gzip-0", "lamp.snappy-0", "lamp.codecs-0", "lamp.nested-0"])
-def test_0_7_sets_come_back_as_sets(
+def test_compressed_0_7_sets_are_appended_as_sets(
     legacy_small: Path, tmp_path: Path, appended: Appended, name: str
 ) -> None:
     def sets_of(directory: Path) -> Lines:
@@ -109,7 +109,7 @@ def test_0_7_sets_come_back_as_sets(
 # --- records of one's own
 
 
-def test_only_the_value_is_needed(tmp_path: Path, appended: Appended) -> None:
+def test_append_needs_only_a_value(tmp_path: Path, appended: Appended) -> None:
     target = tmp_path / "own-3"
     result = appended(target, [{"value": "a"}, {"value": None, "key": "k"}, {"value": {"base64": "/w=="}}])
     batch, *records = rows_of(target)
@@ -123,7 +123,7 @@ def test_only_the_value_is_needed(tmp_path: Path, appended: Appended) -> None:
     assert records[2]["value_encoding"] == "base64"
 
 
-def test_batches_end_by_records_and_by_bytes(tmp_path: Path, appended: Appended) -> None:
+def test_batches_are_limited_by_records_and_by_bytes(tmp_path: Path, appended: Appended) -> None:
     lines = [{"value": "x" * 79} for _ in range(10)]
     appended(tmp_path / "records-0", lines, batch_records=4)
     appended(tmp_path / "bytes-0", lines, batch_bytes=61 + 3 * 100)
@@ -134,7 +134,7 @@ def test_batches_end_by_records_and_by_bytes(tmp_path: Path, appended: Appended)
     assert counts == [[4, 4, 2], [3, 3, 3, 1]]
 
 
-def test_offsets_are_kept_or_numbered_anew(tmp_path: Path, appended: Appended) -> None:
+def test_offsets_are_kept_or_renumbered(tmp_path: Path, appended: Appended) -> None:
     lines = [{"value": "a", "offset": 7}, {"value": "b"}, {"value": "c", "offset": 100}]
 
     def offsets(name: str) -> list[int]:
@@ -149,14 +149,14 @@ def test_offsets_are_kept_or_numbered_anew(tmp_path: Path, appended: Appended) -
     assert offsets("kept-0") == [7, 8, 100, 101, 102, 194]
 
 
-def test_a_far_offset_begins_a_batch_and_a_segment(tmp_path: Path, appended: Appended) -> None:
+def test_distant_offset_starts_a_batch_and_a_segment(tmp_path: Path, appended: Appended) -> None:
     target = tmp_path / "far-0"
     result = appended(target, [{"value": "a"}, {"value": "b", "offset": 2**31}])
     assert result["segments_rolled"] == 1
     assert [path.name for path in sorted(target.glob("*.log"))] == [f"{0:020d}.log", f"{2**31:020d}.log"]
 
 
-def test_an_idempotent_producer_goes_on_where_the_log_knows_it(tmp_path: Path, appended: Appended) -> None:
+def test_idempotent_producer_continues_its_sequence_in_the_log(tmp_path: Path, appended: Appended) -> None:
     target = tmp_path / "idempotent-0"
     for _ in range(2):
         appended(target, [{"value": "a"}, {"value": "b"}], producer_id=9, batch_records=1)
@@ -169,7 +169,9 @@ def test_an_idempotent_producer_goes_on_where_the_log_knows_it(tmp_path: Path, a
 
 
 @pytest.mark.parametrize(("end", "kind"), [("commit", "COMMIT"), ("abort", "ABORT"), ("open", None)])
-def test_a_transaction_ends_as_asked(tmp_path: Path, appended: Appended, end: str, kind: str | None) -> None:
+def test_appended_transaction_ends_with_the_requested_marker(
+    tmp_path: Path, appended: Appended, end: str, kind: str | None
+) -> None:
     target = tmp_path / "txn-0"
     rules = {"producer_id": 5, "producer_epoch": 2, "transactional": True, "end_transaction": end}
     appended(target, [{"value": "a"}, {"value": "b"}], **rules)
@@ -181,7 +183,7 @@ def test_a_transaction_ends_as_asked(tmp_path: Path, appended: Appended, end: st
     assert len(list(target.glob("*.txnindex"))) == (kind == "ABORT")
 
 
-def test_markers_and_other_control_records_without_a_header(tmp_path: Path, appended: Appended) -> None:
+def test_control_lines_without_a_batch_header_become_markers(tmp_path: Path, appended: Appended) -> None:
     target = tmp_path / "txn-0"
     marker = {"control": {"kind": "ABORT", "coordinator_epoch": 4}, "value": None}
     appended(target, [{"value": "a"}, marker, {"value": "b"}], producer_id=5, transactional=True)
@@ -200,7 +202,7 @@ def test_markers_and_other_control_records_without_a_header(tmp_path: Path, appe
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [0, 1, 2, 3])
-def test_old_formats(tmp_path: Path, appended: Appended, magic: int, codec: int) -> None:
+def test_append_writes_old_formats(tmp_path: Path, appended: Appended, magic: int, codec: int) -> None:
     target = tmp_path / "old-0"
     appended(target, [{"value": f"v{n}", "timestamp": 1000 + n} for n in range(5)], magic=magic, codec=codec)
     rows = rows_of(target)
@@ -211,7 +213,7 @@ def test_old_formats(tmp_path: Path, appended: Appended, magic: int, codec: int)
     assert decode_leader_epochs((target / "leader-epoch-checkpoint").read_bytes()) == ()
 
 
-def test_other_codecs_and_epochs_for_dumped_batches(tmp_path: Path, appended: Appended) -> None:
+def test_codec_and_epoch_of_dumped_batches_can_be_changed(tmp_path: Path, appended: Appended) -> None:
     source = healthy.partition(tmp_path / "source-0")
     target = tmp_path / "target-0"
     appended(target, dumped(source), codec=4, leader_epoch=11)
@@ -223,7 +225,7 @@ def test_other_codecs_and_epochs_for_dumped_batches(tmp_path: Path, appended: Ap
     ]
 
 
-def test_a_leader_epoch_never_falls(tmp_path: Path, appended: Appended) -> None:
+def test_append_never_lowers_the_leader_epoch(tmp_path: Path, appended: Appended) -> None:
     target = tmp_path / "epochs-0"
     appended(target, [{"value": "a"}], leader_epoch=7)
     appended(target, [{"value": "b"}])
@@ -240,7 +242,7 @@ PRODUCERS_INTERLEAVED = (
 
 @pytest.mark.behaviour("X01", "X07")
 @pytest.mark.parametrize("segment_bytes", [400, 1200, 1 << 30])
-def test_aborts_stand_in_the_index_of_the_segment_with_their_marker(
+def test_aborted_transactions_are_in_the_index_of_the_markers_segment(
     tmp_path: Path, appended: Appended, segment_bytes: int
 ) -> None:
     """Ninety offsets of four producers. Transactions abort at 29 and 74 and commit at 58 and 89."""

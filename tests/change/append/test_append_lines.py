@@ -18,7 +18,7 @@ from tests.support.append_helpers import Appended, Lines, dumped, rows_of
 # --- filtered and damaged input
 
 
-def test_batches_with_missing_records_are_refused_unless_asked_for(
+def test_batches_with_missing_records_are_refused_unless_requested(
     tmp_path: Path, appended: Appended
 ) -> None:
     source = tmp_path / "source-0"
@@ -34,7 +34,7 @@ def test_batches_with_missing_records_are_refused_unless_asked_for(
         appended(tmp_path / "shallow-0", lines[0], partial_batches=True)
 
 
-def test_damaged_batches_and_other_lines_are_left_out_and_counted(tmp_path: Path, appended: Appended) -> None:
+def test_damaged_batches_and_other_lines_are_skipped_and_counted(tmp_path: Path, appended: Appended) -> None:
     source = tmp_path / "source-0"
     appended(source, [{"value": f"v{n}"} for n in range(3)], batch_records=1)
     log = source / f"{0:020d}.log"
@@ -79,7 +79,7 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: line[:40].decode("latin-1"))
-def test_a_bad_line_is_named_and_nothing_is_written(tmp_path: Path, appended: Appended, line: bytes) -> None:
+def test_bad_line_is_named_and_nothing_is_written(tmp_path: Path, appended: Appended, line: bytes) -> None:
     target = tmp_path / "bad-0"
     why = BAD_LINES[line]
     if why is None:
@@ -91,13 +91,13 @@ def test_a_bad_line_is_named_and_nothing_is_written(tmp_path: Path, appended: Ap
     assert not target.exists()
 
 
-def test_a_bad_first_line_makes_nothing(tmp_path: Path, appended: Appended) -> None:
+def test_bad_first_line_creates_no_partition(tmp_path: Path, appended: Appended) -> None:
     with pytest.raises(BadLine):
         appended(tmp_path / "none-0", b"x\n")
     assert not (tmp_path / "none-0").exists()
 
 
-def test_lines_are_found_wherever_blocks_end(tmp_path: Path, appended: Appended) -> None:
+def test_lines_across_block_boundaries_are_read(tmp_path: Path, appended: Appended) -> None:
     # longer than a block of input
     value = "ü" * 700_000
     appended(tmp_path / "long-0", [{"value": value}, {"value": "b"}])
@@ -142,7 +142,7 @@ values = st.one_of(
     kafka07=st.booleans(),
     keep_offsets=st.sampled_from([None, True, False]),
 )
-def test_no_line_breaks_more_than_itself(
+def test_hostile_lines_are_appended_or_rejected_as_bad_lines(
     tmp_path_factory: pytest.TempPathFactory,
     appended: Appended,
     lines: Lines,
@@ -164,6 +164,6 @@ def test_no_line_breaks_more_than_itself(
 
 
 @pytest.mark.parametrize("name", ["gzip2", [], {}, 7, None])
-def test_a_compression_that_there_is_not(name: object) -> None:
+def test_unknown_compression_is_a_bad_line(name: object) -> None:
     with pytest.raises(BadLine, match="unknown compression"):
         batch_line({"type": "batch", "compression": name}, 1)

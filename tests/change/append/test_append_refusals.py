@@ -65,7 +65,7 @@ def damage_beyond(directory: Path) -> None:
         damage_beyond,
     ],
 )
-def test_what_would_not_load_cleanly_is_refused_untouched(
+def test_append_refuses_a_partition_that_does_not_load_cleanly(
     tmp_path: Path, appended: Appended, damage: Callable[[Path], None]
 ) -> None:
     target = healthy.partition(tmp_path / "damaged-0")
@@ -77,7 +77,7 @@ def test_what_would_not_load_cleanly_is_refused_untouched(
         appended(target, [{"value": "a"}])
 
 
-def test_names_and_files_that_are_no_partition(tmp_path: Path, appended: Appended) -> None:
+def test_append_refuses_paths_that_are_not_partitions(tmp_path: Path, appended: Appended) -> None:
     with pytest.raises(UsageError, match="it is not named topic-partition"):
         appended(tmp_path / "nonsense", [{"value": "a"}])
     (tmp_path / "file-0").write_bytes(b"")
@@ -88,7 +88,7 @@ def test_names_and_files_that_are_no_partition(tmp_path: Path, appended: Appende
         appended(gone, [{"value": "a"}])
 
 
-def test_0_7_takes_only_what_it_knows(tmp_path: Path, appended: Appended) -> None:
+def test_append_to_0_7_refuses_unsupported_features(tmp_path: Path, appended: Appended) -> None:
     target = tmp_path / "old-0"
     for line, why in (
         ({"value": None}, "no null messages"),

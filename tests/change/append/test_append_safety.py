@@ -46,7 +46,7 @@ def test_flush_rules_count_messages_and_time() -> None:
     assert not FlushCounter(FlushRules(), 0, lambda: now[0]).is_due(1 << 40)
 
 
-def test_the_log_is_forced_to_the_disk_every_m_messages(
+def test_append_flushes_the_log_every_m_messages(
     tmp_path: Path, appended: Appended, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forced: list[int] = []
@@ -71,7 +71,7 @@ def test_the_log_is_forced_to_the_disk_every_m_messages(
 # --- the log dir, and the way back
 
 
-def test_checkpoints_follow_and_undo_restores_everything(tmp_path: Path, appended: Appended) -> None:
+def test_append_updates_checkpoints_and_undo_restores_everything(tmp_path: Path, appended: Appended) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
     before = trees.tree_state(log_dir)
     result = appended(log_dir / "metro-1", [{"value": f"v{n}" * 50} for n in range(200)], batch_records=5,
@@ -93,7 +93,7 @@ def test_checkpoints_follow_and_undo_restores_everything(tmp_path: Path, appende
     assert changes(before, log_dir) == []
 
 
-def test_an_unclean_log_dir_keeps_its_recovery_points(tmp_path: Path, appended: Appended) -> None:
+def test_unclean_log_dir_keeps_its_recovery_points(tmp_path: Path, appended: Appended) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
     (log_dir / ".kafka_cleanshutdown").unlink()
     points = (log_dir / "recovery-point-offset-checkpoint").read_bytes()
@@ -102,7 +102,9 @@ def test_an_unclean_log_dir_keeps_its_recovery_points(tmp_path: Path, appended: 
     assert not (log_dir / ".kafka_cleanshutdown").exists()
 
 
-def test_a_directory_without_segments_starts_where_the_lines_do(tmp_path: Path, appended: Appended) -> None:
+def test_directory_without_segments_starts_at_the_first_lines_offset(
+    tmp_path: Path, appended: Appended
+) -> None:
     target = tmp_path / "bare-0"
     target.mkdir()
     (target / "partition.metadata").write_bytes(b"version: 0\ntopic_id: Pm0fXkDvQ0yTn7Qq3uXJ8A")
@@ -127,7 +129,7 @@ def asked(source: Path, *, apply: bool = True, **rules: Any) -> AppendOptions:
 
 
 @pytest.mark.parametrize("partition", ["metro-0", "early-0"])
-def test_closed_early_while_it_writes_it_takes_everything_back(tmp_path: Path, partition: str) -> None:
+def test_append_closed_early_is_reverted(tmp_path: Path, partition: str) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
     before = trees.tree_state(log_dir)
     source = tmp_path / "lines.jsonl"
@@ -150,7 +152,7 @@ def bad_at_the_end(good: int) -> bytes:
 @pytest.mark.parametrize("good", [0, 1, 2, 999])
 @pytest.mark.parametrize("partition", ["metro-0", "new-0"])
 @pytest.mark.parametrize("apply", [True, False])
-def test_a_bad_line_anywhere_writes_nothing(tmp_path: Path, good: int, partition: str, apply: bool) -> None:
+def test_bad_line_anywhere_writes_nothing(tmp_path: Path, good: int, partition: str, apply: bool) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
     source = tmp_path / "lines.jsonl"
     source.write_bytes(bad_at_the_end(good))
@@ -158,7 +160,7 @@ def test_a_bad_line_anywhere_writes_nothing(tmp_path: Path, good: int, partition
         list(append(append_target(str(log_dir / partition)), asked(source, apply=apply, batch_records=1)))
 
 
-def test_what_only_the_log_refuses_is_found_before_the_first_byte(tmp_path: Path) -> None:
+def test_conflict_with_the_log_is_found_before_the_first_write(tmp_path: Path) -> None:
     """The input has offsets below the log end, a lower epoch, or data outside of the open transaction, far from its beginning."""
     log_dir = healthy.log_dir(tmp_path / "data")
     source = tmp_path / "lines.jsonl"
@@ -180,7 +182,7 @@ def test_what_only_the_log_refuses_is_found_before_the_first_byte(tmp_path: Path
 
 
 @pytest.mark.parametrize("kafka07", [False, True], ids=["now", "0.7"])
-def test_a_plan_says_what_the_append_then_does(tmp_path: Path, kafka07: bool) -> None:
+def test_append_plan_equals_the_result(tmp_path: Path, kafka07: bool) -> None:
     log_dir = tmp_path / "data" if kafka07 else healthy.log_dir(tmp_path / "data")
     log_dir.mkdir(exist_ok=True)
     source = tmp_path / "lines.jsonl"
@@ -215,7 +217,7 @@ def changing(source: Path, when: Callable[[], bool], change: Callable[[], object
 
 @pytest.mark.parametrize("how", ["longer", "shorter", "another byte", "another line", "another file"])
 @pytest.mark.parametrize("at", ["checking", "writing"])
-def test_an_input_that_changes_between_check_and_write_is_noticed(tmp_path: Path, how: str, at: str) -> None:
+def test_input_changed_between_check_and_write_is_refused(tmp_path: Path, how: str, at: str) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
     before = trees.tree_state(log_dir)
     source = tmp_path / "lines.jsonl"
@@ -291,7 +293,7 @@ def test_nothing_to_append_changes_nothing(tmp_path: Path, appended: Appended) -
     assert (result["records"], result["journal"]) == (0, None)
 
 
-def test_a_first_line_that_cannot_be_appended_changes_nothing(tmp_path: Path, appended: Appended) -> None:
+def test_first_line_that_cannot_be_appended_changes_nothing(tmp_path: Path, appended: Appended) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
     before = trees.tree_state(log_dir)
     for partition in ("metro-0", "new-0"):
@@ -301,7 +303,7 @@ def test_a_first_line_that_cannot_be_appended_changes_nothing(tmp_path: Path, ap
         assert changes(before, log_dir) == []
 
 
-def test_a_failing_disk_leaves_everything_as_it_was(
+def test_append_on_a_failing_disk_changes_nothing(
     tmp_path: Path, appended: Appended, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")
@@ -346,7 +348,7 @@ def killed_after(writes: int, target: PartitionTarget, options: AppendOptions) -
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_write_can_be_undone(tmp_path: Path) -> None:
+def test_append_killed_at_any_write_can_be_undone(tmp_path: Path) -> None:
     source = tmp_path / "lines.jsonl"
     source.write_text("".join(json.dumps({"value": f"v{n}" * 60}) + "\n" for n in range(40)))
     options = asked(source, batch_records=4)

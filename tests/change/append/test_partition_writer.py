@@ -50,7 +50,7 @@ def bases_of(directory: Path) -> list[int]:
 class TestRealPartitions:
     @pytest.mark.behaviour("I09", "I12", "I16", "I19", "I21", "P16", "P27", "F53", "F55")
     @pytest.mark.parametrize("name", CAPTURED)
-    def test_the_batches_of_a_broker_give_all_its_files(
+    def test_batches_of_a_broker_give_its_files_byte_for_byte(
         self, name: str, capture_small: Path, tmp_path: Path
     ) -> None:
         """The captured broker wrote the batches in one uninterrupted run and stopped cleanly."""
@@ -68,7 +68,7 @@ class TestRealPartitions:
 class TestRolling:
     """Kafka: LogSegment.shouldRoll, LocalLog.roll (fact sheet §6.5)."""
 
-    def test_by_bytes_the_limit_may_be_reached_and_not_passed(self, tmp_path: Path) -> None:
+    def test_segment_rolls_before_its_size_limit_is_exceeded(self, tmp_path: Path) -> None:
         size = size_of(batch(0, 100))
         for slack, bases in ((0, [0]), (-1, [0, 1])):
             rules = RollRules(segment_bytes=2 * size + slack)
@@ -77,27 +77,27 @@ class TestRolling:
                 writer.append(batch(1, 100))
             assert bases_of(tmp_path / str(slack)) == bases
 
-    def test_a_batch_larger_than_a_segment_has_one_to_itself(self, tmp_path: Path) -> None:
+    def test_batch_larger_than_a_segment_gets_its_own_segment(self, tmp_path: Path) -> None:
         with PartitionWriter(tmp_path, rules=RollRules(segment_bytes=100)) as writer:
             for offset in range(3):
                 writer.append(batch(offset, 500))
         assert bases_of(tmp_path) == [0, 1, 2]
 
     @pytest.mark.behaviour("I08")
-    def test_an_offset_beyond_31_bits_starts_a_segment(self, tmp_path: Path) -> None:
+    def test_offset_beyond_31_bits_starts_a_segment(self, tmp_path: Path) -> None:
         with PartitionWriter(tmp_path) as writer:
             writer.append(batch(0))
             writer.append(batch(L.INT32_MAX))
             writer.append(batch(2**31))
         assert bases_of(tmp_path) == [0, 2**31]
 
-    def test_by_time_the_first_batch_counts(self, tmp_path: Path) -> None:
+    def test_segment_rolls_by_the_time_of_its_first_batch(self, tmp_path: Path) -> None:
         with PartitionWriter(tmp_path, rules=RollRules(segment_ms=1000)) as writer:
             for offset, time in enumerate((T0, T0 - 5000, T0 + 1000, T0 + 1001)):
                 writer.append(batch(offset, time=time))
         assert bases_of(tmp_path) == [0, 3]
 
-    def test_by_wall_clock_when_there_are_no_timestamps(self) -> None:
+    def test_segment_without_timestamps_rolls_by_wall_clock(self) -> None:
         partition = OpenPartition(rules=RollRules(segment_ms=1000), now_ms=50)
         partition.append(batch(0, time=-1), now_ms=50)
         partition.append(batch(1, time=-1), now_ms=1050)
@@ -106,7 +106,7 @@ class TestRolling:
         assert partition.active.base_offset == 2
 
     @pytest.mark.behaviour("I05")
-    def test_by_a_full_index(self, tmp_path: Path) -> None:
+    def test_segment_rolls_with_a_full_index(self, tmp_path: Path) -> None:
         # one of the 3 time index slots is reserved
         rules = RollRules(segment_index_bytes=36, index_interval_bytes=1)
         with PartitionWriter(tmp_path, rules=rules) as writer:
@@ -115,7 +115,7 @@ class TestRolling:
         assert bases_of(tmp_path) == [0, 3, 6]
         assert (tmp_path / f"{0:020d}.timeindex").stat().st_size == 24
 
-    def test_the_new_base_is_the_first_offset_or_the_log_end(self, tmp_path: Path) -> None:
+    def test_new_segment_base_is_the_first_offset_or_the_log_end(self, tmp_path: Path) -> None:
         with PartitionWriter(tmp_path, rules=RollRules(segment_bytes=200)) as writer:
             writer.append(batch(0, 150))
             writer.append(NewBatch(records=(Record(7, T0, None, b"v" * 150),), base_offset=5))
@@ -123,7 +123,7 @@ class TestRolling:
         assert bases_of(tmp_path) == [0, 5, 40]
 
     @pytest.mark.parametrize("codec", [L.NONE, L.GZIP])
-    def test_old_messages_do_not_say_their_first_offset(self, tmp_path: Path, codec: int) -> None:
+    def test_old_format_set_rolls_without_knowing_its_first_offset(self, tmp_path: Path, codec: int) -> None:
         records = tuple(Record(offset, T0, None, b"v") for offset in (8, 9))
         wrapper = encode_batch(NewBatch(records=records, magic=1, codec=codec))
         with PartitionWriter(tmp_path, rules=RollRules(segment_bytes=100)) as writer:
@@ -132,7 +132,7 @@ class TestRolling:
         assert bases_of(tmp_path) == [0, 1]
 
     @pytest.mark.behaviour("R11", "P16")
-    def test_on_demand(self, tmp_path: Path) -> None:
+    def test_segment_rolls_on_demand(self, tmp_path: Path) -> None:
         with PartitionWriter(tmp_path) as writer:
             writer.append(batch(0))
             writer.roll()
@@ -146,13 +146,13 @@ class TestRolling:
 
 
 class TestSideFiles:
-    def test_an_empty_partition_has_empty_files_and_no_snapshot(self, tmp_path: Path) -> None:
+    def test_empty_partition_has_empty_files_and_no_snapshot(self, tmp_path: Path) -> None:
         PartitionWriter(tmp_path, start_offset=7).close()
         names = [f"{7:020d}{suffix}" for suffix in (".index", ".log", ".timeindex")]
         assert content_of(tmp_path) == dict.fromkeys((*names, "leader-epoch-checkpoint"), b"")
 
     @pytest.mark.behaviour("I16", "I19")
-    def test_an_abort_is_indexed_where_its_marker_lies(self, tmp_path: Path) -> None:
+    def test_aborted_transaction_is_in_the_index_of_its_markers_segment(self, tmp_path: Path) -> None:
         producer = {"transactional": True, "producer_epoch": 0}
         with PartitionWriter(tmp_path) as writer:
             writer.append(batch(0, producer_id=1, base_sequence=0, **producer))
@@ -170,14 +170,14 @@ class TestSideFiles:
             1,
         )  # the other transaction determined the last stable offset
 
-    def test_an_old_message_clears_the_epochs(self, tmp_path: Path) -> None:
+    def test_old_format_message_clears_the_leader_epochs(self, tmp_path: Path) -> None:
         with PartitionWriter(tmp_path) as writer:
             writer.append(batch(0, leader_epoch=3))
             writer.append(batch(1, magic=1))
             writer.append(batch(2, leader_epoch=5))
         assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n1\n5 2\n"
 
-    def test_several_batches_may_come_as_one_set(self, tmp_path: Path) -> None:
+    def test_several_batches_can_be_written_as_one_set(self, tmp_path: Path) -> None:
         batches = [encode_batch(batch(offset, 700)) for offset in range(40)]
         for name, sets in (("one", [b"".join(batches)]), ("many", batches)):
             with PartitionWriter(tmp_path / name) as writer:
@@ -185,7 +185,7 @@ class TestSideFiles:
                     writer.append(data)
         assert content_of(tmp_path / "one") == content_of(tmp_path / "many")
 
-    def test_the_healthy_partition_has_everything(self, tmp_path: Path) -> None:
+    def test_healthy_partition_has_every_kind_of_batch_and_file(self, tmp_path: Path) -> None:
         healthy.partition(tmp_path / "metro-0")
         bases = bases_of(tmp_path / "metro-0")
         assert len(bases) >= 3
@@ -201,7 +201,7 @@ class TestSideFiles:
 
 
 class TestRefusals:
-    def test_offsets_below_the_log_end(self, tmp_path: Path) -> None:
+    def test_offsets_below_the_log_end_are_refused(self, tmp_path: Path) -> None:
         writer = PartitionWriter(tmp_path, start_offset=5)
         for offset, accepted in ((4, False), (5, True), (5, False), (9, True), (6, False)):
             if accepted:
@@ -212,7 +212,7 @@ class TestRefusals:
         assert writer.next_offset == 10
 
     @pytest.mark.parametrize("change", ["torn", "crc", "empty", "foreign"])
-    def test_bytes_that_are_no_sound_batches(self, tmp_path: Path, change: str) -> None:
+    def test_bytes_that_are_not_valid_batches_are_refused(self, tmp_path: Path, change: str) -> None:
         good = encode_batch(batch(0, 50))
         data = {
             "torn": good[:-1],
@@ -223,31 +223,31 @@ class TestRefusals:
         with pytest.raises(UsageError):
             PartitionWriter(tmp_path).append(data)
 
-    def test_data_outside_the_open_transaction_of_its_producer(self, tmp_path: Path) -> None:
+    def test_data_outside_its_producers_open_transaction_is_refused(self, tmp_path: Path) -> None:
         writer = PartitionWriter(tmp_path)
         producer = {"producer_id": 1, "producer_epoch": 0}
         writer.append(batch(0, transactional=True, base_sequence=0, **producer))
         with pytest.raises(UsageError, match="transaction open"):
             writer.append(batch(1, base_sequence=1, **producer))
 
-    def test_a_set_wider_than_a_segment(self, tmp_path: Path) -> None:
+    def test_set_spanning_more_than_a_segment_is_refused(self, tmp_path: Path) -> None:
         wide = encode_batch(batch(0)) + encode_batch(batch(2**31))
         with pytest.raises(UsageError, match="does not fit"):
             PartitionWriter(tmp_path).append(wide)
 
-    def test_segments_of_impossible_size(self) -> None:
+    def test_impossible_segment_sizes_are_refused(self) -> None:
         for size in (0, 2**31):
             with pytest.raises(UsageError):
                 RollRules(segment_bytes=size)
 
-    def test_files_are_never_overwritten(self, tmp_path: Path) -> None:
+    def test_partition_writer_overwrites_no_files(self, tmp_path: Path) -> None:
         healthy.partition(tmp_path / "metro-0")
         before = content_of(tmp_path / "metro-0")
         with pytest.raises(Refused, match="File exists"):
             healthy.partition(tmp_path / "metro-0")
         assert content_of(tmp_path / "metro-0") == before
 
-    def test_an_interrupted_writer_leaves_a_log_without_side_files(self, tmp_path: Path) -> None:
+    def test_interrupted_writer_leaves_a_log_without_side_files(self, tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError), PartitionWriter(tmp_path) as writer:
             writer.append(batch(0))
             raise ZeroDivisionError
@@ -255,13 +255,13 @@ class TestRefusals:
 
 
 class TestNewFiles:
-    def test_chunks_are_written_in_order(self, tmp_path: Path) -> None:
+    def test_new_file_has_its_chunks_in_order(self, tmp_path: Path) -> None:
         path = tmp_path / "new"
         assert write_new_file(path, [b"ab", memoryview(b"cd"), b""], mode=0o600) == 4
         assert path.read_bytes() == b"abcd"
         assert path.stat().st_mode & 0o777 == 0o600
 
-    def test_a_taken_name_is_refused_even_by_a_dangling_link(self, tmp_path: Path) -> None:
+    def test_new_file_is_refused_if_the_name_exists_even_as_a_dangling_link(self, tmp_path: Path) -> None:
         (tmp_path / "taken").write_bytes(b"mine")
         (tmp_path / "link").symlink_to(tmp_path / "nowhere")
         for name in ("taken", "link"):
@@ -270,7 +270,7 @@ class TestNewFiles:
         assert (tmp_path / "taken").read_bytes() == b"mine"
         assert not (tmp_path / "nowhere").exists()
 
-    def test_nothing_stays_behind_when_the_chunks_fail(self, tmp_path: Path) -> None:
+    def test_new_file_is_removed_if_its_chunks_fail(self, tmp_path: Path) -> None:
         def chunks() -> object:
             yield b"half"
             raise ZeroDivisionError

@@ -20,7 +20,9 @@ A4_WIDTH_PX = 1032
 HOSTILE = "<script>alert(1)<b>x"
 
 
-def test_both_copies_are_drawn(tmp_path: Path, capfd: pytest.CaptureFixture[str], chromium: Browser) -> None:
+def test_diff_report_draws_both_copies(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
+) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     write(a / "t-0", batches(0, 100), batches(100, 200))
     write(b / "t-0", batches(0, 100), [*batches(100, 150), *batches(150, 180, word="other")])

@@ -59,7 +59,7 @@ TABLES = {
 }
 
 
-def test_tables_have_what_the_json_lines_have(
+def test_report_tables_have_the_rows_of_the_json_lines(
     command: str,
     pages: dict[str, Path],
     capture_small: Path,
@@ -74,7 +74,9 @@ def test_tables_have_what_the_json_lines_have(
         assert seen.page.locator("#findings tbody tr").count() == kinds["finding"]
 
 
-def test_nothing_goes_wrong_in_a_browser(command: str, pages: dict[str, Path], chromium: Browser) -> None:
+def test_limit_reports_open_in_a_browser_without_errors(
+    command: str, pages: dict[str, Path], chromium: Browser
+) -> None:
     schemes: tuple[Scheme, ...] = ("light", "dark")
     for scheme in schemes:
         with opened(chromium, pages[command], scheme) as seen:
@@ -83,7 +85,7 @@ def test_nothing_goes_wrong_in_a_browser(command: str, pages: dict[str, Path], c
 
 
 @pytest.mark.parametrize(("rule", "option"), [("retention_ms", "--retention-ms"), ("retention_bytes", "--retention-bytes")])  # fmt: skip
-def test_a_limit_frees_what_the_slider_promises(
+def test_retain_frees_what_the_slider_predicts(
     rule: str, option: str, pages: dict[str, Path], capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     freed = numbers(pages["retain"])["freed"]
@@ -96,7 +98,7 @@ def test_a_limit_frees_what_the_slider_promises(
         assert promised == sum(line["bytes_freed"] for line in done if line["type"] == "result"), limit
 
 
-def test_a_dirty_ratio_saves_what_the_slider_promises(
+def test_compact_saves_what_the_slider_predicts(
     pages: dict[str, Path], capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = numbers(pages["compact"])["compactions"]
@@ -108,7 +110,7 @@ def test_a_dirty_ratio_saves_what_the_slider_promises(
         assert promised == sum(line["bytes_before"] - line["bytes_after"] for line in results), limit
 
 
-def test_the_slider_answers(pages: dict[str, Path], chromium: Browser) -> None:
+def test_slider_shows_an_answer_for_each_position(pages: dict[str, Path], chromium: Browser) -> None:
     freed = {topic["topic"]: topic for topic in numbers(pages["retain"])["freed"]}
     with opened(chromium, pages["retain"]) as seen:
         limits = seen.page.locator("#limits")
@@ -124,7 +126,7 @@ def test_the_slider_answers(pages: dict[str, Path], chromium: Browser) -> None:
     assert (seen.complaints, seen.requests) == ([], [])
 
 
-def test_very_many_steps_are_reported_with_the_least_of_their_limits() -> None:
+def test_many_slider_steps_are_merged_at_their_lowest_limits() -> None:
     data = LimitsData()
     count = 50_000
     for at in range(count):

@@ -72,7 +72,7 @@ def numbers(path: Path) -> dict[str, Any]:
     return data
 
 
-def test_the_library_is_the_published_one() -> None:
+def test_embedded_d3_equals_the_published_release() -> None:
     output = json.loads(asset("d3.json"))
     text = asset(output["file"])
     assert hashlib.sha256(text.encode()).hexdigest() == output["sha256"]
@@ -81,7 +81,7 @@ def test_the_library_is_the_published_one() -> None:
     assert "</script" not in text
 
 
-def test_the_numbers_are_those_of_the_files(damaged: Path, page: Path) -> None:
+def test_chart_numbers_equal_those_of_the_files(damaged: Path, page: Path) -> None:
     data = numbers(page)
     by_name = {Path(each["path"]).name: each for each in data["partitions"]}
     assert set(by_name) == {each.name for each in damaged.iterdir() if each.is_dir()}
@@ -103,7 +103,7 @@ def test_the_numbers_are_those_of_the_files(damaged: Path, page: Path) -> None:
     assert [each[0] for each in metro["epochs"]] == sorted({header.leader_epoch for header in headers})
 
 
-def test_codecs_are_told_by_batches(capture_small: Path, tmp_path: Path) -> None:
+def test_codec_statistics_come_from_the_batches(capture_small: Path, tmp_path: Path) -> None:
     path, target = tmp_path / "report.html", capture_small / "data" / "metro-gzip-0"
     assert run(["verify", *ALONE, "--html", str(path), str(target)]) == 0
     sizes = [size for log in sorted(target.glob("*.log")) for _, size in batch_spans(log)]
@@ -122,7 +122,7 @@ def test_codecs_are_told_by_batches(capture_small: Path, tmp_path: Path) -> None
         assert codec["content_bytes"] == sum(len(gzip.decompress(body)) for body in bodies)
 
 
-def test_they_are_drawn(damaged: Path, page: Path, chromium: Browser) -> None:
+def test_charts_are_drawn(damaged: Path, page: Path, chromium: Browser) -> None:
     with opened(chromium, page) as seen:
         names = seen.texts("#segments figcaption b")
         assert names == ["fares-0", "metro-zstd-0"]
@@ -145,7 +145,7 @@ def test_they_are_drawn(damaged: Path, page: Path, chromium: Browser) -> None:
     assert seen.requests == []
 
 
-def test_what_the_pointer_is_at_is_reported_as_text(page: Path, chromium: Browser) -> None:
+def test_pointer_position_is_described_as_text(page: Path, chromium: Browser) -> None:
     with opened(chromium, page) as seen:
         seen.page.locator("#segments rect.damage").first.hover()
         reported = seen.texts(".tip")[0].splitlines()
@@ -192,7 +192,7 @@ def written(path: Path, partitions: int, segments: int) -> Path:
 
 
 @pytest.mark.parametrize("segments", [12, 400])
-def test_two_thousand_partitions_stay_small_and_open(
+def test_report_of_2000_partitions_stays_small_and_opens(
     tmp_path: Path, chromium: Browser, segments: int
 ) -> None:
     path = written(tmp_path / "large.html", 2000, segments)

@@ -71,7 +71,7 @@ def lines(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, A
 # --- what it says
 
 
-def test_tables_have_what_the_json_lines_have(
+def test_report_tables_have_the_rows_of_the_json_lines(
     damaged: Path, doctor: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
 ) -> None:
     reported = lines(capfd, "doctor", damaged)
@@ -90,7 +90,7 @@ def test_tables_have_what_the_json_lines_have(
         assert ids == Counter(line["id"] for line in reported if line["type"] == "finding")
 
 
-def test_the_verdict_is_that_of_the_text(
+def test_report_verdict_equals_that_of_the_text(
     damaged: Path, doctor: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
 ) -> None:
     capfd.readouterr()
@@ -101,7 +101,7 @@ def test_the_verdict_is_that_of_the_text(
         assert seen.texts(".as-text")[0].splitlines()[1:3] == text[1:3]
 
 
-def test_json_and_text_are_what_they_are_without_it(
+def test_html_option_leaves_json_and_text_unchanged(
     damaged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for form in (["--json"], [], ["--quiet"]):
@@ -117,7 +117,7 @@ def test_json_and_text_are_what_they_are_without_it(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_asked_of_the_network_and_nothing_goes_wrong(
+def test_report_makes_no_network_requests_and_no_errors(
     doctor: Path, chromium: Browser, scheme: Scheme
 ) -> None:
     with opened(chromium, doctor, scheme) as seen:
@@ -132,7 +132,7 @@ def test_nothing_is_asked_of_the_network_and_nothing_goes_wrong(
     assert seen.requests == []
 
 
-def test_hostile_names_are_text(doctor: Path, chromium: Browser) -> None:
+def test_hostile_names_are_escaped_as_text(doctor: Path, chromium: Browser) -> None:
     with opened(chromium, doctor) as seen:
         seen.page.wait_for_load_state("load")
         assert seen.call("window.hit") is None
@@ -147,7 +147,7 @@ def test_hostile_names_are_text(doctor: Path, chromium: Browser) -> None:
     assert seen.requests == []
 
 
-def test_the_policy_stops_what_would_get_past_the_escaping(
+def test_content_security_policy_blocks_unescaped_scripts(
     doctor: Path, chromium: Browser, tmp_path: Path
 ) -> None:
     """The content security policy is the second line of defence: escaping is disabled here on purpose."""
@@ -175,7 +175,7 @@ def test_the_policy_stops_what_would_get_past_the_escaping(
     assert len([each for each in seen.complaints if "Content Security Policy" in each]) >= 5
 
 
-def test_tables_sort_and_filter(damaged: Path, doctor: Path, chromium: Browser) -> None:
+def test_report_tables_sort_and_filter(damaged: Path, doctor: Path, chromium: Browser) -> None:
     with opened(chromium, doctor) as seen:
         section = seen.page.locator("#verified")
         heads = section.locator("th").all_text_contents()
@@ -200,7 +200,7 @@ def test_tables_sort_and_filter(damaged: Path, doctor: Path, chromium: Browser) 
     assert seen.complaints == []
 
 
-def test_assets_cannot_end_the_element_they_stand_in() -> None:
+def test_assets_do_not_contain_the_end_tag_of_their_element() -> None:
     for name in ("report.js", "report.css"):
         assert not re.search("</(script|style)|<!--", asset(name), re.IGNORECASE)
 
@@ -208,7 +208,7 @@ def test_assets_cannot_end_the_element_they_stand_in() -> None:
 # --- the file
 
 
-def test_a_former_report_is_replaced_and_nothing_else_is(
+def test_earlier_report_is_replaced_but_no_other_file(
     damaged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "report.html"
@@ -231,7 +231,7 @@ def test_a_former_report_is_replaced_and_nothing_else_is(
 
 
 @pytest.mark.parametrize("place", [".", "stations-0"])
-def test_nothing_is_written_among_the_evidence(
+def test_report_inside_the_input_directory_is_refused(
     damaged: Path, place: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = damaged / place / "report.html"
@@ -240,7 +240,7 @@ def test_nothing_is_written_among_the_evidence(
     assert not path.exists()
 
 
-def test_a_place_that_is_not_there_is_refused_before_the_work(
+def test_report_in_a_missing_directory_is_refused_before_the_work(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["verify", "--html", str(tmp_path / "no" / "report.html"), str(tmp_path)]) == 4

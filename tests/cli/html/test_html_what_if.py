@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 ALONE = ("--jobs", "1", "--no-progress", "--now", "1795250600000")
 
 
-def test_settings_are_drawn(tmp_path: Path, capfd: pytest.CaptureFixture[str], chromium: Browser) -> None:
+def test_what_if_report_draws_each_setting(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], chromium: Browser
+) -> None:
     for topic, batches in (("orders", 900), ("</script><b>x", 100)):
         write_log(tmp_path / "data" / f"{topic.replace('/', '')}-0", batches, batches)
     path = tmp_path / "report.html"

@@ -66,7 +66,7 @@ def checksums(log: Path) -> list[int]:
 
 @pytest.mark.parametrize("which", [(0,), (4,), (9,), (3, 4), (2, 3, 4, 5), (0, 9), tuple(range(10))])
 @pytest.mark.parametrize("shape", ["json", "table"])
-def test_records_of_batches_with_a_wrong_checksum_are_shown_as_the_text_shows_them(
+def test_records_of_batches_with_a_wrong_checksum_equal_those_of_the_text(
     partition: Path, which: tuple[int, ...], shape: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = partition / f"{0:020d}.log"
@@ -105,7 +105,7 @@ def test_records_of_batches_with_a_wrong_checksum_are_shown_as_the_text_shows_th
         (("--isolation", "read_committed", "--deep-iteration"), range(30)),
     ],
 )
-def test_filters_apply_to_them_as_to_the_text(
+def test_filters_on_batches_with_a_wrong_checksum_equal_those_of_the_text(
     partition: Path, words: tuple[str, ...], offsets: range | list[int], capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = partition / f"{0:020d}.log"
@@ -116,7 +116,9 @@ def test_filters_apply_to_them_as_to_the_text(
     assert [offset for offset, _ in text_records(capfd, *words, log)] == list(offsets)
 
 
-def test_a_damaged_body_gives_what_can_be_decoded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damaged_body_shows_the_records_that_can_be_decoded(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The middle batch declares 3 records, and the length of its second record is wrong."""
     with PartitionWriter(tmp_path / "trains-0") as writer:
         for start in (0, 3, 6):
@@ -134,7 +136,7 @@ def test_a_damaged_body_gives_what_can_be_decoded(tmp_path: Path, capfd: pytest.
     assert [offset for offset, _ in text_records(capfd, log)] == [0, 1, 2, 3, 6, 7, 8]
 
 
-def test_what_append_reads_of_them_is_left_out(
+def test_append_leaves_out_dumped_batches_with_a_wrong_checksum(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = partition / f"{0:020d}.log"
@@ -147,7 +149,9 @@ def test_what_append_reads_of_them_is_left_out(
     assert (result["records"], result["batches_left_out"], result["log_end_offset"]) == (27, 1, 30)
 
 
-def test_a_lookup_passes_them_and_says_so(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lookup_skips_batches_with_a_wrong_checksum_and_says_so(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A consumer checks the CRC and throws, so a lookup must not return such a record."""
     log = partition / f"{0:020d}.log"
     flip(log, checksums(log)[4])
@@ -184,14 +188,14 @@ EXPECTED = [(start, start + count - 1, count) for start, count in SETS]
 @pytest.mark.parametrize(
     "words", [(), ("--deep-iteration",), ("--bytes", "hex", "--deep-iteration"), ("--from-offset", "0")]
 )
-def test_a_set_has_the_first_offset_and_the_count_of_its_messages(
+def test_old_format_set_has_the_first_offset_and_count_of_its_messages(
     old: Path, words: tuple[str, ...], capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines = json_lines(capfd, *words, old / f"{7:020d}.log", status=0)
     assert bounds(lines) == EXPECTED
 
 
-def test_read_and_lookup_say_the_same(old: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_read_and_lookup_show_the_same_bounds_of_a_set(old: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["read", "--json", "--offset", "8", str(old)]) == 0
     assert bounds([json.loads(line) for line in capfd.readouterr().out.splitlines()]) == EXPECTED
     for question in (("--offset", "13"), ("--key", "k13"), ("--leader-epoch", "0")):
@@ -203,7 +207,7 @@ def test_read_and_lookup_say_the_same(old: Path, capfd: pytest.CaptureFixture[st
     assert "batch 11-15" in capfd.readouterr().out
 
 
-def test_list_and_verify_count_no_set_as_a_record(old: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_list_and_verify_do_not_count_a_set_as_a_record(old: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(["list", "--json", str(old)])
     (row,) = of_type([json.loads(line) for line in capfd.readouterr().out.splitlines()], "partition")
     assert (row["first_offset"], row["last_offset"], row["batches"], row["records"]) == (7, 26, 4, None)
@@ -217,7 +221,7 @@ def test_list_and_verify_count_no_set_as_a_record(old: Path, capfd: pytest.Captu
     )
 
 
-def test_a_set_that_cannot_be_decoded_has_no_count(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_undecodable_set_has_no_count(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Its checksum is valid, but its content is not gzip: it was damaged before it was written."""
     old = tmp_path / "old-0"
     with PartitionWriter(old) as writer:
@@ -245,7 +249,9 @@ def old_logs(legacy: Path) -> list[Path]:
     )
 
 
-def test_sets_of_real_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_bounds_of_real_brokers_sets_match_their_records(
+    legacy_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """First offset and record count of each set agree with its records in the same dump."""
     seen = 0
     for log in old_logs(legacy_small):
@@ -260,7 +266,7 @@ def test_sets_of_real_brokers(legacy_small: Path, capfd: pytest.CaptureFixture[s
     assert seen > 5
 
 
-def test_a_damaged_set_is_shown_with_what_it_holds(old: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damaged_set_is_dumped_with_its_messages(old: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = old / f"{7:020d}.log"
     at, _ = diseases.batch_spans(log)[1]
     # part of the stored checksum

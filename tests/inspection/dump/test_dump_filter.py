@@ -88,7 +88,7 @@ def random_selection(
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_filters_keep_what_a_plain_filter_keeps(capture_small: Path, partition: str) -> None:
+def test_filtered_dump_equals_a_plainly_filtered_one(capture_small: Path, partition: str) -> None:
     chance = random.Random(partition)
     compared = 0
     with unchanged(capture_small / "data" / partition):
@@ -110,7 +110,7 @@ def test_filters_keep_what_a_plain_filter_keeps(capture_small: Path, partition: 
     assert compared >= 40
 
 
-def test_limit_counts_records(capture_small: Path) -> None:
+def test_dump_limit_counts_records(capture_small: Path) -> None:
     log = capture_small / "data" / "metro-zstd-0" / "00000000000000000000.log"
     everything = [line for line in lines(log, Selection()) if line["type"] == "record"]
 
@@ -120,7 +120,7 @@ def test_limit_counts_records(capture_small: Path) -> None:
 
 
 @pytest.mark.parametrize("lie", ["beyond", "between", "too-far", "missing"])
-def test_a_wrong_index_changes_nothing(capture_small: Path, tmp_path: Path, lie: str) -> None:
+def test_wrong_index_does_not_change_a_filtered_dump(capture_small: Path, tmp_path: Path, lie: str) -> None:
     directory = copy_tree(capture_small / "data" / "metro-none-0", tmp_path / "metro-none-0")
     log = sorted(directory.glob("*.log"))[1]
     index = log.with_suffix(".index")

@@ -53,7 +53,9 @@ def output_bytes(events: Iterator[Event]) -> int:
 @pytest.mark.parametrize(
     "made_by", [*HOSTILE, chain_behind_each_header], ids=lambda made_by: made_by.__name__
 )
-def test_output_is_linear(made_by: Callable[[int], bytes], tmp_path: Path) -> None:
+def test_dump_of_a_hostile_file_is_linear_in_its_size(
+    made_by: Callable[[int], bytes], tmp_path: Path
+) -> None:
     """Output and processor time of a dump are bounded by a multiple of the file size."""
     seconds = []
     for size in (100_000, 400_000):
@@ -80,7 +82,7 @@ def test_every_batch_that_the_scanner_finds_is_dumped(
         assert set(valid_positions(dumped(tmp_path, data))) >= expected
 
 
-def test_distrust_names_the_same_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dump_and_scanner_name_the_same_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kseg.inspection.dump import log_text
 
     data, positions = plain_file(9)

@@ -37,7 +37,7 @@ def row_lines(path: str, data: bytes, base_offset: int, options: DumpOptions) ->
 
 
 @pytest.mark.parametrize("mode", ["auto", "utf8", "base64", "hex", "size"])
-def test_kernel_lines_are_the_rows(capture_small: Path, legacy_small: Path, mode: str) -> None:
+def test_kernel_json_lines_equal_the_rows(capture_small: Path, legacy_small: Path, mode: str) -> None:
     logs = [*capture_small.glob("data/*/*.log"), *legacy_small.glob("data/[01].*/*/hive*/*.log")]
     options = DumpOptions(format="json", print_data_log=True, bytes_mode=mode)
     with unchanged(capture_small / "data"):
@@ -57,7 +57,7 @@ def test_kernel_lines_are_the_rows(capture_small: Path, legacy_small: Path, mode
     ),
     timestamp_ms=st.integers(0, 2**50),
 )
-def test_every_byte_comes_back(
+def test_every_byte_of_a_record_round_trips_through_json(
     key: bytes | None, value: bytes | None, headers: list[tuple[bytes, bytes | None]], timestamp_ms: int
 ) -> None:
     record = Record(0, timestamp_ms, key, value, tuple(headers))
@@ -86,7 +86,7 @@ def _header(shown: str | dict[str, str] | None) -> bytes | None:
     return b64decode(shown["base64"]) if isinstance(shown, dict) else shown.encode()
 
 
-def test_a_line_longer_than_the_block() -> None:
+def test_json_line_longer_than_the_block_is_complete() -> None:
     value = b"\x01" * 700_000
     data = encode_batch(NewBatch(records=(Record(0, 5, b"k", value),)))
 
@@ -95,7 +95,7 @@ def test_a_line_longer_than_the_block() -> None:
     assert json.loads(lines[1])["value"].encode() == value
 
 
-def test_records_of_the_decoder_are_the_ones_shown(capture_small: Path) -> None:
+def test_records_in_json_equal_those_of_the_decoder(capture_small: Path) -> None:
     log = capture_small / "data" / "metro-zstd-0" / "00000000000000000000.log"
     data = log.read_bytes()
     decoder = Decoder(data)

@@ -13,7 +13,7 @@ from kseg.segment.partition.targets import FileTarget
 from tests.support.one_target import dump
 
 
-def test_a_torn_log_whose_name_is_no_utf8(tmp_path: Path) -> None:
+def test_dump_of_a_torn_log_keeps_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
     name = b"00000000000000000000.\xff.log"
     data = encode_batch(NewBatch(records=(Record(0, 1, b"k", b"v"),)))
     path = os.path.join(os.fsencode(tmp_path), name)

@@ -70,7 +70,7 @@ def write(directory: Path, data: bytes | bytearray) -> Path:
 @pytest.mark.parametrize("shape", ["kafka", "json"])
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
 @pytest.mark.parametrize("jobs", [2, 3])
-def test_parts_are_put_together_in_order(tmp_path: Path, codec: int, jobs: int, shape: str) -> None:
+def test_parallel_dump_joins_the_parts_in_order(tmp_path: Path, codec: int, jobs: int, shape: str) -> None:
     path = write(tmp_path, log(codec))
     if codec == L.NONE:
         assert len(log_parts.boundaries(memoryview(path.read_bytes()))) >= log_parts.MIN_PARTS
@@ -84,7 +84,9 @@ def test_parts_are_put_together_in_order(tmp_path: Path, codec: int, jobs: int, 
 @pytest.mark.parametrize("jobs", [2, 3])
 # batch 59 ends a part, batch 60 begins one
 @pytest.mark.parametrize("at", [0, 17, 59, 60, 61, BATCHES - 1])
-def test_damage_is_reported_as_by_one_process(tmp_path: Path, at: int, jobs: int, shape: str) -> None:
+def test_parallel_dump_reports_damage_like_one_process(
+    tmp_path: Path, at: int, jobs: int, shape: str
+) -> None:
     data = log()
     starts = [0]
     while len(starts) < BATCHES:
@@ -96,7 +98,7 @@ def test_damage_is_reported_as_by_one_process(tmp_path: Path, at: int, jobs: int
     assert [finding.id for finding in findings] == ["bad-crc"]
 
 
-def test_a_torn_log_stays_whole(tmp_path: Path) -> None:
+def test_torn_log_is_dumped_by_one_process(tmp_path: Path) -> None:
     path = write(tmp_path, log()[:-5])
     assert log_parts.boundaries(memoryview(path.read_bytes())) == []
     text, findings = dumped(path, 2)
@@ -104,7 +106,7 @@ def test_a_torn_log_stays_whole(tmp_path: Path) -> None:
     assert [finding.id for finding in findings] == ["torn-tail"]
 
 
-def test_a_part_of_too_much_text_is_left_to_one_process(
+def test_part_with_too_much_text_is_left_to_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, log())
@@ -113,7 +115,7 @@ def test_a_part_of_too_much_text_is_left_to_one_process(
     assert dumped(path, 2) == expected
 
 
-def test_a_helper_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_helper_does_not_change_the_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, log())
     expected = dumped(path, 1)
 
@@ -124,7 +126,7 @@ def test_a_helper_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: 
     assert dumped(path, 2) == expected
 
 
-def test_no_helper_is_started_where_other_work_has_all_processors(
+def test_no_helper_is_started_if_all_processors_are_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, log())
@@ -147,7 +149,9 @@ def test_no_helper_is_started_where_other_work_has_all_processors(
     ("text", "waiting"),
     [("9.1 8.2 7.3 5/360 123\n", 4), ("0.0 0.0 0.0 1/2 3\n", 0), ("", 0), ("a b c d\n", 0), (None, 0)],
 )
-def test_how_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch, text: str | None, waiting: int) -> None:
+def test_machine_load_is_read_from_proc(
+    monkeypatch: pytest.MonkeyPatch, text: str | None, waiting: int
+) -> None:
     def opened(_name: str) -> StringIO:
         if text is None:
             raise FileNotFoundError
@@ -161,7 +165,7 @@ def test_how_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch, text: str | No
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
-def test_nobody_waits_for_a_helper_that_gets_no_processor(
+def test_dump_does_not_wait_for_a_helper_without_processor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
     path = write(tmp_path, log())
@@ -180,7 +184,7 @@ def test_nobody_waits_for_a_helper_that_gets_no_processor(
     assert dumped(path, jobs) == expected
 
 
-def test_a_helper_that_is_late_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_of_a_late_helper_is_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A helper is stopped in the middle of a part and continues when the others are done. Its result is discarded."""
     path = write(tmp_path, log())
     monkeypatch.setattr(part_worker.PartWorker, "is_ready", IS_READY)
@@ -206,7 +210,7 @@ def test_a_helper_that_is_late_is_passed_over(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("slot_bytes", [100, 3000, 8192])
-def test_text_that_fills_more_than_one_slot_arrives_whole(
+def test_text_larger_than_a_slot_arrives_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slot_bytes: int
 ) -> None:
     path = write(tmp_path, log())
@@ -216,7 +220,7 @@ def test_text_that_fills_more_than_one_slot_arrives_whole(
 
 
 @pytest.mark.parametrize("shape", ["kafka", "json"])
-def test_text_of_helpers_is_given_out_where_it_was_made(tmp_path: Path, shape: str) -> None:
+def test_text_of_helpers_is_yielded_without_a_copy(tmp_path: Path, shape: str) -> None:
     """Text arrives in complete lines, and is valid until the next event."""
     path = write(tmp_path, log())
     texts, views = [], []
@@ -234,7 +238,7 @@ def test_text_of_helpers_is_given_out_where_it_was_made(tmp_path: Path, shape: s
 
 
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
-def test_a_line_longer_than_a_slot_arrives_whole(
+def test_line_longer_than_a_slot_arrives_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: int
 ) -> None:
     records = [
@@ -249,9 +253,7 @@ def test_a_line_longer_than_a_slot_arrives_whole(
         assert dumped(path, 2, shape) == dumped(path, 1, shape)
 
 
-def test_where_no_helper_can_be_started_one_process_does_it_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dump_works_if_no_helper_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, log())
     expected = dumped(path, 1)
 
@@ -269,7 +271,7 @@ def test_only_magic_2_with_a_codec_counts_as_compressed(monkeypatch: pytest.Monk
     assert not log_parts._starts_compressed(memoryview(b"short"))
 
 
-def test_helpers_end_with_a_dump_that_is_left(tmp_path: Path) -> None:
+def test_abandoned_dump_ends_its_helpers(tmp_path: Path) -> None:
     path = write(tmp_path, log())
     before = _children()
     events = dump(FileTarget(str(path)), DumpOptions(print_data_log=True, jobs=3))

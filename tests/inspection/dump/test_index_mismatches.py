@@ -110,7 +110,7 @@ CHANGES = (
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_tables_say_what_each_entry_says(
+def test_index_findings_by_tables_equal_those_entry_by_entry(
     change: Callable[[bytearray, bytearray, bytearray], None],
     log: list[bytes],
     tmp_path: Path,
@@ -123,7 +123,9 @@ def test_the_tables_say_what_each_entry_says(
     assert bool(found) == (change not in (sound,))
 
 
-def test_random_entries(log: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_findings_of_random_entries_equal_those_entry_by_entry(
+    log: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for seed in range(6):
         chance = random.Random(seed)
 
@@ -141,7 +143,7 @@ def test_random_entries(log: list[bytes], tmp_path: Path, monkeypatch: pytest.Mo
         assert found, seed
 
 
-def test_a_sound_log_is_compared_by_tables(
+def test_indexes_of_an_undamaged_log_are_compared_by_tables(
     log: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The comparison is not done entry by entry, even if the log has more batches than fit into a table."""

@@ -67,7 +67,7 @@ def damage(file: Path, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("shape", ["kafka", "json"])
-def test_one_run_says_what_single_dumps_say(capture_small: Path, tmp_path: Path, shape: str) -> None:
+def test_one_dump_run_equals_single_dumps(capture_small: Path, tmp_path: Path, shape: str) -> None:
     options = DumpOptions(format=shape)
     chance = random.Random(7)
     compared = 0
@@ -85,7 +85,7 @@ def test_one_run_says_what_single_dumps_say(capture_small: Path, tmp_path: Path,
     assert compared > 50
 
 
-def test_the_log_is_opened_once_for_itself_and_its_indexes(
+def test_log_is_opened_once_for_itself_and_its_indexes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_segment(tmp_path, [batch(0, 10), batch(1, 20)], [10, 20])
@@ -103,7 +103,7 @@ def test_the_log_is_opened_once_for_itself_and_its_indexes(
     assert opened == [f"{STEM}.log"]
 
 
-def test_a_log_that_has_grown_is_looked_at_again(tmp_path: Path) -> None:
+def test_grown_log_is_read_again_for_its_indexes(tmp_path: Path) -> None:
     put_segment(tmp_path, [batch(0, 10)], [10])
     log, index, time_index = files(tmp_path)
     run = Dump()
@@ -115,7 +115,7 @@ def test_a_log_that_has_grown_is_looked_at_again(tmp_path: Path) -> None:
     assert findings(run(time_index, DumpOptions())) == []
 
 
-def test_a_log_that_is_gone_is_not_answered_for(tmp_path: Path) -> None:
+def test_deleted_log_is_not_used_for_its_indexes(tmp_path: Path) -> None:
     put_segment(tmp_path, [batch(0, 10)], [10])
     log, index, time_index = files(tmp_path)
     run = Dump()
@@ -127,7 +127,7 @@ def test_a_log_that_is_gone_is_not_answered_for(tmp_path: Path) -> None:
     assert findings(run(time_index, DumpOptions())) == ["orphan-index"]
 
 
-def test_a_header_that_lies_about_its_records_does_not_prove_a_time_index(tmp_path: Path) -> None:
+def test_wrong_batch_header_does_not_confirm_a_time_index(tmp_path: Path) -> None:
     put_segment(tmp_path, [batch(0, 10), batch(1, 20, header_ms=25)], [10, 25])
     run = Dump()
     assert [findings(run(target, DumpOptions())) for target in files(tmp_path)] == [
@@ -137,7 +137,7 @@ def test_a_header_that_lies_about_its_records_does_not_prove_a_time_index(tmp_pa
     ]
 
 
-def test_an_entry_for_a_batch_without_records_has_the_timestamp_of_its_header(tmp_path: Path) -> None:
+def test_time_index_entry_of_an_empty_batch_has_its_header_timestamp(tmp_path: Path) -> None:
     """The cleaner keeps such a batch for its sequence numbers, and adds it to the index (Kafka: MemoryRecords.filterTo)."""
     put_segment(
         tmp_path,
@@ -148,9 +148,7 @@ def test_an_entry_for_a_batch_without_records_has_the_timestamp_of_its_header(tm
     assert [findings(run(target, DumpOptions())) for target in files(tmp_path)] == [[], [], []]
 
 
-def test_nothing_stays_open_when_the_cache_is_to_be_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_log_stays_open_with_drop_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_segment(tmp_path, [batch(0, 10)], [10])
     dropped: list[int] = []
     monkeypatch.setattr(os, "posix_fadvise", lambda descriptor, *_: dropped.append(descriptor))
@@ -161,7 +159,7 @@ def test_nothing_stays_open_when_the_cache_is_to_be_dropped(
     assert len(dropped) == 5
 
 
-def test_what_lies_open_does_not_travel(tmp_path: Path) -> None:
+def test_pickled_dump_has_no_open_log(tmp_path: Path) -> None:
     put_segment(tmp_path, [batch(0, 10)], [10])
     log, index, _ = files(tmp_path)
     run = Dump()

@@ -79,7 +79,7 @@ def salvaged(directory: Path, target: Path) -> tuple[Repair, Path]:
 
 
 @pytest.mark.parametrize("kind", ["torn", "zeros", "flip", "garbage"])
-def test_kafka_leaves_what_jafka_left(ancient_small: Path, kind: str) -> None:
+def test_policy_kafka_leaves_0_7_logs_like_jafka(ancient_small: Path, kind: str) -> None:
     found = ancient_small / kind / "taps-0"
     repair = recovered(found, Policy.KAFKA)
     left = files(ancient_small / f"{kind}.recovered" / "taps-0")
@@ -96,7 +96,7 @@ def test_kafka_leaves_what_jafka_left(ancient_small: Path, kind: str) -> None:
     )
 
 
-def test_kafka_leaves_what_kafka_071_left(legacy_small: Path) -> None:
+def test_policy_kafka_leaves_0_7_logs_like_kafka_0_7_1(legacy_small: Path) -> None:
     """Every 0.7 directory of the capture, damaged or not, compared with the result of 0.7.1's own classes."""
     lines = (legacy_small / "recovered07.jsonl").read_text().splitlines()
     assert len(lines) == 18
@@ -113,7 +113,7 @@ def test_kafka_leaves_what_kafka_071_left(legacy_small: Path) -> None:
         assert contents(repair.image, found) == left, line["dir"]
 
 
-def test_what_a_broker_does_not_look_at_stays_and_is_counted(legacy_small: Path) -> None:
+def test_damage_in_earlier_0_7_files_stays_and_is_counted(legacy_small: Path) -> None:
     """crc-2 has a flipped payload bit in the first file, but a broker reads only the last one."""
     found = legacy_small / "data" / "0.7" / "2-hurt" / "crc-2"
     loaded, salvaged = recovered(found, Policy.KAFKA), recovered(found, Policy.SALVAGE)
@@ -122,13 +122,13 @@ def test_what_a_broker_does_not_look_at_stays_and_is_counted(legacy_small: Path)
     assert cost_row(salvaged, salvaged.removed)["damaged_bytes_left"] == 0
 
 
-def test_a_clean_stop_is_believed(ancient_small: Path) -> None:
+def test_policy_kafka_trusts_a_clean_stop_of_0_7(ancient_small: Path) -> None:
     found = ancient_small / "garbage" / "taps-0"
     repair = recovered(found, Policy.KAFKA, BrokerState(is_clean=True))
     assert contents(repair.image, found) == files(found) and not repair.findings
 
 
-def test_a_name_that_is_no_number_kills_the_broker(tmp_path: Path) -> None:
+def test_0_7_file_name_that_is_not_a_number_fails_the_load(tmp_path: Path) -> None:
     (tmp_path / "first.kafka").write_bytes(encode_message(b"x"))
     repair = recovered(tmp_path, Policy.KAFKA)
     assert repair.load_failure is not None and repair.load_failure.kafka_exception == "NumberFormatException"
@@ -139,7 +139,7 @@ def test_a_name_that_is_no_number_kills_the_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [*range(MIN_BYTES, 200), 65_535, 65_566, 65_567, 131_102, 200_000])
-def test_a_filler_has_its_length_and_says_nothing(length: int) -> None:
+def test_filler_has_the_requested_length_and_no_content(length: int) -> None:
     data = filler(length)
     assert len(data) == length
     entries = list(walk(data))
@@ -158,7 +158,7 @@ def test_a_filler_has_its_length_and_says_nothing(length: int) -> None:
 # --- policy salvage
 
 
-def test_salvage_of_a_sound_log_plans_nothing(ancient_small: Path, legacy_small: Path) -> None:
+def test_salvage_of_an_undamaged_0_7_log_plans_nothing(ancient_small: Path, legacy_small: Path) -> None:
     for found in [ancient_small / "taps-0", *sorted((legacy_small / "data/0.7/1-written").iterdir())]:
         repair = recovered(found, Policy.SALVAGE)
         assert repair.image == DirectoryImage.of(inputs_of(str(found)))
@@ -166,7 +166,7 @@ def test_salvage_of_a_sound_log_plans_nothing(ancient_small: Path, legacy_small:
 
 
 @pytest.mark.parametrize("kind", ["torn", "zeros", "flip", "garbage"])
-def test_salvage_keeps_what_lies_behind_damage(ancient_small: Path, tmp_path: Path, kind: str) -> None:
+def test_salvage_keeps_0_7_messages_after_damage(ancient_small: Path, tmp_path: Path, kind: str) -> None:
     found = ancient_small / kind / "taps-0"
     _, made = salvaged(found, tmp_path / "made")
     original = valid_messages(ancient_small / "taps-0")
@@ -175,7 +175,7 @@ def test_salvage_keeps_what_lies_behind_damage(ancient_small: Path, tmp_path: Pa
     assert valid_messages(made).items() <= original.items()
 
 
-def test_salvage_of_what_kafka_071_was_given(legacy_small: Path, tmp_path: Path) -> None:
+def test_salvage_keeps_all_messages_of_damaged_kafka_0_7_1_logs(legacy_small: Path, tmp_path: Path) -> None:
     for found in sorted((legacy_small / "data" / "0.7" / "2-hurt").iterdir()):
         if found.name == "attr-0":  # its checksum is valid; the reader has to deal with what it cannot read
             assert not recovered(found, Policy.SALVAGE).removed
@@ -183,14 +183,14 @@ def test_salvage_of_what_kafka_071_was_given(legacy_small: Path, tmp_path: Path)
             salvaged(found, tmp_path / found.name)
 
 
-def test_a_wrong_magic_byte_is_set_right(legacy_small: Path, tmp_path: Path) -> None:
+def test_wrong_magic_byte_is_corrected(legacy_small: Path, tmp_path: Path) -> None:
     """The checksum does not cover the magic byte, so the message is known to be intact."""
     repair, made = salvaged(legacy_small / "data" / "0.7" / "2-hurt" / "magic-0", tmp_path / "made")
     assert not repair.removed
     assert files(made) == files(legacy_small / "data" / "0.7" / "1-written" / "lamp.none-0")
 
 
-def test_a_missing_file_is_bridged(legacy_small: Path, tmp_path: Path) -> None:
+def test_missing_0_7_file_is_bridged(legacy_small: Path, tmp_path: Path) -> None:
     """A broker does not load the directory. After the repair, consumers can continue after the gap."""
     found = legacy_small / "data" / "0.7" / "2-hurt" / "gap-0"
     assert recovered(found, Policy.KAFKA).load_failure is not None
@@ -210,7 +210,7 @@ def inflict(place: Path, *parts: bytes, base: int = 0) -> Path:
     return place
 
 
-def test_damage_in_an_earlier_file_keeps_the_chain(tmp_path: Path) -> None:
+def test_damage_in_an_earlier_0_7_file_keeps_offsets_continuous(tmp_path: Path) -> None:
     one, two, three = (encode_message(bytes([n]) * 60) for n in range(3))
     bad = bytearray(three)
     bad[-1] ^= 1
@@ -222,7 +222,7 @@ def test_damage_in_an_earlier_file_keeps_the_chain(tmp_path: Path) -> None:
     assert "consumers skip it" in repair.findings[0].message
 
 
-def test_small_damage_takes_a_neighbour_and_says_so(tmp_path: Path) -> None:
+def test_damage_too_small_to_fill_removes_a_neighbour_and_says_so(tmp_path: Path) -> None:
     one, two = encode_message(b"1" * 50), encode_message(b"2" * 40)
     repair, made = salvaged(inflict(tmp_path / "a-0", one + b"\xff\xff\xff" + two + two), tmp_path / "made")
     assert files(made)[f"{0:020}.kafka"] == filler(len(one) + 3) + two + two
@@ -232,7 +232,7 @@ def test_small_damage_takes_a_neighbour_and_says_so(tmp_path: Path) -> None:
     assert files(made)[f"{0:020}.kafka"] == filler(3 + len(two)) + one
 
 
-def test_a_small_message_becomes_zeros(tmp_path: Path) -> None:
+def test_damaged_small_message_becomes_zeros(tmp_path: Path) -> None:
     small, other = encode_message(b"hello"), encode_message(b"o" * 50)
     bad = small[:-1] + b"!"
     repair, made = salvaged(inflict(tmp_path / "a-0", other + bad + other), tmp_path / "made")
@@ -240,7 +240,7 @@ def test_a_small_message_becomes_zeros(tmp_path: Path) -> None:
     assert "consumers receive zeros" in repair.findings[0].message
 
 
-def test_a_file_that_reaches_into_the_next_is_cut(tmp_path: Path) -> None:
+def test_0_7_file_that_overlaps_the_next_is_truncated(tmp_path: Path) -> None:
     one, two = encode_message(b"1" * 50), encode_message(b"2" * 50)
     place = inflict(tmp_path / "a-0", one + two)
     inflict(place, two + one, base=len(one))
@@ -255,7 +255,7 @@ def test_a_file_that_reaches_into_the_next_is_cut(tmp_path: Path) -> None:
     assert (removed.position, removed.length, removed.first_offset, removed.batches) == (60, 60, None, 1)
 
 
-def test_a_gap_too_large_to_fill_is_reported_and_left(tmp_path: Path) -> None:
+def test_gap_too_large_to_fill_is_reported_and_left(tmp_path: Path) -> None:
     place = inflict(tmp_path / "a-0", encode_message(b"1" * 50))
     inflict(place, encode_message(b"2" * 50), base=MAX_FILLED_BYTES + 1000)
     repair = recovered(place, Policy.SALVAGE)
@@ -263,7 +263,7 @@ def test_a_gap_too_large_to_fill_is_reported_and_left(tmp_path: Path) -> None:
     assert "more than kseg overwrites" in repair.doubt
 
 
-def test_one_file_of_several_is_bounded_by_the_next(tmp_path: Path) -> None:
+def test_single_0_7_file_still_ends_where_the_next_begins(tmp_path: Path) -> None:
     """If the target is a single segment, the files beside it do not change, and it must still end where the next one begins."""
     one, two = encode_message(b"1" * 50), encode_message(b"2" * 50)
     torn = inflict(tmp_path / "a-0", one + two)
@@ -277,7 +277,7 @@ def test_one_file_of_several_is_bounded_by_the_next(tmp_path: Path) -> None:
     assert alone.load_failure is not None
 
 
-def test_compressed_sets_are_entries_like_others(tmp_path: Path) -> None:
+def test_compressed_0_7_sets_are_salvaged_like_messages(tmp_path: Path) -> None:
     sets = [encode_set([b"a%d" % n, b"b" * 90], codec) for n in range(3) for codec in (1, 2)]
     bad = bytearray(b"".join(sets))
     bad[len(sets[0]) + 20] ^= 0x10
@@ -291,7 +291,9 @@ def test_compressed_sets_are_entries_like_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_random_damage(ancient_small: Path, tmp_path: Path, seed: int) -> None:
+def test_salvage_of_0_7_keeps_valid_messages_after_random_damage(
+    ancient_small: Path, tmp_path: Path, seed: int
+) -> None:
     """After flipped bits, zeros, garbage, truncation and missing files, the valid messages are kept, each file ends where the next begins,
     and verify finds nothing."""
     rng = random.Random(seed)
@@ -329,7 +331,7 @@ def test_random_damage(ancient_small: Path, tmp_path: Path, seed: int) -> None:
     assert kept + repair.bytes_lost + restored == before
 
 
-def test_hostile_files_raise_nothing(tmp_path: Path) -> None:
+def test_recover_of_hostile_0_7_files_raises_nothing(tmp_path: Path) -> None:
     rng = random.Random(7)
     for number in range(60):
         place = tmp_path / f"{number}-0"
@@ -343,7 +345,7 @@ def test_hostile_files_raise_nothing(tmp_path: Path) -> None:
             contents(repair.image, place)
 
 
-def test_an_entry_that_is_too_small_for_its_magic(tmp_path: Path) -> None:
+def test_entry_too_small_for_its_magic_is_damage(tmp_path: Path) -> None:
     """A size field of 5 bytes is too small for a magic 1 message with its attributes."""
     data = b"\x00\x00\x00\x05\x01" + bytes(4)
     assert entry_at(memoryview(data), 0, len(data)) == "too-small-for-magic"
@@ -353,7 +355,7 @@ def test_an_entry_that_is_too_small_for_its_magic(tmp_path: Path) -> None:
     assert files(made)[f"{0:020}.kafka"] == encode_message(b"x" * 30)
 
 
-def test_a_finding_names_no_byte_behind_the_end_of_its_file(ancient_small: Path, tmp_path: Path) -> None:
+def test_finding_stays_within_the_end_of_its_0_7_file(ancient_small: Path, tmp_path: Path) -> None:
     """The offsets of the missing part are lost as well, but its bytes are not in the file, so no finding refers to them."""
     found = copy_tree(ancient_small / "taps-0", tmp_path / "taps-0")
     file = kafka_names(found)[1]

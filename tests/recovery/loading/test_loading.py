@@ -44,7 +44,7 @@ def assert_lookups_lead_home(loaded: Loaded, base_offset: int) -> None:
 
 
 @pytest.mark.behaviour("R01")
-def test_garbage_behind_the_active_segment_is_cut_off(tmp_path: Path) -> None:
+def test_load_truncates_garbage_after_the_active_segment(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     with log_file(directory, 20).open("ab") as file:
@@ -59,7 +59,7 @@ def test_garbage_behind_the_active_segment_is_cut_off(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("R02")
 @pytest.mark.parametrize("broken", [0, 3, 11])
-def test_a_segment_ends_before_its_first_bad_batch(tmp_path: Path, broken: int) -> None:
+def test_load_truncates_a_segment_at_its_first_bad_batch(tmp_path: Path, broken: int) -> None:
     directory = two_segments(tmp_path)
     size = len(encode_batch(data(20)))
     damage(log_file(directory, 20), broken * size + 70)
@@ -76,7 +76,7 @@ def test_a_segment_ends_before_its_first_bad_batch(tmp_path: Path, broken: int) 
 
 @pytest.mark.behaviour("R03")
 @pytest.mark.parametrize("recovery_point", [32, 0])
-def test_a_clean_log_stays_as_it_is(tmp_path: Path, recovery_point: int) -> None:
+def test_load_keeps_a_clean_log_unchanged(tmp_path: Path, recovery_point: int) -> None:
     directory = two_segments(tmp_path)
     loaded = load(directory, recovery_point=recovery_point)
     assert loaded.files == content_of(directory)
@@ -87,7 +87,7 @@ def test_a_clean_log_stays_as_it_is(tmp_path: Path, recovery_point: int) -> None
 
 @pytest.mark.behaviour("R04")
 @pytest.mark.parametrize("clean", [True, False])
-def test_absent_indexes_are_rebuilt(tmp_path: Path, clean: bool) -> None:
+def test_load_rebuilds_missing_indexes(tmp_path: Path, clean: bool) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     remove(directory, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX)
@@ -99,7 +99,7 @@ def test_absent_indexes_are_rebuilt(tmp_path: Path, clean: bool) -> None:
 
 @pytest.mark.behaviour("R05")
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_time_index_of_old_messages_is_empty(tmp_path: Path, clean: bool) -> None:
+def test_time_index_of_magic_0_messages_is_empty(tmp_path: Path, clean: bool) -> None:
     old = [NewBatch(records=(Record(at, -1, b"k", b"v" * 90),), magic=L.MAGIC_V0) for at in range(9)]
     directory = partition(tmp_path, {0: old})
     remove(directory, L.TIME_INDEX_SUFFIX)
@@ -109,7 +109,7 @@ def test_a_time_index_of_old_messages_is_empty(tmp_path: Path, clean: bool) -> N
 
 
 @pytest.mark.behaviour("R06")
-def test_indexes_of_no_length_at_all_are_rebuilt(tmp_path: Path) -> None:
+def test_load_rebuilds_zero_length_indexes(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     for base in (0, 20):
@@ -120,7 +120,7 @@ def test_indexes_of_no_length_at_all_are_rebuilt(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("R07", "R08")
 @pytest.mark.parametrize("suffix", [L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX])
-def test_recovery_does_not_believe_an_index(tmp_path: Path, suffix: str) -> None:
+def test_recovery_does_not_trust_an_index(tmp_path: Path, suffix: str) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     path = log_file(directory, 0, suffix)
@@ -132,7 +132,7 @@ def test_recovery_does_not_believe_an_index(tmp_path: Path, suffix: str) -> None
 
 
 @pytest.mark.behaviour("R09")
-def test_indexes_without_a_log_go(tmp_path: Path) -> None:
+def test_load_removes_indexes_without_a_log(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     for base, suffix in ((5, L.OFFSET_INDEX_SUFFIX), (99, L.TIME_INDEX_SUFFIX), (7, L.TXN_INDEX_SUFFIX)):
@@ -146,7 +146,7 @@ def test_indexes_without_a_log_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("R11")
-def test_an_empty_active_segment_stays(tmp_path: Path) -> None:
+def test_load_keeps_an_empty_active_segment(tmp_path: Path) -> None:
     directory = partition(tmp_path, {0: [data(0, 5)], 5: []})
     loaded = load(directory)
     assert loaded.segments == [0, 5]
@@ -155,7 +155,7 @@ def test_an_empty_active_segment_stays(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("R12")
 @pytest.mark.parametrize("log_start", [0, 500])
-def test_an_empty_directory_gets_one_segment(tmp_path: Path, log_start: int) -> None:
+def test_load_creates_one_segment_in_an_empty_directory(tmp_path: Path, log_start: int) -> None:
     (tmp_path / "metro-0").mkdir()
     loaded = load(tmp_path / "metro-0", log_start=log_start)
     assert loaded.segments == [log_start]
@@ -164,7 +164,7 @@ def test_an_empty_directory_gets_one_segment(tmp_path: Path, log_start: int) -> 
 
 
 @pytest.mark.behaviour("R13")
-def test_a_log_that_ends_below_its_start_is_made_anew(tmp_path: Path) -> None:
+def test_log_that_ends_below_its_start_is_replaced_by_an_empty_one(tmp_path: Path) -> None:
     directory = partition(tmp_path, {**one_each(5), 5: []})
     log_file(directory, 1).write_bytes(b"asdf")
     loaded = load(directory, log_start=4)
@@ -179,7 +179,7 @@ def test_a_log_that_ends_below_its_start_is_made_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("R14")
-def test_no_snapshot_of_a_log_made_anew_is_left(tmp_path: Path) -> None:
+def test_no_snapshot_of_a_replaced_log_is_left(tmp_path: Path) -> None:
     directory = partition(tmp_path, one_each(10))
     log_file(directory, 1).write_bytes(b"asdf")
     loaded = load(directory, log_start=4)
@@ -188,7 +188,7 @@ def test_no_snapshot_of_a_log_made_anew_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("R15")
-def test_a_clean_start_scans_nothing(tmp_path: Path) -> None:
+def test_clean_start_scans_nothing(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     damage(log_file(directory, 0), 100)
     loaded = load(directory, clean=True)
@@ -197,7 +197,7 @@ def test_a_clean_start_scans_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("R32")
-def test_a_preallocated_segment_is_trimmed(tmp_path: Path) -> None:
+def test_load_trims_a_preallocated_segment(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     for suffix, size in ((L.LOG_SUFFIX, 9000), (L.OFFSET_INDEX_SUFFIX, 4000), (L.TIME_INDEX_SUFFIX, 3996)):
@@ -209,7 +209,7 @@ def test_a_preallocated_segment_is_trimmed(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("R16")
-def test_only_segments_from_the_recovery_point_on_are_looked_at(tmp_path: Path) -> None:
+def test_load_scans_only_segments_from_the_recovery_point_on(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     damage(log_file(directory, 0), 100)
     damage(log_file(directory, 20), 100)
@@ -219,7 +219,7 @@ def test_only_segments_from_the_recovery_point_on_are_looked_at(tmp_path: Path) 
 
 
 @pytest.mark.behaviour("R37", "R38")
-def test_leader_epochs_come_from_the_batches(tmp_path: Path) -> None:
+def test_load_rebuilds_leader_epochs_from_the_batches(tmp_path: Path) -> None:
     batches = [data(at, epoch=epoch) for at, epoch in ((104, 0), (105, 0), (106, 1), (107, 1), (110, 2))]
     directory = partition(tmp_path, {104: batches})
     (directory / "leader-epoch-checkpoint").unlink()
@@ -229,7 +229,7 @@ def test_leader_epochs_come_from_the_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("R39", "R41", "R42")
-def test_epochs_beyond_the_end_and_before_the_start_go(tmp_path: Path) -> None:
+def test_load_truncates_epochs_outside_the_log(tmp_path: Path) -> None:
     directory = partition(
         tmp_path, {base: [data(base, epoch=epoch)] for base, epoch in ((6, 2), (7, 2), (8, 3), (11, 4))}
     )
@@ -256,7 +256,7 @@ def test_epochs_beyond_the_end_and_before_the_start_go(tmp_path: Path) -> None:
         ([(1, 5), (2, 6)], (1, 7), [(1, 7)]),
     ],
 )
-def test_an_epoch_that_is_added_drops_what_contradicts_it(
+def test_assigned_epoch_removes_contradicting_entries(
     known: list[tuple[int, int]], added: tuple[int, int], expected: list[tuple[int, int]]
 ) -> None:
     history = EpochHistory(known)
@@ -265,20 +265,20 @@ def test_an_epoch_that_is_added_drops_what_contradicts_it(
 
 
 @pytest.mark.behaviour("R43")
-def test_the_log_starts_where_its_first_segment_does(tmp_path: Path) -> None:
+def test_log_start_is_at_least_the_first_segment(tmp_path: Path) -> None:
     directory = partition(tmp_path, {5: [data(5)], 6: [data(6)]})
     assert load(directory, clean=True).repair.log_start_offset == 5
     assert load(directory, clean=True, log_start=6).repair.log_start_offset == 6
 
 
 @pytest.mark.behaviour("R44")
-def test_the_log_ends_behind_its_last_batch(tmp_path: Path) -> None:
+def test_log_end_is_after_the_last_batch(tmp_path: Path) -> None:
     assert load(partition(tmp_path / "a", {7: []}), clean=True).repair.log_end_offset == 7
     directory = partition(tmp_path / "b", {7: [data(7, 3), data(20, 2)]})
     assert load(directory, clean=True).repair.log_end_offset == 22
 
 
-def test_damage_in_a_segment_costs_all_behind_it_only_where_an_index_is(tmp_path: Path) -> None:
+def test_damage_removes_later_segments_only_if_the_index_exists(tmp_path: Path) -> None:
     """Fact sheet §6.3b: a segment that is recovered because its index is missing is truncated, and the later segments survive."""
     directory = two_segments(tmp_path)
     damage(log_file(directory, 0), 700)
@@ -293,7 +293,7 @@ def test_damage_in_a_segment_costs_all_behind_it_only_where_an_index_is(tmp_path
     assert hole.file(0, L.LOG_SUFFIX) == cut.file(0, L.LOG_SUFFIX)
 
 
-def test_offsets_out_of_order_empty_a_segment(tmp_path: Path) -> None:
+def test_offsets_out_of_order_empty_the_segment(tmp_path: Path) -> None:
     directory = partition(
         tmp_path, {0: [data(0, 2, size=90), data(2, 2, size=300)], 30: [data(30, size=300)]}
     )
@@ -311,7 +311,7 @@ def test_offsets_out_of_order_empty_a_segment(tmp_path: Path) -> None:
     assert load_failure.kafka_exception == "InvalidOffsetException"
 
 
-def test_a_broker_that_dies_leaves_the_answer_as_found(tmp_path: Path) -> None:
+def test_failed_load_leaves_the_directory_unchanged(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     log_file(directory, 20).write_bytes(log_file(directory, 20).read_bytes() + bytes(40))
     loaded = load(directory, clean=True)
@@ -321,7 +321,7 @@ def test_a_broker_that_dies_leaves_the_answer_as_found(tmp_path: Path) -> None:
     assert not loaded.repair.why
 
 
-def test_rebuild_makes_all_side_files_from_the_log_alone(tmp_path: Path) -> None:
+def test_rebuild_derives_all_side_files_from_the_log_alone(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     for name in before:
@@ -334,7 +334,7 @@ def test_rebuild_makes_all_side_files_from_the_log_alone(tmp_path: Path) -> None
     assert loaded.repair.why[log_file(directory, 20, L.OFFSET_INDEX_SUFFIX).name] == "rebuilt from the log"
 
 
-def test_a_deleted_directory_is_not_recovered(tmp_path: Path) -> None:
+def test_directory_marked_for_deletion_is_not_recovered(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     damage(log_file(directory, 0), 100)
     doomed = directory.rename(tmp_path / f"metro-0.{'ab' * 16}-delete")
@@ -344,7 +344,7 @@ def test_a_deleted_directory_is_not_recovered(tmp_path: Path) -> None:
     assert loaded.repair.log_end_offset == 0
 
 
-def test_an_end_behind_the_greatest_offset_is_below_everything(tmp_path: Path) -> None:
+def test_log_end_after_the_greatest_offset_overflows_below_the_start(tmp_path: Path) -> None:
     """The CRC does not cover the base offset. The offset after the greatest one overflows as a Java long, so the log ends below its
     start."""
     directory = partition(tmp_path, {0: [data(0), data(1)]})

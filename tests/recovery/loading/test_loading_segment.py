@@ -69,7 +69,7 @@ def test_truncation_of_an_empty_segment_gives_its_indexes_their_size(place: Load
 
 @pytest.mark.behaviour("R35")
 @pytest.mark.parametrize(("offset", "largest"), [(99, 14), (12, 11), (10, 3), (2, 1)])
-def test_the_greatest_timestamp_after_a_truncation(place: LoadState, offset: int, largest: int) -> None:
+def test_truncation_updates_the_largest_timestamp(place: LoadState, offset: int, largest: int) -> None:
     segment = LoadedSegment(place, 0, settings())
     assert segment.largest.offset == 14
     segment.truncate_to(offset, "a test")
@@ -78,7 +78,7 @@ def test_the_greatest_timestamp_after_a_truncation(place: LoadState, offset: int
     assert segment.largest.timestamp_ms == T0 + first_of_batch * 1000 + largest - first_of_batch
 
 
-def test_looking_for_an_offset_ends_at_the_batch_or_behind_the_gap(place: LoadState) -> None:
+def test_offset_search_finds_the_batch_or_the_one_after_the_gap(place: LoadState) -> None:
     walk = LoadedSegment(place, 0, settings()).walk
     found = [walk.search(offset, 0) for offset in (0, 1, 3, 4, 9, 10, 14)]
     assert [batch.base_offset for batch in found if batch] == [0, 0, 2, 10, 10, 10, 12]
@@ -87,7 +87,7 @@ def test_looking_for_an_offset_ends_at_the_batch_or_behind_the_gap(place: LoadSt
     assert walk.search(0, sum(SIZES[:2])) is not None
 
 
-def test_what_a_walk_meets_at_the_end_of_a_file() -> None:
+def test_log_walk_at_the_end_of_a_file_throws_like_kafka() -> None:
     sound = encode_batch(data(0))
     assert LogWalk(memoryview(sound + bytes(17)), "log").last_offset(0, len(sound) + 17) == 0
     with pytest.raises(BrokerException) as zeros:
@@ -104,7 +104,7 @@ def test_what_a_walk_meets_at_the_end_of_a_file() -> None:
     assert negative.value.kafka_exception == "IllegalArgumentException"
 
 
-def test_entries_that_do_not_fit_the_configured_size_end_the_load(tmp_path: Path) -> None:
+def test_indexes_larger_than_the_configured_size_fail_the_load(tmp_path: Path) -> None:
     """A broker with a smaller segment.index.bytes fails on the preallocated indexes that a crash left, if it trusts them."""
     directory = partition(tmp_path, {0: BATCHES})
     log_file(directory, 0, L.OFFSET_INDEX_SUFFIX).write_bytes(bytes(8000))
@@ -124,7 +124,7 @@ def wrapper(magic: int, codec: int = L.GZIP) -> bytearray:
 
 
 @pytest.mark.parametrize("magic", [L.MAGIC_V0, L.MAGIC_V1])
-def test_a_message_set_is_opened_for_its_first_offset(magic: int) -> None:
+def test_first_offset_of_a_message_set_comes_from_its_content(magic: int) -> None:
     message = wrapper(magic)
     assert first_offset(memoryview(message), "it") == 40
     assert LogWalk(memoryview(message), "log").search(40, 0) is not None
@@ -144,7 +144,7 @@ def test_a_message_set_is_opened_for_its_first_offset(magic: int) -> None:
         (0, (1).to_bytes(8, "big"), "InvalidRecordException"),  # below the last of its messages
     ],
 )
-def test_a_message_set_that_cannot_be_opened(position: int, data: bytes, thrown: str) -> None:
+def test_undecodable_message_set_fails_the_load_like_kafka(position: int, data: bytes, thrown: str) -> None:
     message = wrapper(L.MAGIC_V1)
     message[position : position + len(data)] = data
     with pytest.raises(BrokerException) as raised:

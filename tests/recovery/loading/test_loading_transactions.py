@@ -54,7 +54,9 @@ ABORTED = {0: [], 30: [AbortedTxn(0, 1, 0, 30, 8)], 60: [AbortedTxn(0, 2, 8, 74,
 
 @pytest.mark.behaviour("X01", "X02", "X03", "X07")
 @pytest.mark.parametrize("removed", [(), (L.TXN_INDEX_SUFFIX,), (L.TXN_INDEX_SUFFIX, L.SNAPSHOT_SUFFIX)])
-def test_aborts_stand_with_their_markers(tmp_path: Path, removed: tuple[str, ...]) -> None:
+def test_aborted_transactions_are_in_the_index_of_the_markers_segment(
+    tmp_path: Path, removed: tuple[str, ...]
+) -> None:
     directory = transactions(tmp_path)
     remove(directory, *removed)
     loaded = load(directory)
@@ -63,7 +65,7 @@ def test_aborts_stand_with_their_markers(tmp_path: Path, removed: tuple[str, ...
 
 @pytest.mark.behaviour("R16", "X04", "X05")
 @pytest.mark.parametrize("keeps_snapshots", [True, False])
-def test_recovery_of_the_last_segment_knows_what_was_open(tmp_path: Path, keeps_snapshots: bool) -> None:
+def test_recovery_of_the_last_segment_knows_open_transactions(tmp_path: Path, keeps_snapshots: bool) -> None:
     directory = transactions(tmp_path)
     before = content_of(directory)
     log_file(directory, 60, L.TXN_INDEX_SUFFIX).unlink()
@@ -76,7 +78,7 @@ def test_recovery_of_the_last_segment_knows_what_was_open(tmp_path: Path, keeps_
 
 @pytest.mark.behaviour("X06")
 @pytest.mark.parametrize("is_known", [True, False])
-def test_an_abort_begins_where_the_state_says(tmp_path: Path, is_known: bool) -> None:
+def test_aborted_transaction_starts_where_the_producer_state_says(tmp_path: Path, is_known: bool) -> None:
     batches = [
         produced(100, 11, 0, 2, transactional=True),
         produced(102, 10, 5, 2, transactional=True),
@@ -92,7 +94,7 @@ def test_an_abort_begins_where_the_state_says(tmp_path: Path, is_known: bool) ->
 
 
 @pytest.mark.behaviour("X13", "X14")
-def test_markers_without_a_transaction_and_of_a_higher_epoch(tmp_path: Path) -> None:
+def test_markers_without_data_or_with_a_higher_epoch(tmp_path: Path) -> None:
     batches = [
         marker(0, 1, abort=True),
         produced(1, 1, 0, transactional=True),
@@ -104,7 +106,7 @@ def test_markers_without_a_transaction_and_of_a_higher_epoch(tmp_path: Path) -> 
 
 
 @pytest.mark.behaviour("X08", "X09")
-def test_an_abort_is_found_from_a_later_segment(tmp_path: Path) -> None:
+def test_abort_marker_in_a_later_segment_is_found(tmp_path: Path) -> None:
     loaded = load(transactions(tmp_path))
     found: list[AbortedTxn] = []
     # reads offsets 0 to 20, segment by segment
@@ -117,7 +119,7 @@ def test_an_abort_is_found_from_a_later_segment(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("X16")
-def test_an_index_of_a_cut_log_ends_with_it(tmp_path: Path) -> None:
+def test_transaction_index_is_truncated_with_its_log(tmp_path: Path) -> None:
     directory = transactions(tmp_path)
     size = len(encode_batch(produced(60, 4, 0, 5, transactional=True)))
     damage(log_file(directory, 60), size + 30)
@@ -129,7 +131,7 @@ def test_an_index_of_a_cut_log_ends_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [256, 512])
-def test_an_unknown_version_in_a_transaction_index_ends_the_load(tmp_path: Path, version: int) -> None:
+def test_unknown_version_in_a_transaction_index_fails_the_load(tmp_path: Path, version: int) -> None:
     directory = transactions(tmp_path)
     entries = [AbortedTxn(version, 1, 0, 30, 8)]
     log_file(directory, 30, L.TXN_INDEX_SUFFIX).write_bytes(encode_txn_index(entries))
@@ -138,7 +140,7 @@ def test_an_unknown_version_in_a_transaction_index_ends_the_load(tmp_path: Path,
     assert load_failure.kafka_exception == "KafkaException"
 
 
-def test_an_abort_below_its_segment_makes_a_clean_start_recover_it(tmp_path: Path) -> None:
+def test_aborted_entry_below_its_segment_causes_recovery_on_a_clean_start(tmp_path: Path) -> None:
     directory = transactions(tmp_path)
     entries = [AbortedTxn(0, 1, 0, 29, 30)]
     log_file(directory, 30, L.TXN_INDEX_SUFFIX).write_bytes(encode_txn_index(entries))
@@ -147,7 +149,7 @@ def test_an_abort_below_its_segment_makes_a_clean_start_recover_it(tmp_path: Pat
     assert "txn-index-below-base" in loaded.findings
 
 
-def test_writing_outside_an_open_transaction_ends_the_load(tmp_path: Path) -> None:
+def test_non_transactional_batch_in_an_open_transaction_fails_the_load(tmp_path: Path) -> None:
     directory = partition(tmp_path, {0: [produced(0, 1, 0, transactional=True)]})
     with log_file(directory, 0).open("ab") as file:
         file.write(encode_batch(produced(1, 1, 1)))

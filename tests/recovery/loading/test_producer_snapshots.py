@@ -35,7 +35,7 @@ def final(loaded: Loaded) -> dict[int, ProducerSnapshotEntry]:
 
 
 @pytest.mark.behaviour("P01", "P03", "P13")
-def test_a_snapshot_at_the_log_end_is_the_state(tmp_path: Path) -> None:
+def test_snapshot_at_the_log_end_is_the_producer_state(tmp_path: Path) -> None:
     directory = partition(tmp_path, {0: [data(0), data(1)], 2: [data(2)]})
     open_one = entry(7, last_sequence=4, last_offset=2, offset_delta=1, current_txn_first_offset=1)
     ended = entry(8, producer_epoch=3, last_sequence=9, last_offset=2, coordinator_epoch=5)
@@ -65,7 +65,7 @@ def test_only_the_last_batch_of_a_producer_is_remembered(tmp_path: Path) -> None
 
 
 @pytest.mark.behaviour("P04")
-def test_idle_producers_are_dropped_when_a_snapshot_is_loaded(tmp_path: Path) -> None:
+def test_expired_producers_are_dropped_when_a_snapshot_is_loaded(tmp_path: Path) -> None:
     directory = partition(tmp_path, {0: [data(0)], 1: [data(1)]})
     put_snapshot(directory, 1, entry(1), entry(2, current_txn_first_offset=0), entry(3, timestamp_ms=T0 + 1))
     log_file(directory, 2, L.SNAPSHOT_SUFFIX).unlink()
@@ -75,7 +75,7 @@ def test_idle_producers_are_dropped_when_a_snapshot_is_loaded(tmp_path: Path) ->
 
 
 @pytest.mark.behaviour("P05")
-def test_snapshots_out_of_range_go(tmp_path: Path) -> None:
+def test_load_removes_snapshots_outside_the_log(tmp_path: Path) -> None:
     directory = partition(tmp_path, one_each(3))
     for offset in range(1, 6):
         put_snapshot(directory, offset, entry(offset))
@@ -90,7 +90,7 @@ def test_snapshots_out_of_range_go(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("P06")
 @pytest.mark.parametrize("damaged", [b"", b"\0\1", b"\0\2" + bytes(8), b"\0\1" + bytes(50)])
-def test_a_corrupt_snapshot_goes_and_the_one_before_counts(tmp_path: Path, damaged: bytes) -> None:
+def test_corrupt_snapshot_is_removed_and_the_previous_one_used(tmp_path: Path, damaged: bytes) -> None:
     directory = partition(tmp_path, {0: [produced(0, 1, 0)], 1: [produced(1, 2, 0)]})
     put_snapshot(directory, 1, entry(50))
     log_file(directory, 2, L.SNAPSHOT_SUFFIX).write_bytes(damaged)
@@ -100,7 +100,7 @@ def test_a_corrupt_snapshot_goes_and_the_one_before_counts(tmp_path: Path, damag
 
 
 @pytest.mark.behaviour("P08")
-def test_a_log_made_anew_knows_no_producer(tmp_path: Path) -> None:
+def test_replaced_log_has_no_producers(tmp_path: Path) -> None:
     directory = partition(tmp_path, {0: [produced(0, 1, 0)], 1: [produced(1, 2, 0)]})
     loaded = load(directory, log_start=9)
     assert loaded.snapshots == []
@@ -118,7 +118,7 @@ def test_a_log_made_anew_knows_no_producer(tmp_path: Path) -> None:
         ((0,), 0, (42,), []),
     ],
 )
-def test_snapshots_that_belong_nowhere_go(
+def test_load_removes_stray_snapshots(
     tmp_path: Path, bases: tuple[int, ...], end: int, snapshots: tuple[int, ...], kept: list[int]
 ) -> None:
     segments: dict[int, list[NewBatch]] = {base: [data(base)] for base in bases}
@@ -136,7 +136,7 @@ def test_snapshots_that_belong_nowhere_go(
     ("clean", "recovery_point", "expected"),
     [(True, 0, [2, 3, 4]), (False, 4, [2, 3, 4]), (False, 0, [1, 2, 3, 4])],
 )
-def test_a_log_without_snapshots_gets_them(
+def test_load_writes_missing_snapshots(
     tmp_path: Path, clean: bool, recovery_point: int, expected: list[int]
 ) -> None:
     directory = partition(tmp_path, {base: [produced(base, 1, base)] for base in range(4)})
@@ -149,7 +149,7 @@ def test_a_log_without_snapshots_gets_them(
 
 @pytest.mark.behaviour("P12")
 @pytest.mark.parametrize("first_kept", [8, 6])
-def test_recovery_goes_on_from_the_newest_usable_snapshot(tmp_path: Path, first_kept: int) -> None:
+def test_replay_starts_at_the_newest_usable_snapshot(tmp_path: Path, first_kept: int) -> None:
     directory = partition(tmp_path, {base: [produced(base, base + 1, 0)] for base in range(10)})
     for offset in range(1, first_kept):
         log_file(directory, offset, L.SNAPSHOT_SUFFIX).unlink()
@@ -159,7 +159,7 @@ def test_recovery_goes_on_from_the_newest_usable_snapshot(tmp_path: Path, first_
 
 
 @pytest.mark.behaviour("P14", "P15")
-def test_producers_below_the_log_start(tmp_path: Path) -> None:
+def test_producers_are_known_as_long_as_their_segment_exists(tmp_path: Path) -> None:
     one_segment = partition(tmp_path / "one", {0: [produced(0, 1, 0), produced(1, 2, 0)]})
     assert sorted(final(load(one_segment, log_start=1))) == [1, 2]
     two_segments = partition(tmp_path / "two", {1: [produced(1, 2, 0)]})
@@ -168,7 +168,7 @@ def test_producers_below_the_log_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("P17", "P18")
-def test_a_compacted_batch_counts_by_its_header(tmp_path: Path) -> None:
+def test_compacted_batch_uses_the_sequences_of_its_header(tmp_path: Path) -> None:
     gaps = produced(0, 1, 0, 3)
     gaps = NewBatch(
         records=gaps.records[1:2],
@@ -194,7 +194,7 @@ def test_a_compacted_batch_counts_by_its_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("P19")
-def test_the_state_of_a_cut_log_is_that_of_its_rest(tmp_path: Path) -> None:
+def test_producer_state_after_truncation_equals_a_replay_of_the_rest(tmp_path: Path) -> None:
     batches = [produced(offset, offset % 3 + 1, offset // 3) for offset in range(9)]
     whole = partition(tmp_path / "whole", {0: batches[:4], 4: batches[4:]})
     rest = partition(tmp_path / "rest", {0: batches[:4], 4: batches[4:6]})
@@ -206,7 +206,7 @@ def test_the_state_of_a_cut_log_is_that_of_its_rest(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("P20", "X10", "X11")
-def test_open_transactions_hold_the_last_stable_offset(tmp_path: Path) -> None:
+def test_open_transactions_limit_the_last_stable_offset(tmp_path: Path) -> None:
     batches = [
         data(0),
         produced(1, 1, 0, transactional=True),
@@ -225,7 +225,7 @@ def test_open_transactions_hold_the_last_stable_offset(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("X12")
-def test_the_last_stable_offset_is_not_below_the_log_start(tmp_path: Path) -> None:
+def test_last_stable_offset_is_not_below_the_log_start(tmp_path: Path) -> None:
     directory = partition(
         tmp_path, {0: [produced(0, 1, 0, transactional=True), data(1), data(2, 3)], 5: [data(5)]}
     )
@@ -240,7 +240,7 @@ def test_the_last_stable_offset_is_not_below_the_log_start(tmp_path: Path) -> No
 
 
 @pytest.mark.behaviour("P22", "P23", "P24", "P25")
-def test_markers_make_producers_known_and_raise_epochs(tmp_path: Path) -> None:
+def test_markers_create_producers_and_raise_epochs(tmp_path: Path) -> None:
     emptied = NewBatch(
         base_offset=5,
         last_offset=5,
@@ -266,7 +266,7 @@ def test_markers_make_producers_known_and_raise_epochs(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("P26")
-def test_a_coordinator_epoch_may_fall(tmp_path: Path) -> None:
+def test_coordinator_epoch_may_decrease(tmp_path: Path) -> None:
     batches = [
         produced(0, 1, 0, transactional=True),
         marker(1, 1, abort=True, coordinator_epoch=3),
@@ -279,13 +279,13 @@ def test_a_coordinator_epoch_may_fall(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("P27")
-def test_a_snapshot_of_nobody(tmp_path: Path) -> None:
+def test_snapshot_without_producers_is_only_a_header(tmp_path: Path) -> None:
     loaded = load(partition(tmp_path, {0: [data(0)]}))
     assert len(loaded.file(1, L.SNAPSHOT_SUFFIX)) == HEADER_BYTES
     assert decode_snapshot(loaded.file(1, L.SNAPSHOT_SUFFIX)) == ()
 
 
-def test_a_producer_back_in_a_former_epoch_keeps_its_batch_only_when_replayed_together(
+def test_producer_back_in_a_former_epoch_keeps_its_batch_in_one_replay(
     tmp_path: Path,
 ) -> None:
     """When its segment is recovered, the batch is forgotten at the first marker. A replay only compares the epochs before and after (Kafka:
@@ -303,7 +303,7 @@ def test_a_producer_back_in_a_former_epoch_keeps_its_batch_only_when_replayed_to
     assert final(replayed)[1][1:4] == (0, 1, 1)
 
 
-def test_the_newest_producer_of_a_bucket_comes_first_when_replayed_together(tmp_path: Path) -> None:
+def test_producers_of_one_hash_bucket_are_written_newest_first(tmp_path: Path) -> None:
     """HashMap.computeIfAbsent puts a new entry before the others in its bucket (ids 1 and 17 share one)."""
     directory = partition(tmp_path, {0: [produced(0, 1, 0), produced(1, 17, 0)], 2: []})
     assert list(final(load(directory))) == [1, 17]

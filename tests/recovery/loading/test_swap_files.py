@@ -15,7 +15,7 @@ FAR = L.INT32_MAX
 
 
 @pytest.mark.behaviour("R10", "R22")
-def test_files_marked_for_deletion_go(tmp_path: Path) -> None:
+def test_load_removes_files_marked_for_deletion(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     for name in list(before):
@@ -30,7 +30,7 @@ def test_files_marked_for_deletion_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("R17")
-def test_an_unfinished_cleaning_is_dropped(tmp_path: Path) -> None:
+def test_load_drops_an_unfinished_cleaning(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     for suffix in (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX):
@@ -39,7 +39,7 @@ def test_an_unfinished_cleaning_is_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("R18", "R25")
-def test_replacements_above_an_unfinished_one_are_dropped(tmp_path: Path) -> None:
+def test_load_drops_swap_files_above_an_unfinished_one(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     log_file(directory, 20, ".log.swap").write_bytes(before[log_file(directory, 20).name])
@@ -61,7 +61,7 @@ def cleaned(directory: Path) -> bytes:
 
 
 @pytest.mark.behaviour("R19", "R26")
-def test_a_finished_replacement_is_completed(tmp_path: Path) -> None:
+def test_load_completes_a_finished_swap(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     content = cleaned(directory)
@@ -75,7 +75,7 @@ def test_a_finished_replacement_is_completed(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("R20", "R27")
-def test_a_replacement_of_what_is_marked_already_is_completed(tmp_path: Path) -> None:
+def test_load_completes_a_swap_whose_original_is_marked_deleted(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     content = cleaned(directory)
     for suffix in (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX):
@@ -87,7 +87,7 @@ def test_a_replacement_of_what_is_marked_already_is_completed(tmp_path: Path) ->
 
 
 @pytest.mark.behaviour("R21", "R28")
-def test_one_index_that_is_not_renamed_yet(tmp_path: Path) -> None:
+def test_load_renames_the_last_index_of_a_swap(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     before = content_of(directory)
     path = log_file(directory, 20, L.TIME_INDEX_SUFFIX)
@@ -96,7 +96,7 @@ def test_one_index_that_is_not_renamed_yet(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("R23")
-def test_a_segment_that_overflows_is_split(tmp_path: Path) -> None:
+def test_load_splits_a_segment_with_an_offset_overflow(tmp_path: Path) -> None:
     directory = partition(tmp_path, {0: [data(0), data(1)], FAR + 1: [data(FAR + 1)]})
     whole = joined(directory, 0, FAR + 1)
     # without recovery, nothing checks for the overflow
@@ -127,7 +127,7 @@ def joined(directory: Path, *bases: int) -> bytes:
 
 
 @pytest.mark.behaviour("R24")
-def test_a_split_that_was_not_finished_is_done_again(tmp_path: Path) -> None:
+def test_load_repeats_an_unfinished_split(tmp_path: Path) -> None:
     directory = partition(tmp_path, {0: [data(0), data(1)], FAR + 1: [data(FAR + 1)]})
     joined(directory, 0, FAR + 1)
     expected = load(directory).files
@@ -138,7 +138,7 @@ def test_a_split_that_was_not_finished_is_done_again(tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("R29", "R30", "R31")
 @pytest.mark.parametrize("first", [FAR + 2, FAR - 1], ids=["base too far", "only the last offset too far"])
-def test_a_segment_with_nothing_near_its_base_gets_another_base(tmp_path: Path, first: int) -> None:
+def test_split_gives_a_segment_far_above_its_base_a_new_base(tmp_path: Path, first: int) -> None:
     directory = partition(tmp_path, {first: [data(first, 4)]})
     for suffix in (L.LOG_SUFFIX, L.OFFSET_INDEX_SUFFIX, L.TIME_INDEX_SUFFIX):
         log_file(directory, first, suffix).rename(log_file(directory, 0, suffix))
@@ -149,7 +149,7 @@ def test_a_segment_with_nothing_near_its_base_gets_another_base(tmp_path: Path, 
     assert loaded.repair.log_start_offset == first
 
 
-def test_an_index_of_a_replacement_is_made_at_full_size_when_it_is_missing(tmp_path: Path) -> None:
+def test_missing_index_of_a_swap_is_created_preallocated_and_trusted(tmp_path: Path) -> None:
     """A broker opens a `.log.swap` before it renames it. That creates the index, which the broker then trusts."""
     directory = two_segments(tmp_path)
     cleaned(directory)
@@ -158,7 +158,7 @@ def test_an_index_of_a_replacement_is_made_at_full_size_when_it_is_missing(tmp_p
     assert loaded.file(0, L.OFFSET_INDEX_SUFFIX) == bytes(4000)
 
 
-def test_an_overflow_met_before_its_segment_is_known_leaves_the_old_log_beside_the_new_one(
+def test_split_during_recovery_leaves_the_old_log_beside_the_new_one(
     tmp_path: Path,
 ) -> None:
     """A segment without an index is recovered before it is added to the log, so the split does not delete it. By then it has an index and
@@ -173,7 +173,7 @@ def test_an_overflow_met_before_its_segment_is_known_leaves_the_old_log_beside_t
     assert load(directory).segments == [FAR + 2]
 
 
-def test_an_empty_replacement_empties_its_segment(tmp_path: Path) -> None:
+def test_empty_swap_empties_its_segment(tmp_path: Path) -> None:
     directory = two_segments(tmp_path)
     log_file(directory, 20, ".log.swap").write_bytes(b"")
     loaded = load(directory)

@@ -59,7 +59,7 @@ def steps_of(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> list[dict
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_logs_are_loaded_as_planned_though_the_marker_is_away(
+def test_logs_are_loaded_as_planned_while_the_marker_is_removed(
     marked: Path, jobs: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = marked / "metro-none-0" / f"{FIRST}.log"
@@ -75,7 +75,7 @@ def test_logs_are_loaded_as_planned_though_the_marker_is_away(
     assert (marked / MARKER).read_bytes() == output
 
 
-def test_a_run_that_was_killed_behind_the_marker_goes_on_as_planned(
+def test_run_killed_after_removing_the_marker_continues_as_planned(
     marked: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     options = RecoverOptions(
@@ -89,7 +89,7 @@ def test_a_run_that_was_killed_behind_the_marker_goes_on_as_planned(
     assert (marked / MARKER).exists()
 
 
-def test_a_directory_that_cannot_be_marked_after_all_is_brought_into_line_nevertheless(marked: Path) -> None:
+def test_checkpoints_are_updated_even_if_the_marker_cannot_be_restored(marked: Path) -> None:
     """For example, a disk fails during the run: the partitions have changed, so their checkpoints are updated, and the failure is
     reported."""
     (marked / "recovery-point-offset-checkpoint").write_text("0\n1\nmetro-none 0 999999\n")
@@ -130,7 +130,7 @@ def test_a_directory_that_cannot_be_marked_after_all_is_brought_into_line_nevert
     assert "not marked clean" in failure.sentence and "the disk is full" in failure.sentence
 
 
-def test_the_marker_is_away_while_a_single_segment_changes(
+def test_marker_is_removed_while_a_single_segment_changes(
     marked: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = marked / "metro-none-0" / f"{FIRST}.log"
@@ -149,14 +149,14 @@ def test_the_marker_is_away_while_a_single_segment_changes(
     assert (marked / MARKER).read_bytes() == before[MARKER]
 
 
-def test_a_sound_single_segment_leaves_the_marker_alone(marked: Path) -> None:
+def test_undamaged_single_segment_leaves_the_marker_alone(marked: Path) -> None:
     state = (marked / MARKER).stat()
     sound = marked / "metro-zstd-0" / max(f.name for f in (marked / "metro-zstd-0").glob("*.log"))
     assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(sound)]) == 0
     assert (marked / MARKER).stat() == state
 
 
-def test_what_a_killed_run_has_lost_the_next_one_does_not_deny(
+def test_marker_is_not_restored_after_a_killed_run_that_lost_records(
     marked: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The run is killed after the repair of a partition. The run that completes it finds the partition valid, but must not restore the
@@ -173,9 +173,7 @@ def test_what_a_killed_run_has_lost_the_next_one_does_not_deny(
     assert not (marked / MARKER).exists()
 
 
-def test_a_marker_that_cannot_be_examined_is_not_missing(
-    marked: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_marker_that_cannot_be_examined_is_not_missing(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stale handle of a network mount occurs once. The plan used to remove the marker as no longer true."""
     examine = os.lstat
 

@@ -77,7 +77,7 @@ def closing(
 # --- checkpoints
 
 
-def test_nothing_is_planned_where_all_is_in_line(tmp_path: Path) -> None:
+def test_consistent_log_dir_plans_nothing(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", "b.c-1", rp="a 0 7;b.c 1 0", hw="a 0 9;b.c 1 3", dirty="a 0 9")
     for policy in Policy:
         logs = (outcome("a-0", 0, 10, recovery_point=7), outcome("b.c-1", 0, 3, recovery_point=0))
@@ -86,7 +86,7 @@ def test_nothing_is_planned_where_all_is_in_line(tmp_path: Path) -> None:
         assert {file.name for file in plan.inputs} == {RECOVERY, HIGH_WATERMARK, CLEANER}
 
 
-def test_no_entry_stays_beyond_the_log_end(tmp_path: Path) -> None:
+def test_checkpoint_entries_beyond_the_log_end_are_lowered(tmp_path: Path) -> None:
     lines = "a 0 50;b 0 5"
     place = a_log_dir(tmp_path, "a-0", "b-0", rp=lines, hw=lines, dirty=lines, start="a 0 40")
     plan = closing(place, outcome("a-0", 0, 10, recovery_point=10))
@@ -111,7 +111,7 @@ def test_salvage_never_raises_a_recovery_point(tmp_path: Path) -> None:
     assert written(closing(place, *logs, policy=Policy.KAFKA))[RECOVERY] == checkpoint("a 0 10", "b 0 10")
 
 
-def test_entries_below_the_log_are_raised_where_the_file_is_written_anyway(tmp_path: Path) -> None:
+def test_checkpoint_entries_below_the_log_are_raised_only_with_other_changes(tmp_path: Path) -> None:
     """Such entries alone are no reason to write the file, because a broker that is killed after retention leaves them."""
     below = "a 0 3;b 0 50"
     place = a_log_dir(tmp_path, "a-0", rp="a 0 3", hw="a 0 3", dirty="a 0 3")
@@ -127,12 +127,12 @@ def test_entries_below_the_log_are_raised_where_the_file_is_written_anyway(tmp_p
     }
 
 
-def test_a_log_start_at_or_below_the_first_segment_is_left_for_tiered_storage(tmp_path: Path) -> None:
+def test_log_start_at_or_below_the_first_segment_is_kept_for_tiered_storage(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", start="a 0 12")
     assert closing(place, outcome("a-0", 20, 30, first_base_offset=20)).is_empty
 
 
-def test_zero_is_as_good_as_no_entry(tmp_path: Path) -> None:
+def test_checkpoint_entry_0_equals_no_entry(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", rp="a 0 0", hw="a 0 0", dirty="a 0 0")
     log = outcome("a-0", 20, 30, first_base_offset=20, recovery_point=0)
     for policy in Policy:
@@ -140,7 +140,7 @@ def test_zero_is_as_good_as_no_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("checkpoint-unreadable")
-def test_an_unreadable_checkpoint_is_written_from_what_the_logs_say(tmp_path: Path) -> None:
+def test_unreadable_checkpoint_is_rebuilt_from_the_logs(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0")
     for name in (RECOVERY, LOG_START, HIGH_WATERMARK):
         (place / name).write_text("0\n5\na 0 7\n")
@@ -154,7 +154,7 @@ def test_an_unreadable_checkpoint_is_written_from_what_the_logs_say(tmp_path: Pa
 
 
 @pytest.mark.evidence("checkpoint-orphan")
-def test_entries_without_a_log_go_only_with_another_change(tmp_path: Path) -> None:
+def test_checkpoint_entries_without_a_log_are_removed_only_with_other_changes(tmp_path: Path) -> None:
     place = a_log_dir(
         tmp_path, "a-0", "c-0.0123456789abcdef0123456789abcdef-delete", rp="gone 0 5;a 0 9;c 0 1"
     )
@@ -162,7 +162,7 @@ def test_entries_without_a_log_go_only_with_another_change(tmp_path: Path) -> No
     assert written(closing(place, outcome("a-0", 0, 8)))[RECOVERY] == checkpoint("a 0 8")
 
 
-def test_set_aside_and_metadata_logs_have_no_entries(tmp_path: Path) -> None:
+def test_stray_and_metadata_logs_have_no_checkpoint_entries(tmp_path: Path) -> None:
     stray = "s-0.0123456789abcdef0123456789abcdef-stray"
     place = a_log_dir(tmp_path, "__cluster_metadata-0", stray, "a-0", rp="a 0 9")
     logs = (outcome("__cluster_metadata-0", 0, 99), outcome(stray, 0, 5), outcome("a-0", 0, 9))
@@ -171,7 +171,7 @@ def test_set_aside_and_metadata_logs_have_no_entries(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("tmp-file")
-def test_leftovers_of_aborted_writes_go(tmp_path: Path) -> None:
+def test_leftover_temporary_files_are_removed(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", rp="a 0 9")
     for name in (f"{RECOVERY}.tmp", "meta.properties.tmp", "notes.tmp"):
         (place / name).write_text("half")
@@ -181,7 +181,7 @@ def test_leftovers_of_aborted_writes_go(tmp_path: Path) -> None:
     assert [f.id for f in plan.reasons] == ["leftover-tmp"] * 2
 
 
-def test_a_replaced_checkpoint_is_read_again(tmp_path: Path) -> None:
+def test_replaced_checkpoint_is_read_again(tmp_path: Path) -> None:
     """Files that a plan writes keep their old modification times, so a cached checkpoint must not be taken for the new one."""
     place = a_log_dir(tmp_path, "a-0", rp="a 0 50")
     assert read_log_dir_state(str(place)).offset(Role.RECOVERY_POINTS, "a", 0) == 50
@@ -197,7 +197,7 @@ def test_a_replaced_checkpoint_is_read_again(tmp_path: Path) -> None:
 # --- the marker
 
 
-def test_mark_clean_comes_last_and_sets_recovery_points_to_the_log_end(tmp_path: Path) -> None:
+def test_mark_clean_is_the_last_step_and_sets_recovery_points_to_the_log_end(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", "b-0", rp="a 0 4")
     logs = (outcome("a-0", 0, 10, recovery_point=4), outcome("b-0", 0, 7, recovery_point=0))
     plan = closing(place, *logs, mark_clean=True)
@@ -206,7 +206,7 @@ def test_mark_clean_comes_last_and_sets_recovery_points_to_the_log_end(tmp_path:
     assert written(plan) == {RECOVERY: checkpoint("a 0 10", "b 0 7"), MARKER: ""}
 
 
-def test_mark_clean_writes_what_a_broker_that_was_killed_at_once_had_not(tmp_path: Path) -> None:
+def test_mark_clean_writes_high_watermarks_a_killed_broker_had_not_written(tmp_path: Path) -> None:
     """The high watermark checkpoint is created empty at a start and written five seconds later. A clean stop never leaves it empty."""
     place = a_log_dir(tmp_path, "a-0", start="", rp="a 0 4")
     (place / HIGH_WATERMARK).write_bytes(b"")
@@ -220,7 +220,7 @@ def test_mark_clean_writes_what_a_broker_that_was_killed_at_once_had_not(tmp_pat
     assert closing(place, log, mark_clean=True, marker=Marker(str(place / MARKER))).is_empty
 
 
-def test_mark_clean_is_refused_with_the_list_of_what_is_not_sound(tmp_path: Path) -> None:
+def test_mark_clean_is_refused_with_the_list_of_damaged_partitions(tmp_path: Path) -> None:
     gone = "x-0.0123456789abcdef0123456789abcdef-delete"
     place = a_log_dir(tmp_path, "a-0", "b-0", "c-0", gone, rp="a 0 4")
     logs = (outcome("a-0", 0, 10), outcome("b-0", 0, 7, doubt="has damage at 3"))
@@ -232,7 +232,7 @@ def test_mark_clean_is_refused_with_the_list_of_what_is_not_sound(tmp_path: Path
 
 
 @pytest.mark.evidence("false-marker")
-def test_a_marker_goes_before_partitions_change(tmp_path: Path) -> None:
+def test_clean_marker_is_removed_before_partitions_change(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0")
     assert opening_plan(str(place), ["a-0 is cut"]).is_empty
     (place / MARKER).write_text('{"version":0,"brokerEpoch":17}')
@@ -244,7 +244,7 @@ def test_a_marker_goes_before_partitions_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("false-marker")
-def test_a_marker_comes_back_only_where_all_it_says_is_true(tmp_path: Path) -> None:
+def test_clean_marker_is_restored_only_if_it_is_still_true(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", rp="a 0 10")
     output = '{"version":0,"brokerEpoch":17}'
     (place / MARKER).write_text(output)
@@ -277,12 +277,12 @@ def test_mark_clean_keeps_the_epoch_unless_something_was_lost(tmp_path: Path) ->
         assert written(closing(place, log, mark_clean=True, marker=marker)) == {MARKER: content}
 
 
-def test_an_outcome_can_be_sent_between_processes() -> None:
+def test_repair_outcome_can_be_pickled() -> None:
     found = outcome("a-0", 25, 40, first_base_offset=20)
     assert pickle.loads(pickle.dumps(found)) == found
 
 
-def test_doubts_name_the_directories(tmp_path: Path) -> None:
+def test_doubts_name_their_directories(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", "no partition", "b-12")
     assert doubts_about(str(place), [outcome("a-0", 0, 1)]) == ["b-12 was not checked"]
 
@@ -294,7 +294,7 @@ def metadata(topic_id: str) -> str:
     return f"version: 0\ntopic_id: {topic_id}"
 
 
-def test_a_missing_topic_id_is_written() -> None:
+def test_missing_topic_id_is_written() -> None:
     image = DirectoryImage({f"{0:020}.log": ()})
     why = partition_metadata_step(image, TOPIC_ID, None)
     assert why and image.content("partition.metadata") == (Fresh(metadata(TOPIC_ID).encode()),)
@@ -305,14 +305,14 @@ def test_a_missing_topic_id_is_written() -> None:
 @pytest.mark.parametrize(
     "topic_id", ["", "short", "A" * 22, "v4WPZw1oQbyGYKrhXu5z+Q", "not a uuid at all here"]
 )
-def test_what_is_no_topic_id_is_refused(topic_id: str) -> None:
+def test_invalid_topic_id_is_refused(topic_id: str) -> None:
     image = DirectoryImage()
     with pytest.raises(UsageError):
         partition_metadata_step(image, topic_id, None)
     assert image == DirectoryImage()
 
 
-def test_another_topic_id_is_not_replaced_but_rubbish_is() -> None:
+def test_different_topic_id_is_not_replaced_but_garbage_is() -> None:
     with pytest.raises(Refused, match=OTHER_ID):
         partition_metadata_step(DirectoryImage(), TOPIC_ID, metadata(OTHER_ID).encode())
     why = partition_metadata_step(DirectoryImage(), TOPIC_ID, b"rubbish")
@@ -320,7 +320,7 @@ def test_another_topic_id_is_not_replaced_but_rubbish_is() -> None:
 
 
 @pytest.mark.evidence("topic-id-conflict")
-def test_topic_ids_must_agree_with_those_around(tmp_path: Path) -> None:
+def test_topic_id_must_agree_with_the_other_partitions(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", "a-1", "b-0")
     (place / "a-1" / "partition.metadata").write_text(metadata(TOPIC_ID))
     (place / "b-0" / "partition.metadata").write_text(metadata(OTHER_ID))
@@ -333,7 +333,7 @@ def test_topic_ids_must_agree_with_those_around(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("topic-id-missing")
-def test_a_missing_topic_id_is_offered_from_the_topics_other_partitions(tmp_path: Path) -> None:
+def test_missing_topic_id_is_suggested_from_the_topics_other_partitions(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", "a-1", "c-0")
     (place / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     (place / "a-1" / "partition.metadata").write_text(metadata(TOPIC_ID))
@@ -351,7 +351,7 @@ def test_a_missing_topic_id_is_offered_from_the_topics_other_partitions(tmp_path
 
 
 @pytest.mark.evidence("topic-id-missing")
-def test_a_broker_with_zookeeper_needs_no_topic_ids(tmp_path: Path) -> None:
+def test_zookeeper_broker_needs_no_topic_ids(tmp_path: Path) -> None:
     """Observed: 2.8.2 on the data directory of a 1.1.1 assigns ids only to the partitions that it moves between data directories."""
     place = a_log_dir(tmp_path, "a-0", "a-1")
     (place / "a-1" / "partition.metadata").write_text(metadata(TOPIC_ID))
@@ -375,7 +375,7 @@ def a_repair(directory: Path) -> Repair:
 
 
 @pytest.mark.evidence("topic-id-missing")
-def test_a_repair_brings_the_topic_id(tmp_path: Path) -> None:
+def test_repair_includes_the_topic_id(tmp_path: Path) -> None:
     place = a_log_dir(tmp_path, "a-0", "a-1")
     (place / "a-1" / "partition.metadata").write_text(metadata(TOPIC_ID))
     log = place / "a-0"

@@ -12,7 +12,7 @@ from kseg.recovery.repair.log_dir import opening_of
 from kseg.segment.errors import UnreadableInput
 
 
-def test_a_directory_that_cannot_be_listed_may_have_one(
+def test_unlistable_directory_may_have_a_clean_marker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kseg used to treat a directory that cannot be listed as one that never had a marker."""

@@ -60,7 +60,7 @@ def seal(log: Path, field: int, data: bytes) -> None:
     ],
     ids=["count", "attributes"],
 )
-def test_a_batch_that_does_harm_is_a_doubt(
+def test_harmful_batch_that_stays_is_a_doubt(
     log_dir: Path, capfd: pytest.CaptureFixture[str], name: str, field: int, data: bytes, finding: str
 ) -> None:
     seal(log_dir / name / FIRST, field, data)
@@ -74,7 +74,7 @@ def test_a_batch_that_does_harm_is_a_doubt(
     assert f"{name} contains" in capfd.readouterr().err
 
 
-def test_a_batch_that_goes_is_no_doubt(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_harmful_batch_that_is_removed_is_no_doubt(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A copy of a segment under another segment's name contains a batch with a wrong count. The original in its own segment is kept."""
     log = log_dir / "metro-none-0" / FIRST
     shutil.copy2(log, log.with_name(f"{5:020}.log"))
@@ -88,7 +88,7 @@ def test_a_batch_that_goes_is_no_doubt(log_dir: Path, capfd: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish\n", b"version: 0\ntopic_id: xx\n"])
-def test_a_topic_id_that_cannot_be_read(
+def test_unreadable_topic_id_is_a_doubt(
     log_dir: Path, capfd: pytest.CaptureFixture[str], content: bytes
 ) -> None:
     """A broker fails on such a file (KafkaStorageException). Another partition of the topic has the id."""

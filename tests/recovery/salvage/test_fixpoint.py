@@ -31,7 +31,7 @@ def damaged(partition: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("most_in_memory", [0, 1 << 40])
-def test_a_planned_directory_is_read_as_if_it_were_there(
+def test_planned_directory_is_read_as_if_it_existed(
     damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_in_memory: int
 ) -> None:
     monkeypatch.setattr(image_reader, "_MAX_IN_MEMORY_BYTES", most_in_memory)
@@ -50,7 +50,7 @@ def test_a_planned_directory_is_read_as_if_it_were_there(
     assert plan(damaged) == repair
 
 
-def test_a_side_file_that_is_too_large_is_not_read(damaged: Path) -> None:
+def test_too_large_side_file_is_not_read(damaged: Path) -> None:
     metadata = damaged / "partition.metadata"
     # sparse, and costs nothing unless it is read
     os.truncate(metadata, 1 << 40)
@@ -59,7 +59,7 @@ def test_a_side_file_that_is_too_large_is_not_read(damaged: Path) -> None:
         reader.read_small(str(metadata))
 
 
-def test_without_room_for_large_files_the_first_plan_stands(
+def test_first_plan_is_kept_without_room_for_large_files(
     damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repair = plan(damaged)
@@ -72,7 +72,7 @@ def test_without_room_for_large_files_the_first_plan_stands(
     assert plan(damaged).image == repair.image
 
 
-def test_a_second_look_is_part_of_the_plan(
+def test_second_salvage_round_is_part_of_the_plan(
     partition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planning and applying one round at a time produces the same bytes."""
@@ -96,7 +96,7 @@ def test_a_second_look_is_part_of_the_plan(
 
 
 @pytest.mark.parametrize(("position", "looks"), [(None, 0), (4, 1)])
-def test_an_index_that_agreed_with_the_log_needs_no_second_look(
+def test_consistent_index_needs_no_second_round(
     partition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int | None, looks: int
 ) -> None:
     """A crash leaves the indexes of the active segment preallocated. position: of a number in the index that is also altered."""
@@ -123,7 +123,7 @@ def test_an_index_that_agreed_with_the_log_needs_no_second_look(
     assert not needs_no_repair(crashed, repair)
 
 
-def test_contents_are_traced_back_to_the_files_as_found(damaged: Path) -> None:
+def test_merged_plan_consists_of_pieces_of_the_original_files(damaged: Path) -> None:
     """The files of a merged plan consist of pieces of the original files, even if a later round cuts pieces out of an earlier one."""
     file = log(damaged, MIDDLE).name
     found = DirectoryImage.of(inputs_of(str(damaged)))

@@ -38,7 +38,7 @@ def flip(file: Path, at: int, mask: int) -> None:
 
 
 @pytest.mark.parametrize("at", [-5, -6, -7])
-def test_an_index_entry_whose_batch_is_there_tells_of_no_later_one(damaged: Path, at: int) -> None:
+def test_index_entry_of_an_existing_batch_proves_no_lost_tail(damaged: Path, at: int) -> None:
     flip(damaged / f"{LAST}.index", at, 0x40)
     repair = plan(damaged)
     assert not has_lost_tail(repair)
@@ -47,7 +47,7 @@ def test_an_index_entry_whose_batch_is_there_tells_of_no_later_one(damaged: Path
 
 
 @pytest.mark.parametrize("at", [-1, -2, -3])
-def test_a_time_index_entry_no_newer_than_the_log_tells_of_no_later_batch(damaged: Path, at: int) -> None:
+def test_time_index_entry_no_newer_than_the_log_proves_no_lost_tail(damaged: Path, at: int) -> None:
     flip(damaged / f"{LAST}.timeindex", at, 0x40)
     repair = plan(damaged)
     assert not has_lost_tail(repair)
@@ -55,7 +55,7 @@ def test_a_time_index_entry_no_newer_than_the_log_tells_of_no_later_batch(damage
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_one_index_tells_of_a_tail_that_is_gone(damaged: Path, suffix: str) -> None:
+def test_one_index_proves_a_lost_tail(damaged: Path, suffix: str) -> None:
     """The other value of its last entry also continues the log."""
     cases.cut_at(LAST, 3)(damaged)
     end = plan(damaged).log_end_offset
@@ -71,7 +71,7 @@ def test_one_index_tells_of_a_tail_that_is_gone(damaged: Path, suffix: str) -> N
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 @pytest.mark.parametrize("byte", [0x77, 0x40])
-def test_garbage_tells_of_no_tail(damaged: Path, suffix: str, byte: int) -> None:
+def test_garbage_index_entry_proves_no_lost_tail(damaged: Path, suffix: str, byte: int) -> None:
     """This used to be reported as two billion lost records."""
     index = damaged / f"{LAST}.{suffix}"
     index.write_bytes(bytes([byte]) * {"index": 8, "timeindex": 12}[suffix])
@@ -81,7 +81,7 @@ def test_garbage_tells_of_no_tail(damaged: Path, suffix: str, byte: int) -> None
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets-0", "__transaction_state-0"])
-def test_batches_lost_at_the_end_of_a_brokers_log_alter_none_before_them(
+def test_batches_lost_at_the_log_end_do_not_alter_those_before_them(
     capture_small: Path, tmp_path: Path, name: str
 ) -> None:
     """A snapshot and the time index name the old end, which is one bit from the new one where the number of lost offsets is a power of two.
@@ -102,7 +102,7 @@ def test_batches_lost_at_the_end_of_a_brokers_log_alter_none_before_them(
     assert lost_bits
 
 
-def test_a_far_end_that_two_indexes_tell_of(damaged: Path) -> None:
+def test_two_agreeing_indexes_prove_a_far_log_end(damaged: Path) -> None:
     index, time_index = damaged / f"{LAST}.index", damaged / f"{LAST}.timeindex"
     index.write_bytes(struct.pack(">ii", 2_000_000, 60_000_000))
     assert not has_lost_tail(plan(damaged))
@@ -111,7 +111,7 @@ def test_a_far_end_that_two_indexes_tell_of(damaged: Path) -> None:
     assert (lost.first_offset, lost.last_offset) == (END, 297 + 2_000_000)
 
 
-def test_a_far_end_of_a_log_without_batches(damaged: Path) -> None:
+def test_far_end_of_a_log_without_batches_must_be_plausible(damaged: Path) -> None:
     for file in damaged.iterdir():
         if file.stem < LAST or file.suffix in (".snapshot", ".txnindex"):
             file.unlink()
@@ -123,7 +123,7 @@ def test_a_far_end_of_a_log_without_batches(damaged: Path) -> None:
         assert has_lost_tail(plan(damaged)) is is_believed
 
 
-def test_a_header_that_reaches_over_the_next_batch_does_not_hold_its_records(damaged: Path) -> None:
+def test_altered_last_offset_does_not_claim_the_next_batchs_records(damaged: Path) -> None:
     """The last offset is altered under a valid checksum. Every removed byte belongs to the next batch."""
     file = log(damaged, MIDDLE)
     data = file.read_bytes()

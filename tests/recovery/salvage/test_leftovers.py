@@ -34,7 +34,7 @@ def cleaned(source: Path, target: Path) -> bytes:
 
 
 @pytest.mark.evidence("swap-file")
-def test_a_finished_replacement_is_completed(damaged: Path, tmp_path: Path) -> None:
+def test_salvage_completes_a_finished_swap(damaged: Path, tmp_path: Path) -> None:
     kept = cleaned(log(damaged), damaged / f"{MIDDLE}.log.swap")
     repair, _ = salvaged(damaged, tmp_path / "result")
     result = tmp_path / "result" / "metro-0"
@@ -44,7 +44,7 @@ def test_a_finished_replacement_is_completed(damaged: Path, tmp_path: Path) -> N
     assert [(entry.file, entry.first_offset) for entry in replaced] == [(f"{MIDDLE}.log", None)]
 
 
-def test_a_replacement_that_the_cleaner_emptied(damaged: Path, tmp_path: Path) -> None:
+def test_salvage_completes_a_swap_that_the_cleaner_emptied(damaged: Path, tmp_path: Path) -> None:
     """The broker was killed after it renamed the old segment and before the new, empty one got its name."""
     first = f"{0:020}"
     for suffix in (".log", ".index", ".timeindex"):
@@ -59,14 +59,14 @@ def test_a_replacement_that_the_cleaner_emptied(damaged: Path, tmp_path: Path) -
     assert not list(result.glob("*.swap"))
 
 
-def test_a_replacement_in_which_nothing_is_valid_replaces_nothing(damaged: Path, tmp_path: Path) -> None:
+def test_swap_without_a_valid_batch_replaces_nothing(damaged: Path, tmp_path: Path) -> None:
     (damaged / f"{MIDDLE}.log.swap").write_bytes(b"\xff" * 100)
     before = all_batches(damaged)
     repair, _ = salvaged(damaged, tmp_path / "result")
     assert all_batches(tmp_path / "result" / "metro-0") == before and repair.removed == ()
 
 
-def test_a_log_that_the_cleaner_emptied_is_reported(damaged: Path, tmp_path: Path) -> None:
+def test_salvage_reports_a_log_that_the_cleaner_emptied(damaged: Path, tmp_path: Path) -> None:
     """An empty replacement is as valid as any other. The list of removed files names the segment that it replaces."""
     (damaged / f"{MIDDLE}.log.swap").write_bytes(b"")
     size = log(damaged).stat().st_size
@@ -74,7 +74,7 @@ def test_a_log_that_the_cleaner_emptied_is_reported(damaged: Path, tmp_path: Pat
     assert [(entry.file, entry.length) for entry in repair.removed] == [(f"{MIDDLE}.log", size)]
 
 
-def test_a_replacement_of_two_segments(damaged: Path, tmp_path: Path) -> None:
+def test_swap_replaces_all_segments_in_its_offset_range(damaged: Path, tmp_path: Path) -> None:
     """A replacement extends to its last offset, and segments that start within that range are replaced."""
     both = log(damaged).read_bytes() + log(damaged, NEXT).read_bytes()
     (damaged / f"{MIDDLE}.log.swap").write_bytes(both)
@@ -86,7 +86,7 @@ def test_a_replacement_of_two_segments(damaged: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("cleaned-file", "swap-file")
-def test_an_unfinished_replacement_is_dropped(partition: Path, damaged: Path, tmp_path: Path) -> None:
+def test_salvage_drops_an_unfinished_swap(partition: Path, damaged: Path, tmp_path: Path) -> None:
     """A `.cleaned` file with a lower offset shows that the split was not finished (fact sheet §6.2, step 2)."""
     cleaned(log(damaged), damaged / f"{MIDDLE}.log.swap")
     (damaged / f"{0:020d}.index.cleaned").write_bytes(b"")
@@ -96,7 +96,7 @@ def test_an_unfinished_replacement_is_dropped(partition: Path, damaged: Path, tm
 
 
 @pytest.mark.evidence("swap-file")
-def test_a_damaged_replacement_gives_way_to_what_it_was_to_replace(
+def test_damaged_swap_is_dropped_for_the_original_segment(
     partition: Path, damaged: Path, tmp_path: Path
 ) -> None:
     swap = damaged / f"{MIDDLE}.log.swap"
@@ -108,7 +108,7 @@ def test_a_damaged_replacement_gives_way_to_what_it_was_to_replace(
 
 @pytest.mark.evidence("swap-file")
 @pytest.mark.parametrize("stem", ["0" * 20, MIDDLE, NEXT])
-def test_a_finished_replacement_of_another_partition(
+def test_swap_of_another_partition_replaces_nothing(
     partition: Path, damaged: Path, tmp_path: Path, stem: str
 ) -> None:
     """The batches of the replacement are valid, but none is in the segments that it would replace, and a cleaning creates no new
@@ -125,7 +125,7 @@ def test_a_finished_replacement_of_another_partition(
     assert reported.path.endswith(".log.swap") and " is removed" in reported.message
 
 
-def test_a_log_without_time_indexes_stays_so_or_gets_them_all(tmp_path: Path) -> None:
+def test_log_without_time_indexes_gets_all_or_none(tmp_path: Path) -> None:
     """Brokers before 0.10 wrote no time indexes. If one segment is repaired, a second salvage finds nothing to add."""
     old = tmp_path / "old-0"
     old.mkdir()
@@ -145,7 +145,7 @@ def test_a_log_without_time_indexes_stays_so_or_gets_them_all(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
-def test_a_replacement_that_is_all_there_is_stays(damaged: Path, tmp_path: Path, is_finished: bool) -> None:
+def test_swap_without_its_original_segment_is_kept(damaged: Path, tmp_path: Path, is_finished: bool) -> None:
     kept = cleaned(log(damaged), damaged / f"{MIDDLE}.log.swap")
     put(damaged / f"{MIDDLE}.log.swap", len(kept), b"\x01" * 20)
     side_diseases.segment_gap(log(damaged))
@@ -157,7 +157,7 @@ def test_a_replacement_that_is_all_there_is_stays(damaged: Path, tmp_path: Path,
 
 
 @pytest.mark.evidence("deleted-file")
-def test_marked_files_stay_and_the_only_copy_is_named(damaged: Path) -> None:
+def test_files_marked_deleted_stay_and_an_only_copy_is_named(damaged: Path) -> None:
     """A broker's recovery has truncated the log and left `.deleted` files. A repair keeps them as well."""
     last = logs(damaged)[-1]
     last.rename(last.with_name(last.name + ".deleted"))
@@ -180,7 +180,7 @@ def test_marked_files_stay_and_the_only_copy_is_named(damaged: Path) -> None:
 
 
 @pytest.mark.evidence("deleted-file")
-def test_marked_files_stay_where_nothing_else_is_wrong(damaged: Path) -> None:
+def test_files_marked_deleted_are_no_reason_for_a_repair(damaged: Path) -> None:
     """A broker that is stopped cleanly leaves these files, and deletes them at its next start."""
     side_diseases.leftover_deleted(log(damaged))
     marked = {file.name for file in damaged.glob("*.deleted")}
@@ -190,13 +190,13 @@ def test_marked_files_stay_where_nothing_else_is_wrong(damaged: Path) -> None:
     assert {finding.severity for finding in repair.findings if finding.id == "leftover-deleted"} == {"info"}
 
 
-def test_the_snapshot_of_a_kraft_log_is_no_leftover(damaged: Path) -> None:
+def test_deleted_metadata_snapshot_is_not_a_leftover(damaged: Path) -> None:
     name = f"{5:020d}-{1:010d}.checkpoint.deleted"
     (damaged / name).write_bytes(b"")
     assert name in plan(damaged).image
 
 
-def test_names_that_are_not_written_as_kafka_writes_them(damaged: Path, tmp_path: Path) -> None:
+def test_misnamed_segment_files_get_kafkas_names(damaged: Path, tmp_path: Path) -> None:
     log(damaged).rename(damaged / "102.log")
     (damaged / f"{MIDDLE}.index").rename(damaged / "102.index")
     salvaged(damaged, tmp_path / "result")
@@ -219,7 +219,7 @@ def far_away(partition: Path, *positions: int) -> Path:
     return partition
 
 
-def test_a_segment_that_reaches_too_far_is_split(tmp_path: Path) -> None:
+def test_segment_with_an_offset_overflow_is_split(tmp_path: Path) -> None:
     far = far_away(tmp_path / "far-0", 0, 10, 2**31 + 5, 2**31 + 9, 2**33)
     repair, _ = salvaged(far, tmp_path / "result")
     result = tmp_path / "result" / "far-0"
@@ -228,7 +228,7 @@ def test_a_segment_that_reaches_too_far_is_split(tmp_path: Path) -> None:
     assert repair.removed == ()
 
 
-def test_a_segment_that_is_too_large_is_split_between_batches(tmp_path: Path, damaged: Path) -> None:
+def test_too_large_segment_is_split_between_batches(tmp_path: Path, damaged: Path) -> None:
     file = log(damaged)
     found = FoundLog(file.name, file.name, str(file), 102, file.stat().st_size)
     collector = ValidRunCollector(0, found, None)
@@ -245,7 +245,7 @@ def test_a_segment_that_is_too_large_is_split_between_batches(tmp_path: Path, da
     assert [part.origin for part in parts] == [0] + [None] * (len(parts) - 1)
 
 
-def test_what_is_lost_between_damaged_segments(damaged: Path, tmp_path: Path) -> None:
+def test_offsets_lost_between_damaged_segments_are_reported(damaged: Path, tmp_path: Path) -> None:
     diseases.torn_tail(log(damaged))
     side_diseases.segment_gap(log(damaged, NEXT))
     repair = plan(damaged)

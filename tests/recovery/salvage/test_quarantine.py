@@ -78,7 +78,7 @@ def test_every_byte_is_kept_or_quarantined(
     assert_accounted_for(inflict, capfd)
 
 
-def test_every_byte_of_random_damage(
+def test_every_byte_of_random_damage_is_kept_or_quarantined(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + RANDOM_DAMAGES):

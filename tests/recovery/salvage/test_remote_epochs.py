@@ -57,14 +57,16 @@ def repaired(
     return file.read_text() if file.exists() else None, errors
 
 
-def test_nothing_is_wrong_while_the_file_has_them(log: Path, tmp_path: Path) -> None:
+def test_intact_remote_epochs_need_no_repair(log: Path, tmp_path: Path) -> None:
     before = (log / EPOCHS).read_text()
     assert repaired(log, tmp_path) == (before, set())
 
 
 @pytest.mark.evidence("remote-epochs")
 @pytest.mark.parametrize("lost", [None, "", "\0\0\0\0", "0\n2\n3 20\n5 25\n"])
-def test_they_are_taken_from_the_remote_segments(log: Path, tmp_path: Path, lost: str | None) -> None:
+def test_lost_epochs_are_restored_from_the_remote_segments(
+    log: Path, tmp_path: Path, lost: str | None
+) -> None:
     whole = (log / EPOCHS).read_text()
     if lost is None:
         (log / EPOCHS).unlink()
@@ -74,14 +76,14 @@ def test_they_are_taken_from_the_remote_segments(log: Path, tmp_path: Path, lost
     assert content == whole and LOST in errors
 
 
-def test_they_begin_at_the_log_start(log: Path, tmp_path: Path) -> None:
+def test_restored_epochs_begin_at_the_log_start(log: Path, tmp_path: Path) -> None:
     (log / EPOCHS).unlink()
     assert repaired(log, tmp_path, REMOTE, start=14)[0] == "0\n3\n2 14\n3 17\n5 25\n"
 
 
 @pytest.mark.evidence("remote-epochs")
 @pytest.mark.parametrize("lost", [None, "", "\0\0\0\0", "0\n2\n3 20\n5 25\n"])
-def test_a_file_that_a_broker_would_believe_is_not_written(
+def test_incomplete_epochs_a_broker_would_trust_are_not_written(
     log: Path, tmp_path: Path, lost: str | None
 ) -> None:
     if lost is None:
@@ -92,13 +94,13 @@ def test_a_file_that_a_broker_would_believe_is_not_written(
     assert content == lost and LOST in errors
 
 
-def test_nothing_is_remote_below_the_log_start(log: Path, tmp_path: Path) -> None:
+def test_epochs_below_the_log_start_are_not_restored(log: Path, tmp_path: Path) -> None:
     (log / EPOCHS).unlink()
     assert repaired(log, tmp_path, start=20) == ("0\n2\n3 20\n5 25\n", set())
 
 
 @pytest.mark.parametrize("rebuild", [True, False])
-def test_a_wrong_entry_does_not_cost_those_before_it(log: Path, tmp_path: Path, rebuild: bool) -> None:
+def test_wrong_epoch_entry_keeps_the_entries_before_it(log: Path, tmp_path: Path, rebuild: bool) -> None:
     before = (log / EPOCHS).read_text()
     (log / EPOCHS).write_text(before.replace("5 25", "6 25"))
     assert repaired(log, tmp_path, rebuild=rebuild)[0] == before

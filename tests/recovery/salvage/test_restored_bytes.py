@@ -47,7 +47,9 @@ def restored(repair: Repair) -> list[tuple[str, int | None, int | None]]:
 
 @pytest.mark.evidence("batch-invalid")
 @pytest.mark.parametrize("seed", range(12))
-def test_an_inverted_bit_is_put_right(partition: Path, damaged: Path, tmp_path: Path, seed: int) -> None:
+def test_repair_bits_restores_any_flipped_bit(
+    partition: Path, damaged: Path, tmp_path: Path, seed: int
+) -> None:
     """For any bit that the checksum covers, in any segment, the directory becomes what it was, side files included."""
     chance = random.Random(seed)
     file = log(damaged, chance.choice(SEGMENTS))
@@ -61,7 +63,7 @@ def test_an_inverted_bit_is_put_right(partition: Path, damaged: Path, tmp_path: 
     assert repair.why == {file.name: "inverted bits are corrected"}
 
 
-def test_without_the_option_the_batch_goes_and_the_plan_names_it(damaged: Path, tmp_path: Path) -> None:
+def test_flipped_bit_without_repair_bits_is_removed_and_named(damaged: Path, tmp_path: Path) -> None:
     file = log(damaged)
     position, length = batch_spans(file)[3]
     invert(file, [8 * (position + 70) + 5])
@@ -80,7 +82,7 @@ def test_without_the_option_the_batch_goes_and_the_plan_names_it(damaged: Path, 
 @pytest.mark.evidence("batch-invalid")
 @pytest.mark.parametrize("size_field", [0, 14, 49, 200, 2**31 - 1])
 @pytest.mark.parametrize("number", [0, 4, -1])
-def test_a_wrong_length_is_put_right(
+def test_wrong_batch_length_is_restored(
     partition: Path, damaged: Path, tmp_path: Path, size_field: int, number: int
 ) -> None:
     """With the true length the content matches its checksum, as it does when a base offset or magic byte is corrected."""
@@ -92,7 +94,7 @@ def test_a_wrong_length_is_put_right(
     assert repair.removed == () and restored(repair) == [(file.name, position, length)]
 
 
-def test_damage_in_many_places(partition: Path, damaged: Path, tmp_path: Path) -> None:
+def test_repair_bits_restores_damage_in_many_places(partition: Path, damaged: Path, tmp_path: Path) -> None:
     """Adjacent batches, another segment, the last byte of a log, a length; and besides a batch with two flipped bits, and a torn end."""
     first, middle, last = (log(damaged, name) for name in SEGMENTS)
     spans = batch_spans(first)
@@ -123,7 +125,7 @@ def test_damage_in_many_places(partition: Path, damaged: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("with_bit", [False, True], ids=["length", "bit"])
-def test_without_room_to_assemble_a_log(
+def test_salvage_without_room_to_assemble_a_log_refuses_only_repair_bits(
     damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_bit: bool
 ) -> None:
     """An explicit request is refused; otherwise salvage does what it can without the space."""

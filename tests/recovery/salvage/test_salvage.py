@@ -66,7 +66,7 @@ _OTHER_RECORDS = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_salvaged_partition_is_sound_and_whole(
+def test_salvaged_partition_is_valid_with_every_valid_batch(
     partition: Path, damaged: Path, tmp_path: Path, name: str
 ) -> None:
     CASES[name](damaged)
@@ -85,7 +85,9 @@ def test_a_salvaged_partition_is_sound_and_whole(
 
 @pytest.mark.evidence("batch-invalid")
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_valid_survives(partition: Path, damaged: Path, tmp_path: Path, name: str) -> None:
+def test_every_valid_batch_survives_salvage(
+    partition: Path, damaged: Path, tmp_path: Path, name: str
+) -> None:
     """Every batch of the original log whose bytes are still in one of the logs is kept."""
     CASES[name](damaged)
     there = b"\xff".join(file.read_bytes() for file in logs(damaged))
@@ -97,7 +99,7 @@ def test_what_is_valid_survives(partition: Path, damaged: Path, tmp_path: Path, 
     assert survivors <= stays
 
 
-def test_a_sound_partition_stays_as_it_is(partition: Path) -> None:
+def test_salvage_of_an_undamaged_partition_plans_nothing(partition: Path) -> None:
     repair = plan(partition)
     assert needs_no_repair(partition, repair)
     assert (repair.log_start_offset, repair.log_end_offset, repair.last_stable_offset) == (0, 330, 324)
@@ -106,7 +108,7 @@ def test_a_sound_partition_stays_as_it_is(partition: Path) -> None:
     assert {finding.severity for finding in repair.findings} == {"info"}
 
 
-def test_offsets_and_batches_of_what_goes(damaged: Path) -> None:
+def test_removed_bytes_are_listed_with_offsets_and_batches(damaged: Path) -> None:
     file = log(damaged)
     spans = batch_spans(file)
     diseases.torn_tail(file)
@@ -121,7 +123,7 @@ def test_offsets_and_batches_of_what_goes(damaged: Path) -> None:
     assert repair.removed[0].length == spans[4][1] + spans[5][1]
 
 
-def test_a_cut_log_is_cut_in_place(damaged: Path) -> None:
+def test_torn_log_is_truncated_in_place(damaged: Path) -> None:
     diseases.torn_tail(log(damaged, LAST))
     repair = plan(damaged)
     steps = steps_between(DirectoryImage.of(inputs_of(str(damaged))), repair.image, repair.why)
@@ -133,7 +135,7 @@ def test_a_cut_log_is_cut_in_place(damaged: Path) -> None:
     assert (removed.first_offset, removed.last_offset) == (327, 329)
 
 
-def test_a_segment_in_a_wrong_place_is_renamed(damaged: Path) -> None:
+def test_segment_under_a_wrong_name_is_renamed(damaged: Path) -> None:
     cases.move(damaged, MIDDLE, 5000)
     repair = plan(damaged)
     steps = steps_between(DirectoryImage.of(inputs_of(str(damaged))), repair.image, repair.why)
@@ -143,7 +145,7 @@ def test_a_segment_in_a_wrong_place_is_renamed(damaged: Path) -> None:
     assert repair.log_end_offset == 330
 
 
-def test_an_altered_header_field_is_the_only_new_byte_of_a_log(partition: Path, damaged: Path) -> None:
+def test_corrected_header_field_is_the_only_new_data_of_a_log(partition: Path, damaged: Path) -> None:
     position, _ = batch_spans(log(damaged))[4]
     put(log(damaged), position, b"\x00\x00\x13\x37\x42\x42\x42\x42")
     repair = plan(damaged)
@@ -162,7 +164,7 @@ def test_an_altered_header_field_is_the_only_new_byte_of_a_log(partition: Path, 
         (5, LAST, "log", "first-copy"),
     ],
 )
-def test_which_copy_of_an_offset_stays(
+def test_salvage_chooses_between_copies_of_an_offset(
     partition: Path, damaged: Path, tmp_path: Path, epoch: int, stem: str, winner: str, rule: str
 ) -> None:
     """The last six offsets of the log have epoch 5, and other batches claim them as well."""
@@ -178,7 +180,7 @@ def test_which_copy_of_an_offset_stays(
     assert (result == b"".join(all_batches(partition))) == (winner == "log")
 
 
-def test_equal_copies_the_first_stays(damaged: Path) -> None:
+def test_first_of_equal_copies_is_kept(damaged: Path) -> None:
     cases.duplicated_tail(damaged)
     end = sum(size for _, size in batch_spans(log(damaged, LAST))[:-3])
     repair = plan(damaged)
@@ -196,12 +198,12 @@ def confidences(repair: Repair) -> Iterator[tuple[object, object]]:
             yield finding.numbers["confidence"], finding.numbers["evidence"]
 
 
-def test_confidence_when_all_speaks_for_the_batch_behind_damage(damaged: Path) -> None:
+def test_confidence_in_a_consistent_batch_after_damage_is_high(damaged: Path) -> None:
     diseases.bad_crc(log(damaged), 4)
     assert list(confidences(plan(damaged))) == [("high", "checksum length offset epoch")]
 
 
-def test_confidence_in_a_lonely_batch(damaged: Path) -> None:
+def test_confidence_in_a_batch_between_two_damaged_ones(damaged: Path) -> None:
     """A batch between two damaged ones fits neither of them, and its epoch is below the previous one."""
     file = log(damaged, NEXT)
     diseases.altered_leader_epoch(file, 3, epoch=1)
@@ -212,7 +214,7 @@ def test_confidence_in_a_lonely_batch(damaged: Path) -> None:
     assert second == ("high", "checksum length offset epoch")
 
 
-def test_blocks_that_were_never_written(damaged: Path, tmp_path: Path) -> None:
+def test_unwritten_last_blocks_lose_the_known_log_end(damaged: Path, tmp_path: Path) -> None:
     cases.cut_at(LAST, 3)(damaged)
     repair = plan(damaged)
     end = repair.log_end_offset
@@ -223,7 +225,7 @@ def test_blocks_that_were_never_written(damaged: Path, tmp_path: Path) -> None:
     assert f"{330:020d}.snapshot" not in repair.image
 
 
-def test_the_checkpointed_end_is_a_witness(damaged: Path) -> None:
+def test_checkpointed_log_end_proves_lost_records(damaged: Path) -> None:
     cases.cut_at(LAST, 1)(damaged)
     (damaged / f"{330:020d}.snapshot").unlink()
     for suffix in ("index", "timeindex"):
@@ -236,7 +238,7 @@ def test_the_checkpointed_end_is_a_witness(damaged: Path) -> None:
     assert repair.recovery_point == 327
 
 
-def test_a_segment_of_damage_alone_is_emptied(damaged: Path) -> None:
+def test_segment_of_only_damage_is_emptied(damaged: Path) -> None:
     cases.all_noise(damaged)
     repair = plan(damaged)
     assert repair.image.content(f"{MIDDLE}.log") == ()
@@ -244,18 +246,18 @@ def test_a_segment_of_damage_alone_is_emptied(damaged: Path) -> None:
     assert (removed.first_offset, removed.last_offset) == (102, 197)
 
 
-def test_the_end_of_the_log_stays_known_when_its_last_segment_is_lost(damaged: Path) -> None:
+def test_log_end_stays_known_if_the_last_segment_is_lost(damaged: Path) -> None:
     cases.last_all_zeros(damaged)
     assert plan(damaged).log_end_offset == 297
 
 
-def test_a_log_start_behind_the_damaged_end_is_the_end(damaged: Path) -> None:
+def test_log_start_beyond_the_damaged_end_becomes_the_end(damaged: Path) -> None:
     diseases.torn_tail(log(damaged, LAST))
     repair = plan(damaged, broker_state=BrokerState(is_clean=True, log_start_offset=329))
     assert (repair.log_start_offset, repair.log_end_offset) == (327, 327)
 
 
-def test_transactions_whose_end_is_lost(damaged: Path) -> None:
+def test_transactions_whose_markers_are_lost_are_named(damaged: Path) -> None:
     """The markers in one segment are damaged, and the transactions continue in the next."""
     cases.lost_marker(damaged)
     named = {
@@ -266,14 +268,14 @@ def test_transactions_whose_end_is_lost(damaged: Path) -> None:
     assert named == {(4000, 109), (4001, 112)}
 
 
-def test_a_transaction_at_the_lost_end(damaged: Path) -> None:
+def test_transaction_at_the_lost_log_end_is_reported(damaged: Path) -> None:
     cases.cut_at(LAST, 1)(damaged)
     (found,) = (found for found in plan(damaged).findings if found.id == "transaction-end-lost")
     assert (found.numbers["producer_id"], found.first_offset) == (4000, 324)
 
 
 @pytest.mark.evidence("no-snapshot")
-def test_producers_without_any_snapshot_get_one(damaged: Path, tmp_path: Path) -> None:
+def test_salvage_writes_a_missing_producer_snapshot(damaged: Path, tmp_path: Path) -> None:
     """A broker that is killed before its first roll has written no snapshot, and after a clean stop it does not replay the log (Kafka:
     UnifiedLog.rebuildProducerState), so read_committed consumers would receive an open transaction."""
     there = decode_snapshot((damaged / "00000000000000000330.snapshot").read_bytes())
@@ -294,7 +296,7 @@ def test_producers_without_any_snapshot_get_one(damaged: Path, tmp_path: Path) -
     assert needs_no_repair(result, plan(result))
 
 
-def test_old_formats(tmp_path: Path) -> None:
+def test_salvage_of_old_formats(tmp_path: Path) -> None:
     old = healthy.mixed_partition(tmp_path / "gates.old-0")
     healthy_batches = all_batches(old)
     for file in logs(old):
@@ -309,7 +311,7 @@ def test_old_formats(tmp_path: Path) -> None:
     assert all(map(is_valid, stays))
 
 
-def test_rebuild_writes_all_side_files_anew(partition: Path, tmp_path: Path) -> None:
+def test_rebuild_writes_all_side_files_again(partition: Path, tmp_path: Path) -> None:
     bare = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     for file in bare.iterdir():
         if file.suffix not in (".log", ".metadata"):
@@ -321,7 +323,7 @@ def test_rebuild_writes_all_side_files_anew(partition: Path, tmp_path: Path) -> 
     assert {f"{MIDDLE}.index", f"{NEXT}.snapshot", "leader-epoch-checkpoint"} <= set(read)
 
 
-def test_a_segment_that_a_kill_left_without_its_first_batch(capture_small: Path, tmp_path: Path) -> None:
+def test_segment_killed_before_its_first_batch_is_completed(capture_small: Path, tmp_path: Path) -> None:
     """A broker that is killed while it rolls for the first time has created the log, but neither its indexes nor a snapshot. With a
     clean-shutdown marker, the next start would recover a segment without an index; a clean stop creates empty indexes."""
     fares = Path(shutil.copytree(capture_small / "data" / "fares-0", tmp_path / "fares-0"))

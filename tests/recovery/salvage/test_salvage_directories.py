@@ -30,7 +30,7 @@ def assert_final(case: Case, place: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [random_case, odd_case, disk_case])
-def test_a_second_salvage_has_nothing_to_do(make: Maker, tmp_path: Path) -> None:
+def test_second_salvage_has_nothing_to_do(make: Maker, tmp_path: Path) -> None:
     for seed in range(FIRST_SEED, FIRST_SEED + COUNT // 2):
         place = tmp_path / str(seed)
         place.mkdir()
@@ -47,13 +47,13 @@ def test_a_second_salvage_has_nothing_to_do(make: Maker, tmp_path: Path) -> None
         (odd_case, 8921),
     ],
 )
-def test_directories_that_were_salvaged_wrongly(make: Maker, seed: int, tmp_path: Path) -> None:
+def test_directories_that_once_failed_are_salvaged_completely(make: Maker, seed: int, tmp_path: Path) -> None:
     """Seeds with time indexes for some segments of a v0 log; an epoch that the new leader-epoch checkpoint decides; and a log that ends
     below 0."""
     assert_final(make(seed, tmp_path), tmp_path)
 
 
-def test_the_snapshot_of_another_log_at_the_log_start_goes(tmp_path: Path) -> None:
+def test_snapshot_of_another_log_at_the_log_start_is_removed(tmp_path: Path) -> None:
     """The snapshot has batches above its own offset, so the replay of this log does not start from its producers. It made the correct
     snapshot at the log end look wrong."""
     case = disk_case(2301375, tmp_path)
@@ -63,7 +63,7 @@ def test_the_snapshot_of_another_log_at_the_log_start_goes(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("seed", [2500663])
-def test_a_wrong_index_entry_that_goes_is_no_evidence_any_more(tmp_path: Path, seed: int) -> None:
+def test_removed_wrong_index_entry_is_no_longer_evidence(tmp_path: Path, seed: int) -> None:
     """The entry claims offsets far above a batch whose base offset has a flipped bit. Without the entry, other files correct the batch.
     Salvage used to empty the index first and correct the batch only in a second run."""
     case = random_case(seed, tmp_path)

@@ -40,7 +40,7 @@ def is_whole(partition: Path, result: Path) -> bool:
 @pytest.mark.parametrize("stem", [MIDDLE, NEXT, LAST])
 @pytest.mark.parametrize("bits", [(39, 39), (39, 41), (30, 39), (62, 62, 62)])
 @pytest.mark.parametrize("first", [0, 4, -1])
-def test_neighbours_with_impossible_offsets(
+def test_adjacent_batches_with_impossible_offsets_are_corrected(
     partition: Path, damaged: Path, tmp_path: Path, stem: str, bits: tuple[int, ...], first: int
 ) -> None:
     """Two or three adjacent batches have offsets that are impossible in this partition: one bit was flipped in each."""
@@ -54,7 +54,7 @@ def test_neighbours_with_impossible_offsets(
     assert is_whole(partition, tmp_path / "result" / "metro-0")
 
 
-def test_a_few_impossible_offsets_fill_their_hole_to_the_byte(
+def test_overwritten_offsets_that_fill_their_gap_exactly_are_corrected(
     partition: Path, damaged: Path, tmp_path: Path
 ) -> None:
     """Two base offsets are overwritten completely, and the gap between the batches around them has exactly the right number of offsets."""
@@ -65,7 +65,7 @@ def test_a_few_impossible_offsets_fill_their_hole_to_the_byte(
     assert is_whole(partition, tmp_path / "result" / "metro-0")
 
 
-def test_a_set_of_batches_far_away_is_believed(partition: Path, damaged: Path, tmp_path: Path) -> None:
+def test_distant_batches_of_a_compacted_log_are_kept(partition: Path, damaged: Path, tmp_path: Path) -> None:
     """A compacted log may have any gap, and nothing contradicts these offsets."""
     far = 330 + (1 << 33) + 12_345
     content = b"".join(
@@ -96,7 +96,7 @@ def foreign(epoch: int, first: int = 0, count: int = 10) -> bytes:
 
 @pytest.mark.parametrize("has_epoch_file", [True, False])
 @pytest.mark.parametrize("first", [0, 110, 200])
-def test_a_foreign_tail_of_a_higher_epoch(
+def test_foreign_tail_with_a_higher_epoch_is_removed(
     partition: Path, damaged: Path, tmp_path: Path, first: int, has_epoch_file: bool
 ) -> None:
     """Batches of a later leader are usually kept. But leader epochs never decrease, and the following batches and the leader-epoch
@@ -112,7 +112,7 @@ def test_a_foreign_tail_of_a_higher_epoch(
 @pytest.mark.parametrize(
     "noise", [b"\xff\x13\x37\x42\x42\x42\x42\x42", b"\x70" * 8, b"\x00\x00\x00\x13\x37\x00\x00\x01"]
 )
-def test_a_base_offset_overwritten_inside_of_damage(
+def test_overwritten_base_offset_inside_damage_is_corrected(
     partition: Path, damaged: Path, tmp_path: Path, noise: bytes
 ) -> None:
     """The batch follows bytes that are not a batch, so the search for the next batch skips it. It has exactly the offsets that are missing
@@ -129,7 +129,7 @@ def test_a_base_offset_overwritten_inside_of_damage(
     assert [finding.numbers["repaired"] for finding in output] == [True]
 
 
-def test_no_offset_is_guessed_inside_of_damage(damaged: Path, tmp_path: Path) -> None:
+def test_ambiguous_offset_inside_damage_is_not_guessed(damaged: Path, tmp_path: Path) -> None:
     """If more offsets are missing than the batch has, its position among them is unknown."""
     file = log(damaged)
     spans = batch_spans(file)
@@ -138,7 +138,9 @@ def test_no_offset_is_guessed_inside_of_damage(damaged: Path, tmp_path: Path) ->
     assert sum(removed.length for removed in repair.removed) == spans[6][1] + spans[7][1]
 
 
-def test_batches_before_a_name_that_is_too_high(partition: Path, damaged: Path, tmp_path: Path) -> None:
+def test_batches_below_a_too_high_segment_name_are_kept(
+    partition: Path, damaged: Path, tmp_path: Path
+) -> None:
     """The first batch is damaged, and the following ones are below the base offset in the name. After the next damage, the log continues
     where they end."""
     first = log(damaged, "0" * 20)
@@ -151,9 +153,7 @@ def test_batches_before_a_name_that_is_too_high(partition: Path, damaged: Path, 
     assert all_batches(tmp_path / "result" / "metro-0") == wanted
 
 
-def test_batches_of_another_topic_behind_the_log_end_do_not_cost_an_epoch(
-    damaged: Path, tmp_path: Path
-) -> None:
+def test_foreign_batches_after_the_log_end_do_not_remove_an_epoch(damaged: Path, tmp_path: Path) -> None:
     """A leader was elected at the log end and has not written yet. The bytes after it start at offset 0 again, which looks like the log
     end."""
     checkpoint = damaged / "leader-epoch-checkpoint"

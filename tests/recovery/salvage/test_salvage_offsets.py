@@ -63,7 +63,7 @@ def contents(partition: Path) -> dict[str, bytes]:
     ],
     ids=["zero", "the one before", "far before", "the one behind", "further behind"],
 )
-def test_a_base_offset_of_another_batch(
+def test_base_offset_overwritten_with_another_batchs_is_corrected(
     partition: Path, tmp_path: Path, wrong: Callable[[Place, Place, Place], int]
 ) -> None:
     original = contents(partition)
@@ -77,7 +77,7 @@ def test_a_base_offset_of_another_batch(
         assert contents(write_repaired(repair, damaged, tmp_path / str(number) / "result")) == original, place
 
 
-def test_a_later_leaders_batch_with_the_base_offset_zero(partition: Path, tmp_path: Path) -> None:
+def test_later_leaders_batch_with_base_offset_zero_is_corrected(partition: Path, tmp_path: Path) -> None:
     """Because of its higher leader epoch, it used to win against the batch that really has the offset."""
     _, place, _ = tight(partition)[-1]
     damaged = Path(shutil.copytree(partition, tmp_path / "metro-0"))
@@ -89,7 +89,7 @@ def test_a_later_leaders_batch_with_the_base_offset_zero(partition: Path, tmp_pa
     ]
 
 
-def test_two_logs_that_begin_at_one_offset(tmp_path: Path) -> None:
+def test_two_old_format_logs_that_seem_to_begin_at_one_offset_are_kept(tmp_path: Path) -> None:
     """The wrapper of an old format contains only its last offset. If another log precedes it, both may seem to start at the same offset."""
     partition = tmp_path / "metro-0"
     partition.mkdir()
@@ -105,7 +105,7 @@ def test_two_logs_that_begin_at_one_offset(tmp_path: Path) -> None:
     assert sorted(contents(tmp_path / "result" / "metro-0").values()) == sorted((wrapper, plain))
 
 
-def test_leader_epochs_of_a_log_that_lost_its_start(partition: Path, tmp_path: Path) -> None:
+def test_leader_epochs_of_a_log_without_its_start_begin_at_its_end(partition: Path, tmp_path: Path) -> None:
     """Everything before the checkpointed log start is lost, so the log and its epochs start at its present end."""
     damaged = Path(shutil.copytree(partition, tmp_path / "metro-0"))
     for log in logs(damaged)[1:]:

@@ -225,13 +225,17 @@ def body(batch: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_random_damage(partitions: tuple[Path, Path], tmp_path: Path, part: int) -> None:
+def test_salvage_of_random_damage_loses_no_valid_batch(
+    partitions: tuple[Path, Path], tmp_path: Path, part: int
+) -> None:
     for seed in range(FIRST_SEED + part, FIRST_SEED + DAMAGES, PARTS):
         salvage_damage(seed, partitions, tmp_path)
 
 
 @pytest.mark.parametrize("seed", WRONG_ONCE)
-def test_damage_that_was_salvaged_wrongly(partitions: tuple[Path, Path], tmp_path: Path, seed: int) -> None:
+def test_salvage_of_damage_that_once_failed_loses_no_valid_batch(
+    partitions: tuple[Path, Path], tmp_path: Path, seed: int
+) -> None:
     salvage_damage(seed, partitions, tmp_path)
 
 
@@ -337,7 +341,9 @@ def check_headers(repair: Repair, originals: list[bytes], stays: list[bytes], th
             assert batch[12:16] in epochs, f"an epoch is invented: {offsets(batch)}"
 
 
-def test_a_running_broker_stopped_anywhere(partitions: tuple[Path, Path], tmp_path: Path) -> None:
+def test_salvage_after_a_crash_at_any_byte_loses_no_valid_batch(
+    partitions: tuple[Path, Path], tmp_path: Path
+) -> None:
     """As after a crash: no clean shutdown, preallocated indexes, and a last segment torn at any byte."""
     chance = random.Random(FIRST_SEED)
     source = logs(partitions[0])[-1]

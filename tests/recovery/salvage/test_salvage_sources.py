@@ -82,7 +82,9 @@ def test_lost_batches_are_taken_from_a_leftover(
 
 
 @pytest.mark.parametrize("at", [3, 9, 18, 30, 58])
-def test_also_where_the_header_is_what_was_damaged(partition: Path, tmp_path: Path, at: int) -> None:
+def test_lost_batch_with_a_damaged_header_is_taken_from_a_leftover(
+    partition: Path, tmp_path: Path, at: int
+) -> None:
     before = all_batches(partition)
     set_aside(partition, "deleted")
     damage(log(partition), [4], at)
@@ -91,7 +93,9 @@ def test_also_where_the_header_is_what_was_damaged(partition: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("state", ["deleted", "cleaned"])
-def test_zeros_in_a_log_that_no_cleaner_has_been_in(partition: Path, tmp_path: Path, state: str) -> None:
+def test_zeros_in_an_uncleaned_log_are_restored_from_a_leftover(
+    partition: Path, tmp_path: Path, state: str
+) -> None:
     before = all_batches(partition)
     set_aside(partition, state)
     file = log(partition)
@@ -112,28 +116,28 @@ def stays_lost(partition: Path, tmp_path: Path, records: int = 4) -> Repair:
     return repair
 
 
-def test_a_damaged_copy_is_no_source(partition: Path, tmp_path: Path) -> None:
+def test_damaged_leftover_is_not_a_source(partition: Path, tmp_path: Path) -> None:
     source = set_aside(partition, "deleted")
     damage(source, [4])
     damage(log(partition), [4])
     stays_lost(partition, tmp_path)
 
 
-def test_a_batch_of_another_leader_epoch_does_not_fit(partition: Path, tmp_path: Path) -> None:
+def test_leftover_batch_of_another_leader_epoch_is_not_used(partition: Path, tmp_path: Path) -> None:
     source = set_aside(partition, "deleted")
     damage(source, [4], at=15)
     damage(log(partition), [4])
     stays_lost(partition, tmp_path)
 
 
-def test_nothing_below_the_log_start_comes_back(partition: Path, tmp_path: Path) -> None:
+def test_records_below_the_log_start_are_not_restored(partition: Path, tmp_path: Path) -> None:
     set_aside(partition, "deleted", 0)
     damage(log(partition, 0), [1])
     repair = plan(partition, broker_state=BrokerState(log_start_offset=20))
     assert not [finding for finding in repair.findings if finding.id == "lost-records-restored"]
 
 
-def test_what_retention_has_deleted_does_not_come_back(partition: Path, tmp_path: Path) -> None:
+def test_records_deleted_by_retention_are_not_restored(partition: Path, tmp_path: Path) -> None:
     for path in partition.glob(f"{0:020}.*"):
         path.rename(path.with_name(path.name + L.DELETED_SUFFIX))
     damage(log(partition), [4])
@@ -141,7 +145,7 @@ def test_what_retention_has_deleted_does_not_come_back(partition: Path, tmp_path
     assert repair.log_start_offset == 40
 
 
-def test_what_was_compacted_away_does_not_come_back(tmp_path: Path) -> None:
+def test_records_removed_by_compaction_are_not_restored(tmp_path: Path) -> None:
     """The cleaner leaves the original segments as `.deleted`. They contain more of the damaged batch than was lost."""
     topic = Topic(tmp_path / "sound", name="metro-0")
     for number in range(20):
@@ -162,7 +166,7 @@ def test_what_was_compacted_away_does_not_come_back(tmp_path: Path) -> None:
     stays_lost(partition, tmp_path, 1)
 
 
-def test_leftovers_beside_a_sound_log_give_nothing(partition: Path) -> None:
+def test_leftovers_beside_an_undamaged_log_restore_nothing(partition: Path) -> None:
     set_aside(partition, "deleted")
     repair = plan(partition)
     assert repair.image.content(log(partition).name) and not repair.removed

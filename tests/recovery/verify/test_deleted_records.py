@@ -81,7 +81,7 @@ def test_a_log_without_records_may_have_no_leader_epoch(
 
 
 @pytest.mark.evidence("epochs-empty")
-def test_the_load_of_a_log_that_was_emptied_and_not_flushed_leaves_nothing_that_is_damage(
+def test_load_of_an_emptied_unflushed_log_leaves_no_damage(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A broker that is killed right after DeleteRecords up to the log end has moved the epoch's entry to the log end, and has not yet
@@ -116,7 +116,7 @@ def _half_deleted(root: Path, has_data: bool) -> Path:
     return directory
 
 
-def test_the_cleaner_drops_the_entry_of_a_transaction_whose_records_were_deleted(
+def test_transaction_index_entry_of_deleted_records_may_be_missing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     directory = _half_deleted(tmp_path, has_data=False)
@@ -128,7 +128,7 @@ def test_the_cleaner_drops_the_entry_of_a_transaction_whose_records_were_deleted
 
 
 @pytest.mark.parametrize("is_cleaned", [False, True])
-def test_the_entry_of_a_transaction_with_records_must_exist(
+def test_transaction_index_entry_of_existing_records_must_exist(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], is_cleaned: bool
 ) -> None:
     """This holds whether the segment was cleaned or not: consumers read the records and need to know that they are aborted."""

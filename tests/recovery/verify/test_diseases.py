@@ -45,7 +45,7 @@ def changed(sound: Path, data: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("damaged_by", LOG_DISEASES, ids=lambda function: function.__name__)
-def test_log_diseases_change_their_range_only(
+def test_log_diseases_change_only_their_range(
     damaged_by: Callable[[Path], InflictedDamage], sound: Path, data: Path
 ) -> None:
     log = data / "metro-0" / FIRST_LOG
@@ -94,7 +94,7 @@ SIDE_CASES: list[tuple[Callable[[Path], InflictedDamage], str]] = [
 @pytest.mark.parametrize(
     ("damaged_by", "name"), SIDE_CASES, ids=lambda case: getattr(case, "__name__", Path(str(case)).suffix)
 )
-def test_side_diseases_change_one_file_only(
+def test_side_diseases_change_only_one_file(
     damaged_by: Callable[[Path], InflictedDamage], name: str, sound: Path, data: Path
 ) -> None:
     damage = damaged_by(data / name)
@@ -103,7 +103,7 @@ def test_side_diseases_change_one_file_only(
         assert damage.position + damage.length <= damage.file.stat().st_size
 
 
-def test_a_snapshot_becomes_corrupt_in_its_last_byte(sound: Path, data: Path) -> None:
+def test_snapshot_disease_changes_the_last_byte(sound: Path, data: Path) -> None:
     snapshot = max((data / "metro-0").glob("*.snapshot"))
     before = snapshot.read_bytes()
     damage = side_diseases.snapshot_corrupt(snapshot)
@@ -112,13 +112,13 @@ def test_a_snapshot_becomes_corrupt_in_its_last_byte(sound: Path, data: Path) ->
     assert damage.length == len(before)
 
 
-def test_a_swap_has_its_indexes(sound: Path, data: Path) -> None:
+def test_leftover_swap_disease_adds_the_indexes(sound: Path, data: Path) -> None:
     side_diseases.leftover_swap(data / "metro-0" / FIRST_LOG)
     names = {f"metro-0/{0:020d}{suffix}.swap" for suffix in (".log", ".index", ".timeindex")}
     assert changed(sound, data) == names
 
 
-def test_whole_segments_go_with_all_their_files(sound: Path, data: Path) -> None:
+def test_segment_diseases_remove_all_files_of_a_segment(sound: Path, data: Path) -> None:
     base = sorted((data / "metro-0").glob("*.log"))[1]
     side_diseases.segment_gap(base)
     assert not list(base.parent.glob(f"{base.stem}.*"))
@@ -136,7 +136,7 @@ def test_whole_segments_go_with_all_their_files(sound: Path, data: Path) -> None
         (side_diseases.bad_directory_name, "metro_1"),
     ],
 )
-def test_directories_are_renamed(
+def test_directory_diseases_rename_directories(
     damaged_by: Callable[[Path], InflictedDamage], ending: str, data: Path
 ) -> None:
     damage = damaged_by(data / "metro-1")
@@ -145,7 +145,7 @@ def test_directories_are_renamed(
     assert not (data / "metro-1").exists()
 
 
-def test_a_checkpoint_can_lie_beyond_its_log(data: Path) -> None:
+def test_checkpoint_disease_points_beyond_the_log(data: Path) -> None:
     checkpoint = data / "recovery-point-offset-checkpoint"
     side_diseases.checkpoint_beyond_log(checkpoint, "metro-1", 10**12)
     lines = checkpoint.read_text().splitlines()
@@ -154,7 +154,7 @@ def test_a_checkpoint_can_lie_beyond_its_log(data: Path) -> None:
     assert sum(line.startswith("metro 1 ") for line in lines) == 1
 
 
-def test_a_clean_marker_can_be_false(data: Path) -> None:
+def test_false_clean_shutdown_disease_adds_a_marker(data: Path) -> None:
     (data / ".kafka_cleanshutdown").unlink()
     assert side_diseases.false_clean_shutdown(data).file.exists()
 
@@ -169,7 +169,7 @@ def test_every_log_disease_is_listed() -> None:
     assert own == {function.__name__ for function in LOG_DISEASES}
 
 
-def test_two_runs_lay_down_the_same_bytes(sound: Path, tmp_path: Path) -> None:
+def test_healthy_log_dir_is_reproducible(sound: Path, tmp_path: Path) -> None:
     again = healthy.log_dir(tmp_path / "again")
     assert changed(sound, again) == set()
     shutil.rmtree(again)

@@ -30,16 +30,18 @@ def rolled(directory: Path, time_index: bytes | None) -> Path:
 
 @pytest.mark.parametrize("level", ["quick", "default", "deep"])
 @pytest.mark.parametrize("time_index", [None, b"", PREALLOCATED], ids=["new", "stopped", "running"])
-def test_it_needs_no_offset_index(tmp_path: Path, time_index: bytes | None, level: str) -> None:
+def test_empty_active_segment_needs_no_offset_index(
+    tmp_path: Path, time_index: bytes | None, level: str
+) -> None:
     assert judge(rolled(tmp_path / "idle-0", time_index), level).ids("error", "warning") == set()
 
 
-def test_after_a_clean_stop_there_is_nothing_to_repair(tmp_path: Path) -> None:
+def test_empty_active_segment_after_a_clean_stop_needs_no_repair(tmp_path: Path) -> None:
     partition = rolled(tmp_path / "idle-0", b"")
     assert needs_no_repair(partition, plan(partition))
 
 
-def test_after_a_crash_it_gets_what_a_clean_stop_leaves(tmp_path: Path) -> None:
+def test_empty_active_segment_after_a_crash_gets_its_indexes_trimmed(tmp_path: Path) -> None:
     partition = rolled(tmp_path / "idle-0", PREALLOCATED)
     repaired = write_repaired(plan(partition), partition, tmp_path / "repaired")
     assert {file.name: file.stat().st_size for file in repaired.glob(f"{BASE}.*index")} == {
@@ -48,7 +50,7 @@ def test_after_a_crash_it_gets_what_a_clean_stop_leaves(tmp_path: Path) -> None:
     }
 
 
-def test_a_segment_that_is_not_the_active_one_needs_both(tmp_path: Path) -> None:
+def test_empty_inactive_segment_needs_both_indexes(tmp_path: Path) -> None:
     partition = rolled(tmp_path / "idle-0", None)
     (partition / f"{50:020d}.log").touch()
     (partition / f"{50:020d}.timeindex").touch()

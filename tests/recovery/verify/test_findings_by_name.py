@@ -43,7 +43,9 @@ def with_offset_deltas(*deltas: int) -> bytes:
         ((0, 1, 1), "offset-not-increasing-in-batch", 1),
     ],
 )
-def test_offsets_of_records(tmp_path: Path, deltas: tuple[int, ...], kind: str, offset: int) -> None:
+def test_wrong_record_offsets_are_found(
+    tmp_path: Path, deltas: tuple[int, ...], kind: str, offset: int
+) -> None:
     log = tmp_path / f"{0:020d}.log"
     content = with_offset_deltas(*deltas)
     log.write_bytes(content)
@@ -53,7 +55,7 @@ def test_offsets_of_records(tmp_path: Path, deltas: tuple[int, ...], kind: str, 
     assert judge(log).findings == ()
 
 
-def test_a_transaction_index_that_is_not_sorted(tmp_path: Path) -> None:
+def test_unsorted_transaction_index_is_found_and_repaired(tmp_path: Path) -> None:
     """Kafka appends entries in the order of their last offsets and rejects others."""
     partition = healthy.partition(tmp_path / "metro-0")
     index = partition / f"{MIDDLE}.txnindex"
@@ -76,7 +78,7 @@ def log_dir(tmp_path: Path) -> Path:
     return healthy.log_dir(tmp_path / "data")
 
 
-def test_a_checkpoint_below_the_log(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_checkpoint_entry_below_the_log_is_found(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The first segment, which contained the checkpointed offset, is missing; it may have been deleted since. `recover` raises the offset
     only if it writes the file for another reason."""
     for file in (log_dir / "metro-0").glob("0" * 20 + ".*"):
@@ -96,7 +98,7 @@ def test_a_checkpoint_below_the_log(log_dir: Path, capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(("noted", "is_outside"), [(331, True), (330, False), (50, True), (102, False)])
-def test_a_first_dirty_offset_outside_of_the_log(
+def test_first_dirty_offset_outside_the_log_is_found(
     log_dir: Path, capfd: pytest.CaptureFixture[str], noted: int, is_outside: bool
 ) -> None:
     """The log has offsets 102 to 329 (Kafka: LogCleanerManager.cleanableOffsets resets the checkpoint)."""

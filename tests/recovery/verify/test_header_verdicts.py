@@ -65,7 +65,7 @@ def flip(log: Path, position: int, bit: int) -> None:
 
 
 @pytest.mark.parametrize("rules", [healthy.RULES, RollRules(index_interval_bytes=600)], ids=["many", "one"])
-def test_parts_say_what_verify_says_of_the_whole(tmp_path: Path, rules: RollRules) -> None:
+def test_header_findings_of_parts_equal_those_of_the_whole_log(tmp_path: Path, rules: RollRules) -> None:
     """One flipped bit in any batch: the parts of a log, wherever it is divided, report the same findings, each once."""
     draw = random.Random(SEED)
     directory = healthy.partition(tmp_path / "metro-0", rules)
@@ -85,7 +85,7 @@ def test_parts_say_what_verify_says_of_the_whole(tmp_path: Path, rules: RollRule
     assert {"altered-base-offset", "altered-leader-epoch"} <= kinds
 
 
-def test_a_sound_partition_and_its_spans(tmp_path: Path) -> None:
+def test_undamaged_partition_has_complete_spans(tmp_path: Path) -> None:
     directory = healthy.partition(tmp_path / "metro-0")
     for log in directory.glob("*.log"):
         size = log.stat().st_size
@@ -98,7 +98,7 @@ def test_a_sound_partition_and_its_spans(tmp_path: Path) -> None:
             assert start == positions[2] and stop >= positions[4]
 
 
-def test_which_records_a_finding_concerns() -> None:
+def test_finding_concerns_the_records_in_its_bounds() -> None:
     altered = Finding(
         "altered-base-offset",
         "x",

@@ -51,7 +51,9 @@ ENDED = ProducerSnapshotEntry(8, 0, 99, 99, 99, 0, 0, None)
     ("timestamp_ms", "found"),
     [(DATA_MS, set()), (MARKER_MS, set()), (DATA_MS + 1, {"snapshot-mismatch"}), (-1, {"snapshot-mismatch"})],
 )
-def test_the_time_of_a_batch_behind_a_marker(tmp_path: Path, timestamp_ms: int, found: set[str]) -> None:
+def test_snapshot_may_have_the_timestamp_of_the_batch_before_a_marker(
+    tmp_path: Path, timestamp_ms: int, found: set[str]
+) -> None:
     directory = partition(tmp_path / "tx-0", timestamp_ms, data(0) + marker(100), ENDED)
     assert warnings(directory) == found
 
@@ -60,7 +62,9 @@ def test_the_time_of_a_batch_behind_a_marker(tmp_path: Path, timestamp_ms: int, 
     ("timestamp_ms", "found"),
     [(-1, set()), (MARKER_MS, set()), (DATA_MS, {"snapshot-mismatch"})],
 )
-def test_no_batch_of_the_epoch_of_a_marker(tmp_path: Path, timestamp_ms: int, found: set[str]) -> None:
+def test_snapshot_without_a_batch_of_the_markers_epoch_may_lack_a_timestamp(
+    tmp_path: Path, timestamp_ms: int, found: set[str]
+) -> None:
     """The marker of a new epoch, as for a fenced producer, removes the batches of its entry. Without a batch, the time in such a broker's
     entry is -1."""
     fenced = ENDED._replace(producer_epoch=1, last_sequence=-1, last_offset=-1, offset_delta=0)
@@ -78,7 +82,9 @@ def test_no_batch_of_the_epoch_of_a_marker(tmp_path: Path, timestamp_ms: int, fo
         ({"coordinator_epoch": 7}, {"snapshot-mismatch"}),
     ],
 )
-def test_a_marker_as_the_last_batch(tmp_path: Path, change: dict[str, int], found: set[str]) -> None:
+def test_snapshot_may_have_a_marker_as_the_last_batch(
+    tmp_path: Path, change: dict[str, int], found: set[str]
+) -> None:
     entry = ENDED._replace(last_offset=100, offset_delta=0)._replace(**change)
     directory = partition(tmp_path / "tx-0", MARKER_MS, data(0) + marker(100), entry)
     assert warnings(directory) == found

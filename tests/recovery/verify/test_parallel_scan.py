@@ -114,13 +114,15 @@ def assert_alike(
 
 @pytest.mark.parametrize("jobs", [2, 3, 7])
 @pytest.mark.parametrize("value_bytes", [1, 200, 3000, 6000])
-def test_a_sound_log(value_bytes: int, jobs: int, tmp_path: Path, forks: list[int]) -> None:
+def test_parallel_scan_of_an_undamaged_log(
+    value_bytes: int, jobs: int, tmp_path: Path, forks: list[int]
+) -> None:
     found = assert_alike(tmp_path, log(value_bytes), jobs=jobs)
     assert not any(isinstance(piece, Damage) for piece in found)
     assert len(forks) == 3 * (jobs - 1)
 
 
-def test_the_workers_do_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_scan_most_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own: list[int] = []
     produce = part_pool.PartPool._produce
 
@@ -134,20 +136,22 @@ def test_the_workers_do_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert 1 <= len(own) < PARTS
 
 
-def test_who_scans_a_part_alone_scans_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_without_ready_workers_scans_all_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(part_worker.PartWorker, "is_ready", lambda _worker: False)
     assert_alike(tmp_path, log(), log(3000))
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
-def test_logs_of_all_sizes(jobs: int, tmp_path: Path) -> None:
+def test_parallel_scan_of_logs_of_all_sizes(jobs: int, tmp_path: Path) -> None:
     """Logs of a partition of different sizes: empty, smaller than a part, and damaged ones among them."""
     small = file_of(batch(at, 1, b"small") for at in range(5))[0]
     assert_alike(tmp_path, log(), b"", small, small[:-1], log(1), small, b"", log(3000), jobs=jobs)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_damage_is_the_same(seed: int, tmp_path: Path) -> None:
+def test_parallel_scan_finds_the_same_damage(seed: int, tmp_path: Path) -> None:
     dice = random.Random(seed)
     contents = [bytearray(log(dice.choice([1, 50, 400, 3000]))) for _ in range(dice.choice([1, 3]))]
     for data in contents:
@@ -170,7 +174,7 @@ def test_damage_is_the_same(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4])
 @pytest.mark.parametrize("seed", range(4))
-def test_bodies_that_were_found_sound(seed: int, codec: int, tmp_path: Path) -> None:
+def test_parallel_scan_marks_only_valid_bodies_as_valid(seed: int, codec: int, tmp_path: Path) -> None:
     """Every ninth body is altered and its checksum corrected. A table may only call valid bodies valid, and does so for most of them."""
     dice = random.Random(seed)
     batches = [bytearray(batch(3 * at, 3, dice.randbytes(300), codec=codec)) for at in range(500)]
@@ -189,11 +193,11 @@ def test_bodies_that_were_found_sound(seed: int, codec: int, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("tail", [b"", bytes(5000), b"\x01\x02\x03", batch(10**6, 3, b"v" * 200)[:-1]])
-def test_ends_of_all_kinds(tail: bytes, tmp_path: Path) -> None:
+def test_parallel_scan_of_all_kinds_of_log_ends(tail: bytes, tmp_path: Path) -> None:
     assert_alike(tmp_path, log() + tail)
 
 
-def test_batches_inside_of_values_are_no_batches(tmp_path: Path) -> None:
+def test_batches_inside_values_are_not_scanned_as_batches(tmp_path: Path) -> None:
     """If a part starts inside such a value, its tables start at a batch that does not belong to the log."""
     inner = file_of(batch(10 * row, 2, b"not a batch of this log") for row in range(60))[0]
     data = file_of(batch(row, 1, inner) for row in range(PARTS))[0]
@@ -201,13 +205,15 @@ def test_batches_inside_of_values_are_no_batches(tmp_path: Path) -> None:
     assert len(assert_alike(tmp_path, data)) == PARTS
 
 
-def test_a_part_with_more_tables_than_slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_with_more_tables_than_slots_is_scanned_completely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(part_worker, "SLOT_BYTES", 4096)
     monkeypatch.setattr(part_worker, "MIN_ROOM_BYTES", 1024)
     assert_alike(tmp_path, log(1), log(1), jobs=3)
 
 
-def test_a_log_that_has_grown_since_it_was_listed(tmp_path: Path) -> None:
+def test_log_grown_since_it_was_listed_is_scanned_alone(tmp_path: Path) -> None:
     """A broker appends to the log: this process scans it alone, and the workers help with the others."""
     logs = Logs(tmp_path, [log(), log(), log()])
     listed = [ScannedLog(path, 0, os.path.getsize(path)) for path in logs.paths]
@@ -221,7 +227,9 @@ def test_a_log_that_has_grown_since_it_was_listed(tmp_path: Path) -> None:
     assert found == logs.alone()
 
 
-def test_sectors_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_sector_in_a_worker_is_read_again_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where a worker meets a bad sector, this process reads it again, so that it is reported."""
     disk = bad_sectors(monkeypatch, BadSectors(SECTOR_BYTES, True, False))
     logs = Logs(tmp_path, [log(), log(3000)])
@@ -244,7 +252,7 @@ def test_sectors_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert found(3) == alone
 
 
-def test_a_worker_that_dies_is_not_missed(tmp_path: Path, forks: list[int]) -> None:
+def test_parts_of_a_dead_worker_are_scanned_again(tmp_path: Path, forks: list[int]) -> None:
     logs = Logs(tmp_path, [log(1), log(200)])
     blocks = logs.blocks(2)
     first = pieces(islice(blocks, 1))
@@ -252,7 +260,7 @@ def test_a_worker_that_dies_is_not_missed(tmp_path: Path, forks: list[int]) -> N
     assert first + pieces(blocks) == logs.alone()
 
 
-def test_without_more_processes_one_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scan_works_if_no_process_can_be_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> int:
         raise BlockingIOError
 
@@ -262,7 +270,7 @@ def test_without_more_processes_one_is_enough(tmp_path: Path, monkeypatch: pytes
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_who_leaves_early_leaves_nobody_behind(tmp_path: Path, forks: list[int]) -> None:
+def test_abandoned_scan_leaves_no_workers(tmp_path: Path, forks: list[int]) -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     blocks = Logs(tmp_path, [log(1)]).blocks(3)
     next(blocks)
@@ -275,14 +283,14 @@ def test_who_leaves_early_leaves_nobody_behind(tmp_path: Path, forks: list[int])
 
 
 @pytest.mark.parametrize(("parts", "jobs"), [(PARTS, 1), (3, 2)])
-def test_one_process_where_that_is_asked_for_or_enough(
+def test_one_job_or_a_small_log_forks_no_workers(
     parts: int, jobs: int, tmp_path: Path, forks: list[int]
 ) -> None:
     assert_alike(tmp_path, log()[: parts * PART_BYTES], jobs=jobs)
     assert not forks
 
 
-def test_a_helper_ends_when_its_parent_hangs_up() -> None:
+def test_worker_ends_when_its_parent_hangs_up() -> None:
     def life(reads: int, writes: int) -> None:
         while os.read(reads, 1):
             os.write(writes, b"!")

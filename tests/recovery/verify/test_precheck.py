@@ -58,7 +58,7 @@ def partition(sound: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "disease", [None, *diseases.LOG_DISEASES], ids=lambda each: getattr(each, "__name__", "none")
 )
-def test_nobody_can_tell(
+def test_prevalidated_ranges_do_not_change_the_findings(
     partition: Path, disease: Callable[[Path], diseases.InflictedDamage] | None, options: VerifyOptions
 ) -> None:
     for log in sorted(partition.glob("*.log"))[:2]:
@@ -70,7 +70,9 @@ def test_nobody_can_tell(
         assert with_validated(target, options) == reported(target, options)
 
 
-def test_old_formats(sound: Path, options: VerifyOptions) -> None:
+def test_prevalidated_ranges_of_old_formats_do_not_change_the_findings(
+    sound: Path, options: VerifyOptions
+) -> None:
     target = PartitionTarget(str(sound / "gates.old-0"))
     assert with_validated(target, options) == reported(target, options)
 
@@ -86,7 +88,7 @@ def plain(tmp_path: Path) -> Path:
     return tmp_path / "orders-0"
 
 
-def test_what_was_seen_is_not_looked_at_again(
+def test_prevalidated_ranges_are_not_read_again(
     plain: Path, options: VerifyOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = PartitionTarget(str(plain))
@@ -105,7 +107,7 @@ def test_what_was_seen_is_not_looked_at_again(
     assert reported(target, verify.with_validated(options, claims)) == alone
 
 
-def test_a_file_that_has_changed_since_is_looked_at(plain: Path, options: VerifyOptions) -> None:
+def test_file_changed_since_prevalidation_is_read_again(plain: Path, options: VerifyOptions) -> None:
     target = PartitionTarget(str(plain))
     claims = claims_of(target, options)
     (log,) = plain.glob("*.log")
@@ -115,7 +117,7 @@ def test_a_file_that_has_changed_since_is_looked_at(plain: Path, options: Verify
     assert "bad-crc" in {getattr(event, "id", None) for event in reported(target, options)}
 
 
-def test_shallow_claims_say_nothing_of_records(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shallow_claims_do_not_cover_records(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target, deep = PartitionTarget(str(plain)), VerifyOptions(level="deep", now_ms=healthy.T0)
     (log,) = plain.glob("*.log")
     diseases.undecodable_batch(log)
@@ -124,12 +126,12 @@ def test_shallow_claims_say_nothing_of_records(plain: Path, monkeypatch: pytest.
     assert reported(target, verify.with_validated(deep, shallow)) == reported(target, deep)
 
 
-def test_a_log_that_went_has_no_parts(tmp_path: Path) -> None:
+def test_deleted_log_has_no_parts(tmp_path: Path) -> None:
     target = FileTarget(str(tmp_path / f"{0:020d}.log"))
     assert verify.parts(target, VerifyOptions(now_ms=healthy.T0), PART_BYTES) == []
 
 
-def test_a_walk_that_comes_from_elsewhere_believes_nothing(plain: Path) -> None:
+def test_walk_entering_a_validated_range_midway_does_not_trust_it(plain: Path) -> None:
     """After a wrong length, the walk may enter a validated range in the middle, where it sees other batches."""
     (log,) = plain.glob("*.log")
     inner = log.read_bytes()[: diseases.batch_spans(log)[0][1]]

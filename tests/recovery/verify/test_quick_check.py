@@ -99,14 +99,14 @@ def trams(directory: Path) -> Path:
         BrokerState(recovery_point=50, high_watermark=200, log_start_offset=7, first_dirty_offset=100),
     ],
 )
-def test_an_ordinary_partition_needs_no_judgement(sound: Path, broker_state: BrokerState) -> None:
+def test_quick_check_accepts_an_ordinary_partition(sound: Path, broker_state: BrokerState) -> None:
     output = assert_as_checked_in_full(sound, broker_state)
     assert output is not None
     assert (output.log_end_offset, output.last_stable_offset) == (200, 200)
     assert not output.why and not output.findings
 
 
-def test_a_log_whose_first_segments_are_gone_is_ordinary(sound: Path, tmp_path: Path) -> None:
+def test_quick_check_accepts_a_log_without_its_first_segments(sound: Path, tmp_path: Path) -> None:
     partition = Path(shutil.copytree(sound, trams(tmp_path)))
     bases = sorted(int(log.stem) for log in partition.glob("*.log"))
     for file in partition.glob(f"{bases[0]:020d}.*"):
@@ -129,11 +129,13 @@ def test_a_log_whose_first_segments_are_gone_is_ordinary(sound: Path, tmp_path: 
         BrokerState(is_clean=True, log_start_offset=201),
     ],
 )
-def test_offsets_beyond_the_log_are_looked_at(sound: Path, broker_state: BrokerState) -> None:
+def test_quick_check_rejects_checkpoint_offsets_beyond_the_log(
+    sound: Path, broker_state: BrokerState
+) -> None:
     assert glance(sound, broker_state) is None
 
 
-def test_a_marker_is_looked_at(tmp_path: Path) -> None:
+def test_quick_check_rejects_a_transaction_marker(tmp_path: Path) -> None:
     with PartitionWriter(trams(tmp_path), topic_id=TOPIC_ID) as writer:
         writer.append(
             NewBatch(
@@ -150,7 +152,7 @@ def test_a_marker_is_looked_at(tmp_path: Path) -> None:
     assert glance(trams(tmp_path)) is None
 
 
-def test_an_unfinished_transaction_is_looked_at(tmp_path: Path) -> None:
+def test_quick_check_rejects_an_unfinished_transaction(tmp_path: Path) -> None:
     with PartitionWriter(trams(tmp_path), topic_id=TOPIC_ID) as writer:
         writer.append(
             NewBatch(
@@ -250,7 +252,7 @@ DAMAGE: tuple[Callable[[Path, random.Random], None], ...] = (
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_random_damage(sound: Path, tmp_path: Path, part: int) -> None:
+def test_quick_check_accepts_only_what_the_full_check_accepts(sound: Path, tmp_path: Path, part: int) -> None:
     for seed in range(FIRST_SEED + part, FIRST_SEED + DAMAGES, 4):
         chance = random.Random(seed)
         partition = Path(shutil.copytree(sound, trams(tmp_path / str(seed))))
@@ -287,7 +289,7 @@ def crashed(partition: Path, rng: random.Random) -> None:
             put(log, rng.randrange(log.stat().st_size), bytes([rng.randrange(256)]))
 
 
-def test_what_a_load_leaves_is_said_to_be_what_salvage_says_of_it(sound: Path, tmp_path: Path) -> None:
+def test_quick_check_of_a_load_result_equals_salvage(sound: Path, tmp_path: Path) -> None:
     """`recover --policy kafka` runs the quick check on the files as they will be after the load."""
     ordinary_ones = 0
     for seed in range(LOADS):

@@ -56,23 +56,23 @@ def _settled(
     return events, totals, readings
 
 
-def test_nothing_but_infos_is_read_once(target: PartitionTarget) -> None:
+def test_target_with_only_infos_is_read_once(target: PartitionTarget) -> None:
     events, totals, readings = _settled(target, lambda number: [HARMLESS])
     assert (events, readings, totals.bytes_total, totals.severities[INFO]) == ([HARMLESS], 1, 1000, 1)
 
 
-def test_what_a_second_reading_does_not_find_is_not_reported(target: PartitionTarget) -> None:
+def test_finding_absent_from_a_second_reading_is_not_reported(target: PartitionTarget) -> None:
     events, totals, readings = _settled(target, lambda number: [_passing(0), HARMLESS][number - 1 :])
     assert (events, readings, totals.bytes_total) == ([HARMLESS], 2, 2000)
     assert totals.severities[ERROR] == 0
 
 
-def test_damage_is_reported_once_two_readings_found_it(target: PartitionTarget) -> None:
+def test_damage_found_by_two_readings_is_reported(target: PartitionTarget) -> None:
     events, totals, readings = _settled(target, lambda number: [DAMAGE, HARMLESS])
     assert (events, readings, totals.severities[ERROR]) == ([DAMAGE, HARMLESS], 2, 1)
 
 
-def test_damage_is_found_among_what_is_different_each_time(target: PartitionTarget) -> None:
+def test_damage_is_found_among_findings_that_change_each_time(target: PartitionTarget) -> None:
     events, totals, readings = _settled(target, lambda number: [_passing(number), DAMAGE, HARMLESS])
     *reported, note = events
     assert (reported, readings, totals.severities[ERROR]) == ([DAMAGE, HARMLESS], READINGS, 1)
@@ -81,7 +81,7 @@ def test_damage_is_found_among_what_is_different_each_time(target: PartitionTarg
     assert totals.severities[INFO] == 2
 
 
-def test_a_partition_that_the_broker_deletes_is_no_error(target: PartitionTarget) -> None:
+def test_partition_deleted_by_the_broker_is_not_an_error(target: PartitionTarget) -> None:
     def found(number: int) -> list[Finding]:
         shutil.rmtree(target.path)
         raise VanishedInput(f"cannot read {target.path}: No such file or directory")
@@ -91,7 +91,7 @@ def test_a_partition_that_the_broker_deletes_is_no_error(target: PartitionTarget
     assert (readings, totals.severities) == (1, {ERROR: 0, "warning": 0, INFO: 1})
 
 
-def test_what_cannot_be_read_in_the_end_is_a_failure(target: PartitionTarget) -> None:
+def test_target_unreadable_in_every_reading_is_a_failure(target: PartitionTarget) -> None:
     def found(number: int) -> list[Finding]:
         raise UnreadableInput("Input/output error")
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_read_in_the_end_is_a_failure(target: PartitionTarget) ->
         _settled(target, found)
 
 
-def test_a_file_that_vanishes_once_is_read_from_a_new_listing(target: PartitionTarget) -> None:
+def test_vanished_file_causes_a_new_listing(target: PartitionTarget) -> None:
     def found(number: int) -> list[Finding]:
         if number == 1:
             raise VanishedInput(f"cannot read {LOG}: No such file or directory")

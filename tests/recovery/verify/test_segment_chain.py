@@ -47,7 +47,7 @@ def spans(verdict: Verdict, kind: str) -> list[tuple[int | None, int | None]]:
 
 @pytest.mark.evidence("segment-missing")
 @pytest.mark.parametrize("which", [0, 1, -1])
-def test_the_indexes_of_a_lost_log_tell_its_offsets(partition: Path, which: int) -> None:
+def test_indexes_of_a_lost_log_tell_its_offsets(partition: Path, which: int) -> None:
     found = bases(partition)
     lose(partition, found[which], log_only=True)
     verdict = judge(partition)
@@ -58,7 +58,7 @@ def test_the_indexes_of_a_lost_log_tell_its_offsets(partition: Path, which: int)
 
 
 @pytest.mark.evidence("segment-missing")
-def test_two_lost_logs_in_a_row_are_told_apart(partition: Path) -> None:
+def test_two_adjacent_lost_logs_are_reported_separately(partition: Path) -> None:
     first, second, third, *_ = bases(partition)
     lose(partition, first, log_only=True)
     lose(partition, second, log_only=True)
@@ -67,7 +67,7 @@ def test_two_lost_logs_in_a_row_are_told_apart(partition: Path) -> None:
 
 @pytest.mark.evidence("segment-missing")
 @pytest.mark.parametrize("is_written", [True, False], ids=["entries", "zeros"])
-def test_a_log_of_0_bytes_beside_indexes(partition: Path, is_written: bool) -> None:
+def test_empty_log_beside_indexes_is_a_missing_segment(partition: Path, is_written: bool) -> None:
     """XFS and ext4 after a power loss, observed with 4.3.1: the broker had closed the segment and trimmed its indexes, which may also have
     nothing but zeros."""
     _, second, third, *_ = bases(partition)
@@ -86,7 +86,9 @@ def test_a_log_of_0_bytes_beside_indexes(partition: Path, is_written: bool) -> N
     ("policy", "gap"),
     [("delete", "segment-gap"), ("", "segment-gap"), ("compact,delete", "offset-gap"), (None, "offset-gap")],
 )
-def test_a_log_of_0_bytes_whose_indexes_were_trimmed(partition: Path, policy: str | None, gap: str) -> None:
+def test_empty_log_with_trimmed_indexes_is_a_gap_unless_the_topic_is_cleaned(
+    partition: Path, policy: str | None, gap: str
+) -> None:
     """What a broker leaves that has recovered the segment, and a cleaner as well. policy: of the topic, None if it is unknown."""
     _, second, third, *_ = bases(partition)
     for suffix in ("log", "index", "timeindex"):
@@ -97,7 +99,7 @@ def test_a_log_of_0_bytes_whose_indexes_were_trimmed(partition: Path, policy: st
     assert verdict.of("segment-missing") == []
 
 
-def test_a_partition_without_any_log(partition: Path) -> None:
+def test_partition_without_any_log_is_reported(partition: Path) -> None:
     for base in bases(partition):
         lose(partition, base, log_only=True)
     verdict = judge(partition)
@@ -106,7 +108,7 @@ def test_a_partition_without_any_log(partition: Path) -> None:
 
 
 @pytest.mark.evidence("segment-missing")
-def test_a_deletion_that_was_interrupted_loses_no_log(partition: Path) -> None:
+def test_interrupted_deletion_is_not_a_lost_log(partition: Path) -> None:
     """A broker renames the log first, and is killed before it renames the indexes."""
     first = partition / f"{bases(partition)[0]:020d}.log"
     first.rename(f"{first}.deleted")
@@ -115,7 +117,7 @@ def test_a_deletion_that_was_interrupted_loses_no_log(partition: Path) -> None:
     assert "orphan-index" in verdict.ids("warning")
 
 
-def test_a_segment_that_a_cleaner_has_merged_is_no_loss(partition: Path) -> None:
+def test_merged_segment_is_not_a_lost_log(partition: Path) -> None:
     """A broker that completes the swap deletes the files of the merged segments one by one, and is killed before the last of them."""
     first, second, *_ = bases(partition)
     merged = (partition / f"{first:020d}.log").read_bytes() + (partition / f"{second:020d}.log").read_bytes()
@@ -125,14 +127,14 @@ def test_a_segment_that_a_cleaner_has_merged_is_no_loss(partition: Path) -> None
     assert "segment-missing" not in judge(partition).ids()
 
 
-def test_indexes_of_a_new_segment_are_no_loss(partition: Path) -> None:
+def test_indexes_of_a_new_segment_are_not_a_lost_log(partition: Path) -> None:
     """The indexes are preallocated before the first record, and the directory entry of the log may not be on the disk yet."""
     for suffix in ("index", "timeindex"):
         (partition / f"{60:020d}.{suffix}").write_bytes(bytes(4096))
     assert judge(partition).of("segment-missing") == []
 
 
-def test_an_index_below_the_log_start_is_no_loss(partition: Path) -> None:
+def test_index_below_the_log_start_is_not_a_lost_log(partition: Path) -> None:
     """The records were deleted, and a broker that is killed after it removed the log starts with the next segment."""
     first, second, *_ = bases(partition)
     lose(partition, first, log_only=True)
@@ -142,7 +144,7 @@ def test_an_index_below_the_log_start_is_no_loss(partition: Path) -> None:
 
 
 @pytest.mark.evidence("epochs-below-log")
-def test_leader_epochs_below_the_first_segment(partition: Path) -> None:
+def test_leader_epochs_below_the_first_segment_are_a_log_start_gap(partition: Path) -> None:
     first, *others, left = bases(partition)[:4]
     for base in (first, *others):
         lose(partition, base)

@@ -75,7 +75,7 @@ def costs(capfd: pytest.CaptureFixture[str], place: Path, *words: str) -> dict[s
         names=([kind.name for kind in SEALED_KINDS], L.CODEC_NAMES, ("first", "inside", "last")),
     ),
 )
-def test_what_consumers_miss_under_a_right_checksum_has_a_price(
+def test_records_consumers_miss_under_a_valid_checksum_have_a_cost(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: Kind, codec: int, batch: int
 ) -> None:
     place = partition(tmp_path / "metro-0", codec)
@@ -94,7 +94,7 @@ def test_what_consumers_miss_under_a_right_checksum_has_a_price(
         assert errors <= {row.get("id") for row in deep}
 
 
-def test_a_cut_batch_costs_what_it_held_and_not_what_its_header_says(
+def test_truncated_batch_costs_its_records_not_its_declared_count(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Policy kafka truncates three batches, of which the last declares one record too few."""
@@ -109,7 +109,7 @@ def test_a_cut_batch_costs_what_it_held_and_not_what_its_header_says(
     assert reported["salvage"]["records"] == RECORDS + 2
 
 
-def test_what_breaks_off_inside_a_compressed_batch_has_no_price(
+def test_batch_that_breaks_off_inside_its_compression_has_unknown_cost(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It is unknown how much of it a consumer returns. Because of the gap after each batch, it is decompressed."""
@@ -124,7 +124,7 @@ def test_what_breaks_off_inside_a_compressed_batch_has_no_price(
 
 
 @pytest.mark.parametrize("codec", range(len(L.CODEC_NAMES)), ids=L.CODEC_NAMES)
-def test_gaps_and_all_codecs_are_nothing_to_doubt(
+def test_gaps_in_any_codec_are_not_doubted(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], codec: int
 ) -> None:
     place = partition(tmp_path / "metro-0", codec, gap=3)
@@ -132,7 +132,7 @@ def test_gaps_and_all_codecs_are_nothing_to_doubt(
     assert not [row for row in reported if row["type"] == "finding" and row["severity"] == "error"]
 
 
-def test_headers_from_anywhere_leave_the_kernel_in_its_bounds() -> None:
+def test_random_headers_keep_the_kernel_within_bounds() -> None:
     assert set(both(_doubted)) == {0}
 
 

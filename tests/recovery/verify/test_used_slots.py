@@ -13,7 +13,7 @@ from kseg.segment.files import MappedFile
 
 @pytest.mark.parametrize("width", [8, 12])
 @pytest.mark.parametrize("used", [0, 1, 2, 5461, 8192, 20_000])
-def test_the_last_slot_that_is_not_zeros(width: int, used: int) -> None:
+def test_used_slots_end_at_the_last_nonzero_slot(width: int, used: int) -> None:
     content = bytearray(width * 30_000)
     for slot in range(used):
         # all bytes of an entry but the first may be zero
@@ -21,7 +21,7 @@ def test_the_last_slot_that_is_not_zeros(width: int, used: int) -> None:
     assert used_slots(memoryview(content), width) == used
 
 
-def test_a_hole_at_the_end_is_not_read(tmp_path: Path) -> None:
+def test_used_slots_does_not_read_a_trailing_hole(tmp_path: Path) -> None:
     """Bytes after `data_end` count as zeros and are not read; in this test they are not zeros."""
     path = tmp_path / "00000000000000000000.index"
     path.write_bytes(bytes([0, 0, 0, 1, 0, 0, 0, 0]) * 3)

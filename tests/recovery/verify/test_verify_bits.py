@@ -98,7 +98,9 @@ def corners(directory: Path) -> Iterator[tuple[Path, int]]:
 @pytest.mark.parametrize(
     ("width", "producer_id"), [(4, 7), (4, -1), (1, -1)], ids=["idempotent", "plain", "single"]
 )
-def test_every_bit_of_a_header(width: int, producer_id: int, field: str, tmp_path: Path) -> None:
+def test_every_flipped_header_bit_is_found_with_the_original_value(
+    width: int, producer_id: int, field: str, tmp_path: Path
+) -> None:
     directory = partition(tmp_path / "topic-0", width, producer_id)
     assert found(directory) == []
     at, _, kind = FIELDS[field]
@@ -120,7 +122,7 @@ def test_every_bit_of_a_header(width: int, producer_id: int, field: str, tmp_pat
 
 
 @pytest.mark.parametrize("producer_id", [7, -1])
-def test_base_offsets_without_any_side_file(producer_id: int, tmp_path: Path) -> None:
+def test_flipped_base_offset_is_found_without_side_files(producer_id: int, tmp_path: Path) -> None:
     """The adjacent batches alone are enough to identify the batch and its offset, wherever it is."""
     directory = partition(tmp_path / "topic-0", 4, producer_id, bare=True)
     usual = {(f.id, f.path) for f in found(directory)}
@@ -134,7 +136,7 @@ def test_base_offsets_without_any_side_file(producer_id: int, tmp_path: Path) ->
             assert output.numbers["probable_base_offset"] == true, bit
 
 
-def test_leader_epochs_without_the_checkpoint(tmp_path: Path) -> None:
+def test_flipped_leader_epoch_is_found_without_the_checkpoint(tmp_path: Path) -> None:
     """A higher epoch in the last batch and a lower one in the first may be legal. Everything else is found."""
     directory = partition(tmp_path / "topic-0", 4, -1, bare=True)
     usual = {(f.id, f.path) for f in found(directory)}
@@ -155,7 +157,7 @@ def test_leader_epochs_without_the_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("V01")
-def test_legal_gaps_stay_legal_and_indexes_settle_draws(tmp_path: Path) -> None:
+def test_legal_gaps_are_not_reported_and_indexes_settle_ties(tmp_path: Path) -> None:
     """In a log full of gaps, a flipped offset may be within a gap, or make the adjacent batch look wrong. That must stay rare."""
     directory = partition(tmp_path / "topic-0", 4, -1, gaps=True)
     assert {f.severity for f in found(directory)} <= {"info"}
@@ -171,7 +173,7 @@ def test_legal_gaps_stay_legal_and_indexes_settle_draws(tmp_path: Path) -> None:
     assert wrong / flipped < 0.01
 
 
-def test_an_epoch_bump_is_no_alarm(tmp_path: Path) -> None:
+def test_increased_leader_epoch_is_not_reported(tmp_path: Path) -> None:
     directory = tmp_path / "topic-0"
     with PartitionWriter(directory) as writer:
         for at, epoch in enumerate((0, 0, 1, 4, 5, 5, 1029, 1030)):
@@ -179,7 +181,7 @@ def test_an_epoch_bump_is_no_alarm(tmp_path: Path) -> None:
     assert found(directory) == []
 
 
-def test_a_real_decrease_is_a_warning_only(tmp_path: Path) -> None:
+def test_real_decrease_of_the_leader_epoch_is_only_a_warning(tmp_path: Path) -> None:
     directory = partition(tmp_path / "topic-0", 4, -1, bare=True)
     log = sorted(directory.glob("*.log"))[1]
     data = bytearray(log.read_bytes())

@@ -32,7 +32,7 @@ HARMLESS = {
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("state", ["before", "data"])
 @pytest.mark.behaviour("V01", "V02", "V04")
-def test_a_clean_stop_of_4_3_1(state: str, level: str, capture_small: Path) -> None:
+def test_clean_stop_of_4_3_1_has_no_errors(state: str, level: str, capture_small: Path) -> None:
     verdict = judge(capture_small / state, level)
     assert verdict.output("error", "warning") == set()
     assert verdict.ids() <= HARMLESS
@@ -42,7 +42,7 @@ def test_a_clean_stop_of_4_3_1(state: str, level: str, capture_small: Path) -> N
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("state", OLD)
 @pytest.mark.behaviour("V01")
-def test_clean_stops_of_old_brokers(state: str, level: str, legacy_small: Path) -> None:
+def test_clean_stops_of_old_brokers_have_no_errors(state: str, level: str, legacy_small: Path) -> None:
     verdict = judge(legacy_small / "data" / state, level)
     assert verdict.output("error") == set()
     # a topic made for this has timestamps in the year 9999
@@ -50,7 +50,7 @@ def test_clean_stops_of_old_brokers(state: str, level: str, legacy_small: Path) 
     assert verdict.ids() <= HARMLESS | {"future-timestamp"}
 
 
-def test_kafka_0_7(legacy_small: Path) -> None:
+def test_0_7_logs_have_only_their_real_damage(legacy_small: Path) -> None:
     assert judge(legacy_small / "data/0.7/1-written", "deep").findings == ()
     damaged = judge(legacy_small / "data/0.7/2-hurt", "deep")
     assert {(kind, path.split("/")[0]) for kind, path in damaged.output()} == {
@@ -67,14 +67,14 @@ def test_kafka_0_7(legacy_small: Path) -> None:
     }
 
 
-def test_the_records_of_the_old_brokers_are_all_counted(legacy_small: Path) -> None:
+def test_records_of_old_brokers_are_all_counted(legacy_small: Path) -> None:
     directory = legacy_small / "data/0.10.2.2/3-compacted/comb.gzip-0"
     expected = legacy_small / "records/0.10.2.2/3-compacted/comb.gzip-0.jsonl"
     assert judge(directory, "deep").sums["records"] == len(expected.read_text().splitlines())
 
 
 @pytest.mark.evidence("no-clean-marker")
-def test_a_crashed_directory_is_unclean_and_nothing_else(capture_small: Path, tmp_path: Path) -> None:
+def test_crashed_directory_is_only_unclean(capture_small: Path, tmp_path: Path) -> None:
     """The indexes of the active segment are preallocated, which is not an error."""
     directory = copy_tree(capture_small / "data", tmp_path / "data")
     (directory / ".kafka_cleanshutdown").unlink()
@@ -92,7 +92,7 @@ def test_a_crashed_directory_is_unclean_and_nothing_else(capture_small: Path, tm
 
 
 @pytest.mark.evidence("false-marker")
-def test_a_clean_stop_of_kafka_4_4(capture_small: Path, tmp_path: Path) -> None:
+def test_clean_stop_of_4_4_has_no_errors(capture_small: Path, tmp_path: Path) -> None:
     """The indexes of the metadata log stay preallocated, because 4.4.0 closes that log as after a failure. The next start reads it in any
     case."""
     directory = copy_tree(capture_small / "data", tmp_path / "data")
@@ -102,7 +102,7 @@ def test_a_clean_stop_of_kafka_4_4(capture_small: Path, tmp_path: Path) -> None:
     assert "index-preallocated" in verdict.ids()
 
 
-def test_the_metadata_log_needs_a_snapshot_at_its_start(capture_small: Path, tmp_path: Path) -> None:
+def test_metadata_log_without_its_first_snapshot_is_an_error(capture_small: Path, tmp_path: Path) -> None:
     directory = copy_tree(capture_small / "data" / "__cluster_metadata-0", tmp_path / "__cluster_metadata-0")
     (log,) = directory.glob("*.log")
     for file in list(directory.glob(f"{log.stem}.*")):
@@ -113,7 +113,7 @@ def test_the_metadata_log_needs_a_snapshot_at_its_start(capture_small: Path, tmp
     assert "quorum-snapshot-missing" in verdict.ids("error")
 
 
-def test_a_snapshot_without_its_footer(capture_small: Path, tmp_path: Path) -> None:
+def test_metadata_snapshot_without_its_footer_is_incomplete(capture_small: Path, tmp_path: Path) -> None:
     (snapshot,) = (capture_small / "data/__cluster_metadata-0").glob("*.checkpoint")
     data = snapshot.read_bytes()
     copy = tmp_path / snapshot.name

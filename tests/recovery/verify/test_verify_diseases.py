@@ -48,21 +48,21 @@ LOG_DISEASES: list[tuple[Callable[[Path], InflictedDamage], Reported, Reported]]
 ]
 
 
-def test_the_healthy_directory_has_no_errors_and_no_warnings(sound: Path) -> None:
+def test_healthy_directory_has_no_errors_and_no_warnings(sound: Path) -> None:
     for level in ("quick", "default", "deep"):
         verdict = judge(sound, level)
         assert verdict.output("error", "warning") == set()
         assert verdict.sums["bytes_damaged"] == verdict.sums["bytes_padding"] == 0
 
 
-def test_every_log_disease_is_judged() -> None:
+def test_every_log_disease_is_tested() -> None:
     assert {disease for disease, _, _ in LOG_DISEASES} == set(D.LOG_DISEASES)
 
 
 @pytest.mark.parametrize(
     ("disease", "expected", "deep"), LOG_DISEASES, ids=lambda case: getattr(case, "__name__", "")
 )
-def test_log_diseases(
+def test_log_disease_gives_its_findings_and_no_others(
     disease: Callable[[Path], InflictedDamage], expected: Reported, deep: Reported, sound: Path, damaged: Path
 ) -> None:
     disease(damaged / f"{INNER}.log")
@@ -101,7 +101,7 @@ def test_damage_is_reported_with_its_bytes(
 
 
 @pytest.mark.evidence("zero-tail")
-def test_a_zero_tail_of_a_log_is_padding(sound: Path, damaged: Path) -> None:
+def test_zero_tail_of_a_log_counts_as_padding(sound: Path, damaged: Path) -> None:
     before = judge(sound).sums
     D.zero_tail(damaged / f"{INNER}.log", 5000)
     after = judge(damaged).sums
@@ -110,7 +110,7 @@ def test_a_zero_tail_of_a_log_is_padding(sound: Path, damaged: Path) -> None:
 
 
 @pytest.mark.evidence("batch-header")
-def test_an_altered_base_offset_is_given_back(damaged: Path) -> None:
+def test_altered_base_offset_is_reported_with_the_original(damaged: Path) -> None:
     done = D.altered_base_offset(damaged / f"{INNER}.log", batch=5, bit=33)
     (found,) = judge(damaged).of("altered-base-offset")
     assert (found.position, found.length) == (done.position, 8)
@@ -129,7 +129,7 @@ def test_an_altered_base_offset_is_given_back(damaged: Path) -> None:
     ],
     ids=lambda case: getattr(case, "__name__", ""),
 )
-def test_at_the_end_of_the_log(
+def test_log_disease_in_the_last_segment_gives_its_findings(
     disease: Callable[..., InflictedDamage], expected: Reported, sound: Path, damaged: Path
 ) -> None:
     log = damaged / f"{LAST}.log"
@@ -140,7 +140,7 @@ def test_at_the_end_of_the_log(
     assert new(damaged, sound)[1] == expected
 
 
-def test_the_last_batch_is_gone(sound: Path, damaged: Path) -> None:
+def test_missing_last_batch_is_found_by_the_side_files(sound: Path, damaged: Path) -> None:
     D.missing_batch(damaged / f"{LAST}.log", batch=-1)
     assert new(damaged, sound)[1] == {
         ("time-index-offset-not-found", f"{LAST}.timeindex"),

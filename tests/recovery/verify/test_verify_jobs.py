@@ -98,7 +98,9 @@ def output(root: Path, level: str, jobs: int) -> tuple[list[Event], int]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_verdict_is_that_of_one_process(damage_logs: Path, level: str, forks: list[int]) -> None:
+def test_verify_with_jobs_gives_the_findings_of_one_process(
+    damage_logs: Path, level: str, forks: list[int]
+) -> None:
     with unchanged(damage_logs):
         alone = output(damage_logs, level, 1)
         assert not forks
@@ -106,7 +108,7 @@ def test_the_verdict_is_that_of_one_process(damage_logs: Path, level: str, forks
     assert len(forks) >= 2
 
 
-def test_the_verdict_on_records_is_that_of_one_process(odd_records: Path, forks: list[int]) -> None:
+def test_verify_deep_with_jobs_gives_the_findings_of_one_process(odd_records: Path, forks: list[int]) -> None:
     """The order of header and record findings within a log depends on where tables end."""
     alone, done = output(odd_records, "deep", 1)
     found = {event.id for event in alone if isinstance(event, Finding)}
@@ -119,7 +121,7 @@ def test_the_verdict_on_records_is_that_of_one_process(odd_records: Path, forks:
 
 
 @pytest.mark.parametrize(("jobs", "expected"), [("1", 0), ("2", 1), ("3", 2)])
-def test_the_option_jobs_is_for_one_log_too(
+def test_jobs_option_applies_to_a_single_log(
     damage_logs: Path, jobs: str, expected: int, forks: list[int]
 ) -> None:
     log = max(damage_logs.rglob("*.log"), key=lambda path: path.stat().st_size)

@@ -52,7 +52,7 @@ def changed(data: bytes, how: str, where: float, length: int, seed: int) -> byte
     ),
     level=LEVEL,
 )
-def test_random_damage_anywhere(
+def test_random_damage_raises_nothing_and_accounts_for_every_byte(
     sound: Path, files: list[tuple[int, list[tuple[str, float, int, int]]]], level: str
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
@@ -87,7 +87,7 @@ def test_random_damage_anywhere(
     data=st.binary(max_size=600),
     level=LEVEL,
 )
-def test_random_files(name: str, data: bytes, level: str) -> None:
+def test_random_files_raise_nothing(name: str, data: bytes, level: str) -> None:
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / name
         file.write_bytes(data)
@@ -95,14 +95,14 @@ def test_random_files(name: str, data: bytes, level: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.index"])
-def test_a_directory_where_a_file_should_be(name: str, damaged: Path) -> None:
+def test_directory_in_place_of_a_file_raises_nothing(name: str, damaged: Path) -> None:
     file = damaged / "metro-0" / name
     file.unlink()
     file.mkdir()
     judge(damaged, "deep")
 
 
-def test_a_file_that_cannot_be_used(damaged: Path) -> None:
+def test_unusable_file_is_reported_as_unreadable(damaged: Path) -> None:
     file = damaged / "metro-0" / "00000000000000000198.log"
     file.unlink()
     file.symlink_to("nowhere")
@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_used(damaged: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [20_000])
-def test_a_log_of_nothing_but_contradictions(count: int, tmp_path: Path) -> None:
+def test_log_of_only_contradictions_is_verified_in_linear_time(count: int, tmp_path: Path) -> None:
     """Every batch starts at the offset of the previous one. verify checks that for a while and then gives up, in linear time."""
     from kseg.segment.encoding.batch import encode_batch
     from kseg.segment.model import NewBatch, Record

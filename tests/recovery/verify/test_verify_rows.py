@@ -81,7 +81,7 @@ def test_empty_batches_are_valid(control: bool, last: bool, tmp_path: Path) -> N
 
 
 @pytest.mark.behaviour("V04")
-def test_an_empty_segment_in_the_middle_is_valid(tmp_path: Path) -> None:
+def test_empty_segment_in_the_middle_is_valid(tmp_path: Path) -> None:
     directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(30)], segment_bytes=1000)
     _, second, *_ = sorted(directory.glob("*.log"))
     for suffix in (".log", ".index", ".timeindex"):
@@ -90,7 +90,7 @@ def test_an_empty_segment_in_the_middle_is_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("V09")
-def test_an_offset_index_entry_that_is_not_the_last_offset_of_its_batch(tmp_path: Path) -> None:
+def test_offset_index_entry_other_than_the_last_offset_is_a_mismatch(tmp_path: Path) -> None:
     directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(30)], index_interval_bytes=900)
     (index,) = directory.glob("*.index")
     relative, position = struct.unpack_from(">ii", index.read_bytes(), 8)
@@ -100,7 +100,7 @@ def test_an_offset_index_entry_that_is_not_the_last_offset_of_its_batch(tmp_path
 
 
 @pytest.mark.parametrize("style", ["first", "last of several"])
-def test_offset_index_entries_of_older_brokers_are_true(style: str, tmp_path: Path) -> None:
+def test_offset_index_entries_of_older_brokers_are_an_info(style: str, tmp_path: Path) -> None:
     directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(60)], index_interval_bytes=400)
     (index,) = directory.glob("*.index")
     entries = list(struct.iter_unpack(">ii", index.read_bytes()))
@@ -114,7 +114,7 @@ def test_offset_index_entries_of_older_brokers_are_true(style: str, tmp_path: Pa
 
 
 @pytest.mark.behaviour("V10")
-def test_three_kinds_of_wrong_time_index_entries(tmp_path: Path) -> None:
+def test_wrong_time_index_entries_have_three_findings(tmp_path: Path) -> None:
     directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(40)], index_interval_bytes=200)
     (index,) = directory.glob("*.timeindex")
     slots = list(struct.iter_unpack(">qi", index.read_bytes()))
@@ -133,7 +133,7 @@ def test_three_kinds_of_wrong_time_index_entries(tmp_path: Path) -> None:
     assert output(last, slots[last][0], 10_000) == ({"time-index-offset-not-found"}, 12 * last)
 
 
-def test_a_time_index_that_ends_too_early(tmp_path: Path) -> None:
+def test_time_index_that_ends_too_early_is_incomplete(tmp_path: Path) -> None:
     directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(40)], index_interval_bytes=200)
     (index,) = directory.glob("*.timeindex")
     index.write_bytes(index.read_bytes()[:-12])
@@ -141,7 +141,7 @@ def test_a_time_index_that_ends_too_early(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("V11")
-def test_an_index_entry_outlives_its_compacted_transaction(tmp_path: Path) -> None:
+def test_transaction_index_entry_may_outlive_its_compacted_transaction(tmp_path: Path) -> None:
     """Data and marker of offsets 0 to 2 are gone, as after two passes of the cleaner. The index entry remains."""
     directory = build_log(tmp_path / "t-0", [plain(3), plain(7)])
     entry = AbortedTxn(0, 9, first_offset=0, last_offset=2, last_stable_offset=3)
@@ -151,7 +151,7 @@ def test_an_index_entry_outlives_its_compacted_transaction(tmp_path: Path) -> No
 
 
 @pytest.mark.behaviour("V11")
-def test_the_data_of_an_aborted_transaction_are_gone_and_its_marker_is_not(tmp_path: Path) -> None:
+def test_abort_marker_may_outlive_the_data_of_its_transaction(tmp_path: Path) -> None:
     directory = build_log(tmp_path / "t-0", [plain(0), marker(6, 9, is_abort=True), plain(7)])
     entry = AbortedTxn(0, 9, first_offset=4, last_offset=6, last_stable_offset=7)
     (directory / "00000000000000000000.txnindex").write_bytes(encode_txn_index([entry]))
@@ -159,12 +159,12 @@ def test_the_data_of_an_aborted_transaction_are_gone_and_its_marker_is_not(tmp_p
 
 
 @pytest.mark.behaviour("V12")
-def test_a_marker_alone_needs_no_entry(tmp_path: Path) -> None:
+def test_abort_marker_without_data_needs_no_index_entry(tmp_path: Path) -> None:
     assert loud(build_log(tmp_path / "t-0", [plain(0), marker(4, 9, is_abort=True), plain(5)])) == set()
 
 
 @pytest.mark.behaviour("V13")
-def test_data_at_rest_may_break_the_rules_of_an_append(tmp_path: Path) -> None:
+def test_stored_batches_may_violate_the_rules_of_an_append(tmp_path: Path) -> None:
     def of(offset: int, epoch: int, sequence: int) -> NewBatch:
         return plain(offset, 2, producer_id=3, producer_epoch=epoch, base_sequence=sequence)
 
@@ -180,7 +180,7 @@ def test_data_at_rest_may_break_the_rules_of_an_append(tmp_path: Path) -> None:
     assert verdict.ids("error", "warning") == set()
 
 
-def test_each_commit_of_a_transaction_starts_at_sequence_0(tmp_path: Path) -> None:
+def test_transactional_offset_commits_may_all_start_at_sequence_0(tmp_path: Path) -> None:
     """Coordinators of all versions write TxnOffsetCommit so to `__consumer_offsets`. In another topic it is a gap."""
     batches = [in_transaction(0, 7), in_transaction(2, 7), marker(4, 7, is_abort=False)]
     assert judge(build_log(tmp_path / "__consumer_offsets-0", batches)).ids() == set()
@@ -189,7 +189,7 @@ def test_each_commit_of_a_transaction_starts_at_sequence_0(tmp_path: Path) -> No
 
 
 @pytest.mark.behaviour("V14")
-def test_a_wrapper_may_hold_messages_of_another_magic(tmp_path: Path) -> None:
+def test_wrapper_may_contain_messages_of_another_magic(tmp_path: Path) -> None:
     """A wrapper of magic 1 with inner messages of magic 0 (KAFKA-4298)."""
     from kseg.segment.codecs.codec import compress
     from kseg.segment.crc import crc32
@@ -211,14 +211,14 @@ def test_a_wrapper_may_hold_messages_of_another_magic(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("V15")
-def test_a_log_start_in_the_middle_of_a_segment(sound: Path, damaged: Path) -> None:
+def test_log_start_in_the_middle_of_a_segment_is_valid(sound: Path, damaged: Path) -> None:
     (damaged / "log-start-offset-checkpoint").write_text("0\n1\nmetro 0 41\n")
     assert judge(damaged).output() == judge(sound).output()
 
 
 @pytest.mark.behaviour("V16")
 @pytest.mark.parametrize("damage", ["empty", "truncated", "zeroed", "version", "crc"])
-def test_snapshots_that_cannot_be_read(damage: str, damaged: Path) -> None:
+def test_unreadable_snapshot_is_an_error(damage: str, damaged: Path) -> None:
     snapshot = damaged / "metro-0/00000000000000000198.snapshot"
     data = snapshot.read_bytes()
     snapshot.write_bytes(
@@ -237,7 +237,7 @@ def test_snapshots_that_cannot_be_read(damage: str, damaged: Path) -> None:
     assert verdict.sums["bytes_damaged"] == snapshot.stat().st_size
 
 
-def test_a_snapshot_that_tells_another_story(damaged: Path) -> None:
+def test_snapshot_of_another_moment_is_a_mismatch(damaged: Path) -> None:
     """A snapshot taken at another moment is detected by an exact replay, even if its name fits."""
     earlier = damaged / "metro-1/00000000000000000102.snapshot"
     later = damaged / "metro-1/00000000000000000198.snapshot"
@@ -248,7 +248,7 @@ def test_a_snapshot_that_tells_another_story(damaged: Path) -> None:
 @pytest.mark.behaviour("F08")
 @pytest.mark.parametrize("codec", [L.NONE, L.GZIP])
 @pytest.mark.parametrize("change", [1, -1])
-def test_record_counts_that_are_not_those_of_the_records(codec: int, change: int, tmp_path: Path) -> None:
+def test_wrong_record_count_is_found_by_the_deep_level(codec: int, change: int, tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     # five offsets for four records, so that the header alone does not reveal a wrong count
     batch = NewBatch(records=records(0, 4), last_offset=4, codec=codec)
@@ -261,7 +261,7 @@ def test_record_counts_that_are_not_those_of_the_records(codec: int, change: int
 
 @pytest.mark.behaviour("F07", "F33")
 @pytest.mark.parametrize("size_field", [-1, 0, 13, 14, 48])
-def test_size_fields_that_cannot_be(size_field: int, tmp_path: Path) -> None:
+def test_impossible_size_field_is_a_bad_length(size_field: int, tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(b"".join(encode_batch(plain(at * 4)) for at in range(3)))
     size = log.stat().st_size // 3
@@ -272,7 +272,7 @@ def test_size_fields_that_cannot_be(size_field: int, tmp_path: Path) -> None:
 
 @pytest.mark.behaviour("F34")
 @pytest.mark.parametrize("magic", [0, 1, 3, 127, 128, 255])
-def test_magic_bytes_that_no_kafka_writes(magic: int, tmp_path: Path) -> None:
+def test_unknown_magic_byte_is_a_bad_magic(magic: int, tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(b"".join(encode_batch(plain(at * 4)) for at in range(3)))
     size = log.stat().st_size // 3
@@ -284,7 +284,7 @@ def test_magic_bytes_that_no_kafka_writes(magic: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("F35")
-def test_a_segment_above_2_gib(tmp_path: Path) -> None:
+def test_segment_above_2_gib_is_oversized(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(encode_batch(plain(0)))
     with log.open("r+b") as file:
@@ -299,7 +299,7 @@ def test_a_segment_above_2_gib(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("open-transaction")
-def test_an_open_transaction_is_reported_with_its_producer_and_start(tmp_path: Path) -> None:
+def test_open_transaction_is_reported_with_its_producer_and_start(tmp_path: Path) -> None:
     directory = build_log(
         tmp_path / "t-0", [plain(0), in_transaction(4, 77), in_transaction(6, 77, 2), plain(8)]
     )
@@ -309,7 +309,7 @@ def test_an_open_transaction_is_reported_with_its_producer_and_start(tmp_path: P
     assert found.numbers["since_ms"] == T0 + 5
 
 
-def test_a_producer_that_writes_outside_its_transaction(tmp_path: Path) -> None:
+def test_non_transactional_write_in_a_transaction_is_an_error(tmp_path: Path) -> None:
     outside = plain(6, 2, producer_id=77, producer_epoch=0, base_sequence=2)
     log = tmp_path / "t-0" / "00000000000000000000.log"
     log.parent.mkdir()
@@ -317,7 +317,7 @@ def test_a_producer_that_writes_outside_its_transaction(tmp_path: Path) -> None:
     assert "non-transactional-in-transaction" in judge(log.parent).ids("error")
 
 
-def test_repeated_sequences_are_suspicious(tmp_path: Path) -> None:
+def test_repeated_sequences_are_reported(tmp_path: Path) -> None:
     def of(offset: int, sequence: int) -> NewBatch:
         return plain(offset, 2, producer_id=3, producer_epoch=0, base_sequence=sequence)
 
@@ -327,14 +327,14 @@ def test_repeated_sequences_are_suspicious(tmp_path: Path) -> None:
     assert judge(log.parent).of("sequence-duplicate")[0].first_offset == 4
 
 
-def test_timestamps_in_the_future(tmp_path: Path) -> None:
+def test_timestamp_in_the_future_is_a_warning(tmp_path: Path) -> None:
     directory = build_log(tmp_path / "t-0", [plain(0), plain(4)])
     assert judge(directory, now_ms=T0).findings == ()
     (found,) = judge(directory, now_ms=T0 - 3_600_000 + 4).findings
     assert (found.id, found.severity, found.first_offset) == ("future-timestamp", "warning", 7)
 
 
-def test_a_transaction_index_entry_that_begins_elsewhere(tmp_path: Path) -> None:
+def test_transaction_index_entry_with_a_wrong_start_is_found(tmp_path: Path) -> None:
     directory = build_log(tmp_path / "t-0", [plain(0), in_transaction(4, 9), marker(6, 9, is_abort=True)])
     (index,) = directory.glob("*.txnindex")
     put(index, 10, struct.pack(">q", 3))
@@ -342,7 +342,7 @@ def test_a_transaction_index_entry_that_begins_elsewhere(tmp_path: Path) -> None
     assert (found.id, found.position, found.length) == ("txn-index-wrong-entry", 0, 34)
 
 
-def test_an_aborted_transaction_whose_only_batch_the_cleaner_emptied(tmp_path: Path) -> None:
+def test_aborted_transaction_with_only_an_emptied_batch_needs_no_entry(tmp_path: Path) -> None:
     """Its index entry may be missing, because there is nothing to hide from consumers."""
     emptied = NewBatch(
         base_offset=4,
@@ -362,7 +362,7 @@ def test_an_aborted_transaction_whose_only_batch_the_cleaner_emptied(tmp_path: P
 
 
 @pytest.mark.evidence("file-name")
-def test_segments_that_overlap_or_leave_a_hole(tmp_path: Path) -> None:
+def test_overlapping_segments_and_gaps_are_found(tmp_path: Path) -> None:
     directory = build_log(tmp_path / "t-0", [plain(at * 4) for at in range(30)], segment_bytes=1000)
     first, second, *_ = sorted(directory.glob("*.log"))
     whole = second.read_bytes()
@@ -377,19 +377,19 @@ def test_segments_that_overlap_or_leave_a_hole(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("file-name")
-def test_a_log_named_after_another_offset(tmp_path: Path) -> None:
+def test_offset_below_the_segment_name_is_found(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000100.log"
     log.write_bytes(b"".join(encode_batch(plain(at * 4)) for at in range(3)))
     assert judge(log).ids() == {"offset-below-segment"}
 
 
-def test_an_offset_too_far_from_its_segment(tmp_path: Path) -> None:
+def test_offset_too_far_above_the_segment_is_an_overflow(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(encode_batch(plain(0)) + encode_batch(plain(2**31 + 12345)))
     assert judge(log).ids("error") == {"offset-overflow"}
 
 
-def test_very_many_findings_of_one_kind_are_counted(tmp_path: Path) -> None:
+def test_many_findings_of_one_kind_are_counted(tmp_path: Path) -> None:
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(b"".join(encode_batch(plain(at * 4)) for at in range(400)))
     size = log.stat().st_size // 400

@@ -273,7 +273,7 @@ EVIDENCE = {
         for name, apply, output in SIDE_DISEASES
     ],
 )
-def test_side_diseases(
+def test_side_disease_gives_its_findings_and_no_others(
     apply: Callable[[Path], object], expected: Reported, sound: Path, damaged: Path
 ) -> None:
     apply(damaged)
@@ -290,7 +290,7 @@ def test_side_diseases(
         (S.bad_directory_name, "bad-directory-name", "metro_1"),
     ],
 )
-def test_directories(
+def test_directory_disease_gives_its_findings_and_no_others(
     apply: Callable[[Path], InflictedDamage], kind: str, name: str, sound: Path, damaged: Path
 ) -> None:
     apply(damaged / "metro-1")
@@ -303,7 +303,7 @@ def test_directories(
     assert new(damaged, sound)[1] == expected
 
 
-def test_the_quick_level_sees_an_index_that_is_too_large(damaged: Path) -> None:
+def test_quick_level_finds_a_too_large_index(damaged: Path) -> None:
     S.index_zero_tail(damaged / f"{INNER}.index", 1000)
     S.index_bad_size(damaged / f"{INNER}.timeindex")
     assert judge(damaged, "quick").output("error", "warning") == {
@@ -312,7 +312,7 @@ def test_the_quick_level_sees_an_index_that_is_too_large(damaged: Path) -> None:
     }
 
 
-def test_an_index_alone_is_held_against_its_log(damaged: Path) -> None:
+def test_single_index_is_compared_with_its_log(damaged: Path) -> None:
     assert judge(damaged / f"{INNER}.index").findings == ()
     assert judge(damaged / f"{INNER}.timeindex").findings == ()
     assert judge(damaged / f"{INNER}.txnindex").findings == ()
@@ -338,12 +338,12 @@ def test_an_index_alone_is_held_against_its_log(damaged: Path) -> None:
         ("5.log", b"", "bad-file-name"),
     ],
 )
-def test_single_files(name: str, data: bytes, kind: str, tmp_path: Path) -> None:
+def test_damaged_single_files_are_found(name: str, data: bytes, kind: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(data)
     assert judge(tmp_path / name).ids() == {kind}
 
 
-def test_an_empty_partition_is_not_sent_to_recover(tmp_path: Path) -> None:
+def test_empty_partition_does_not_advise_recover(tmp_path: Path) -> None:
     """Nothing needs a repair, because a broker creates the first segment when it opens the directory."""
     empty = tmp_path / "orders-0"
     empty.mkdir()

@@ -67,16 +67,16 @@ def content_of(codec: int, magic: int, data: bytes, limit_bytes: int = LIMIT) ->
 
 @pytest.mark.behaviour("F43", "F44", "F48")
 @pytest.mark.parametrize(("codec", "magic"), JAVA_WROTE)
-def test_java_wrote_it(codec: int, magic: int) -> None:
+def test_streams_written_by_java_are_decompressed(codec: int, magic: int) -> None:
     assert content_of(codec, magic, bytes.fromhex(JAVA_WROTE[codec, magic])) == SENTENCE
 
 
 @pytest.mark.parametrize("codec", JAVA_WROTE_NOTHING)
-def test_java_wrote_nothing(codec: int) -> None:
+def test_empty_streams_written_by_java_are_decompressed(codec: int) -> None:
     assert content_of(codec, 2, bytes.fromhex(JAVA_WROTE_NOTHING[codec])) == b""
 
 
-def test_the_framing_is_that_of_java() -> None:
+def test_framing_of_compressed_streams_equals_javas() -> None:
     for (codec, magic), header_bytes in {
         (L.GZIP, 2): 10,
         (L.SNAPPY, 2): 16,
@@ -132,7 +132,7 @@ def test_snappy_has_no_levels() -> None:
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
-def test_foreign_libraries_read_ours(codec: int) -> None:
+def test_other_libraries_read_compressed_streams(codec: int) -> None:
     packed = compress(codec, 2, P)
     if codec == L.GZIP:
         assert gzip.decompress(packed) == P
@@ -164,7 +164,7 @@ def test_unknown_codecs_are_refused(codec: int) -> None:
         compress(codec, 2, b"")
 
 
-def test_no_compression_is_the_same_buffer() -> None:
+def test_uncompressed_content_is_the_same_buffer() -> None:
     data = bytearray(b"abc")
     view = decompress(L.NONE, 2, data, 3)
     data[0] = ord("x")
@@ -178,7 +178,7 @@ def test_no_compression_is_the_same_buffer() -> None:
 
 @pytest.mark.parametrize(("codec", "magic"), LEGAL)
 @pytest.mark.parametrize("size_bytes", [2, 5000, 70_000, 400_000])
-def test_the_limit_is_exact(codec: int, magic: int, size_bytes: int) -> None:
+def test_decompression_limit_is_exact(codec: int, magic: int, size_bytes: int) -> None:
     data = (b"limit" * size_bytes)[:size_bytes]
     packed_data = compress(codec, magic, data)
     assert content_of(codec, magic, packed_data, size_bytes) == data
@@ -261,7 +261,7 @@ for codec, bomb in bombs:
 """
 
 
-def test_bombs_do_not_take_memory() -> None:
+def test_decompression_bombs_take_no_memory() -> None:
     done = subprocess.run(
         [sys.executable, "-c", BOMBS],
         cwd=ROOT,
@@ -273,7 +273,7 @@ def test_bombs_do_not_take_memory() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_many_tiny_pieces_cost_linear_time() -> None:
+def test_many_tiny_compressed_pieces_take_linear_time() -> None:
     """If a reader scanned the rest of the input for each piece, this would take half a minute or more."""
     count = 20_000
     assert content_of(1, 2, gzip.compress(b"") * count) == b""
@@ -286,7 +286,7 @@ def test_many_tiny_pieces_cost_linear_time() -> None:
     assert content_of(4, 2, zstandard.ZstdCompressor().compress(b"a") * count) == b"a" * count
 
 
-def test_a_library_is_loaded_when_its_codec_is_met() -> None:
+def test_codec_library_is_loaded_on_first_use() -> None:
     program = (
         "import sys\n"
         "from kseg.segment.codecs.codec import decompress\n"
@@ -298,7 +298,7 @@ def test_a_library_is_loaded_when_its_codec_is_met() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
-def test_gzip_needs_neither_of_its_fast_libraries() -> None:
+def test_gzip_works_without_its_fast_libraries() -> None:
     program = (
         "import sys\n"
         "sys.modules['deflate'] = sys.modules['isal'] = None\n"
@@ -310,7 +310,7 @@ def test_gzip_needs_neither_of_its_fast_libraries() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
-def test_gzip_members_are_read_alike_with_and_without_libdeflate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gzip_members_are_read_the_same_with_and_without_libdeflate(monkeypatch: pytest.MonkeyPatch) -> None:
     one = compress(L.GZIP, 2, P)
     blocks = [one, one + one, one + b"x" * 30, one + one[:-1], one[:-1]]
 

@@ -245,7 +245,9 @@ def verdicts() -> list[object]:
 
 
 @pytest.mark.parametrize(("codec", "magic", "data", "content"), verdicts())
-def test_the_verdict_is_kafkas(codec: int, magic: int, data: bytes, content: bytes | None) -> None:
+def test_unusual_blocks_are_read_or_rejected_like_kafka(
+    codec: int, magic: int, data: bytes, content: bytes | None
+) -> None:
     if content is None:
         with pytest.raises(CodecError) as caught:
             content_of(codec, magic, data)
@@ -256,7 +258,7 @@ def test_the_verdict_is_kafkas(codec: int, magic: int, data: bytes, content: byt
 
 @pytest.mark.behaviour("F45")
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_damaged_lz4_block_size_is_an_error(magic: int) -> None:
+def test_damaged_lz4_block_size_is_an_error(magic: int) -> None:
     good = compress(L.LZ4, magic, P)
     for value in range(256):
         broken = bytearray(good)

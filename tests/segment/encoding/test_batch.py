@@ -36,7 +36,7 @@ def crc_of(data: bytes) -> int:
 class TestVectors:
     """Bytes that the real 4.3 classes wrote or accepted (fact sheet §12)."""
 
-    def test_two_records_with_a_null_value_and_a_null_header(self) -> None:
+    def test_batch_with_null_value_and_null_header_matches_the_vector(self) -> None:
         new = NewBatch(
             records=(
                 Record(0, T0, b"a", b"x"),
@@ -50,7 +50,7 @@ class TestVectors:
         )
 
     @pytest.mark.behaviour("F13")
-    def test_commit_marker(self) -> None:
+    def test_commit_marker_matches_the_vector(self) -> None:
         new = end_transaction_batch(EndTransactionMarker(False, 7, T0), 5, 1, 0, 3)
         assert encode_batch(new) == bytes.fromhex(
             "0000000000000005 00000042 00000003 02 55f2eb49 0030 00000000 0000018bcfe56800 0000018bcfe56800"
@@ -58,7 +58,7 @@ class TestVectors:
         )
 
     @pytest.mark.behaviour("F02")
-    def test_empty_batch_that_compaction_leaves(self) -> None:
+    def test_empty_batch_of_compaction_matches_the_vector(self) -> None:
         new = NewBatch(
             base_offset=10,
             last_offset=14,
@@ -83,7 +83,7 @@ class TestVectors:
             (2, L.LZ4, 2745969314),
         ],
     )
-    def test_checksums_of_kafkas_own_test(self, magic: int, codec: int, crc: int) -> None:
+    def test_checksums_equal_those_of_kafkas_own_test(self, magic: int, codec: int, crc: int) -> None:
         records = (Record(0, 283843, b"key1", b"value1"), Record(1, 1234, b"key2", b"value2"))
         assert crc_of(encode_batch(NewBatch(records=records, magic=magic, codec=codec))) == crc
 
@@ -109,7 +109,7 @@ class TestVectors:
             ),
         ],
     )
-    def test_lz4_wrappers_of_kafkas_own_test(self, magic: int, crc: int, block: str) -> None:
+    def test_lz4_wrappers_equal_those_of_kafkas_own_test(self, magic: int, crc: int, block: str) -> None:
         """The compressor here differs from lz4-java, so the compressed block is from 4.3.1, and the rest is ours."""
         records = (Record(0, 283843, b"key1", b"value1"), Record(1, 1234, b"key2", b"value2"))
         offset, _, _, attributes, timestamp, key, ours = message_of(
@@ -122,7 +122,7 @@ class TestVectors:
         assert crc_of(encode_message(magic, offset, time, attributes, key, theirs)) == crc
 
     @pytest.mark.behaviour("F41")
-    def test_end_marker_of_kafkas_own_test(self) -> None:
+    def test_end_marker_equals_that_of_kafkas_own_test(self) -> None:
         data = encode_batch(end_transaction_batch(EndTransactionMarker(False, 347, T0), 983, 73, 13, 29))
         assert len(data) == 78
         new = batch_of(data, inflate)
@@ -138,7 +138,7 @@ def capture_files(root: Path, *suffixes: str) -> list[Path]:
 class TestRealBatches:
     """Each batch of a real broker, decoded and written again."""
 
-    def test_every_uncompressed_batch_is_written_as_the_broker_wrote_it(self, capture_small: Path) -> None:
+    def test_uncompressed_batches_are_encoded_as_by_the_broker(self, capture_small: Path) -> None:
         seen = 0
         for path in capture_files(capture_small / "data", ".log", ".checkpoint"):
             if b"\n" in path.read_bytes()[:2]:
@@ -150,7 +150,7 @@ class TestRealBatches:
                     assert encode_batch(batch_of(entry, inflate)) == entry, path
         assert seen > 200
 
-    def test_every_compressed_batch_has_the_same_content_and_header(self, capture_small: Path) -> None:
+    def test_compressed_batches_have_the_brokers_content_and_header(self, capture_small: Path) -> None:
         codecs = set()
         for path in capture_files(capture_small / "data", ".log"):
             for entry in entries_of(path.read_bytes()):
@@ -166,12 +166,12 @@ class TestRealBatches:
 
 class TestFields:
     @pytest.mark.behaviour("F03", "F15")
-    def test_without_a_producer_all_three_fields_are_minus_one(self) -> None:
+    def test_batch_without_a_producer_has_minus_one_in_all_three_fields(self) -> None:
         data = encode_batch(NewBatch(records=(Record(5, 1, b"k", b"v"),)))
         assert struct.unpack_from(">qhi", data, 43) == (-1, -1, -1)
 
     @pytest.mark.behaviour("F14")
-    def test_null_is_not_empty(self) -> None:
+    def test_null_and_empty_fields_are_encoded_differently(self) -> None:
         records = (
             Record(0, T0, None, None),
             Record(1, T0, b"", b"", headers=((b"", None), (b"", b""), (b"twice", b"1"), (b"twice", b"2"))),
@@ -182,13 +182,13 @@ class TestFields:
         assert records_of(data[61:], 4, 0, T0) == records
 
     @pytest.mark.behaviour("F49")
-    def test_create_time_maximum_is_that_of_the_records(self) -> None:
+    def test_create_time_batch_has_the_maximum_timestamp_of_its_records(self) -> None:
         times = (0, 2, 1)
         data = encode_batch(NewBatch(records=tuple(Record(i, t, None, b"v") for i, t in enumerate(times))))
         assert struct.unpack_from(">qq", data, 27) == (0, 2)
 
     @pytest.mark.behaviour("F12", "F50")
-    def test_log_append_time_is_the_maximum_and_deltas_stay(self) -> None:
+    def test_log_append_time_is_the_maximum_timestamp_and_deltas_stay(self) -> None:
         records = (Record(0, T0, None, b"v"), Record(1, T0 + 7, None, b"v"))
         data = encode_batch(NewBatch(records=records, log_append_time=True, max_timestamp_ms=99))
         assert data[22] == L.TIMESTAMP_TYPE_BIT
@@ -196,7 +196,7 @@ class TestFields:
         assert records_of(data[61:], 2, 0, T0) == records
 
     @pytest.mark.behaviour("F51")
-    def test_delete_horizon_stands_in_for_the_base_timestamp(self) -> None:
+    def test_delete_horizon_replaces_the_base_timestamp(self) -> None:
         records = (Record(3, T0, b"k", None), Record(4, T0 - 500, b"k", None))
         data = encode_batch(NewBatch(records=records, delete_horizon_ms=T0 + 86_400_000))
         assert data[22] == L.DELETE_HORIZON_BIT
@@ -204,12 +204,12 @@ class TestFields:
         assert records_of(data[61:], 2, 3, T0 + 86_400_000) == records
 
     @pytest.mark.behaviour("F10", "F11")
-    def test_base_offset_and_leader_epoch_lie_outside_the_checksum(self) -> None:
+    def test_checksum_does_not_cover_base_offset_and_leader_epoch(self) -> None:
         new = NewBatch(records=(Record(5, T0, b"k", b"v"),), leader_epoch=1)
         moved = dataclasses.replace(new, records=(Record(905, T0, b"k", b"v"),), leader_epoch=77)
         assert encode_batch(new)[17:] == encode_batch(moved)[17:]
 
-    def test_offsets_around_the_records_survive(self) -> None:
+    def test_batch_offsets_around_the_records_are_kept(self) -> None:
         records = (Record(12, T0, b"k", b"v"), Record(17, T0, b"k", b"v"))
         data = encode_batch(NewBatch(records=records, base_offset=10, last_offset=20))
         assert struct.unpack_from(">q", data)[0] == 10
@@ -219,7 +219,7 @@ class TestFields:
     @pytest.mark.behaviour("F02")
     @pytest.mark.parametrize("transactional", [False, True])
     @pytest.mark.parametrize("control", [False, True])
-    def test_empty_header_takes_any_producer_and_flags(self, transactional: bool, control: bool) -> None:
+    def test_empty_batch_may_have_any_producer_and_flags(self, transactional: bool, control: bool) -> None:
         data = encode_batch(
             NewBatch(
                 base_offset=370,
@@ -241,7 +241,7 @@ class TestFields:
         assert (new.producer_id, new.producer_epoch, new.base_sequence) == (23423, 145, 983)
 
     @pytest.mark.behaviour("F42")
-    def test_leader_notes_share_a_control_batch_without_a_producer(self) -> None:
+    def test_leader_change_records_share_a_control_batch_without_producer(self) -> None:
         new = control_batch(
             [
                 (LEADER_CHANGE, {"version": 0, "leaderId": 1, "voters": [], "grantingVoters": []}),
@@ -290,7 +290,7 @@ class TestRefusals:
             "compressed-control",
         ],
     )
-    def test_producers_and_markers(self, new: NewBatch) -> None:
+    def test_invalid_producers_and_markers_are_refused(self, new: NewBatch) -> None:
         with pytest.raises(UsageError):
             encode_batch(new)
 
@@ -310,7 +310,7 @@ class TestRefusals:
             NewBatch(records=(Record(2**63, T0, None, None),)),
         ],
     )
-    def test_offsets(self, new: NewBatch) -> None:
+    def test_invalid_offsets_are_refused(self, new: NewBatch) -> None:
         with pytest.raises(UsageError):
             encode_batch(new)
 
@@ -330,11 +330,11 @@ class TestRefusals:
             NewBatch(records=ONE, producer_id=1, producer_epoch=0, base_sequence=-2),
         ],
     )
-    def test_fields(self, new: NewBatch) -> None:
+    def test_out_of_range_fields_are_refused(self, new: NewBatch) -> None:
         with pytest.raises(UsageError):
             encode_batch(new)
 
-    def test_a_user_may_have_a_key_that_looks_like_a_markers(self) -> None:
+    def test_user_key_that_looks_like_a_markers_is_accepted(self) -> None:
         new = NewBatch(records=(Record(0, T0, control_key(SNAPSHOT_FOOTER), b"v"),))
         assert batch_of(encode_batch(new), inflate).records == new.records
 
@@ -371,7 +371,7 @@ def new_batches(draw: st.DrawFn) -> NewBatch:
 
 
 @given(new_batches())
-def test_what_was_written_reads_back(new: NewBatch) -> None:
+def test_encoded_batch_reads_back(new: NewBatch) -> None:
     data = encode_batch(new)
     assert struct.unpack_from(">i", data, 8)[0] == len(data) - 12
     assert batch_of(data, inflate) == new
@@ -380,7 +380,7 @@ def test_what_was_written_reads_back(new: NewBatch) -> None:
 @pytest.mark.behaviour("F30", "F48")
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [L.GZIP, L.SNAPPY, L.LZ4])
-def test_old_formats_are_reached_through_the_same_door(magic: int, codec: int) -> None:
+def test_encode_batch_writes_old_formats(magic: int, codec: int) -> None:
     records = tuple(Record(40 + i, T0 + i, key, value) for i, (key, value) in enumerate(LEGACY_KEYS))
     _, _, seen, attributes, _, key, block = message_of(
         encode_batch(NewBatch(records=records, magic=magic, codec=codec))

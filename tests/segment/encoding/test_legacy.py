@@ -36,11 +36,11 @@ def three(magic: int, codec: int, **fields: object) -> NewBatch:
 class TestVectors:
     """Bytes that the real classes accept (fact sheet §12)."""
 
-    def test_magic_0(self) -> None:
+    def test_magic_0_message_matches_the_vector(self) -> None:
         data = encode_legacy(NewBatch(records=(Record(7, T0, b"k", b"v"),), magic=0))
         assert data == bytes.fromhex("0000000000000007 00000010 1fecd70a 00 00 00000001 6b 00000001 76")
 
-    def test_magic_1(self) -> None:
+    def test_magic_1_message_matches_the_vector(self) -> None:
         data = encode_legacy(NewBatch(records=(Record(7, T0, b"k", b"v"),), magic=1))
         assert data == bytes.fromhex(
             "0000000000000007 00000018 bf070c1c 01 00 0000015d3ef79800 00000001 6b 00000001 76"
@@ -48,7 +48,7 @@ class TestVectors:
 
 
 class TestRealMessages:
-    def test_every_message_of_the_old_brokers_is_written_as_they_wrote_it(self, legacy_small: Path) -> None:
+    def test_messages_are_encoded_as_by_the_old_brokers(self, legacy_small: Path) -> None:
         seen = set()
         for path in sorted((legacy_small / "data").rglob("*.log")):
             for entry in entries_of(path.read_bytes()):
@@ -60,7 +60,7 @@ class TestRealMessages:
                     seen.add((magic, attributes & L.CODEC_MASK))
         assert seen == {(magic, codec) for magic in (0, 1) for codec in (L.NONE, L.GZIP, L.SNAPPY, L.LZ4)}
 
-    def test_every_wrapper_of_the_old_brokers_has_the_same_inner_messages(self, legacy_small: Path) -> None:
+    def test_wrappers_have_the_inner_messages_of_the_old_brokers(self, legacy_small: Path) -> None:
         seen = set()
         for path in sorted((legacy_small / "data").rglob("*.log")):
             for entry in entries_of(path.read_bytes()):
@@ -90,19 +90,19 @@ class TestRealMessages:
 
 class TestOffsets:
     @pytest.mark.parametrize("codec", [L.GZIP, L.SNAPPY, L.LZ4])
-    def test_magic_0_keeps_absolute_offsets_inside(self, codec: int) -> None:
+    def test_magic_0_wrapper_has_absolute_inner_offsets(self, codec: int) -> None:
         data = encode_legacy(three(0, codec))
         assert message_of(data)[0] == 500
         assert [message[0] for message in inner_messages(data)] == [498, 499, 500]
 
     @pytest.mark.behaviour("F25")
     @pytest.mark.parametrize("codec", [L.GZIP, L.SNAPPY, L.LZ4])
-    def test_magic_1_counts_from_the_base_offset(self, codec: int) -> None:
+    def test_magic_1_wrapper_has_relative_inner_offsets(self, codec: int) -> None:
         data = encode_legacy(three(1, codec))
         assert message_of(data)[0] == 500
         assert [message[0] for message in inner_messages(data)] == [0, 1, 2]
 
-    def test_without_a_codec_every_message_is_an_entry(self) -> None:
+    def test_uncompressed_messages_are_separate_entries(self) -> None:
         for magic in (0, 1):
             entries = entries_of(encode_legacy(three(magic, L.NONE)))
             assert [message_of(entry)[0] for entry in entries] == [498, 499, 500]
@@ -110,11 +110,11 @@ class TestOffsets:
 
 class TestTimes:
     @pytest.mark.behaviour("F21")
-    def test_magic_0_has_none(self) -> None:
+    def test_magic_0_wrapper_has_no_timestamp(self) -> None:
         assert message_of(encode_legacy(three(0, L.GZIP)))[4] is None
 
     @pytest.mark.behaviour("F28")
-    def test_create_time_wrapper_has_the_maximum(self) -> None:
+    def test_create_time_wrapper_has_the_maximum_timestamp(self) -> None:
         data = encode_legacy(three(1, L.GZIP))
         assert message_of(data)[4] == T0 + 9
         assert [message[4] for message in inner_messages(data)] == [T0 + 5, T0 + 9, T0 + 7]
@@ -132,7 +132,7 @@ class TestTimes:
 
 @pytest.mark.behaviour("F43")
 @pytest.mark.parametrize(("magic", "header_checksum"), [(0, 0x1A), (1, 0x82)])
-def test_lz4_frame_header_is_that_of_the_magic(magic: int, header_checksum: int) -> None:
+def test_lz4_frame_header_depends_on_the_magic(magic: int, header_checksum: int) -> None:
     block = message_of(encode_legacy(three(magic, L.LZ4)))[6]
     assert block is not None
     assert block[:7] == bytes.fromhex("04224d18 6040") + bytes([header_checksum])
@@ -163,7 +163,7 @@ ONE = (Record(0, T0, b"k", b"v"),)
         NewBatch(records=ONE, log_append_time=True),
     ],
 )
-def test_what_the_old_formats_cannot_express_is_refused(magic: int, new: NewBatch) -> None:
+def test_values_the_old_formats_cannot_express_are_refused(magic: int, new: NewBatch) -> None:
     with pytest.raises(UsageError):
         encode_legacy(dataclasses.replace(new, magic=magic))
 
@@ -179,7 +179,7 @@ fields = st.none() | st.binary(max_size=300)
     deltas=st.sets(st.integers(min_value=0, max_value=2**31 - 1), min_size=1, max_size=9).map(sorted),
     content=st.lists(st.tuples(fields, fields), min_size=9, max_size=9),
 )
-def test_what_was_written_reads_back(
+def test_encoded_old_format_reads_back(
     magic: int,
     codec: int,
     base: int,

@@ -21,7 +21,7 @@ from tests.support.logs07 import HELLO_0, HELLO_1, payloads, walk_all
 CODECS = (L.NONE, L.GZIP, L.SNAPPY)
 
 
-def test_a_flipped_payload_bit_costs_one_entry() -> None:
+def test_flipped_payload_bit_invalidates_one_0_7_entry() -> None:
     data = bytearray(HELLO_1 * 5)
     data[2 * 15 + 12] ^= 4
     found = walk_all(bytes(data))
@@ -34,7 +34,7 @@ def test_a_flipped_payload_bit_costs_one_entry() -> None:
     ]
 
 
-def test_several_damaged_entries_in_a_row_are_told_apart() -> None:
+def test_adjacent_damaged_0_7_entries_are_separate() -> None:
     data = bytearray(HELLO_1 * 6)
     for index in (1, 2, 3):
         data[index * 15 + 12] ^= 4
@@ -52,14 +52,14 @@ def test_several_damaged_entries_in_a_row_are_told_apart() -> None:
         (bytes.fromhex("00000020 07") + b"x" * 30, "foreign-bytes"),
     ],
 )
-def test_the_walk_goes_on_behind_damage(middle: bytes, kind: str) -> None:
+def test_0_7_walk_continues_after_damage(middle: bytes, kind: str) -> None:
     assert walk_all(HELLO_1 + middle + HELLO_0 * 2)[1] == A.Damage07(kind, 15, len(middle))
 
 
 @pytest.mark.parametrize("before", [b"", HELLO_1, HELLO_1[:-3], b"\xff" * 9])
 @pytest.mark.parametrize("after", [b"", HELLO_0 * 3, HELLO_0[3:], b"\xff" * 9 + HELLO_1 * 2])
 @pytest.mark.parametrize("into", [0, 2, 4])
-def test_holes_are_judged_as_the_zeros_that_they_are(before: bytes, after: bytes, into: int) -> None:
+def test_holes_in_a_0_7_file_are_read_as_zeros(before: bytes, after: bytes, into: int) -> None:
     """into: the number of zeros stored before the hole. An entry may start with the last of them."""
     zeros = 2 << 20
     data = HELLO_1 + before + bytes(zeros) + after
@@ -69,7 +69,7 @@ def test_holes_are_judged_as_the_zeros_that_they_are(before: bytes, after: bytes
     assert list(A.walk(data, 15, None, lambda _start, _stop: extents)) == list(A.walk(data, 15))
 
 
-def test_an_empty_message_alone_does_not_end_damage() -> None:
+def test_single_empty_message_does_not_end_damage() -> None:
     lookalike = bytes.fromhex("00000005 00 00000000")
     found = walk_all(HELLO_1 + b"\xff" * 20 + lookalike + b"\xff" * 20 + HELLO_1)
     assert found[1] == A.Damage07("bad-length", 15, 49)
@@ -77,7 +77,7 @@ def test_an_empty_message_alone_does_not_end_damage() -> None:
     assert payloads(lookalike * 3) == [b""] * 3
 
 
-def test_a_damaged_size_is_found_again_at_the_next_entry() -> None:
+def test_damaged_0_7_size_is_resynchronized_at_the_next_entry() -> None:
     data = bytearray(HELLO_1 * 4)
     data[15:19] = struct.pack(">i", 0x7000_0000)
     found = walk_all(bytes(data))
@@ -92,7 +92,9 @@ def test_a_damaged_size_is_found_again_at_the_next_entry() -> None:
     codec=st.sampled_from(CODECS),
 )
 @settings(max_examples=200)
-def test_any_damage_is_accounted_for(messages: list[bytes], start: int, junk: bytes, codec: int) -> None:
+def test_every_byte_of_a_damaged_0_7_file_is_accounted_for(
+    messages: list[bytes], start: int, junk: bytes, codec: int
+) -> None:
     data = bytearray(b"".join(encode_set([message], codec) for message in messages))
     data[start : start + len(junk)] = junk
     damaged = bytes(data)
@@ -107,11 +109,11 @@ def test_any_damage_is_accounted_for(messages: list[bytes], start: int, junk: by
 
 @given(st.binary(max_size=300))
 @settings(max_examples=300)
-def test_random_bytes_are_accounted_for(data: bytes) -> None:
+def test_every_random_byte_is_accounted_for(data: bytes) -> None:
     walk_all(data)
 
 
-def test_a_set_that_ends_inside_an_entry_is_an_error_behind_its_messages() -> None:
+def test_truncated_0_7_set_is_an_error_after_its_messages() -> None:
     data = encoding07.encode_message(compress(L.GZIP, 1, HELLO_1 + HELLO_1[:9]), 1, L.GZIP)
     (entry,) = A.walk(data)
     assert isinstance(entry, A.Entry07)
@@ -119,7 +121,7 @@ def test_a_set_that_ends_inside_an_entry_is_an_error_behind_its_messages() -> No
         list(A.messages(memoryview(data), entry))
 
 
-def test_nesting_and_size_are_bounded() -> None:
+def test_nesting_and_size_of_0_7_sets_are_bounded() -> None:
     data = HELLO_1
     for _ in range(A.MAX_NESTING + 1):
         data = encoding07.encode_message(compress(L.GZIP, 1, data), 1, L.GZIP)
@@ -155,7 +157,7 @@ def hostile(kind: str, size_bytes: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["candidates", "one valid, one huge", "into zeros", "zeros", "random"])
-def test_hostile_files_cost_linear_time(kind: str) -> None:
+def test_hostile_0_7_files_take_linear_time(kind: str) -> None:
     """8 times the bytes may take about 8 times as long; quadratic work would take 64 times as long."""
     seconds = []
     for size_bytes in (250_000, 2_000_000):

@@ -34,7 +34,7 @@ def segments(directory: Path) -> list[tuple[int, bytes]]:
 # --- vectors
 
 
-def test_the_vectors_of_the_fact_sheet() -> None:
+def test_0_7_messages_match_the_vectors() -> None:
     assert encoding07.encode_message(b"hello", magic=0) == HELLO_0
     assert encoding07.encode_message(b"hello") == HELLO_1
     first, second = walk_all(HELLO_0 + HELLO_1)
@@ -47,7 +47,7 @@ def test_the_vectors_of_the_fact_sheet() -> None:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_entries_are_those_of_07(legacy_small: Path, name: str) -> None:
+def test_entries_equal_those_of_kafka_0_7(legacy_small: Path, name: str) -> None:
     expected = [
         (row["nextOffset"], row["magic"], CODEC_IDS[str(row["codec"])], base64.b64decode(str(row["payload"])))
         for row in rows(legacy_small / f"records/0.7/1-written/lamp.{name}-0.jsonl")
@@ -64,7 +64,7 @@ def test_entries_are_those_of_07(legacy_small: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_messages_are_those_a_07_consumer_saw(legacy_small: Path, name: str) -> None:
+def test_messages_equal_those_a_0_7_consumer_saw(legacy_small: Path, name: str) -> None:
     expected = [
         (row["nextOffset"], row["magic"], base64.b64decode(str(row["payload"])))
         for row in rows(legacy_small / f"records/0.7/1-written/lamp.{name}-0.jsonl")
@@ -86,7 +86,7 @@ def test_messages_are_those_a_07_consumer_saw(legacy_small: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_nothing_that_was_handed_to_07_is_missing(legacy_small: Path, name: str) -> None:
+def test_every_message_given_to_kafka_0_7_is_read(legacy_small: Path, name: str) -> None:
     handed = [
         base64.b64decode(payload)
         for row in rows(legacy_small / "written07.jsonl")
@@ -102,7 +102,7 @@ def test_nothing_that_was_handed_to_07_is_missing(legacy_small: Path, name: str)
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_the_entries_of_a_damaged_directory(legacy_small: Path, name: str) -> None:
+def test_entries_up_to_damage_equal_those_kafka_0_7_read(legacy_small: Path, name: str) -> None:
     """0.7 read up to the first invalid entry. kseg finds all entries up to there, with the result of the checksum."""
     expected = [
         (row["nextOffset"], row["valid"])
@@ -129,12 +129,14 @@ def test_the_entries_of_a_damaged_directory(legacy_small: Path, name: str) -> No
         ("magic-0", A.Damage07("bad-magic", 2878, 25)),
     ],
 )
-def test_damage_is_where_it_was_done(legacy_small: Path, name: str, damage: A.Damage07) -> None:
+def test_damage_in_0_7_files_is_found_where_it_was_made(
+    legacy_small: Path, name: str, damage: A.Damage07
+) -> None:
     _, data = segments(legacy_small / f"data/0.7/2-hurt/{name}")[-1]
     assert [item for item in walk_all(data) if isinstance(item, A.Damage07)] == [damage]
 
 
-def test_an_unknown_codec_is_an_entry_that_cannot_be_read(legacy_small: Path) -> None:
+def test_entry_with_an_unknown_codec_cannot_be_read(legacy_small: Path) -> None:
     _, data = segments(legacy_small / "data/0.7/2-hurt/attr-0")[-1]
     entries = [entry for entry in walk_all(data) if isinstance(entry, A.Entry07)]
     (odd,) = [entry for entry in entries if entry.codec == 3]
@@ -146,7 +148,7 @@ def test_an_unknown_codec_is_an_entry_that_cannot_be_read(legacy_small: Path) ->
 # --- recovery
 
 
-def test_recovery_keeps_what_07_kept(legacy_small: Path) -> None:
+def test_recovery_keeps_the_prefix_kafka_0_7_kept(legacy_small: Path) -> None:
     for row in rows(legacy_small / "recovered07.jsonl"):
         base, data = segments(legacy_small / f"data/0.7/{row['state']}/{row['dir']}")[-1]
         end = A.valid_prefix(data)
@@ -157,7 +159,7 @@ def test_recovery_keeps_what_07_kept(legacy_small: Path) -> None:
             assert not end.throws
 
 
-def test_recovery_keeps_what_jafka_kept(ancient_small: Path) -> None:
+def test_recovery_keeps_the_prefix_jafka_kept(ancient_small: Path) -> None:
     for row in rows(ancient_small / "recovered.jsonl"):
         data = (ancient_small / f"{row['kind']}/taps-0/{row['file']}").read_bytes()
         assert len(data) == row["before"]
@@ -179,7 +181,7 @@ def test_recovery_keeps_what_jafka_kept(ancient_small: Path) -> None:
         ("00" * 100, "small-size", False),
     ],
 )
-def test_why_recovery_stops(tail: str, cause: str, throws: bool) -> None:
+def test_recovery_names_why_it_stops(tail: str, cause: str, throws: bool) -> None:
     end = A.valid_prefix(HELLO_0 + HELLO_1 + bytes.fromhex(tail))
     assert (end.position, end.cause, end.throws) == (len(HELLO_0 + HELLO_1), cause, throws)
 
@@ -187,7 +189,7 @@ def test_why_recovery_stops(tail: str, cause: str, throws: bool) -> None:
 # --- Jafka
 
 
-def test_jafka_read_the_same(ancient_small: Path) -> None:
+def test_entries_equal_those_jafka_read(ancient_small: Path) -> None:
     expected = [
         (row["next_offset"], row["valid"], row["crc"], row["payload"])
         for row in rows(ancient_small / "records.jsonl")
@@ -204,7 +206,7 @@ def test_jafka_read_the_same(ancient_small: Path) -> None:
     assert ours == expected
 
 
-def test_fetch_results_are_framed_like_jafkas(ancient_small: Path) -> None:
+def test_fetch_results_are_framed_as_by_jafka(ancient_small: Path) -> None:
     log = dict(segments(ancient_small / "taps-0"))
     *single, multi = rows(ancient_small / "reads.jsonl")
     sends = []
@@ -219,13 +221,13 @@ def test_fetch_results_are_framed_like_jafkas(ancient_small: Path) -> None:
     assert multi_message_set_send(sends[:3]).hex() == framed
 
 
-def test_an_error_code_stands_in_the_header() -> None:
+def test_fetch_header_contains_the_error_code() -> None:
     assert message_set_send(b"", 1) == bytes.fromhex("00000002 0001")
     assert multi_message_set_send([b"ab"]) == bytes.fromhex("00000004 0000 6162")
 
 
 @pytest.mark.parametrize("kind", ["torn", "zeros", "flip", "garbage"])
-def test_every_byte_of_jafkas_damaged_files_is_accounted_for(ancient_small: Path, kind: str) -> None:
+def test_every_byte_of_damaged_jafka_files_is_accounted_for(ancient_small: Path, kind: str) -> None:
     good = dict(segments(ancient_small / "taps-0"))
     for base, data in segments(ancient_small / kind / "taps-0"):
         walk_all(data)
@@ -248,7 +250,7 @@ def test_every_byte_of_jafkas_damaged_files_is_accounted_for(ancient_small: Path
 @pytest.mark.parametrize("magic", [0, 1])
 @given(messages=st.lists(st.binary(max_size=60), max_size=8), codec=st.sampled_from(CODECS))
 @settings(max_examples=60)
-def test_sets_round_trip(magic: int, messages: list[bytes], codec: int) -> None:
+def test_0_7_sets_round_trip(magic: int, messages: list[bytes], codec: int) -> None:
     data = encode_set(messages, codec, magic)
     assert payloads(data) == messages
     assert A.valid_prefix(data) == A.End07(len(data), "end")
@@ -259,7 +261,7 @@ def test_sets_round_trip(magic: int, messages: list[bytes], codec: int) -> None:
     codecs=st.lists(st.sampled_from((1, 2)), max_size=5),
 )
 @settings(max_examples=60)
-def test_nested_sets_share_the_outer_offsets(messages: list[bytes], codecs: list[int]) -> None:
+def test_messages_of_nested_0_7_sets_have_the_outer_offset(messages: list[bytes], codecs: list[int]) -> None:
     inner = encode_set(messages)
     for codec in codecs:
         inner = encoding07.encode_message(compress(codec, 1, inner), 1, codec)
@@ -276,7 +278,7 @@ def test_nested_sets_share_the_outer_offsets(messages: list[bytes], codecs: list
         assert len(entries) == len(messages)
 
 
-def test_what_07_never_had_is_refused() -> None:
+def test_features_kafka_0_7_lacks_are_refused() -> None:
     for magic, codec in ((2, 0), (0, 1), (1, 3)):
         with pytest.raises(UsageError):
             encoding07.encode_message(b"", magic, codec)

@@ -104,7 +104,9 @@ def headers(kernel: ModuleType, wrap: Wrap, data: bytes, rows: Any) -> Any:
     st.booleans(),
     st.integers(0, 300),
 )
-def test_both_speeds(data: bytes, low: int, high: int, least_ms: int, control: bool, room: int) -> None:
+def test_compiled_and_interpreted_gather_agree(
+    data: bytes, low: int, high: int, least_ms: int, control: bool, room: int
+) -> None:
     bounds = numbers(low, high, least_ms, int(control), MOST)
     both(lambda kernel, wrap: laid_out(kernel, wrap, data, bounds, room))
 
@@ -116,7 +118,9 @@ def test_both_speeds(data: bytes, low: int, high: int, least_ms: int, control: b
     st.integers(-3, 20),
     st.lists(st.integers(-MOST - 1, MOST), min_size=12 * 8, max_size=12 * 8),
 )
-def test_tables_that_lie(capacity: int, first: int, stop: int, at: int, cells: list[int]) -> None:
+def test_gather_rejects_or_answers_any_table_alike(
+    capacity: int, first: int, stop: int, at: int, cells: list[int]
+) -> None:
     """The compiled and the interpreted kernel reject or answer any table and any rows in the same way."""
     data = bytes(range(40))
     batches = numbers(*range(C.BATCH_WIDTH * 4))
@@ -145,7 +149,7 @@ def test_tables_that_lie(capacity: int, first: int, stop: int, at: int, cells: l
     both(asked)
 
 
-def test_a_batch_laid_out() -> None:
+def test_gathered_columns_have_the_arrow_layout() -> None:
     """The Arrow columnar format: offsets between rows, and a validity bit for each."""
     body = b"".join(
         [

@@ -32,7 +32,7 @@ def read(kernel: dict[str, ModuleType], wrap: Any, data: bytes) -> tuple[array[i
     st.booleans(),
     st.lists(st.tuples(st.integers(0, 12 * ROWS - 1), st.integers(-3, 80))),
 )
-def test_compiled_and_interpreted_say_the_same(
+def test_compiled_and_interpreted_comparison_agree(
     a: bytes, b: bytes, is_same: bool, changes: list[tuple[int, int]]
 ) -> None:
     if is_same:

@@ -51,7 +51,7 @@ def outcome(
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__cluster_metadata"])
-def test_interpreted_and_compiled_print_the_same(capture_small: Path, topic: str) -> None:
+def test_compiled_and_interpreted_message_printing_agree(capture_small: Path, topic: str) -> None:
     rng = random.Random(topic)
     records = _records(capture_small / "data" / f"{topic}-0" / LOG)
     whole = 0
@@ -67,7 +67,7 @@ def test_interpreted_and_compiled_print_the_same(capture_small: Path, topic: str
     assert whole > CASES // 4
 
 
-def test_programs_of_all_topics_fit_the_kernel() -> None:
+def test_message_programs_of_all_topics_fit_the_kernel() -> None:
     for topic in TOPICS.values():
         assert len(program_of(topic).ops) > 20
 

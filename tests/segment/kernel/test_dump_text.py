@@ -25,7 +25,7 @@ from tests.support.scan_helpers import batch
 
 
 @given(buffers(), st.sampled_from([0, 1, 2, 3, 4, 7, 8, 15]), st.sampled_from([0, 700, 1500, 20000]))
-def test_lines(data: bytes, flags: int, room: int) -> None:
+def test_compiled_and_interpreted_dump_lines_agree(data: bytes, flags: int, room: int) -> None:
     batches, count = table_of(data)
     if not count:
         return
@@ -69,13 +69,13 @@ def test_lines(data: bytes, flags: int, room: int) -> None:
         max_size=5,
     ).map(b"".join)
 )
-def test_text_is_decoded_as_java_does(value: bytes) -> None:
+def test_bytes_are_decoded_like_java(value: bytes) -> None:
     """Tests with the real Kafka compare `java_output` with real Java."""
     assert _printed(value) == decode_utf8(value).encode()
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_bytes_that_are_no_text(seed: int) -> None:
+def test_malformed_utf8_across_block_boundaries_is_decoded_like_java(seed: int) -> None:
     """The bytes fill several blocks of the kernel, with sequences of all kinds across block boundaries, followed by text."""
     lots = random.Random(seed)
     pieces = [bytes([each]) for each in b"a\x7f\x80\xbf\xc0\xc1\xc2\xdf\xe0\xed\xef\xf0\xf4\xf5\xff"]
@@ -121,7 +121,7 @@ def _record(value: bytes) -> bytes:
 
 
 @pytest.mark.skipif(not COMPILED, reason="the kernels are not compiled: there is nothing to compare with")
-def test_a_whole_dump_on_interpreted_kernels_says_the_same(tmp_path: Path) -> None:
+def test_complete_dump_with_interpreted_kernels_is_the_same(tmp_path: Path) -> None:
     """Another process, whose kernels are plain Python with checked buffers, dumps hundreds of damaged files."""
     lots = random.Random(7)
     for number in range(60):

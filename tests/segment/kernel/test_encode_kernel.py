@@ -51,17 +51,17 @@ class TestEncode:
             (-(2**63), "ffffffffffffffffff01"),
         ],
     )
-    def test_varint_vectors(self, kernel: ModuleType, value: int, written: str) -> None:
+    def test_varint_matches_the_vectors(self, kernel: ModuleType, value: int, written: str) -> None:
         assert varint(kernel, value).hex() == written
 
     @given(value=INT64)
-    def test_varint_reads_back_and_is_as_long_as_said(self, kernel: ModuleType, value: int) -> None:
+    def test_varint_round_trips_with_its_computed_size(self, kernel: ModuleType, value: int) -> None:
         data = varint(kernel, value)
         assert number(data, 0) == (value, len(data))
         assert kernel.varint_size(value) == len(data)
 
     @pytest.mark.behaviour("F14")
-    def test_records_with_headers_nulls_and_empties(self, kernel: ModuleType) -> None:
+    def test_records_with_headers_nulls_and_empty_fields_round_trip(self, kernel: ModuleType) -> None:
         headers = [(), ((b"h", None), (b"", b"")), ((b"n" * 200, b"v" * 9000),)]
         keys, values = [None, b"", b"k" * 70], [b"", None, b"v" * 70000]
         offsets, times = array("q", [7, 9, 2**31]), array("q", [100, 90, 2**40])
@@ -76,14 +76,14 @@ class TestEncode:
         assert [record.value for record in records] == values
         assert [record.headers for record in records] == headers
 
-    def test_no_headers_at_all_is_the_same_as_empty_ones(self, kernel: ModuleType) -> None:
+    def test_missing_headers_are_encoded_like_empty_ones(self, kernel: ModuleType) -> None:
         offsets, times = array("q", [0, 1]), array("q", [5, 6])
         bare, empty = bytearray(), bytearray()
         kernel.encode_records(offsets, times, 0, 5, [b"a", None], [None, b"b"], None, bare)
         kernel.encode_records(offsets, times, 0, 5, [b"a", None], [None, b"b"], [(), ()], empty)
         assert bare == empty
 
-    def test_a_short_sequence_is_an_index_error(self, kernel: ModuleType) -> None:
+    def test_too_short_sequence_is_an_index_error(self, kernel: ModuleType) -> None:
         two = array("q", [0, 1])
         with pytest.raises(IndexError):
             kernel.encode_records(two, two, 0, 0, [b"a"], [b"b", b"c"], None, bytearray())

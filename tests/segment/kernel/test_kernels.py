@@ -35,14 +35,14 @@ from tests.support.kernel_variants import (
 from tests.support.scan_helpers import batch
 
 
-def test_every_kernel_is_here() -> None:
+def test_every_kernel_is_tested() -> None:
     readers = {"batch_walk", "record_walk", "legacy_messages", "verify_records", "validate", "checksum"}
     assert readers | {"dump_text", "encode", "buffer_access"} <= set(NAMES)
     assert all(str(module.__file__).endswith(".py") for module in INTERPRETED.values())
 
 
 @pytest.mark.parametrize(("module", "least"), [("buffer_access", 5), ("keymap_probe", 2), ("arithmetic", 2)])
-def test_what_is_inlined_is_what_is_interpreted(module: str, least: int) -> None:
+def test_inlined_function_bodies_equal_the_interpreted_source(module: str, least: int) -> None:
     """The `.pxd` of such a module repeats the bodies of its functions, with C types for their variables."""
 
     def bodies(source: Path, definition: str) -> dict[str, list[str]]:
@@ -64,7 +64,7 @@ def test_what_is_inlined_is_what_is_interpreted(module: str, least: int) -> None
     assert len(inlined) >= least
 
 
-def test_the_checked_buffer_watches() -> None:
+def test_checked_buffer_reports_reads_out_of_bounds() -> None:
     checked = Checked(bytearray(b"abc"))
     assert [checked[0], checked[2], len(checked)] == [97, 99, 3]
     for index in (-1, 3):
@@ -78,12 +78,14 @@ def test_the_checked_buffer_watches() -> None:
 
 
 @given(buffers(), st.integers(1, 9), st.integers(0, 500))
-def test_walk(data: bytes, capacity: int, cut: int) -> None:
+def test_compiled_and_interpreted_batch_walk_agree(data: bytes, capacity: int, cut: int) -> None:
     both(lambda kernel, wrap: walked(kernel, wrap, data, max(0, len(data) - cut), capacity))
 
 
 @given(buffers(), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.integers(0, 100))
-def test_first_candidate(data: bytes, lowest: int, highest: int, cut: int) -> None:
+def test_compiled_and_interpreted_first_candidate_agree(
+    data: bytes, lowest: int, highest: int, cut: int
+) -> None:
     end = max(0, len(data) - cut)
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[int]:
@@ -98,7 +100,7 @@ def test_first_candidate(data: bytes, lowest: int, highest: int, cut: int) -> No
 
 
 @given(buffers(), st.integers(0, 600), st.integers(1, 7))
-def test_a_walk_until_a_position(data: bytes, until: int, capacity: int) -> None:
+def test_batch_walk_stops_at_a_position(data: bytes, until: int, capacity: int) -> None:
     """The walk stops at the first batch that starts at or after the position, and is otherwise the same."""
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
@@ -121,7 +123,7 @@ def test_a_walk_until_a_position(data: bytes, until: int, capacity: int) -> None
 
 
 @given(buffers(), st.data())
-def test_questions_about_tables(data: bytes, draws: st.DataObject) -> None:
+def test_compiled_and_interpreted_table_queries_agree(data: bytes, draws: st.DataObject) -> None:
     cells, count = table_of(data)
     for row in range(count):
         cells[C.VALID * 16 + row] = draws.draw(st.sampled_from([0, 1, 1, 1]))
@@ -142,7 +144,7 @@ def test_questions_about_tables(data: bytes, draws: st.DataObject) -> None:
 
 
 @given(buffers(), st.data())
-def test_rows_are_copied(data: bytes, draws: st.DataObject) -> None:
+def test_compiled_and_interpreted_row_copies_agree(data: bytes, draws: st.DataObject) -> None:
     """To another table, and to an earlier position in the same one."""
     cells, count = table_of(data)
     first = draws.draw(st.integers(0, count))
@@ -172,7 +174,7 @@ def test_rows_are_copied(data: bytes, draws: st.DataObject) -> None:
 
 
 @given(buffers(), st.sampled_from([0, 26, 61, 100, 10**6]))
-def test_judge_small(data: bytes, limit: int) -> None:
+def test_compiled_and_interpreted_small_batch_checks_agree(data: bytes, limit: int) -> None:
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
         cells, count = table_of(data)
         checksum = kernel["checksum"]
@@ -184,7 +186,7 @@ def test_judge_small(data: bytes, limit: int) -> None:
 
 
 @given(buffers(), st.sampled_from([61, 100]))
-def test_judge_large_says_what_judge_small_says(data: bytes, limit: int) -> None:
+def test_large_batch_check_equals_the_small_one(data: bytes, limit: int) -> None:
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
         cells, count = table_of(data)
         checksum = kernel["checksum"]
@@ -200,7 +202,7 @@ def test_judge_large_says_what_judge_small_says(data: bytes, limit: int) -> None
 
 
 @given(st.binary(max_size=200), st.integers(0, 200), st.integers(0, 200))
-def test_crc_of_equals_the_libraries(data: bytes, start: int, stop: int) -> None:
+def test_kernel_crc_equals_the_libraries(data: bytes, start: int, stop: int) -> None:
     start, stop = sorted((min(start, len(data)), min(stop, len(data))))
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> list[int]:
@@ -213,7 +215,7 @@ def test_crc_of_equals_the_libraries(data: bytes, start: int, stop: int) -> None
     assert both(run) == [crc.crc32c(data[start:stop]), crc.crc32(data[start:stop])]
 
 
-def test_the_instructions_of_this_processor_sum_as_the_library_does() -> None:
+def test_crc_by_processor_instructions_equals_the_library() -> None:
     """All lengths up to several rounds of the widest loop, at every alignment, with every implementation that this processor supports."""
     checksum = importlib.import_module("kseg.segment.kernel.checksum")
     data = random.Random(0).randbytes(3000)
@@ -226,7 +228,7 @@ def test_the_instructions_of_this_processor_sum_as_the_library_does() -> None:
             assert checksum.castagnoli_by(way, data, start, start + length) == expected, (way, length)
 
 
-def test_the_constants_of_the_lanes_are_powers_of_x() -> None:
+def test_crc_lane_constants_are_powers_of_x() -> None:
     """To shift a lane by n bits: x^(n - 32) and x^(n + 32) modulo the polynomial, bit-reversed and shifted by one."""
 
     def power(exponent: int) -> int:
@@ -246,7 +248,7 @@ def test_the_constants_of_the_lanes_are_powers_of_x() -> None:
 
 
 @pytest.mark.parametrize("name", ["records", "walk", "checksum", "check", "text"])
-def test_tables_that_are_too_small_are_refused(name: str) -> None:
+def test_too_small_tables_are_refused(name: str) -> None:
     """C does not check bounds, so each entry function compares its tables with the given sizes."""
     data = batch(0)
     batches, _ = table_of(data)
@@ -336,7 +338,7 @@ def test_tables_that_are_too_small_are_refused(name: str) -> None:
 
 
 @given(st.integers(-(2**62), 2**62), st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1))
-def test_arithmetic(value: int, sequence: int, increment: int) -> None:
+def test_compiled_and_interpreted_32_bit_arithmetic_agree(value: int, sequence: int, increment: int) -> None:
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> tuple[int, int]:
         arithmetic = kernel["arithmetic"]
         return arithmetic.to_int(value), arithmetic.add_sequence(sequence, increment)
@@ -348,7 +350,9 @@ def test_arithmetic(value: int, sequence: int, increment: int) -> None:
 
 
 @given(buffers(), st.binary(max_size=60), st.data())
-def test_check(data: bytes, index: bytes, draws: st.DataObject) -> None:
+def test_compiled_and_interpreted_record_checks_agree(
+    data: bytes, index: bytes, draws: st.DataObject
+) -> None:
     batches, count = table_of(data)
     for row in range(count):
         batches[C.VALID * 16 + row] = 1

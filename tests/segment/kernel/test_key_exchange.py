@@ -44,7 +44,7 @@ def packed(rows: list[Row]) -> memoryview:
 
 @pytest.mark.parametrize("kernel", TWINS)
 @pytest.mark.parametrize("seed", range(6))
-def test_a_fold_keeps_the_latest_and_tells_all_others(kernel: ModuleType, seed: int) -> None:
+def test_fold_keeps_the_latest_offset_of_a_key_and_reports_the_others(kernel: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
     rows = random_rows(rng, 300, rng.choice((1, 7, 100, 5000)))
     asked = [(*rng.choice(rows)[:2], rng.randrange(3000)) for _ in range(50)] + [(1, 2, 3)]
@@ -63,7 +63,7 @@ def test_a_fold_keeps_the_latest_and_tells_all_others(kernel: ModuleType, seed: 
 
 
 @pytest.mark.parametrize("kernel", TWINS)
-def test_a_full_map_stops_at_the_first_new_key(kernel: ModuleType) -> None:
+def test_fold_into_a_full_map_stops_at_the_first_new_key(kernel: ModuleType) -> None:
     rows = [(1, 1, 0), (2, 2, 1), (1, 1, 2), (3, 3, 3), (1, 1, 4)]
     slots, gone, state = room(3 * 4), room(5), room(3)
     assert kernel.fold_rows(packed(rows), 0, 5, slots, 4, 2, state, gone) == 3
@@ -75,7 +75,7 @@ def test_a_full_map_stops_at_the_first_new_key(kernel: ModuleType) -> None:
 
 @pytest.mark.parametrize("kernel", TWINS)
 @pytest.mark.parametrize("parts", [1, 3, 16])
-def test_rows_of_a_key_come_together(kernel: ModuleType, parts: int) -> None:
+def test_scatter_puts_rows_of_a_key_into_one_part(kernel: ModuleType, parts: int) -> None:
     rows = random_rows(random.Random(parts), 200, 40)
     given = packed([row if number % 5 else (0, 0, -1) for number, row in enumerate(rows)])
     bounds, out = room(parts + 1), room(600)
@@ -91,7 +91,7 @@ def test_rows_of_a_key_come_together(kernel: ModuleType, parts: int) -> None:
 
 
 @pytest.mark.parametrize("kernel", TWINS)
-def test_offsets_go_to_the_stretch_they_lie_in(kernel: ModuleType) -> None:
+def test_scatter_puts_offsets_into_their_range(kernel: ModuleType) -> None:
     offsets = [5, 99, 0, 30, 31, 29, 7, 1 << 40]
     bounds, out = room(4), room(8)
     kernel.scatter_offsets(cells(*offsets), 8, cells(5, 30, 100), 3, bounds, out)
@@ -111,7 +111,7 @@ def records(*rows: tuple[int, int, int, int, int]) -> Columns:
 
 
 @pytest.mark.parametrize("kernel", TWINS)
-def test_rows_are_taken_of_keyed_records_in_a_range(kernel: ModuleType) -> None:
+def test_copy_rows_takes_keyed_records_in_a_range(kernel: ModuleType) -> None:
     table = records((3, 0, 1, 0, 0), (4, 0, -1, 0, 0), (5, 0, 0, 0, 0), (6, 0, 1, 0, 0), (9, 0, 1, 0, 0))
     hashes, out, state = cells(*range(100, 110)), room(30), cells(0, -1)
     copy = (table.cells, table.capacity, 5, hashes)
@@ -124,7 +124,7 @@ def test_rows_are_taken_of_keyed_records_in_a_range(kernel: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("kernel", TWINS)
-def test_marked_offsets_are_looked_up_as_a_map_of_two_slots(kernel: ModuleType) -> None:
+def test_look_up_finds_marked_offsets(kernel: ModuleType) -> None:
     table = records((8, 0, 4, 4, 4), (9, 0, 4, 4, -1), (17, 0, -1, 0, 2), (4000, 8, 0, 0, 0), (1, 0, 0, 0, 0))
     bits, words = bytearray(2), room(10)
     assert kernel.mark_offsets(cells(9, 8 + 15), 2, 8, bits) == 2
@@ -144,13 +144,13 @@ def test_marked_offsets_are_looked_up_as_a_map_of_two_slots(kernel: ModuleType) 
 
 @pytest.mark.parametrize("kernel", TWINS)
 @pytest.mark.parametrize("damaged", [(0, 5, 4, 0, 0), (0, -1, 1, 0, 0), (0, 0, 1, 7, 2), (0, 0, 0, -1, 1)])
-def test_a_field_outside_of_the_body_is_seen(kernel: ModuleType, damaged: tuple[int, ...]) -> None:
+def test_look_up_notices_a_field_outside_the_body(kernel: ModuleType, damaged: tuple[int, ...]) -> None:
     table = records((1, 0, 8, 0, 8), damaged)  # type: ignore[arg-type]
     assert kernel.look_up(8, table.cells, table.capacity, 2, 0, bytearray(1), room(4)) == 1
 
 
 @pytest.mark.parametrize("kernel", TWINS)
-def test_tables_smaller_than_they_say_are_refused(kernel: ModuleType) -> None:
+def test_tables_smaller_than_declared_are_refused(kernel: ModuleType) -> None:
     rows, gone = room(9), room(3)
     table = records((0, 0, 0, 0, 0))
     calls: list[tuple[Any, ...]] = [

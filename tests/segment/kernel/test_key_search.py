@@ -55,7 +55,7 @@ def decoded_alone(data: bytes, table: array[int], row: int) -> tuple[int, list[b
 
 
 @given(buffers(), KEYS)
-def test_what_passes_by_has_no_such_key_and_decodes(data: bytes, key: bytes) -> None:
+def test_key_search_skips_only_batches_without_the_key(data: bytes, key: bytes) -> None:
     table, count = table_of(data)
     found = candidates(data, key, EVERYTHING)
     done = INTERPRETED["record_walk"].BODY_DONE
@@ -81,13 +81,13 @@ def test_what_passes_by_has_no_such_key_and_decodes(data: bytes, key: bytes) -> 
         ((0, INT64_MAX, 1_700_000_000_001), []),
     ],
 )
-def test_headers_exclude_batches(limits: tuple[int, int, int], rows: list[int]) -> None:
+def test_key_search_excludes_batches_by_their_headers(limits: tuple[int, int, int], rows: list[int]) -> None:
     data = b"".join(sealed(record(), 1, base_offset=1000 + at) for at in range(3))
     assert candidates(data, b"k", numbers(*limits)) == rows
 
 
 @given(st.lists(st.sampled_from([b"k", b"", b"kk", None]), max_size=8), KEYS)
-def test_decoded_records(keys: list[bytes | None], key: bytes) -> None:
+def test_key_search_finds_the_key_in_decoded_records(keys: list[bytes | None], key: bytes) -> None:
     body = b"".join(each or b"" for each in keys)
     cells = array("q", bytes(8 * 12 * 8))
     position = 0
@@ -106,7 +106,7 @@ def test_decoded_records(keys: list[bytes | None], key: bytes) -> None:
     assert both(run) == [at for at, each in enumerate(keys) if each == key]
 
 
-def test_tables_are_not_believed() -> None:
+def test_key_search_refuses_wrong_tables() -> None:
     data = CASES[0].data
     table, count = table_of(data)
     with pytest.raises(ValueError, match="too small"):

@@ -98,7 +98,7 @@ def hashed(kernel: Any, body: bytes, records: Columns, wrap: Callable[[Any], Any
     return hashes
 
 
-def test_the_judge_is_siphash() -> None:
+def test_reference_siphash_matches_the_published_vectors() -> None:
     key = bytes(range(16))
     assert siphash_128(key, b"", 2, 4).hex() == "a3817f04ba25a8e66df67214c7550293"
     assert siphash_128(key, bytes([0]), 2, 4).hex() == "da87c1d86b99af44347659119b22fc45"
@@ -107,7 +107,7 @@ def test_the_judge_is_siphash() -> None:
 @pytest.mark.parametrize(
     "kernel", [COMPILED.get("keymap"), INTERPRETED["keymap"]], ids=["compiled", "interpreted"]
 )
-def test_keys_are_hashed_as_published(kernel: ModuleType | None) -> None:
+def test_key_hash_equals_the_published_siphash(kernel: ModuleType | None) -> None:
     if kernel is None:
         pytest.skip("the kernels are not compiled")
     keys = [
@@ -121,7 +121,7 @@ def test_keys_are_hashed_as_published(kernel: ModuleType | None) -> None:
         assert found == siphash_128(bytes(range(16)), key, 1, 3), len(key)
 
 
-def test_a_null_key_has_no_place() -> None:
+def test_null_key_is_not_put_into_the_map() -> None:
     body, records = table_of([None, b""], [0, 1], [b"v", b"v"])
     slots = memoryview(array("q", bytes(24 * 8)))
     state = memoryview(array("q", bytes(8 * S.MAP_WIDTH)))
@@ -130,7 +130,7 @@ def test_a_null_key_has_no_place() -> None:
     assert (state[S.MAP_SIZE], state[S.MAP_OFFSET]) == (1, 1)
 
 
-def test_fields_outside_of_their_body_are_noticed() -> None:
+def test_key_hash_notices_fields_outside_their_body() -> None:
     body, records = table_of([b"a", b"bcd"], [0, 1], [b"1", b"2"])
     hashes = memoryview(array("q", bytes(64)))
     assert K.hash_rows(body[:-2], records.cells, records.capacity, 2, 1, 2, hashes) == 1
@@ -139,7 +139,7 @@ def test_fields_outside_of_their_body_are_noticed() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_map_is_a_dictionary_with_a_limit(seed: int) -> None:
+def test_key_map_equals_a_dictionary_with_a_limit(seed: int) -> None:
     rng = random.Random(seed)
     slot_count = rng.choice((2, 3, 7, 50, 400))
     limit = max(1, int(slot_count * 0.9))
@@ -197,7 +197,7 @@ def test_the_map_is_a_dictionary_with_a_limit(seed: int) -> None:
     assert tallies[C.T_RECORDS] == count
 
 
-def test_many_keys_are_told_apart() -> None:
+def test_key_map_distinguishes_many_keys() -> None:
     slot_count = 60_000
     slots = memoryview(array("q", bytes(24 * slot_count)))
     state = memoryview(array("q", bytes(8 * S.MAP_WIDTH)))
@@ -220,7 +220,7 @@ def test_many_keys_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 10, 16])
-def test_interpreted_kernels_compact_alike(seed: int, tmp_path: Path) -> None:
+def test_interpreted_kernels_compact_like_compiled_ones(seed: int, tmp_path: Path) -> None:
     from tests.kafka.cleaning import our_clean, random_case
 
     case = random_case(seed, tmp_path)

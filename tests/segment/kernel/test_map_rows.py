@@ -174,7 +174,7 @@ def test_the_map_has_the_last_offset_of_each_key(
 
 @BOTH
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_a_full_map_says_which_batch_met_it(kernel: ModuleType | None, is_packed: bool) -> None:
+def test_full_map_names_the_batch_that_filled_it(kernel: ModuleType | None, is_packed: bool) -> None:
     batches = [Batch(10 * n, [b"%d" % (10 * n + at) for at in range(4)]) for n in range(5)]
     table, file = table_of(batches)
     body, bounds = packed(batches) if is_packed else (file, [])
@@ -198,7 +198,7 @@ def test_a_full_map_says_which_batch_met_it(kernel: ModuleType | None, is_packed
     ],
     ids=["nothing", "cut", "more", "length beyond", "endless varint", "timestamp beyond"],
 )
-def test_a_body_that_cannot_be_walked_over_is_reported_behind_what_came_before(
+def test_undecodable_body_is_reported_after_the_batches_before_it(
     kernel: ModuleType | None, is_packed: bool, body: bytes
 ) -> None:
     batches = [Batch(0, [b"a", b"b"]), Batch(5, [b"c"], body), Batch(9, [b"d"])]
@@ -227,7 +227,7 @@ def test_a_body_that_cannot_be_walked_over_is_reported_behind_what_came_before(
         ((), 0, 0, 99),
     ],
 )
-def test_bounds_and_rows_outside_of_their_buffers_are_refused(
+def test_bounds_and_rows_outside_their_buffers_are_refused(
     kernel: ModuleType | None, bounds: tuple[int, ...], first: int, row: int, stop: int
 ) -> None:
     table, file = table_of([Batch(0, [b"a"]), Batch(1, [b"b"])])
@@ -237,7 +237,7 @@ def test_bounds_and_rows_outside_of_their_buffers_are_refused(
 
 @BOTH
 @pytest.mark.parametrize(("position", "size"), [(-1, 80), (0, 60), (0, 1 << 40), (1 << 40, 80)])
-def test_a_batch_outside_of_its_file_is_refused(kernel: ModuleType | None, position: int, size: int) -> None:
+def test_batch_outside_its_file_is_refused(kernel: ModuleType | None, position: int, size: int) -> None:
     table, file = table_of([Batch(0, [b"a"])])
     table.cells[C.POSITION * table.capacity] = position
     table.cells[C.SIZE * table.capacity] = size

@@ -41,7 +41,7 @@ def decoded(
 
 
 @given(buffers(), st.integers(1, 5))
-def test_plain_batches(data: bytes, capacity: int) -> None:
+def test_compiled_and_interpreted_reading_of_plain_batches_agree(data: bytes, capacity: int) -> None:
     batches, count = table_of(data)
 
     def read_plain(kernel: Kernels, wrap: Any, cells: Any, state: Any) -> int:
@@ -57,7 +57,7 @@ def test_plain_batches(data: bytes, capacity: int) -> None:
 
 
 @given(st.binary(max_size=200), st.data())
-def test_bodies(body: bytes, draws: st.DataObject) -> None:
+def test_compiled_and_interpreted_reading_of_bodies_agree(body: bytes, draws: st.DataObject) -> None:
     if draws.draw(st.booleans()):
         case = draws.draw(st.sampled_from([case for case in CASES if case.data[16] == 2]))
         mutated = bytearray(case.data[61:])
@@ -86,7 +86,9 @@ def test_bodies(body: bytes, draws: st.DataObject) -> None:
 
 
 @given(buffers(), st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, 1]), st.sampled_from([1, 9]))
-def test_message_sets(content: bytes, base_offset: int, magic: int, attributes: int) -> None:
+def test_compiled_and_interpreted_reading_of_message_sets_agree(
+    content: bytes, base_offset: int, magic: int, attributes: int
+) -> None:
     batches, _ = table_of(batch(5, 2, magic=magic, codec=1))
     batches[C.ATTRIBUTES * 16] = attributes
 

@@ -24,7 +24,7 @@ def room(count: int) -> memoryview:
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_packed_slots_have_every_key_once(twin: dict[str, ModuleType]) -> None:
+def test_packed_slots_contain_every_key_once(twin: dict[str, ModuleType]) -> None:
     rng = random.Random(5)
     slots, taken = room(3 * 50), sorted(rng.sample(range(50), 20))
     expected = []
@@ -41,7 +41,7 @@ def test_packed_slots_have_every_key_once(twin: dict[str, ModuleType]) -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_notes_of_batches_come_back_further_on(twin: dict[str, ModuleType]) -> None:
+def test_batch_notes_are_placed_at_their_new_positions(twin: dict[str, ModuleType]) -> None:
     kernel, fields = twin["filter_batches"], (C.POSITION, C.SIZE, C.LAST_OFFSET, C.MAX_TIMESTAMP)
     table, placed, notes = Columns(C.BATCH_WIDTH, 8), Columns(C.BATCH_WIDTH, 4), room(4 * 6)
     table.count, placed.count = 8, 4

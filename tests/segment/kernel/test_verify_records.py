@@ -70,7 +70,7 @@ def state(*values: int, width: int) -> memoryview:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 class TestRules:
-    def test_neighbours(self, kernel: ModuleType) -> None:
+    def test_next_suspect_finds_batches_inconsistent_with_neighbours(self, kernel: ModuleType) -> None:
         rows = [batch(0, 0, 4), batch(100, 5, 9), batch(200, 9, 12), batch(300, 13, 13, epoch=2)]
         table, seen = table_of(rows), state(-1, -1, width=S.SEEN_WIDTH)
         assert kernel.next_suspect(table.cells, 4, 0, 4, seen) == 2
@@ -90,12 +90,14 @@ class TestRules:
             ({"magic": 1, "attributes": 4, "count": 1}, verify_records.ATTRIBUTES),
         ],
     )
-    def test_headers(self, fields: dict[str, int], reason: int, kernel: ModuleType) -> None:
+    def test_next_suspect_finds_impossible_headers(
+        self, fields: dict[str, int], reason: int, kernel: ModuleType
+    ) -> None:
         table, seen = table_of([batch(0, 0, 4, **fields)]), state(-1, -1, width=S.SEEN_WIDTH)
         assert kernel.next_suspect(table.cells, 1, 0, 1, seen) == (0 if reason else 1)
         assert seen[S.SEEN_REASONS] == reason
 
-    def test_sums(self, kernel: ModuleType) -> None:
+    def test_batch_sums_equal_those_of_the_rows(self, kernel: ModuleType) -> None:
         rows = [
             batch(0, 3, 4),
             batch(100, 8, 9, count=1, timestamp=77),
@@ -123,7 +125,7 @@ class TestRules:
             ([1, 2, 3, 3], [2]),
         ],
     )
-    def test_which_entry_is_out_of_order(
+    def test_first_index_entry_out_of_order_is_found(
         self, entries: list[int], wrong: list[int], kernel: ModuleType
     ) -> None:
         index = b"".join(value.to_bytes(4, "big") * 2 for value in entries)
@@ -156,7 +158,7 @@ def tables(draw: st.DrawFn) -> list[list[int]]:
 
 
 @given(rows=tables(), first=INT64, now=INT64, index=st.binary(max_size=96), base=st.integers(0, 2**62))
-def test_compiled_equals_interpreted(
+def test_compiled_and_interpreted_verify_records_agree(
     rows: list[list[int]], first: int, now: int, index: bytes, base: int
 ) -> None:
     table = table_of(rows)

@@ -22,7 +22,9 @@ def _batch(offset: int) -> NewBatch:
 
 
 @pytest.mark.parametrize("is_decided", [False, True])
-def test_a_transaction_that_began_in_a_deleted_segment(is_decided: bool, tmp_path: Path) -> None:
+def test_read_committed_hides_a_transaction_begun_in_a_deleted_segment(
+    is_decided: bool, tmp_path: Path
+) -> None:
     """Observed with 3.9.1: after retention has deleted the records of a hanging transaction, a read_committed consumer receives nothing."""
     directory = tmp_path / "fares-0"
     with PartitionWriter(directory) as writer:

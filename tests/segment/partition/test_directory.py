@@ -49,7 +49,7 @@ def log_dir(path: Path | str) -> LogDirectory:
 
 
 @pytest.mark.behaviour("F59")
-def test_segments_of_a_partition(tmp_path: Path) -> None:
+def test_partition_listing_has_segments_and_their_files(tmp_path: Path) -> None:
     names = [f"{base:020d}{suffix}" for base in (200, 0, 100) for suffix in (".log", ".index", ".timeindex")]
     names += [f"{100:020d}.txnindex", f"{100:020d}.snapshot", f"{250:020d}.snapshot", f"{50:020d}.index"]
     names += [
@@ -78,14 +78,14 @@ def test_segments_of_a_partition(tmp_path: Path) -> None:
     ]
 
 
-def test_two_spellings_of_one_segment(tmp_path: Path) -> None:
+def test_well_formed_name_wins_over_another_spelling_of_a_segment(tmp_path: Path) -> None:
     directory = partition(make(tmp_path / "foo-0", f"{7:020d}.log", "7.log", "7.index"))
     (segment,) = directory.segments
     assert segment.log.name.is_well_formed and segment.offset_index is not None
     assert [entry.name.name for entry in directory.orphans] == ["7.log"]
 
 
-def test_size_and_time_of_a_file(tmp_path: Path) -> None:
+def test_listed_file_has_its_size_and_mtime(tmp_path: Path) -> None:
     path = make(tmp_path / "foo-0", f"{ZERO}.log") / f"{ZERO}.log"
     path.write_bytes(b"12345")
     os.utime(path, ns=(0, 1_700_000_000_123_999_999))
@@ -94,7 +94,7 @@ def test_size_and_time_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("F57")
-def test_log_dir(tmp_path: Path) -> None:
+def test_log_directory_listing(tmp_path: Path) -> None:
     make(tmp_path, "meta.properties", "recovery-point-offset-checkpoint", f"foo-0/{ZERO}.log", "bar-1/")
     make(tmp_path, f"foo-1.{ID}-delete/", f"foo-2.{ID}-stray/", f"foo-3.{ID}-future/", "junk/")
     make(tmp_path, "remote-log-index-cache/5_XqZeFaA4SYahW3xVBVhQJQ.index", "x-delete/")
@@ -116,7 +116,7 @@ def test_log_dir(tmp_path: Path) -> None:
     assert isinstance(list_directory(str(tmp_path / "remote-log-index-cache")), OtherDirectory)
 
 
-def test_a_data_directory_may_be_named_like_a_partition(tmp_path: Path) -> None:
+def test_data_directory_may_be_named_like_a_partition(tmp_path: Path) -> None:
     make(tmp_path, "data-1/meta.properties", f"data-1/foo-0/{ZERO}.log", f"data-2/foo-1/{ZERO}.log")
     assert isinstance(list_directory(str(tmp_path / "data-1")), LogDirectory)
     assert isinstance(list_directory(str(tmp_path / "data-2")), LogDirectory)
@@ -125,7 +125,7 @@ def test_a_data_directory_may_be_named_like_a_partition(tmp_path: Path) -> None:
     assert [os.path.basename(child.path) for child in parent.log_directories] == ["data-1", "data-2"]
 
 
-def test_parent_that_holds_partitions_as_well(tmp_path: Path) -> None:
+def test_parent_directory_may_contain_partitions_as_well(tmp_path: Path) -> None:
     make(tmp_path, f"foo-0/{ZERO}.kafka", f"copy/foo-0/{ZERO}.kafka")
     parent = list_directory(str(tmp_path))
     assert isinstance(parent, ParentDirectory)
@@ -136,18 +136,18 @@ def test_parent_that_holds_partitions_as_well(tmp_path: Path) -> None:
         list_log_directory(str(tmp_path / "foo-0"))
 
 
-def test_partition_under_a_foreign_name(tmp_path: Path) -> None:
+def test_partition_under_a_foreign_name_is_listed(tmp_path: Path) -> None:
     directory = partition(make(tmp_path / "evidence", f"{ZERO}.log"))
     assert directory.name is None and len(directory.segments) == 1
 
 
-def test_empty_directories(tmp_path: Path) -> None:
+def test_empty_directories_are_listed(tmp_path: Path) -> None:
     make(tmp_path, "foo-0/", "logs/")
     assert partition(tmp_path / "foo-0").segments == ()
     assert isinstance(list_directory(str(tmp_path / "logs")), OtherDirectory)
 
 
-def test_what_cannot_be_read_is_data(tmp_path: Path) -> None:
+def test_unreadable_entries_are_listed_with_their_problem(tmp_path: Path) -> None:
     make(tmp_path, f"foo-0/{ZERO}.log")
     (tmp_path / "foo-0" / f"{ZERO}.index").symlink_to("nowhere")
     os.mkfifo(tmp_path / "foo-0" / f"{ZERO}.timeindex")
@@ -163,7 +163,7 @@ def test_what_cannot_be_read_is_data(tmp_path: Path) -> None:
             list_directory(str(path))
 
 
-def test_captured_log_dir(capture_small: Path) -> None:
+def test_captured_log_directory_is_listed(capture_small: Path) -> None:
     directory = log_dir(capture_small / "data")
     assert len(directory.partitions) == 12 and directory.other_directories == ()
     assert {entry.name.role for entry in directory.entries} == {
@@ -199,7 +199,7 @@ def test_no_captured_file_is_unknown(capture_small: Path, legacy_small: Path) ->
         assert [entry.path for entry in entries if entry.problem or not entry.name.is_well_formed] == []
 
 
-def test_captured_kafka07_log(ancient_small: Path) -> None:
+def test_captured_kafka_0_7_log_is_listed(ancient_small: Path) -> None:
     directory = partition(ancient_small / "taps-0")
     offsets = [entry.name.base_offset or 0 for entry in directory.kafka07_files]
     assert len(offsets) == 8 and directory.segments == () and offsets == sorted(offsets)
@@ -211,7 +211,7 @@ def test_captured_kafka07_log(ancient_small: Path) -> None:
     )
 
 
-def test_a_plain_last_segment_is_the_one_of_the_inventory(tmp_path: Path) -> None:
+def test_plain_last_segment_equals_that_of_the_listing(tmp_path: Path) -> None:
     directory = healthy.partition(tmp_path / "metro-0")
     listed, reported = list_partition(str(directory)).segments[-1], plain_last_segment(str(directory))
     assert reported is not None
@@ -228,7 +228,7 @@ def test_a_plain_last_segment_is_the_one_of_the_inventory(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "oddity", ["spelling", "no time index", "a link", "a directory", "nothing", "no offset"]
 )
-def test_what_is_no_plain_last_segment_is_left_to_the_inventory(oddity: str, tmp_path: Path) -> None:
+def test_unusual_last_segment_is_left_to_the_listing(oddity: str, tmp_path: Path) -> None:
     directory = healthy.partition(tmp_path / "metro-0")
     last = list_partition(str(directory)).segments[-1]
     log, times = Path(last.log.path), Path(last.time_index.path if last.time_index else "")
@@ -251,7 +251,7 @@ def test_what_is_no_plain_last_segment_is_left_to_the_inventory(oddity: str, tmp
     assert plain_last_segment(str(directory)) is None
 
 
-def test_bytes_in_a_directory_are_those_of_the_inventory(tmp_path: Path) -> None:
+def test_bytes_in_a_directory_equal_those_of_the_listing(tmp_path: Path) -> None:
     directory = healthy.partition(tmp_path / "metro-0")
     (directory / "nowhere").symlink_to("missing")
     (directory / "linked").symlink_to(directory / "partition.metadata")

@@ -34,12 +34,12 @@ def answers(directory: Path) -> bool:
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_sound_partitions(tmp_path: Path, running: bool) -> None:
+def test_fast_log_end_of_undamaged_partitions_equals_the_general_one(tmp_path: Path, running: bool) -> None:
     data = broker_dir(tmp_path / "data", 2, 3, running=running)
     assert all(answers(path) for path in data.glob("orders.*"))
 
 
-def test_preallocated_and_empty_logs(tmp_path: Path) -> None:
+def test_fast_log_end_of_preallocated_and_empty_logs(tmp_path: Path) -> None:
     partition = broker_dir(tmp_path / "data", 1, 1) / "orders.00-0"
     log = max(partition.glob("*.log"))
     os.truncate(log, 1 << 20)
@@ -48,7 +48,7 @@ def test_preallocated_and_empty_logs(tmp_path: Path) -> None:
     assert answers(partition)
 
 
-def test_damaged_ends(tmp_path: Path) -> None:
+def test_fast_log_end_of_damaged_logs_is_right_or_none(tmp_path: Path) -> None:
     sound = broker_dir(tmp_path / "sound", 1, 1) / "orders.00-0"
     stem = max(sound.glob("*.log")).stem
     answered = 0

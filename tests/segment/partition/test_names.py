@@ -35,7 +35,9 @@ ID = "0123456789abcdef0123456789abcdef"
         (f"fo.o-bar-7.{ID}-delete", "fo.o-bar", 7, PartitionState.DELETE),
     ],
 )
-def test_partition_directory(name: str, topic: str, partition: int, state: PartitionState) -> None:
+def test_partition_directory_name_is_parsed(
+    name: str, topic: str, partition: int, state: PartitionState
+) -> None:
     parsed = parse_partition_directory(name)
     assert (parsed.topic, parsed.partition, parsed.state) == (topic, partition, state)
     assert parsed.unique_id == (None if state is PartitionState.LIVE else ID)
@@ -64,14 +66,14 @@ def test_partition_directory(name: str, topic: str, partition: int, state: Parti
         "topic-" + "9" * 5000,
     ],
 )
-def test_no_partition_directory(name: str) -> None:
+def test_invalid_partition_directory_name_is_refused(name: str) -> None:
     with pytest.raises(FormatError) as caught:
         parse_partition_directory(name)
     assert repr(name) in str(caught.value)
 
 
 @pytest.mark.behaviour("F57")
-def test_long_topic_is_cut_in_the_name_of_a_deleted_directory() -> None:
+def test_long_topic_is_truncated_in_the_name_of_a_deleted_directory() -> None:
     topic = "t" * 249
     name = format_partition_directory(PartitionName(topic, 4, PartitionState.DELETE, ID))
     assert len(name) == 255
@@ -117,7 +119,7 @@ def test_any_directory_name_is_parsed_or_refused(name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("state", list(FileState))
-def test_segment_file(suffix: str, role: Role, state: FileState) -> None:
+def test_segment_file_name_is_parsed(suffix: str, role: Role, state: FileState) -> None:
     name = f"00000000000000000023{suffix}" + ("" if state is FileState.LIVE else f".{state}")
     parsed = parse_file_name(name)
     assert (parsed.base_offset, parsed.role, parsed.state) == (23, role, state)
@@ -142,7 +144,7 @@ def test_segment_file(suffix: str, role: Role, state: FileState) -> None:
         ("notes.txt.deleted", Role.UNKNOWN, None),
     ],
 )
-def test_name_not_written_by_kafka(name: str, role: Role, offset: int | None) -> None:
+def test_misspelled_file_name_is_not_well_formed(name: str, role: Role, offset: int | None) -> None:
     parsed = parse_file_name(name)
     assert (parsed.role, parsed.base_offset, parsed.is_well_formed) == (
         role,
@@ -172,7 +174,7 @@ def test_name_not_written_by_kafka(name: str, role: Role, offset: int | None) ->
         ("kseg-journal-17-old-00000000000000000000.log.deleted", Role.KSEG_JOURNAL, FileState.LIVE),
     ],
 )
-def test_named_file(name: str, role: Role, state: FileState) -> None:
+def test_fixed_file_name_is_parsed(name: str, role: Role, state: FileState) -> None:
     parsed = parse_file_name(name)
     assert (parsed.role, parsed.state, parsed.is_well_formed) == (role, state, True)
 
@@ -185,7 +187,7 @@ def test_named_file(name: str, role: Role, state: FileState) -> None:
         ("00000000000000000069-0000000001-8347862348762.checkpoint.part", FileState.PART),
     ],
 )
-def test_metadata_snapshot(name: str, state: FileState) -> None:
+def test_metadata_snapshot_name_is_parsed(name: str, state: FileState) -> None:
     parsed = parse_file_name(name)
     assert (parsed.role, parsed.base_offset, parsed.epoch, parsed.state) == (
         Role.METADATA_SNAPSHOT,
@@ -198,7 +200,7 @@ def test_metadata_snapshot(name: str, state: FileState) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", ".tmp", ".deleted"])
-def test_cached_index_of_a_tiered_segment(suffix: str) -> None:
+def test_cached_index_name_of_a_tiered_segment_is_parsed(suffix: str) -> None:
     parsed = parse_file_name(f"45_Hb-lFhVPRzm1lV4uy1DsaQ.timeindex{suffix}")
     assert (parsed.role, parsed.base_offset, parsed.remote_segment_id) == (
         Role.TIME_INDEX,
@@ -216,12 +218,12 @@ def test_file_names_round_trip(offset: int) -> None:
 
 
 @given(st.text() | st.from_regex(r"[0-9_-]*[.](log|index|checkpoint)([.](tmp|part))?", fullmatch=True))
-def test_any_file_name_is_understood_or_unknown(name: str) -> None:
+def test_any_file_name_is_parsed_or_unknown(name: str) -> None:
     parsed = parse_file_name(name)
     assert parsed.name == name and name.startswith(parsed.stem)
     assert parsed.base_offset is None or 0 <= parsed.base_offset < 2**63
 
 
-def test_negative_offset_names_no_file() -> None:
+def test_negative_offset_is_refused_in_a_file_name() -> None:
     with pytest.raises(FormatError):
         segment_file_name(-1, ".log")

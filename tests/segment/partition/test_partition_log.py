@@ -36,7 +36,7 @@ def true_end(directory: Path) -> int:
     return max(int(file.stem) for file in directory.glob("*.snapshot"))
 
 
-def test_segments_are_known_by_name_and_opened_on_demand(whole: Path) -> None:
+def test_segments_are_listed_by_name_and_opened_on_demand(whole: Path) -> None:
     bases = sorted(int(path.stem) for path in whole.glob("*.log"))
     with unchanged(whole), PartitionLog(PartitionTarget(str(whole))) as log:
         assert [segment.base_offset for segment in log.segments] == bases
@@ -65,7 +65,7 @@ def test_only_live_files_of_the_partition_are_its_segments(whole: Path, tmp_path
 
 
 @pytest.mark.parametrize("length", [1, 8, 100, 10_485_760])
-def test_zero_tails_of_the_index_are_no_entries(length: int, whole: Path, tmp_path: Path) -> None:
+def test_zero_tail_of_an_index_has_no_entries(length: int, whole: Path, tmp_path: Path) -> None:
     copy = diseases.copy_of(whole, tmp_path / "metro-0")
     for suffix in (".index", ".timeindex"):
         file = max(copy.glob("*.log")).with_suffix(suffix)
@@ -77,7 +77,7 @@ def last_crc_wrong(log: Path) -> diseases.InflictedDamage:
     return diseases.bad_crc(log, len(diseases.batch_spans(log)) - 1)
 
 
-def test_the_end_behind_damage(whole: Path, tmp_path: Path) -> None:
+def test_log_end_after_damage(whole: Path, tmp_path: Path) -> None:
     """A torn batch is not part of the log, nor are zeros after it. An intact batch after damage is."""
     log = max(whole.glob("*.log"))
     last_first = int.from_bytes(log.read_bytes()[diseases.batch_spans(log)[-1][0] :][:8])
@@ -92,7 +92,7 @@ def test_the_end_behind_damage(whole: Path, tmp_path: Path) -> None:
         assert end_of(copy) == (end, [kind])
 
 
-def test_offsets_of_the_log_dir(whole: Path) -> None:
+def test_log_start_and_high_watermark_come_from_the_checkpoints(whole: Path) -> None:
     place = whole.parent
     for name, offset in (("log-start-offset-checkpoint", 9), ("replication-offset-checkpoint", 11)):
         entries = [CheckpointEntry("metro", 0, offset), CheckpointEntry("metro", 1, 3)]
@@ -108,7 +108,7 @@ def test_offsets_of_the_log_dir(whole: Path) -> None:
         assert (log.start_offset, log.high_watermark) == (0, log.end_offset)
 
 
-def test_epochs_of_the_batches_are_those_of_the_file(whole: Path, tmp_path: Path) -> None:
+def test_epochs_from_the_batches_equal_those_of_the_checkpoint(whole: Path, tmp_path: Path) -> None:
     copy = diseases.copy_of(whole, tmp_path / "metro-0")
     with PartitionLog(PartitionTarget(str(copy))) as log:
         written = epoch_history(log).entries
@@ -120,7 +120,7 @@ def test_epochs_of_the_batches_are_those_of_the_file(whole: Path, tmp_path: Path
 
 
 @pytest.mark.behaviour("X08", "X09")
-def test_aborted_transactions_are_collected_over_segments(whole: Path, tmp_path: Path) -> None:
+def test_aborted_transactions_are_collected_across_segments(whole: Path, tmp_path: Path) -> None:
     """TransactionIndexTest.testCollectAbortedTransactions: four entries, in this test in two segments."""
     copy = diseases.copy_of(whole, tmp_path / "metro-0")
     for file in copy.glob("*.txnindex"):
@@ -137,7 +137,7 @@ def test_aborted_transactions_are_collected_over_segments(whole: Path, tmp_path:
     assert found == [[0, 1, 2, 3], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3], [1, 2, 3], [2, 3]]
 
 
-def test_an_absent_side_file(whole: Path) -> None:
+def test_missing_side_file_is_none(whole: Path) -> None:
     with PartitionLog(PartitionTarget(str(whole))) as log:
         assert log.read_side_file(Role.QUORUM_STATE) is None
         assert log.side_file_path(Role.QUORUM_STATE) == str(whole / "quorum-state")
@@ -158,7 +158,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_any_bytes_in_any_file_are_survived(
+def test_garbage_in_any_file_gives_an_answer_or_a_reason(
     data: st.DataObject, whole: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """After garbage in any one file, every command answers or reports why it cannot."""

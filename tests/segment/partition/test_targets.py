@@ -52,7 +52,7 @@ def paths(targets: list[Target]) -> list[str]:
 
 
 @pytest.mark.usefixtures("disks")
-def test_files_in_kafkas_order() -> None:
+def test_file_targets_are_in_kafkas_order() -> None:
     foo = [
         f"disks/a/foo-0/{name}"
         for name in (
@@ -78,7 +78,7 @@ def test_files_in_kafkas_order() -> None:
 
 
 @pytest.mark.usefixtures("disks")
-def test_partitions_and_log_dirs() -> None:
+def test_targets_are_partitions_and_log_dirs() -> None:
     deleted = PartitionTarget(f"disks/a/foo-1.{ID}-delete", "disks/a")
     a = [PartitionTarget("disks/a/foo-0", "disks/a"), PartitionTarget("disks/a/food-0", "disks/a")]
     b = [PartitionTarget("disks/b/bar-10", "disks/b"), PartitionTarget("disks/b/bar-2", "disks/b")]
@@ -102,7 +102,9 @@ def test_partitions_and_log_dirs() -> None:
         (["FOO"], None, []),
     ],
 )
-def test_narrowing(topics: list[str], partition: int | None, expected: list[str]) -> None:
+def test_targets_are_narrowed_by_topic_and_partition(
+    topics: list[str], partition: int | None, expected: list[str]
+) -> None:
     for expand in (Expansion.PARTITIONS, Expansion.VERIFY):
         targets = resolve_targets(["disks"], topics=topics, partition=partition, expand=expand)
         assert [os.path.basename(path) for path in paths(targets)] == expected
@@ -111,7 +113,7 @@ def test_narrowing(topics: list[str], partition: int | None, expected: list[str]
 
 
 @pytest.mark.usefixtures("disks")
-def test_what_is_marked_for_deletion_is_passed_over() -> None:
+def test_directories_marked_for_deletion_are_skipped_unless_named() -> None:
     passed_over: list[str] = []
     assert deleted_in(resolve_targets(["disks"], passed_over=passed_over)) == []
     assert passed_over == [f"disks/a/foo-1.{ID}-delete"]
@@ -125,7 +127,7 @@ def deleted_in(targets: list[Target]) -> list[str]:
 
 @pytest.mark.usefixtures("disks")
 @pytest.mark.parametrize("expand", list(Expansion))
-def test_a_file_stays_a_file(expand: Expansion) -> None:
+def test_file_path_stays_a_file_target(expand: Expansion) -> None:
     path = f"disks/a/foo-0/{ZERO}.log.deleted"
     assert resolve_targets([path], expand=expand) == [FileTarget(path)]
     assert resolve_targets([path], topics=["foo"], partition=0, expand=expand) == [FileTarget(path)]
@@ -134,7 +136,7 @@ def test_a_file_stays_a_file(expand: Expansion) -> None:
 
 
 @pytest.mark.usefixtures("disks")
-def test_a_partition_named_alone_knows_its_log_dir(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_partition_target_knows_its_log_dir(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve_targets(["disks/a/foo-0/"]) == [PartitionTarget("disks/a/foo-0", "disks/a")]
     monkeypatch.chdir("disks/a")
     assert resolve_targets(["foo-0"]) == [PartitionTarget("foo-0", ".")]
@@ -143,7 +145,7 @@ def test_a_partition_named_alone_knows_its_log_dir(monkeypatch: pytest.MonkeyPat
     assert resolve_targets([".."])[0] == PartitionTarget("../foo-0", "..")
 
 
-def test_a_partition_outside_any_log_dir(tmp_path: Path) -> None:
+def test_partition_outside_any_log_dir_is_a_target(tmp_path: Path) -> None:
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence" / f"{ZERO}.log").touch()
     path = str(tmp_path / "evidence")
@@ -152,14 +154,14 @@ def test_a_partition_outside_any_log_dir(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("disks")
-def test_equal_targets_are_worked_on_once_but_dumped_as_often_as_named() -> None:
+def test_repeated_paths_are_one_target_except_for_dump() -> None:
     assert len(resolve_targets(["disks/b", "disks/b", "disks/b/bar-2"])) == 2
     path = f"disks/b/bar-2/{ZERO}.log"
     assert len(resolve_targets([path, path], expand=Expansion.FILES)) == 2
 
 
 @pytest.mark.parametrize("expand", [Expansion.PARTITIONS, Expansion.VERIFY, Expansion.INVENTORY])
-def test_a_directory_counts_once_whatever_leads_to_it(disks: Path, expand: Expansion) -> None:
+def test_directory_reached_by_several_paths_is_one_target(disks: Path, expand: Expansion) -> None:
     expected = paths(resolve_targets(["disks"], expand=expand))
     (disks / "a" / "linked-7").symlink_to(disks / "b" / "bar-2")
     (disks / "b" / "food-0").symlink_to("../a/food-0")
@@ -171,7 +173,7 @@ def test_a_directory_counts_once_whatever_leads_to_it(disks: Path, expand: Expan
     assert "disks/a/foo-0" in paths(alone) and "disks/c/foo-0" not in paths(alone)
 
 
-def test_a_link_to_what_lies_elsewhere_is_a_target(disks: Path) -> None:
+def test_link_to_a_directory_elsewhere_is_a_target(disks: Path) -> None:
     (disks / "elsewhere").mkdir()
     (disks / "a" / "food-0").rename(disks / "elsewhere" / "far-0")
     (disks / "a" / "food-0").symlink_to("../elsewhere/far-0")
@@ -183,13 +185,13 @@ def test_a_link_to_what_lies_elsewhere_is_a_target(disks: Path) -> None:
 @pytest.mark.behaviour("D09")
 @pytest.mark.usefixtures("disks")
 @pytest.mark.parametrize("path", ["nowhere", "disks/a/foo-0/nowhere.log", "disks/a/junk", ""])
-def test_a_path_without_kafkas_data_is_named(path: str) -> None:
+def test_path_without_kafka_data_is_named(path: str) -> None:
     with pytest.raises(UnreadableInput) as caught:
         resolve_targets(["disks/b", path])
     assert path in str(caught.value) and caught.value.exit_status == 3
 
 
-def test_captures(capture_small: Path, ancient_small: Path) -> None:
+def test_targets_of_the_captures(capture_small: Path, ancient_small: Path) -> None:
     data = str(capture_small / "data")
     files = resolve_targets([data], expand=Expansion.FILES)
     expected = {

@@ -60,13 +60,13 @@ def as_expected(records: list[Record]) -> tuple[raw_batches.Expected, ...]:
 
 @pytest.mark.parametrize("case", [marked(case) for case in CASES])
 class TestCases:
-    def test_alone(self, case: Case) -> None:
+    def test_case_is_decoded_alone(self, case: Case) -> None:
         records, problems = decoded(case.data)
         assert as_expected(records) == case.records
         assert [problem.code for problem in problems] == ([] if case.error == R.OK else [case.error])
         assert all(problem.sentence for problem in problems)
 
-    def test_between_others_in_tiny_tables(self, case: Case) -> None:
+    def test_case_is_decoded_between_others_in_tiny_tables(self, case: Case) -> None:
         """An invalid batch does not affect its neighbours, even if a table becomes full in the middle."""
         around = sealed(record() + record(1), 2)
         for capacity in (1, 2, 3):
@@ -79,7 +79,7 @@ class TestCases:
 @pytest.mark.behaviour("F08")
 @pytest.mark.parametrize("codec", range(len(L.CODEC_NAMES)))
 @pytest.mark.parametrize(("change", "error"), [(1, R.TOO_FEW_RECORDS), (-1, R.BYTES_LEFT_OVER)])
-def test_a_wrong_count_shows_in_every_codec(codec: int, change: int, error: int) -> None:
+def test_wrong_record_count_is_an_error_in_every_codec(codec: int, change: int, error: int) -> None:
     records = tuple(Record(row, T0, b"k", b"v" * 50) for row in range(5))
     data = bytearray(encode_batch(NewBatch(records=records, codec=codec)))
     data[57:61] = struct.pack(">i", 5 + change)
@@ -96,7 +96,7 @@ def _resealed(data: bytearray) -> bytes:
 
 
 @pytest.mark.behaviour("F01")
-def test_vectors_of_the_fact_sheet() -> None:
+def test_batches_match_the_vectors() -> None:
     data = bytes.fromhex(
         "0000000000000000 00000045 00000000 02 a3f18511 0000 00000001 0000018bcfe56800 0000018bcfe56801"
         "ffffffffffffffff ffff ffffffff 00000002 10 00 00 00 02 61 02 78 00 14 00 02 02 02 62 01 02 02 68 01"
@@ -109,7 +109,7 @@ def test_vectors_of_the_fact_sheet() -> None:
 
 
 @pytest.mark.behaviour("F02")
-def test_the_empty_batch_of_the_fact_sheet() -> None:
+def test_empty_batch_matches_the_vector() -> None:
     data = bytes.fromhex(
         "000000000000000a 00000031 00000002 02 2c453930 0000 00000004 ffffffffffffffff 0000018bcfe56800"
         "0000000000000009 0000 00000000 00000000"
@@ -133,14 +133,14 @@ def test_the_empty_batch_of_the_fact_sheet() -> None:
         ),
     ],
 )
-def test_legacy_vectors_of_the_fact_sheet(data: str, crc: int, timestamp: int) -> None:
+def test_old_format_messages_match_the_vectors(data: str, crc: int, timestamp: int) -> None:
     records, problems = decoded(bytes.fromhex(data))
     assert problems == []
     assert records == [Record(7, timestamp, b"k", b"v", crc=crc, crc_valid=True)]
 
 
 @pytest.mark.behaviour("F05", "F06")
-def test_sequence_arithmetic() -> None:
+def test_sequence_arithmetic_wraps_and_is_reversible() -> None:
     top = L.INT32_MAX
     assert L.increment_sequence(top - 5, 10) == 4
     assert L.increment_sequence(top, 1) == 0
@@ -152,7 +152,7 @@ def test_sequence_arithmetic() -> None:
             assert L.decrement_sequence(there, step) == sequence
 
 
-def test_inner_checksums_are_judged_each() -> None:
+def test_inner_checksums_are_verified_individually() -> None:
     inner = bytearray(raw_batches.three(1, 0, 1, 2))
     inner[-1] ^= 1
     records, problems = decoded(wrapper(500, bytes(inner)))
@@ -161,7 +161,7 @@ def test_inner_checksums_are_judged_each() -> None:
 
 
 @pytest.mark.behaviour("F24")
-def test_a_value_longer_than_its_message_is_named_and_the_rest_is_read() -> None:
+def test_value_longer_than_its_message_is_reported_and_the_rest_is_read() -> None:
     """Kafka fails only when the value is read."""
     broken = message(1, b"k", b"v", raw=struct.pack(">i", 1) + b"k" + struct.pack(">i", 99) + b"v")
     data = wrapper(500, raw_batches.three(1, 0) + broken + raw_batches.three(1, 2))
@@ -175,7 +175,7 @@ def test_a_value_longer_than_its_message_is_named_and_the_rest_is_read() -> None
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("key_length", [2, 50, 2**31 - 1, -(2**31)])
-def test_a_key_longer_than_its_message(magic: int, key_length: int) -> None:
+def test_key_longer_than_its_message_is_an_error(magic: int, key_length: int) -> None:
     data = message(1, None, None, magic=magic, raw=struct.pack(">i", key_length) + b"k" * 4)
     _, problems = decoded(data)
     # below zero the key is null, and the next four bytes are the length of the value
@@ -185,7 +185,7 @@ def test_a_key_longer_than_its_message(magic: int, key_length: int) -> None:
 
 @pytest.mark.parametrize("count", [10**6, 2**31 - 1])
 @pytest.mark.parametrize("codec", [L.NONE, L.GZIP])
-def test_a_huge_count_costs_neither_time_nor_memory(count: int, codec: int) -> None:
+def test_huge_record_count_takes_neither_time_nor_memory(count: int, codec: int) -> None:
     body = record() * 3
     data = sealed(raw_batches.gzip(body) if codec else body, count, attributes=codec)
     decoder = Decoder(data, 64)
@@ -202,7 +202,7 @@ def test_a_huge_count_costs_neither_time_nor_memory(count: int, codec: int) -> N
     assert peak < 300_000
 
 
-def test_a_huge_header_count_is_refused_at_once() -> None:
+def test_huge_header_count_is_refused_at_once() -> None:
     body = raw_batches.sized(raw_batches.fields_of(headers=raw_batches.varint(2**31 - 1) + bytes(40)))
     assert [problem.code for problem in decoded(sealed(body, 1))[1]] == [R.BAD_HEADER_COUNT]
 
@@ -222,7 +222,7 @@ def test_decompression_is_bounded(magic: int) -> None:
 
 @pytest.mark.behaviour("F07")
 @pytest.mark.parametrize("size", [14, 30, 48])
-def test_a_batch_smaller_than_its_header_is_no_index_error(size: int) -> None:
+def test_batch_smaller_than_its_header_raises_no_index_error(size: int) -> None:
     """This holds even if its checksum is valid."""
     data = sealed(record(), 1)
     small = data[:8] + struct.pack(">i", size) + data[12 : 12 + size]
@@ -269,7 +269,7 @@ def test_damaged_bodies_never_raise(draws: st.DataObject) -> None:
     assert decoded(data, 1) == decoded(data)
 
 
-def test_every_record_of_the_capture(capture_small: Path) -> None:
+def test_records_of_the_capture_equal_an_independent_reader(capture_small: Path) -> None:
     """Compared with an independent reader."""
     seen = 0
     for log in (capture_small / "data").rglob("*.log"):

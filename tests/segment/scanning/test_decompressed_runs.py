@@ -59,7 +59,7 @@ def reported(
     return found, sizes
 
 
-def test_bodies_lie_one_behind_the_other() -> None:
+def test_decompressed_bodies_are_contiguous() -> None:
     contents = [b"a" * size for size in (0, 1, 1000, 5)]
     packed = DecompressionBuffer()
     assert reported(packed, [gzip(content) for content in contents]) == (contents, [4])
@@ -67,14 +67,14 @@ def test_bodies_lie_one_behind_the_other() -> None:
 
 
 @pytest.mark.parametrize("count", [MAX_BODIES - 1, MAX_BODIES, MAX_BODIES + 1, 2 * MAX_BODIES + 3])
-def test_a_run_ends_where_its_bounds_do(count: int) -> None:
+def test_decompressed_run_ends_at_its_bounds(count: int) -> None:
     contents = [b"%d" % number for number in range(count)]
     found, sizes = reported(DecompressionBuffer(), [gzip(content) for content in contents])
     assert found == contents
     assert max(sizes) == min(count, MAX_BODIES)
 
 
-def test_what_does_not_fit_comes_later_or_alone() -> None:
+def test_body_that_does_not_fit_comes_later_or_alone() -> None:
     half, full, large = (bytes([size % 251]) * size for size in (BODY_BYTES // 2, BODY_BYTES, BODY_BYTES + 1))
     contents = [half, half, b"x", half, large, large, b"y", full, b"z"]
     found, sizes = reported(DecompressionBuffer(), [gzip(content) for content in contents])
@@ -82,7 +82,7 @@ def test_what_does_not_fit_comes_later_or_alone() -> None:
     assert sizes == [2, 2, 1, 1, 1, 1, 1]
 
 
-def test_what_cannot_be_opened_comes_alone() -> None:
+def test_undecodable_body_comes_alone() -> None:
     contents = [b"first", b"second", b"third", b"last"]
     bodies = [gzip(content) for content in contents]
     bodies[1], bodies[2] = b"no gzip", bodies[2][:-9]
@@ -106,7 +106,7 @@ def block_of(codec: int, content: bytes, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("limit_bytes", [MAX_BODY_BYTES, FILL_BYTES - 1, 3000])
-def test_runs_hold_what_each_block_yields_by_itself(seed: int, limit_bytes: int) -> None:
+def test_runs_contain_what_each_block_alone_yields(seed: int, limit_bytes: int) -> None:
     rng = random.Random(seed)
     bodies, codecs = [], []
     expected: list[bytes | None] = []
@@ -129,7 +129,7 @@ def test_runs_hold_what_each_block_yields_by_itself(seed: int, limit_bytes: int)
 
 
 @pytest.mark.parametrize("codec", BLOCK_BEGINS)
-def test_both_readers_of_a_codec_say_the_same_of_damaged_blocks(codec: int) -> None:
+def test_both_readers_of_a_codec_agree_on_damaged_blocks(codec: int) -> None:
     known, rng = filler(codec), random.Random(7)
     assert known is not None
     limit = (known.room_bytes,) if codec == L.LZ4 else ()
@@ -157,7 +157,7 @@ def test_both_readers_of_a_codec_say_the_same_of_damaged_blocks(codec: int) -> N
 
 
 @pytest.mark.parametrize("codec", [L.GZIP, *BLOCK_BEGINS])
-def test_only_a_whole_usual_batch_has_a_block(codec: int) -> None:
+def test_only_a_complete_ordinary_block_is_recognized(codec: int) -> None:
     rng, usual = random.Random(codec), 0
     for _ in range(1000):
         body = bytearray(block_of(codec, rng.randbytes(rng.randint(0, 40)) * rng.randint(1, 40), rng))
@@ -173,7 +173,7 @@ def test_only_a_whole_usual_batch_has_a_block(codec: int) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"row": 2, "stop": 2}, {"row": -1}, {"stop": 3}, {"capacity": 3}, {"row": 0, "first": 1}]
 )
-def test_rows_that_are_not_in_the_table_are_refused(wrong: dict[str, int]) -> None:
+def test_rows_outside_the_table_are_refused(wrong: dict[str, int]) -> None:
     table, view = file_of([compress(L.LZ4, L.MAGIC_V2, b"abc")] * 2, [L.LZ4, L.LZ4])
     room, known = memoryview(bytearray(BODY_BYTES)), filler(L.LZ4)
     assert known is not None

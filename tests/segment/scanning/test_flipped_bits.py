@@ -26,7 +26,7 @@ def first_checked(magic: int) -> int:
 
 
 @pytest.mark.parametrize(("magic", "codec"), KINDS)
-def test_every_bit_is_found(magic: int, codec: int) -> None:
+def test_every_flipped_bit_is_found(magic: int, codec: int) -> None:
     """This holds for the checksum and what it covers, except for the magic byte, which determines how to read the rest."""
     whole = batch(70, 2 if magic == 2 or codec else 1, b"value " * 9, magic, codec)
     found, expected = [], []
@@ -42,7 +42,7 @@ def test_every_bit_is_found(magic: int, codec: int) -> None:
 
 
 @given(st.integers(1, 200_000), st.data(), st.sampled_from([crc32, crc32c]))
-def test_the_distance_of_a_bit_from_the_end(
+def test_crc_register_gives_the_distance_of_a_bit_from_the_end(
     count: int, draws: st.DataObject, checksum: Callable[[bytes], int]
 ) -> None:
     data = random.Random(count).randbytes(count)
@@ -57,7 +57,7 @@ def test_the_distance_of_a_bit_from_the_end(
 
 
 @pytest.mark.parametrize("codec", [0, L.ZSTD])
-def test_two_bits_of_a_batch_are_not_one(codec: int) -> None:
+def test_two_flipped_bits_are_not_taken_for_one(codec: int) -> None:
     whole, chance = batch(0, 3, b"x" * 300, 2, codec), random.Random(codec)
     for _ in range(300):
         damaged = bytearray(whole)
@@ -66,7 +66,7 @@ def test_two_bits_of_a_batch_are_not_one(codec: int) -> None:
         assert flipped_bits_in(memoryview(damaged), 0, len(damaged)) == ()
 
 
-def test_a_bit_that_makes_the_checksum_right_but_not_the_records() -> None:
+def test_flipped_bit_that_fixes_only_the_checksum_is_rejected() -> None:
     """The header declares three records, and the batch has two. The checksum covers that, so the flipped bit explains the checksum but not
     the records."""
     whole = bytearray(batch(0, 2, b"value", 2, 0))
@@ -76,7 +76,7 @@ def test_a_bit_that_makes_the_checksum_right_but_not_the_records() -> None:
     assert flipped_bits_in(memoryview(whole), 0, len(whole)) == ()
 
 
-def test_damage_of_several_batches_is_followed_as_far_as_one_bit_explains_it() -> None:
+def test_adjacent_damaged_batches_are_explained_as_far_as_one_bit_each_suffices() -> None:
     data, positions = file_of([batch(2 * number, 2, b"value", 2, 0) for number in range(6)])
     damaged = bytearray(data)
     flips = [FlippedBit(positions[number] + 64, number) for number in (1, 2, 4)]
@@ -87,7 +87,7 @@ def test_damage_of_several_batches_is_followed_as_far_as_one_bit_explains_it() -
     assert found.positions == [positions[number] for number in (0, 3, 5)]
 
 
-def test_a_batch_of_more_than_16_mib_is_not_looked_at() -> None:
+def test_batch_above_16_mib_is_not_examined_for_flipped_bits() -> None:
     """With a probability of more than 6 %, one of its bits would explain any damage."""
     whole = bytearray(batch(0, 1, bytes(flipped_bits.MAX_BATCH_BYTES), 2, 0))
     whole[100] ^= 1
@@ -98,5 +98,5 @@ def test_a_batch_of_more_than_16_mib_is_not_looked_at() -> None:
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes(data: bytes) -> None:
+def test_no_flipped_bit_is_found_in_random_bytes(data: bytes) -> None:
     assert flipped_bits_in(memoryview(data), 0, len(data)) == ()

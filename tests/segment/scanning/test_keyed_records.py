@@ -74,14 +74,14 @@ def some_batches(kinds: Iterable[int]) -> bytes:
 
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.sampled_from([b"a", b"", b"b", b"none"]))
-def test_any_mixture_of_batches(kinds: list[int], key: bytes) -> None:
+def test_key_search_over_any_batches_equals_full_decoding(kinds: list[int], key: bytes) -> None:
     data = some_batches(kinds)
     assert search(data, key) == gathered(memoryview(data), key, None)
 
 
 @pytest.mark.parametrize("key", [b"k", b"", b"other"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_layout_of_a_batch(case: object, key: bytes) -> None:
+def test_key_search_over_every_batch_layout_equals_full_decoding(case: object, key: bytes) -> None:
     """Old formats and every structural error, alone and between compressed batches."""
     assert isinstance(getattr(case, "data", None), bytes)
     data: bytes = case.data  # type: ignore[attr-defined]
@@ -90,7 +90,7 @@ def test_every_layout_of_a_batch(case: object, key: bytes) -> None:
         assert search(around, key) == gathered(memoryview(around), key, None)
 
 
-def test_markers_do_not_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_markers_do_not_end_a_decompressed_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """All compressed batches of a transactional log are decompressed into one buffer, each of them once."""
     from kseg.segment.scanning import decompressed_runs
 
@@ -109,7 +109,7 @@ def test_markers_do_not_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert problems == []
 
 
-def test_what_headers_exclude_is_not_decompressed() -> None:
+def test_batches_excluded_by_their_headers_are_not_decompressed() -> None:
     """The body that cannot be decompressed is excluded by the limits, so no problem is reported."""
     data = some_batches([3, 7, 3])
     assert [each[1].offset for each in search(data, b"a")[0]] == [0, 7]
@@ -119,7 +119,7 @@ def test_what_headers_exclude_is_not_decompressed() -> None:
     assert search(data, b"a", earliest=T0 + 8) == ([], [])
 
 
-def test_chunks_are_small_where_the_key_is() -> None:
+def test_batches_without_the_key_are_not_decoded_into_columns() -> None:
     """A batch without the key is not decoded into columns."""
     data = some_batches([0, 3, 0]) + sealed(record(key=b"here"), 1, base_offset=99)
     view = memoryview(data)

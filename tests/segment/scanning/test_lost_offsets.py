@@ -34,13 +34,13 @@ def lost(data: bytes) -> LostRange:
 
 @pytest.mark.parametrize("bit", range(32))
 @pytest.mark.parametrize("field", [_LAST_DELTA, _COUNT])
-def test_the_checksum_proves_the_number_that_is_altered(batch: bytes, field: int, bit: int) -> None:
+def test_checksum_proves_which_number_is_altered(batch: bytes, field: int, bit: int) -> None:
     data = bytearray(batch)
     data[field + 3 - bit // 8] ^= 1 << bit % 8
     assert lost(bytes(data)) == KEPT
 
 
-def test_a_batch_of_which_a_cleaner_kept_two_records_ends_where_its_header_says(batch: bytes) -> None:
+def test_compacted_batch_ends_where_its_header_says(batch: bytes) -> None:
     """It has fewer records than offsets, and because of damage elsewhere the checksum proves nothing."""
     data = bytearray(batch)
     data[_COUNT + 3] = 2
@@ -48,14 +48,14 @@ def test_a_batch_of_which_a_cleaner_kept_two_records_ends_where_its_header_says(
     assert lost(bytes(data)) == LostRange(FIRST, FIRST + RECORDS - 1, 2)
 
 
-def test_a_torn_batch_has_no_checksum_that_proves_anything(batch: bytes) -> None:
+def test_checksum_of_a_torn_batch_proves_nothing(batch: bytes) -> None:
     data = bytearray(batch[:-3])
     data[_LAST_DELTA + 3] = 64
     assert lost(bytes(data)) == LostRange(FIRST, FIRST + 64, RECORDS)
 
 
 @pytest.mark.parametrize("zeros", [0, 7, 40, None])
-def test_a_batch_that_is_torn_in_its_header(batch: bytes, zeros: int | None) -> None:
+def test_lost_offsets_of_a_batch_torn_in_its_header(batch: bytes, zeros: int | None) -> None:
     """Once the last offset delta is written, the range is known. Zeros that a file system has left after the data do not count as
     numbers."""
     for written in range(1, len(batch)):
@@ -68,7 +68,7 @@ def test_a_batch_that_is_torn_in_its_header(batch: bytes, zeros: int | None) -> 
             assert found == LostRange(FIRST, None, None)
 
 
-def test_a_marker_that_is_torn_in_its_header(batch: bytes) -> None:
+def test_lost_offsets_of_a_marker_torn_in_its_header(batch: bytes) -> None:
     data = bytearray(batch[:40])
     data[_ATTRIBUTES + 1] |= L.CONTROL_BIT
     data[_LAST_DELTA + 3] = 0

@@ -51,7 +51,7 @@ def fill(order: OffsetOrder, before: list[Claim], rows: int) -> None:
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
 @pytest.mark.parametrize("batches", [1, 2, 17, 60])
-def test_an_ordinary_log_is_bounded_by_its_neighbours(rows: int, batches: int) -> None:
+def test_damage_in_an_ordinary_log_is_bounded_by_its_neighbours(rows: int, batches: int) -> None:
     order = order_of(log(*range(batches)), rows=rows)
     end = batches * WIDTH
     assert order.around() == DamageBounds(end - 1, None, end - 1)
@@ -104,7 +104,7 @@ def claims(draw: st.DrawFn) -> list[Claim]:
     st.sampled_from([1, 5, 17, 25, 200]),
     st.booleans(),
 )
-def test_the_short_cut_changes_nothing(
+def test_fast_path_gives_the_row_by_row_result(
     before: list[Claim], base_offset: int, rows: int, is_inside: bool
 ) -> None:
     fast, slow = OffsetOrder(base_offset), _RowByRow(base_offset)
@@ -118,7 +118,7 @@ def test_the_short_cut_changes_nothing(
 @pytest.mark.parametrize("at", range(12))
 @pytest.mark.parametrize("bit", [5, 7, 12, 31, 40, 62])
 @pytest.mark.parametrize("rows", [1, 5, 100])
-def test_an_altered_offset_before_damage_moves_no_bound(at: int, bit: int, rows: int) -> None:
+def test_altered_offset_before_damage_moves_no_bound(at: int, bit: int, rows: int) -> None:
     """This holds for any batch, too high or too low."""
     before = log(*range(12))
     first = before[at][0] ^ 1 << bit
@@ -129,47 +129,47 @@ def test_an_altered_offset_before_damage_moves_no_bound(at: int, bit: int, rows:
 
 @pytest.mark.parametrize("at", range(2))
 @pytest.mark.parametrize("bit", [8, 12, 31, 40, 62])
-def test_an_altered_offset_behind_damage_moves_no_bound(at: int, bit: int) -> None:
+def test_altered_offset_after_damage_moves_no_bound(at: int, bit: int) -> None:
     behind = log(14, 15, 16, 17)
     behind[at] = moved(at, behind[at][0] ^ 1 << bit)
     bounds = order_of(log(*range(12))).around(behind)
     assert (bounds.last_before, bounds.first_behind) == (119, 140)
 
 
-def test_the_sign_of_an_offset() -> None:
+def test_negative_offset_moves_no_bound() -> None:
     before = [*log(*range(5)), moved(5, 50 - (1 << 63))]
     assert order_of(before).around(log(8, 9)) == DamageBounds(59, 80, 59, 80)
 
 
-def test_copies_take_no_offsets() -> None:
+def test_duplicate_batches_move_no_bound() -> None:
     before = [*log(*range(8)), *log(3, 4, 5)]
     assert order_of(before).around(log(10, 11)) == DamageBounds(79, 100, 79, 100)
     assert order_of(log(*range(8))).around(log(6, 7)) == DamageBounds(79, None, 79)
 
 
-def test_an_altered_batch_with_the_offsets_of_another_one_is_no_copy() -> None:
+def test_altered_batch_with_the_offsets_of_another_is_not_a_duplicate() -> None:
     """Of 13 batches with 8 offsets each, bit 5 of the last base offset is flipped."""
     claims = [(number * 8, number * 8 + 7, number) for number in range(16)]
     assert order_of([*claims[:12], (64, 71, 12)]).around(claims[14:]) == DamageBounds(103, 112, 103, 112)
     assert order_of([*claims[:12], claims[8]]).around(claims[14:]) == DamageBounds(95, 112, 95, 112)
 
 
-def test_more_copies_than_are_remembered() -> None:
+def test_more_duplicates_than_are_remembered_move_no_bound() -> None:
     assert order_of(log(*range(40), *range(2, 32))).around(log(45, 46)) == DamageBounds(399, 450, 399, 450)
 
 
-def test_a_log_whose_end_is_bounded_by_the_next_segment() -> None:
+def test_next_segment_bounds_the_log_end() -> None:
     """The last batch claims an offset beyond the base offset of the next segment."""
     before = [*log(*range(4)), moved(4, 40 + (1 << 20))]
     assert order_of(before).around((), 90, 90) == DamageBounds(49, 90, 49, 90)
 
 
-def test_the_only_batch_behind_damage_claims_an_offset_beyond_the_next_segment() -> None:
+def test_only_batch_after_damage_beyond_the_next_segment_is_not_trusted() -> None:
     bounds = order_of(log(*range(4))).around([moved(6, 60 + (1 << 20))], 70, 70)
     assert bounds == DamageBounds(39, 60, 39, 60)
 
 
-def test_a_wrong_file_name_proves_nothing() -> None:
+def test_wrong_file_name_proves_no_altered_offset() -> None:
     """Either all batches are below the base offset in the name, or one of them is altered."""
     assert order_of(log(*range(6)), 500).around(log(8, 9), 900, 900) == DamageBounds(59, 80, 59, 80)
     before = [*log(0), moved(1, 10 + (1 << 24)), *log(2, 3)]
@@ -178,18 +178,18 @@ def test_a_wrong_file_name_proves_nothing() -> None:
     assert not is_misnamed([600, 0, 10], 500) and not is_misnamed([0], 500)
 
 
-def test_one_batch_below_the_base_offset_is_not_believed() -> None:
+def test_single_batch_below_the_base_offset_is_not_trusted() -> None:
     """A base offset that was overwritten with zeros, as at the edge of a hole."""
     before = [*log(50, 51), moved(52, 0)]
     assert order_of(before, 500).around(log(55)).last_before == 519
 
 
-def test_the_only_batch_before_damage_is_altered() -> None:
+def test_altered_only_batch_before_damage_moves_no_bound() -> None:
     order = order_of([moved(6, 60 + (1 << 40))], 60)
     assert order.around(log(9, 10, 11), 120, 120) == DamageBounds(69, 90, 69, 90)
 
 
-def test_reading_may_begin_in_the_middle() -> None:
+def test_reading_from_the_middle_gives_the_same_bounds() -> None:
     """A batch after the damage does not become more plausible by claiming an offset near the start."""
     order = OffsetOrder(0)
     order.begin_inside()

@@ -20,13 +20,15 @@ KINDS = [
 @pytest.mark.parametrize(("ranges", "straight"), KINDS)
 class TestRanges:
     @given(bounds=st.tuples(st.integers(0, len(DATA)), st.integers(0, len(DATA))))
-    def test_any_range(self, ranges: RangeChecksum, straight: crc.Checksum, bounds: tuple[int, int]) -> None:
+    def test_crc_of_any_range_equals_the_direct_one(
+        self, ranges: RangeChecksum, straight: crc.Checksum, bounds: tuple[int, int]
+    ) -> None:
         start, end = sorted(bounds)
         assert ranges.of(start, end) == straight(DATA[start:end])
 
     @pytest.mark.parametrize("blocks", [0, 1, 2, 3, 20])
     @pytest.mark.parametrize("start", [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES])
-    def test_the_edges_of_blocks(
+    def test_crc_at_block_edges_equals_the_direct_one(
         self, ranges: RangeChecksum, straight: crc.Checksum, start: int, blocks: int
     ) -> None:
         for beyond in (-1, 0, 1):
@@ -34,7 +36,7 @@ class TestRanges:
             assert ranges.of(start, end) == straight(DATA[start:end])
 
 
-def test_a_range_reads_only_its_edges_once_the_blocks_are_known() -> None:
+def test_range_crc_reads_only_the_edges_of_known_blocks() -> None:
     read = []
 
     def counting(data: memoryview, value: int = 0, /) -> int:

@@ -46,7 +46,7 @@ def table_of(data: bytes) -> Columns:
     return table
 
 
-def test_sound_batches_get_the_quick_yes() -> None:
+def test_valid_batches_pass_the_fast_check() -> None:
     data = b"".join(encode_batch(new) for new in BATCHES.values())
     table = table_of(data)
     assert plain_valid(data, 0, table.count, table.cells, table.capacity) == table.count == len(BATCHES)
@@ -55,7 +55,7 @@ def test_sound_batches_get_the_quick_yes() -> None:
 
 @pytest.mark.parametrize("name", BATCHES)
 @pytest.mark.parametrize("value", [0, 1, 2, 0x7F, 0x80, 0xFF])
-def test_no_changed_byte_slips_through(name: str, value: int) -> None:
+def test_fast_check_misses_no_changed_byte(name: str, value: int) -> None:
     good = encode_batch(BATCHES[name])
     for at in range(L.BATCH_HEADER - 40, len(good)):
         data = bytearray(good)
@@ -64,7 +64,7 @@ def test_no_changed_byte_slips_through(name: str, value: int) -> None:
 
 
 @given(st.data())
-def test_no_changed_bytes_slip_through(draw: st.DataObject) -> None:
+def test_fast_check_misses_no_changed_bytes(draw: st.DataObject) -> None:
     data = bytearray(
         b"".join(encode_batch(new) for new in draw.draw(st.permutations(list(BATCHES.values()))))
     )
@@ -98,7 +98,7 @@ def _agree(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("codec", [L.GZIP, L.SNAPPY, L.LZ4, L.ZSTD])
-def test_compressed_batches_too(codec: int) -> None:
+def test_fast_check_of_compressed_batches_equals_the_full_one(codec: int) -> None:
     good = encode_batch(NewBatch(records=RECORDS, codec=codec))
     for at in range(L.BATCH_HEADER, len(good)):
         data = bytearray(good)

@@ -35,7 +35,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.behaviour("F30", "F31")
-def test_healthy_logs_are_batches_only(sound: Path, capture_small: Path, legacy_small: Path) -> None:
+def test_undamaged_logs_are_only_batches(sound: Path, capture_small: Path, legacy_small: Path) -> None:
     seen = 0
     for root in (sound, capture_small / "data", legacy_small / "data" / "1.1.1"):
         for log in root.rglob("*.log"):
@@ -47,12 +47,12 @@ def test_healthy_logs_are_batches_only(sound: Path, capture_small: Path, legacy_
     assert seen > 500
 
 
-def test_an_empty_file_has_nothing() -> None:
+def test_empty_file_has_no_batches() -> None:
     assert list(scan(b"")) == []
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 16, 17, 300])
-def test_the_capacity_of_tables_does_not_matter(capacity: int) -> None:
+def test_table_capacity_does_not_change_the_scan(capacity: int) -> None:
     data, positions = plain_file(40)
     data = with_length(data, positions[20], 13)
     scanner = Scanner(data, capacity=capacity)
@@ -60,7 +60,7 @@ def test_the_capacity_of_tables_does_not_matter(capacity: int) -> None:
     assert rows == 39
 
 
-def test_a_batch_is_found_by_its_position_whatever_the_table_holds() -> None:
+def test_batch_is_found_by_its_position() -> None:
     data, positions = plain_file(40)
     inflict = bytearray(data)
     inflict[positions[21] - 1] ^= 1
@@ -78,7 +78,7 @@ def test_a_batch_is_found_by_its_position_whatever_the_table_holds() -> None:
             assert scanner.find(position + 1, len(inflict)) is None
 
 
-def test_what_was_walked_is_walked_again_only_elsewhere() -> None:
+def test_scanner_does_not_walk_the_same_range_twice() -> None:
     data, positions = plain_file(40)
     scanner = Scanner(data)
     walked = [scanner.fill(begin, len(data)) for begin in (0, 0, positions[5], 0)]
@@ -101,7 +101,7 @@ def test_a_range_between_batches_is_scanned_alone() -> None:
 @pytest.mark.behaviour("F31", "V08")
 @pytest.mark.parametrize("missing", [1, 5, 20, 30, 60])
 @pytest.mark.parametrize("magic", MAGICS)
-def test_a_torn_end(magic: int, missing: int) -> None:
+def test_torn_last_batch_is_a_torn_tail(magic: int, missing: int) -> None:
     data, positions = plain_file(magic=magic)
     found = scanned(data[:-missing])
     # the whole last batch is missing: the end is clean, or the previous batch is torn
@@ -115,7 +115,7 @@ def test_a_torn_end(magic: int, missing: int) -> None:
 
 
 @pytest.mark.parametrize("left", range(1, 18))
-def test_a_tail_too_short_for_a_header_is_torn_if_it_begins_like_the_next_offset(left: int) -> None:
+def test_short_tail_is_torn_if_it_begins_like_the_next_offset(left: int) -> None:
     found = scanned(PLAIN[: PLAIN_AT[-1] + left])
     # leading zeros of a torn offset are indistinguishable from zeros that were never written
     assert found.only.kind == ("zero-tail" if left < 8 else "torn-tail")
@@ -127,14 +127,14 @@ def test_a_tail_too_short_for_a_header_is_torn_if_it_begins_like_the_next_offset
 @pytest.mark.behaviour("F32", "F36", "V06")
 @pytest.mark.parametrize("zeros", [1, 2, 4, 5, 6, 17, 18, 4096, 200_000])
 @pytest.mark.parametrize("magic", MAGICS)
-def test_zeros_at_the_end_were_never_written(magic: int, zeros: int) -> None:
+def test_zeros_at_the_end_are_a_zero_tail(magic: int, zeros: int) -> None:
     data, positions = plain_file(magic=magic)
     found = scanned(data + bytes(zeros))
     assert found.positions == positions
     assert (found.only.kind, found.only.position, found.only.length) == ("zero-tail", len(data), zeros)
 
 
-def test_a_file_of_zeros() -> None:
+def test_file_of_zeros_is_a_zero_tail() -> None:
     found = scanned(bytes(100_000))
     assert (found.only.kind, found.only.length) == ("zero-tail", 100_000)
     assert found.only.next_offset is None
@@ -144,7 +144,7 @@ def test_a_file_of_zeros() -> None:
 
 
 @pytest.mark.parametrize("magic", MAGICS)
-def test_a_block_of_zeros_inside(magic: int) -> None:
+def test_zeros_between_batches_are_zero_filled(magic: int) -> None:
     data, positions = plain_file(magic=magic)
     start, stop = positions[2], positions[4]
     found = scanned(data[:start] + bytes(stop - start) + data[stop:])
@@ -156,7 +156,7 @@ def test_a_block_of_zeros_inside(magic: int) -> None:
 @pytest.mark.behaviour("F09", "F22", "V05")
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("number", [0, 2, 5])
-def test_a_wrong_checksum_costs_this_batch_alone(magic: int, number: int) -> None:
+def test_wrong_checksum_affects_only_its_batch(magic: int, number: int) -> None:
     data, positions = plain_file(magic=magic)
     start, stop = positions[number], [*positions[1:], len(data)][number]
     for at in range(start + (L.ATTRIBUTES_POSITION if magic == 2 else L.MAGIC_POSITION + 1), stop):
@@ -170,7 +170,7 @@ def test_a_wrong_checksum_costs_this_batch_alone(magic: int, number: int) -> Non
 
 
 @pytest.mark.behaviour("F10", "F11")
-def test_offset_and_epoch_lie_outside_the_checksum() -> None:
+def test_checksum_does_not_cover_offset_and_epoch() -> None:
     for at in (7, 12, 15):
         inflict = bytearray(PLAIN)
         inflict[PLAIN_AT[3] + at] ^= 1
@@ -181,7 +181,7 @@ def test_offset_and_epoch_lie_outside_the_checksum() -> None:
 @pytest.mark.parametrize("magic", MAGICS)
 @pytest.mark.parametrize("size_field", [-(2**31), -1, 0, 1, 13, 14, 20, 2**31 - 13, 2**31 - 1])
 @pytest.mark.parametrize("number", [0, 2, 5])
-def test_a_wrong_length_is_seen_through(magic: int, size_field: int, number: int) -> None:
+def test_wrong_length_is_recognized(magic: int, size_field: int, number: int) -> None:
     data, positions = plain_file(magic=magic)
     ends = [*positions[1:], len(data)]
     found = scanned(with_length(data, positions[number], size_field))
@@ -204,7 +204,7 @@ def test_every_wrong_length_leads_back_to_the_next_batch(magic: int) -> None:
         assert found.only.intact_length_bytes == true_size
 
 
-def test_a_length_into_the_zeros_that_end_the_last_batch_is_not_confirmed_by_them() -> None:
+def test_length_into_zeros_of_the_last_batch_is_not_confirmed() -> None:
     data, positions = file_of([batch(0), batch(2), encode_message(0, 4, -1, 0, None, b"")])
     assert data.endswith(bytes(4))
     for zeros in range(1, 5):
@@ -215,7 +215,7 @@ def test_a_length_into_the_zeros_that_end_the_last_batch_is_not_confirmed_by_the
 
 @pytest.mark.behaviour("F34", "V07")
 @pytest.mark.parametrize("magic", [0, 1, 0x80, 0x83, 0xFF])
-def test_a_wrong_magic_is_named_when_the_rest_is_sound(magic: int) -> None:
+def test_wrong_magic_is_named_if_the_rest_is_valid(magic: int) -> None:
     inflict = bytearray(PLAIN)
     inflict[PLAIN_AT[2] + L.MAGIC_POSITION] = magic
     found = scanned(inflict)
@@ -225,7 +225,7 @@ def test_a_wrong_magic_is_named_when_the_rest_is_sound(magic: int) -> None:
 
 
 @pytest.mark.parametrize("magic", [3, 77, 127])
-def test_a_high_magic_reads_as_magic_2_like_in_kafka(magic: int) -> None:
+def test_high_magic_is_read_as_magic_2_like_kafka(magic: int) -> None:
     inflict = bytearray(PLAIN)
     inflict[PLAIN_AT[2] + L.MAGIC_POSITION] = magic
     found = scanned(inflict)
@@ -236,7 +236,7 @@ def test_a_high_magic_reads_as_magic_2_like_in_kafka(magic: int) -> None:
 @pytest.mark.behaviour("V06")
 @pytest.mark.parametrize("number", [0, 3, 6])
 @pytest.mark.parametrize("junk", [b"x", b"GET / HTTP/1.1\r\n\r\n", bytes(range(1, 256)) * 5])
-def test_foreign_bytes(number: int, junk: bytes) -> None:
+def test_foreign_bytes_between_batches_are_found(number: int, junk: bytes) -> None:
     at = [*PLAIN_AT, len(PLAIN)][number]
     found = scanned(PLAIN[:at] + junk + PLAIN[at:])
     assert found.positions == [p if p < at else p + len(junk) for p in PLAIN_AT]
@@ -244,7 +244,7 @@ def test_foreign_bytes(number: int, junk: bytes) -> None:
 
 
 @pytest.mark.behaviour("F23")
-def test_an_entry_too_small_for_any_message_is_damage() -> None:
+def test_entry_too_small_for_any_message_is_damage() -> None:
     small = struct.pack(">qiIb", 12, 5, 0, 0)
     found = scanned(PLAIN + small)
     assert found.positions == PLAIN_AT
@@ -269,7 +269,7 @@ KINDS = {
 
 @pytest.mark.parametrize("partition", ["metro-0", "gates.old-0"])
 @pytest.mark.parametrize("damaged_by", LOG_DISEASES, ids=lambda function: function.__name__)
-def test_diseases(
+def test_scan_finds_the_damage_of_each_log_disease(
     damaged_by: Callable[[Path], InflictedDamage], partition: str, sound: Path, tmp_path: Path
 ) -> None:
     log = max((sound / partition).glob("*.log"), key=lambda file: file.stat().st_size)
@@ -302,7 +302,7 @@ LEGACY_SHY = {
 # --- batches inside of batches
 
 
-def test_a_batch_in_a_value_is_not_resurrected_while_the_outer_is_whole() -> None:
+def test_batch_inside_a_value_is_ignored_while_the_outer_one_is_complete() -> None:
     inner = batch(100)
     data, positions = file_of([batch(0), batch(2, 1, inner * 3), batch(3), batch(4, 1, inner), batch(200)])
     assert scanned(data).positions == positions
@@ -314,7 +314,7 @@ def test_a_batch_in_a_value_is_not_resurrected_while_the_outer_is_whole() -> Non
     assert found.only.kind == "bad-crc"
 
 
-def test_a_batch_in_a_value_is_one_if_nothing_is_left_of_the_outer_one_and_its_offset_fits() -> None:
+def test_batch_inside_a_value_counts_if_only_it_is_left_and_its_offset_fits() -> None:
     def inflict(inner_offset: int) -> tuple[bytes, int]:
         inner = batch(inner_offset)
         data, positions = file_of([batch(10), batch(12, 1, inner), batch(50)])
@@ -327,7 +327,7 @@ def test_a_batch_in_a_value_is_one_if_nothing_is_left_of_the_outer_one_and_its_o
     assert inner_at not in scanned(data).positions
 
 
-def test_messages_stored_in_a_damaged_wrapper_are_found() -> None:
+def test_messages_inside_a_damaged_wrapper_are_found() -> None:
     """A wrapper of magic 0 contains complete messages with absolute offsets. They are used if nothing else is left."""
     inner = batch(7, 1, b"inner", magic=0)
     frame = bytes.fromhex("04224d1860401a") + struct.pack("<I", len(inner) | 1 << 31) + inner + bytes(4)
@@ -338,14 +338,14 @@ def test_messages_stored_in_a_damaged_wrapper_are_found() -> None:
     assert found.positions == [positions[0], data.index(inner), positions[2]]
 
 
-def test_without_fitting_offsets_any_batch_of_the_segment_is_believed() -> None:
+def test_any_batch_of_the_segment_is_trusted_if_no_offset_fits() -> None:
     """A batch with a huge offset before the damage must not hide all batches that follow."""
     data, positions = file_of([batch(2**30), b"\xee" * 50, batch(2), batch(4)])
     found = scanned(data)
     assert found.positions == [positions[0], positions[2], positions[3]]
 
 
-def test_two_damages_apart() -> None:
+def test_two_separate_damages_are_found() -> None:
     data, positions = plain_file(10)
     inflict = bytearray(with_length(data, positions[7], 0))
     inflict[positions[2] + 70] ^= 4
@@ -355,7 +355,7 @@ def test_two_damages_apart() -> None:
 
 
 @pytest.mark.parametrize("again_from", [0, 3])
-def test_a_scan_that_begins_anew_finds_the_same(again_from: int) -> None:
+def test_repeated_scan_finds_the_same(again_from: int) -> None:
     """A dump compares both indexes with the log, using a scanner that has already scanned it."""
 
     def walked(scanner: Scanner, start: int) -> list[object]:
@@ -374,7 +374,7 @@ def test_a_scan_that_begins_anew_finds_the_same(again_from: int) -> None:
     assert walked(scanner, start) == walked(Scanner(inflict), start)
 
 
-def test_neighbouring_damages_are_one_span() -> None:
+def test_adjacent_damaged_batches_are_accounted_for() -> None:
     inflict = bytearray(PLAIN)
     for number in (2, 3):
         inflict[PLAIN_AT[number] + 70] ^= 4
@@ -383,7 +383,7 @@ def test_neighbouring_damages_are_one_span() -> None:
     assert sum(damage.length for damage in found.damages) == PLAIN_AT[4] - PLAIN_AT[2]
 
 
-def test_large_batches_are_judged_like_small_ones() -> None:
+def test_large_batches_are_checked_like_small_ones() -> None:
     noise = random.Random(1).randbytes(200_000)
     data, positions = file_of([batch(0, 1, noise), batch(1, 1, noise[:900]), batch(2, 1, noise, magic=1)])
     assert scanned(data).positions == positions
@@ -393,7 +393,7 @@ def test_large_batches_are_judged_like_small_ones() -> None:
         assert scanned(inflict).positions == without(positions, number)
 
 
-def test_a_message_with_a_false_checksum_is_no_batch() -> None:
+def test_message_with_a_wrong_checksum_is_not_a_batch() -> None:
     found = scanned(message(0) * 3)
     assert found.batches == []
     sound = bytearray(message(0))

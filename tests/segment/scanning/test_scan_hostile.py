@@ -198,7 +198,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("made_by", HOSTILE, ids=lambda function: function.__name__)
-def test_work_is_linear(made_by: Callable[[int], bytes], work: Work) -> None:
+def test_scan_of_a_hostile_file_does_linear_work(made_by: Callable[[int], bytes], work: Work) -> None:
     costs = []
     for size in (SMALL, SMALL * TIMES):
         data = made_by(size)
@@ -217,7 +217,7 @@ def test_work_is_linear(made_by: Callable[[int], bytes], work: Work) -> None:
     assert costs[1]["summed"] <= max(limit, 1.5 * TIMES * costs[0]["summed"])
 
 
-def test_memory_does_not_grow_with_the_damage() -> None:
+def test_scan_memory_does_not_grow_with_the_damage() -> None:
     peaks = []
     for size in (SMALL, SMALL * TIMES):
         data = every_second_batch_damaged(size)
@@ -232,7 +232,7 @@ def test_memory_does_not_grow_with_the_damage() -> None:
     assert peaks[1] < peaks[0] + 600_000
 
 
-def test_sums_in_vain_turn_to_blocks_and_find_the_same(work: Work) -> None:
+def test_useless_checksums_switch_to_blocks_and_find_the_same(work: Work) -> None:
     data = huge_claims_between_sound_batches(SMALL)
     by_blocks = scanned(data).positions
     summed = work["summed"]
@@ -243,7 +243,7 @@ def test_sums_in_vain_turn_to_blocks_and_find_the_same(work: Work) -> None:
     assert len(by_blocks) > SMALL // 300
 
 
-def test_the_zero_tail_is_looked_for_once() -> None:
+def test_zero_tail_is_searched_for_once() -> None:
     data = b"\1" + bytes(10_000_000)
     scanner = scan.Scanner(data)
     assert scanner.resync(1, len(data)).kind == "zero-tail"

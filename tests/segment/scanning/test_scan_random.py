@@ -25,7 +25,7 @@ def files(draw: st.DrawFn) -> tuple[bytes, list[int]]:
 
 
 @given(files(), st.data())
-def test_one_damaged_batch_costs_no_other(file: tuple[bytes, list[int]], draws: st.DataObject) -> None:
+def test_one_damaged_batch_affects_no_other(file: tuple[bytes, list[int]], draws: st.DataObject) -> None:
     data, positions = file
     number = draws.draw(st.integers(0, len(positions) - 1))
     start, stop = positions[number], [*positions[1:], len(data)][number]

@@ -27,18 +27,18 @@ TOPICS = st.text(st.sampled_from("abcXYZ019._-"), min_size=1, max_size=40)
 
 @pytest.mark.behaviour("F54")
 @given(st.lists(st.builds(CheckpointEntry, TOPICS, INT32, INT64), max_size=20))
-def test_offsets_round_trip(entries: list[CheckpointEntry]) -> None:
+def test_offset_checkpoint_round_trips(entries: list[CheckpointEntry]) -> None:
     assert decode_offset_checkpoint(encode_offset_checkpoint(entries)) == tuple(entries)
 
 
 @pytest.mark.behaviour("F53")
 @given(st.lists(st.builds(EpochEntry, INT32, INT64), max_size=20))
-def test_epochs_round_trip(entries: list[EpochEntry]) -> None:
+def test_leader_epoch_checkpoint_round_trips(entries: list[EpochEntry]) -> None:
     assert decode_leader_epochs(encode_leader_epochs(entries)) == tuple(entries)
 
 
 @pytest.mark.behaviour("F53", "F54")
-def test_files_are_written_as_kafka_writes_them() -> None:
+def test_checkpoints_are_encoded_as_by_kafka() -> None:
     assert encode_leader_epochs([EpochEntry(0, 0), EpochEntry(2, 300)]) == b"0\n2\n0 0\n2 300\n"
     assert encode_offset_checkpoint([CheckpointEntry("fares", 0, 117)]) == b"0\n1\nfares 0 117\n"
     assert encode_offset_checkpoint([]) == b"0\n0\n"
@@ -46,7 +46,7 @@ def test_files_are_written_as_kafka_writes_them() -> None:
 
 @pytest.mark.behaviour("F54")
 @pytest.mark.parametrize("data", [b"", b"0", b"0\n", b"0\n0\n", b"0\r\n0\r\n", b"+0\r0"])
-def test_empty_checkpoint(data: bytes) -> None:
+def test_empty_checkpoint_has_no_entries(data: bytes) -> None:
     assert decode_offset_checkpoint(data) == () and decode_leader_epochs(data) == ()
 
 
@@ -77,7 +77,7 @@ def test_empty_checkpoint(data: bytes) -> None:
         (b"0\n2\na 0 1\n\xff 0 1\n", "line 4 is not UTF-8"),
     ],
 )
-def test_error_names_the_line(data: bytes, line: str) -> None:
+def test_checkpoint_error_names_the_line(data: bytes, line: str) -> None:
     with pytest.raises(FormatError) as caught:
         decode_offset_checkpoint(data)
     assert line in str(caught.value)
@@ -93,12 +93,12 @@ def test_error_names_the_line(data: bytes, line: str) -> None:
         (b"0\n1\n\xc3\xa9 +1 +5\n", ("é", 1, 5)),
     ],
 )
-def test_kafka_reads_it_too(data: bytes, entry: tuple[str, int, int]) -> None:
+def test_unusual_checkpoint_that_kafka_reads_is_accepted(data: bytes, entry: tuple[str, int, int]) -> None:
     assert decode_offset_checkpoint(data) == (CheckpointEntry(*entry),)
 
 
 @pytest.mark.behaviour("F54")
-def test_the_last_of_equal_partitions_counts() -> None:
+def test_last_entry_of_a_duplicate_partition_counts() -> None:
     entries = decode_offset_checkpoint(b"0\n3\nfoo 1 10\nbar 1 11\nfoo 1 12\n")
     assert offsets_by_partition(entries) == {("foo", 1): 12, ("bar", 1): 11}
 
@@ -107,13 +107,13 @@ def test_the_last_of_equal_partitions_counts() -> None:
 @pytest.mark.parametrize(
     "data", [b"0\n1\n5\n", b"0\n1\n5 6 7\n", b"0\n1\n2147483648 0\n", b"0\n2\n1 2\n", b"2\n"]
 )
-def test_corrupt_leader_epochs(data: bytes) -> None:
+def test_corrupt_leader_epoch_checkpoint_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError, match="line"):
         decode_leader_epochs(data)
 
 
 @pytest.mark.parametrize("topic", ["", "a b", "a\nb", "a\rb", "a\tb", "\ud800"])
-def test_topic_that_could_not_be_read_back(topic: str) -> None:
+def test_topic_name_with_whitespace_is_refused_in_a_checkpoint(topic: str) -> None:
     with pytest.raises(FormatError, match="cannot be written to a checkpoint"):
         encode_offset_checkpoint([CheckpointEntry(topic, 0, 0)])
 
@@ -133,7 +133,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 @pytest.mark.behaviour("F53", "F54")
 @pytest.mark.parametrize("capture", ["capture_small", "legacy_small"])
-def test_captured_checkpoints(capture: str, request: pytest.FixtureRequest) -> None:
+def test_captured_checkpoints_are_read(capture: str, request: pytest.FixtureRequest) -> None:
     root: Path = request.getfixturevalue(capture)
     files = 0
     for path in sorted(root.rglob("*-checkpoint")):

@@ -72,7 +72,7 @@ def test_time_index_round_trip(entries: list[TimeIndexEntry], zero_slots: int) -
 
 
 @pytest.mark.behaviour("I09")
-def test_entries_lie_as_documented() -> None:
+def test_index_entries_match_the_documented_bytes() -> None:
     assert (
         encode_time_index([TimeIndexEntry(0x0102030405060708, BASE + 9)], BASE).hex()
         == "010203040506070800000009"
@@ -80,7 +80,7 @@ def test_entries_lie_as_documented() -> None:
     assert encode_offset_index([OffsetIndexEntry(BASE + 9, 4096)], BASE).hex() == "0000000900001000"
 
 
-def test_entry_outside_is_the_callers_mistake() -> None:
+def test_index_slot_out_of_range_is_a_usage_error() -> None:
     index = OffsetIndex(encode_offset_index(NINE, BASE) + bytes(80), BASE)
     for slot in (-1, 9):
         with pytest.raises(UsageError):
@@ -92,7 +92,7 @@ def test_entry_outside_is_the_callers_mistake() -> None:
 
 @pytest.mark.behaviour("I01")
 @pytest.mark.parametrize("data", [b"", bytes(8 * 1310720)], ids=["empty", "preallocated"])
-def test_lookup_in_an_empty_offset_index(data: bytes) -> None:
+def test_lookup_in_an_empty_offset_index_gives_the_base_offset(data: bytes) -> None:
     index = OffsetIndex(data, BASE)
     assert {index.lookup(target) for target in (0, BASE - 1, BASE, BASE + 1, 2**62)} == {
         OffsetIndexEntry(BASE, 0)
@@ -102,27 +102,31 @@ def test_lookup_in_an_empty_offset_index(data: bytes) -> None:
 
 @pytest.mark.behaviour("I10")
 @pytest.mark.parametrize("data", [b"", bytes(12 * 873813)], ids=["empty", "preallocated"])
-def test_lookup_in_an_empty_time_index(data: bytes) -> None:
+def test_lookup_in_an_empty_time_index_gives_no_timestamp(data: bytes) -> None:
     index = TimeIndex(data, BASE)
     assert index.lookup(100) == index.last_entry == TimeIndexEntry(-1, BASE)
 
 
 @pytest.mark.behaviour("I11")
-def test_lookup_of_a_timestamp() -> None:
+def test_timestamp_lookup_finds_the_last_entry_at_or_before() -> None:
     index = TimeIndex(encode_time_index(FOUR_TIMES, BASE), BASE)
     assert [index.lookup(ts) for ts in (9, 25, 30, 99)] == [(-1, BASE), (20, 65), (30, 75), (40, 85)]
 
 
 @pytest.mark.behaviour("I02")
 @given(offset_entries(), st.integers(BASE - 2, BASE + 2**31), st.integers(0, 3000))
-def test_lookup_of_an_offset(entries: list[OffsetIndexEntry], target: int, zero_slots: int) -> None:
+def test_offset_lookup_finds_the_last_entry_at_or_before(
+    entries: list[OffsetIndexEntry], target: int, zero_slots: int
+) -> None:
     index = OffsetIndex(encode_offset_index(entries, BASE) + bytes(8 * zero_slots), BASE)
     below = [entry for entry in entries if entry.offset <= target]
     assert index.lookup(target) == (below[-1] if below else (BASE, 0))
 
 
 @given(offset_entries(), st.integers(0, 2**31), st.integers(0, 100))
-def test_search_by_position(entries: list[OffsetIndexEntry], position: int, low: int) -> None:
+def test_position_search_finds_the_first_entry_at_or_after(
+    entries: list[OffsetIndexEntry], position: int, low: int
+) -> None:
     positions = sorted(entry.position for entry in entries)
     entries = [entry._replace(position=rising) for entry, rising in zip(entries, positions, strict=True)]
     index = OffsetIndex(encode_offset_index(entries, BASE), BASE)
@@ -132,7 +136,7 @@ def test_search_by_position(entries: list[OffsetIndexEntry], position: int, low:
 
 
 @pytest.mark.parametrize("zero_slots", [0, 500_000])
-def test_a_lookup_reads_a_handful_of_bytes(zero_slots: int) -> None:
+def test_index_lookup_reads_a_few_bytes(zero_slots: int) -> None:
     entries = [OffsetIndexEntry(3 * i, 7 * i) for i in range(1, 500_001)]
     index = OffsetIndex(encode_offset_index(entries, 0) + bytes(8 * zero_slots), 0)
     for target in (1, 3, 750_001, 1_499_000, 1_500_000, 2**40):
@@ -155,7 +159,7 @@ UNSORTED_OFFSETS = [
 
 
 @pytest.mark.parametrize(("slots", "verdicts"), UNSORTED_OFFSETS)
-def test_kafkas_search_in_unsorted_slots(
+def test_search_in_unsorted_slots_equals_kafkas(
     slots: list[tuple[int, int]], verdicts: dict[int, tuple[tuple[int, int], int]]
 ) -> None:
     data = b"".join(struct.pack(">ii", *slot) for slot in slots)
@@ -169,14 +173,14 @@ def test_kafkas_search_in_unsorted_slots(
 @pytest.mark.behaviour("I07", "I22")
 @pytest.mark.parametrize(("target", "last"), [(12, 9), (10, 9), (9, 8), (5, 4), (1, None), (-3, None)])
 @pytest.mark.parametrize("zero_slots", [0, 5])
-def test_truncate_offset_index(target: int, last: int | None, zero_slots: int) -> None:
+def test_offset_index_is_truncated_at_an_offset(target: int, last: int | None, zero_slots: int) -> None:
     index = OffsetIndex(encode_offset_index(NINE, BASE) + bytes(8 * zero_slots), BASE)
     left = OffsetIndex(index.truncate_to(BASE + target), BASE)
     assert list(left) == [entry for entry in NINE if last is not None and entry.offset <= BASE + last]
 
 
 @pytest.mark.behaviour("I13")
-def test_truncate_time_index() -> None:
+def test_time_index_is_truncated_at_an_offset() -> None:
     index = TimeIndex(encode_time_index(FOUR_TIMES, BASE), BASE)
     assert len(index.truncate_to(55)) == 0
     assert list(TimeIndex(index.truncate_to(56), BASE)) == FOUR_TIMES[:1]
@@ -188,7 +192,7 @@ def test_truncate_time_index() -> None:
 
 
 @pytest.mark.behaviour("I03", "I15")
-def test_sanity_of_an_offset_index() -> None:
+def test_offset_index_sanity_check_equals_kafkas() -> None:
     assert OffsetIndex(b"", BASE).sanity_problem() is None
     assert OffsetIndex(encode_offset_index([OffsetIndexEntry(BASE, 0)], BASE), BASE).sanity_problem() is None
     assert OffsetIndex(encode_offset_index(NINE, BASE) + bytes(80), BASE).sanity_problem() is None
@@ -199,7 +203,7 @@ def test_sanity_of_an_offset_index() -> None:
 
 
 @pytest.mark.behaviour("I03")
-def test_an_entry_at_the_base_offset_counts() -> None:
+def test_entry_at_the_base_offset_counts() -> None:
     index = OffsetIndex(encode_offset_index([OffsetIndexEntry(BASE, 0)], BASE), BASE)
     assert list(index) == [(BASE, 0)] and index.zero_tail_slots == 0
 
@@ -215,9 +219,7 @@ def test_an_entry_at_the_base_offset_counts() -> None:
         ("time", struct.pack(">qiqi", 5, 1, 6, 2) + b"\1", "index-bad-size"),
     ],
 )
-def test_a_failed_sanity_check_is_named_for_what_fails(
-    name: str, data: bytes, kind: str, tmp_path: Path
-) -> None:
+def test_failed_sanity_check_gives_its_finding(name: str, data: bytes, kind: str, tmp_path: Path) -> None:
     index = (OffsetIndex if name == "offset" else TimeIndex)(data, BASE)
     sanity_error = index.sanity_error()
     assert sanity_error is not None
@@ -231,7 +233,7 @@ def test_a_failed_sanity_check_is_named_for_what_fails(
 
 
 @pytest.mark.behaviour("I14")
-def test_sanity_of_a_time_index() -> None:
+def test_time_index_sanity_check_equals_kafkas() -> None:
     data = encode_time_index(FOUR_TIMES, BASE)
     assert TimeIndex(b"", BASE).sanity_problem() is None
     assert TimeIndex(data, BASE).sanity_problem() is None
@@ -250,13 +252,13 @@ def test_sanity_of_a_time_index() -> None:
 
 @pytest.mark.behaviour("I04")
 @pytest.mark.parametrize("second", [52, 51])
-def test_offsets_must_increase(second: int) -> None:
+def test_index_offsets_must_increase(second: int) -> None:
     with pytest.raises(FormatError, match="not greater than 52"):
         encode_offset_index([OffsetIndexEntry(52, 0), OffsetIndexEntry(second, 1)], BASE)
 
 
 @pytest.mark.behaviour("I08")
-def test_an_offset_must_fit_the_segment() -> None:
+def test_offset_must_fit_into_the_segment() -> None:
     assert can_index_offset(BASE, BASE) and can_index_offset(BASE + INT32_MAX, BASE)
     for offset in (BASE - 1, BASE + INT32_MAX + 1):
         assert not can_index_offset(offset, BASE)
@@ -269,7 +271,7 @@ def test_an_offset_must_fit_the_segment() -> None:
 
 
 @pytest.mark.behaviour("I05")
-def test_a_full_index_takes_no_more() -> None:
+def test_full_index_accepts_no_more_entries() -> None:
     offsets, times = OffsetIndexBuilder(0, 24 + 7), TimeIndexBuilder(0, 36)
     for i in (1, 2, 3):
         offsets.append(i, i)
@@ -286,7 +288,7 @@ def test_a_full_index_takes_no_more() -> None:
 
 
 @pytest.mark.behaviour("I12")
-def test_timestamps_must_increase() -> None:
+def test_time_index_timestamps_must_increase() -> None:
     builder = TimeIndexBuilder(BASE)
     assert not builder.maybe_append(-1, BASE)
     assert builder.maybe_append(10, 55)
@@ -312,7 +314,7 @@ def test_active_indexes_are_preallocated_to_whole_entries() -> None:
     assert list(TimeIndex(times.to_bytes(preallocate=True), 0)) == [(1_700_000_000_000, 7)]
 
 
-def test_a_genuine_entry_at_the_epoch_is_no_zero_tail() -> None:
+def test_entry_with_timestamp_0_is_not_a_zero_tail() -> None:
     data = encode_time_index([TimeIndexEntry(0, BASE), TimeIndexEntry(5, BASE + 3)], BASE)
     assert list(TimeIndex(data, BASE)) == [(0, BASE), (5, BASE + 3)]
     assert list(TimeIndex(data + bytes(120), BASE)) == [(0, BASE), (5, BASE + 3)]
@@ -323,7 +325,7 @@ def test_a_genuine_entry_at_the_epoch_is_no_zero_tail() -> None:
 
 
 @given(st.binary(max_size=400), st.integers(0, 2**62), st.integers(-(2**63), 2**63 - 1), st.booleans())
-def test_any_bytes_are_read(data: bytes, base: int, target: int, as_kafka: bool) -> None:
+def test_any_bytes_are_read_as_an_index(data: bytes, base: int, target: int, as_kafka: bool) -> None:
     for index in (OffsetIndex(data, base, as_kafka=as_kafka), TimeIndex(data, base, as_kafka=as_kafka)):
         assert index.entries + index.zero_tail_slots == index.slots
         assert len(list(index)) == index.entries
@@ -337,7 +339,7 @@ def dumped(path: Path, pattern: str) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("capture", ["capture_small", "legacy_small"])
-def test_captured_indexes_say_what_kafkas_dump_says(capture: str, request: pytest.FixtureRequest) -> None:
+def test_captured_indexes_equal_kafkas_dump(capture: str, request: pytest.FixtureRequest) -> None:
     root: Path = request.getfixturevalue(capture)
     entries = 0
     for path in sorted((root / "data").rglob("*index")):

@@ -55,7 +55,7 @@ def built(log: Path, interval_bytes: int, restart_at: int | None = None) -> Segm
 
 @pytest.mark.behaviour("I21")
 @pytest.mark.parametrize("state", ["before", "data"])
-def test_a_live_broker_wrote_the_same_files(capture_small: Path, state: str) -> None:
+def test_built_indexes_equal_those_of_a_broker(capture_small: Path, state: str) -> None:
     seen = 0
     for log in sorted((capture_small / state).rglob("*.log")):
         internal = log.parent.name.startswith("__")
@@ -70,7 +70,7 @@ def test_a_live_broker_wrote_the_same_files(capture_small: Path, state: str) -> 
 
 @pytest.mark.behaviour("I21")
 @pytest.mark.parametrize("name", sorted(RECOVERED))
-def test_recovery_of_old_formats(legacy_small: Path, name: str) -> None:
+def test_built_indexes_of_old_formats_equal_a_recovery(legacy_small: Path, name: str) -> None:
     indexes = built(legacy_small / "data" / f"{name}.log", 300)
     index, time_index = RECOVERED[name]
     assert indexes.offset_index.to_bytes() == bytes.fromhex(index)
@@ -78,7 +78,7 @@ def test_recovery_of_old_formats(legacy_small: Path, name: str) -> None:
 
 
 @pytest.mark.behaviour("I21")
-def test_one_entry_per_interval_keyed_by_the_last_offset() -> None:
+def test_index_has_one_entry_per_interval_with_the_last_offset() -> None:
     indexes = SegmentIndexes(0, interval_bytes=2 * 100 - 1)
     for batch in range(3):
         assert indexes.add(100 * batch, 100, last_offset=10 * batch + 9, max_timestamp_ms=50 - batch) is None
@@ -87,14 +87,14 @@ def test_one_entry_per_interval_keyed_by_the_last_offset() -> None:
     assert (indexes.max_timestamp_ms, indexes.offset_of_max) == (50, 9)
 
 
-def test_exactly_one_interval_is_not_enough() -> None:
+def test_index_entry_needs_more_than_one_interval() -> None:
     indexes = SegmentIndexes(0, interval_bytes=100)
     for batch in range(3):
         indexes.add(100 * batch, 100, last_offset=batch, max_timestamp_ms=1)
     assert list(OffsetIndex(indexes.offset_index.to_bytes(), 0)) == [(2, 200)]
 
 
-def test_data_without_timestamps_leaves_the_time_index_empty() -> None:
+def test_batches_without_timestamps_leave_the_time_index_empty() -> None:
     indexes = SegmentIndexes(7, interval_bytes=0)
     for batch in range(4):
         indexes.add(100 * batch, 100, last_offset=7 + batch, max_timestamp_ms=L.NO_TIMESTAMP)
@@ -104,7 +104,7 @@ def test_data_without_timestamps_leaves_the_time_index_empty() -> None:
 
 
 @pytest.mark.behaviour("I05")
-def test_a_full_index_takes_no_more_but_the_final_time_entry() -> None:
+def test_full_index_accepts_only_the_final_time_entry() -> None:
     indexes = SegmentIndexes(0, interval_bytes=0, max_index_bytes=24)  # 3 offset entries, 1 + 1 time entries
     refusals = [indexes.add(100 * n, 100, n, max_timestamp_ms=n) for n in range(5)]
     assert [refusal and refusal.kafka_exception for refusal in refusals] == [None, None, FULL, FULL, FULL]
@@ -115,7 +115,7 @@ def test_a_full_index_takes_no_more_but_the_final_time_entry() -> None:
 
 
 @pytest.mark.behaviour("I04")
-def test_an_offset_that_does_not_increase_is_left_out() -> None:
+def test_non_increasing_offset_is_left_out_of_the_index() -> None:
     indexes = SegmentIndexes(0, interval_bytes=0)
     assert indexes.add(0, 100, 5, 1) is None
     assert indexes.add(100, 100, 9, 2) is None
@@ -125,7 +125,7 @@ def test_an_offset_that_does_not_increase_is_left_out() -> None:
 
 
 @pytest.mark.behaviour("I12")
-def test_a_maximum_below_the_last_time_entry_is_refused_at_the_end() -> None:
+def test_maximum_timestamp_below_the_last_entry_is_refused() -> None:
     indexes = SegmentIndexes(0, interval_bytes=150)
     assert [indexes.add(100 * n, 100, offset, offset) for n, offset in enumerate((5, 6, 9))] == [None] * 3
     # lower than before, but between two index entries, so it is not noticed
@@ -136,7 +136,7 @@ def test_a_maximum_below_the_last_time_entry_is_refused_at_the_end() -> None:
 
 @pytest.mark.behaviour("I08")
 @pytest.mark.parametrize("offset", [99, 100 + 2**31])
-def test_an_offset_too_far_from_the_base_overflows(offset: int) -> None:
+def test_offset_too_far_from_the_base_overflows_the_index(offset: int) -> None:
     indexes = SegmentIndexes(100, interval_bytes=0)
     assert indexes.add(0, 100, 100 + 2**31 - 1, 5) is None
     refusal = indexes.add(100, 100, offset, 6)
@@ -150,7 +150,9 @@ def test_an_offset_too_far_from_the_base_overflows(offset: int) -> None:
     ),
     st.sampled_from([0, 100, 4096]),
 )
-def test_every_index_is_sound(batches: list[tuple[int, int, int]], interval_bytes: int) -> None:
+def test_any_built_index_passes_its_sanity_check(
+    batches: list[tuple[int, int, int]], interval_bytes: int
+) -> None:
     indexes = SegmentIndexes(10, interval_bytes)
     position, offset, seen = 0, 10, []
     for size_bytes, records, timestamp_ms in batches:

@@ -45,7 +45,7 @@ def recovered(batches: Iterable[Batch]) -> EpochHistory:
 
 
 @pytest.mark.behaviour("R37", "R38")
-def test_recovery_notes_the_first_offset_of_each_epoch() -> None:
+def test_recovery_records_the_first_offset_of_each_epoch() -> None:
     history = recovered(
         batch(epoch, offset) for epoch, offset in [(0, 104), (0, 105), (1, 106), (1, 108), (2, 110)]
     )
@@ -60,7 +60,7 @@ def test_recovery_ignores_old_formats_unknown_and_lower_epochs() -> None:
     assert history.entries == ((4, 2),)
 
 
-def test_an_append_of_an_old_format_clears_the_history() -> None:
+def test_append_of_an_old_format_clears_the_epoch_history() -> None:
     history = EpochHistory([(1, 5)])
     assert history.append_batch(batch(0, 9, magic=1))
     assert history.latest is None
@@ -75,7 +75,7 @@ def test_an_append_of_an_old_format_clears_the_history() -> None:
 @pytest.mark.parametrize(
     ("end", "left"), [(8, [(2, 6)]), (9, [(2, 6), (3, 8)]), (11, [(2, 6), (3, 8)]), (6, [])]
 )
-def test_truncation_from_the_end(end: int, left: Entries) -> None:
+def test_truncation_from_the_end_removes_later_epochs(end: int, left: Entries) -> None:
     history = EpochHistory([(2, 6), (3, 8), (4, 11)])
     assert history.truncate_from_end(end)
     assert history.entries == tuple(left)
@@ -83,7 +83,7 @@ def test_truncation_from_the_end(end: int, left: Entries) -> None:
 
 @pytest.mark.behaviour("R39")
 @pytest.mark.parametrize("end", [-1, 12, 2**63 - 1])
-def test_truncation_behind_the_last_start_changes_nothing(end: int) -> None:
+def test_truncation_after_the_last_epoch_start_changes_nothing(end: int) -> None:
     history = EpochHistory([(2, 6), (3, 8), (4, 11)])
     assert not history.truncate_from_end(end)
     assert history.entries == ((2, 6), (3, 8), (4, 11))
@@ -101,12 +101,12 @@ def test_truncation_behind_the_last_start_changes_nothing(end: int) -> None:
         ([(0, 0), (1, 5), (2, 10), (5, 5)], [(0, 0), (5, 5)]),
     ],
 )
-def test_conflicting_entries_give_way(assigned: Entries, history: Entries) -> None:
+def test_assigned_epoch_replaces_conflicting_entries(assigned: Entries, history: Entries) -> None:
     assert EpochHistory(assigned).entries == tuple(history)
 
 
 @pytest.mark.behaviour("R41")
-def test_a_history_read_back_is_the_same() -> None:
+def test_epoch_history_round_trips() -> None:
     history = EpochHistory([(2, 6), (3, 8), (4, 11)])
     history.truncate_from_start(7)
     history.truncate_from_end(11)
@@ -115,7 +115,7 @@ def test_a_history_read_back_is_the_same() -> None:
 
 @pytest.mark.behaviour("R40")
 @pytest.mark.parametrize("entry", [(-1, 5), (1, -1)])
-def test_a_negative_entry_is_refused(entry: tuple[int, int]) -> None:
+def test_negative_epoch_entry_is_refused(entry: tuple[int, int]) -> None:
     with pytest.raises(FormatError):
         EpochHistory([entry])
 
@@ -135,7 +135,7 @@ def test_a_negative_entry_is_refused(entry: tuple[int, int]) -> None:
         ([], 15, []),
     ],
 )
-def test_truncation_from_the_start(entries: Entries, start: int, left: Entries) -> None:
+def test_truncation_from_the_start_moves_the_first_epoch(entries: Entries, start: int, left: Entries) -> None:
     history = EpochHistory(entries)
     history.truncate_from_start(start)
     assert history.entries == tuple(left)
@@ -156,13 +156,13 @@ def test_truncation_from_the_start(entries: Entries, start: int, left: Entries) 
         ([], 0, (-1, -1)),
     ],
 )
-def test_end_offset_of_an_epoch(entries: Entries, epoch: int, answer: tuple[int, int]) -> None:
+def test_end_offset_of_an_epoch_equals_kafkas(entries: Entries, epoch: int, answer: tuple[int, int]) -> None:
     assert EpochHistory(entries).end_offset_for(epoch, log_end_offset=100) == answer
 
 
 @pytest.mark.behaviour("L20")
 @pytest.mark.parametrize(("offset", "epoch"), [(5, None), (10, 0), (20, 1), (25, 1), (30, 5), (50, 5)])
-def test_epoch_of_an_offset(offset: int, epoch: int | None) -> None:
+def test_epoch_of_an_offset_equals_kafkas(offset: int, epoch: int | None) -> None:
     assert EpochHistory([(0, 10), (1, 20), (5, 30)]).epoch_for_offset(offset) == epoch
 
 

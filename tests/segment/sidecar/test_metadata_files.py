@@ -34,12 +34,12 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_uuid_text(data: bytes) -> None:
+def test_uuid_text_round_trips(data: bytes) -> None:
     text = uuids.uuid_text(data)
     assert len(text) == 22 and uuids.uuid_bytes(text) == data
 
 
-def test_known_uuids() -> None:
+def test_known_uuids_have_kafkas_text() -> None:
     assert uuids.uuid_text(bytes(16)) == uuids.ZERO == "AAAAAAAAAAAAAAAAAAAAAA"
     assert uuids.uuid_text(bytes(15) + b"\1") == "AAAAAAAAAAAAAAAAAAAAAQ"
     with pytest.raises(FormatError):
@@ -65,7 +65,7 @@ def test_partition_metadata_round_trip(topic_id: str) -> None:
         (f"version: 0\ntopic_id: {ID[:-1]}R", PartitionMetadata(ID)),
     ],
 )
-def test_partition_metadata_that_kafka_reads(data: str, expected: PartitionMetadata) -> None:
+def test_partition_metadata_that_kafka_reads_is_accepted(data: str, expected: PartitionMetadata) -> None:
     assert decode_partition_metadata(data.encode()) == expected
 
 
@@ -87,7 +87,7 @@ def test_partition_metadata_that_kafka_reads(data: str, expected: PartitionMetad
         "version: 0\ntopic_id: \ud800",
     ],
 )
-def test_partition_metadata_that_kafka_refuses(data: str) -> None:
+def test_partition_metadata_that_kafka_refuses_is_refused(data: str) -> None:
     with pytest.raises(FormatError):
         decode_partition_metadata(data.encode("utf-8", "surrogatepass"))
 
@@ -125,12 +125,12 @@ def test_partition_metadata_without_an_id_is_not_written(topic_id: str) -> None:
         (b"a=\\ud83d\\ude00", {"a": "😀"}),
     ],
 )
-def test_properties_as_java_reads_them(data: bytes, pairs: dict[str, str]) -> None:
+def test_properties_are_read_like_java(data: bytes, pairs: dict[str, str]) -> None:
     assert decode_properties(data) == pairs
 
 
 @pytest.mark.parametrize("data", [b"a=\\u00g9", b"a=\\u12", b"a=\\u+123", b"\\u"])
-def test_properties_that_java_refuses(data: bytes) -> None:
+def test_properties_that_java_refuses_are_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
         decode_properties(data)
 
@@ -165,7 +165,7 @@ def test_meta_properties_round_trip(
         ),
     ],
 )
-def test_meta_properties_that_kafka_reads(data: bytes, expected: MetaProperties) -> None:
+def test_meta_properties_that_kafka_reads_are_accepted(data: bytes, expected: MetaProperties) -> None:
     assert decode_meta_properties(data) == expected
 
 
@@ -182,7 +182,7 @@ def test_meta_properties_that_kafka_reads(data: bytes, expected: MetaProperties)
         (b"version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=zz", "not a valid uuid"),
     ],
 )
-def test_meta_properties_that_kafka_refuses(data: bytes, sign: str) -> None:
+def test_meta_properties_that_kafka_refuses_are_refused(data: bytes, sign: str) -> None:
     with pytest.raises(FormatError) as caught:
         decode_meta_properties(data)
     assert sign in str(caught.value)
@@ -214,7 +214,7 @@ def test_meta_properties_that_kafka_refuses(data: bytes, sign: str) -> None:
         (b'{"brokerEpoch":' + b"9" * 10_000 + b"}", None),
     ],
 )
-def test_clean_shutdown(data: bytes, epoch: int | None) -> None:
+def test_clean_shutdown_file_is_decoded(data: bytes, epoch: int | None) -> None:
     assert decode_clean_shutdown(data) == CleanShutdown(epoch)
 
 
@@ -233,7 +233,7 @@ V0 = (
 V1 = b'{"leaderId":1,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
 
 
-def test_quorum_state() -> None:
+def test_quorum_state_versions_are_encoded_and_decoded() -> None:
     v0 = QuorumState(0, 1, 2, -1, cluster_id="", applied_offset=0, current_voters=(1,))
     v1 = QuorumState(1, 1, 2, -1, voted_directory_id=uuids.ZERO)
     for data, state in ((V0, v0), (V1, v1)):
@@ -288,20 +288,20 @@ IO, RUNTIME, NUMBER = "UncheckedIOException", "RuntimeException", "NumberFormatE
         (V1.replace(b',"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA"', b""), RUNTIME),
     ],
 )
-def test_quorum_state_that_kafka_refuses(data: bytes, kafka_exception: str) -> None:
+def test_quorum_state_that_kafka_refuses_is_refused(data: bytes, kafka_exception: str) -> None:
     """The exceptions are those of a real 4.3.1 node."""
     with pytest.raises(QuorumStateFault) as raised:
         decode_quorum_state(data)
     assert raised.value.kafka_exception == kafka_exception
 
 
-def test_a_vote_beside_a_leader_is_not_read() -> None:
+def test_vote_beside_a_leader_is_ignored() -> None:
     """A real 4.3.1 node starts with it."""
     assert decode_quorum_state(V0.replace(b'"votedId":-1', b'"votedId":-7')).voted_id == -7
 
 
 @pytest.mark.parametrize("version", [b'"x"', b"null", b"true", b"0.9", b"65536"])
-def test_a_data_version_that_is_0_to_kafka(version: bytes) -> None:
+def test_data_version_that_kafka_reads_as_0_is_accepted(version: bytes) -> None:
     data = V0.replace(b'"data_version":0', b'"data_version":' + version)
     assert decode_quorum_state(data) == decode_quorum_state(V0)
 
@@ -316,7 +316,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
             assert str(error)
 
 
-def test_captured_files(capture_small: Path, legacy_small: Path) -> None:
+def test_captured_metadata_files_round_trip(capture_small: Path, legacy_small: Path) -> None:
     for path in capture_small.rglob("partition.metadata"):
         assert encode_partition_metadata(decode_partition_metadata(path.read_bytes())) == path.read_bytes()
     properties = (capture_small / "data/meta.properties").read_bytes()

@@ -51,7 +51,7 @@ def with_crc(data: bytes) -> bytes:
     return data[:2] + independent_crc32c(data[6:]).to_bytes(4, "big") + data[6:]
 
 
-def test_the_documented_vector() -> None:
+def test_snapshot_matches_the_documented_vector() -> None:
     assert decode_snapshot(VECTOR) == (ENTRY,)
     assert encode_snapshot([ENTRY]) == VECTOR
     assert (ENTRY.first_sequence, ENTRY.first_offset, ENTRY.has_batch) == (0, 10, True)
@@ -59,7 +59,7 @@ def test_the_documented_vector() -> None:
 
 @pytest.mark.behaviour("P01")
 @given(st.lists(entries, max_size=8))
-def test_round_trip(producers: list[ProducerSnapshotEntry]) -> None:
+def test_snapshot_round_trips(producers: list[ProducerSnapshotEntry]) -> None:
     data = encode_snapshot(producers)
     assert len(data) == 10 + 46 * len(producers)
     assert data == with_crc(data)
@@ -68,12 +68,12 @@ def test_round_trip(producers: list[ProducerSnapshotEntry]) -> None:
 
 
 @pytest.mark.behaviour("P27")
-def test_snapshot_without_producers() -> None:
+def test_snapshot_without_producers_is_10_bytes() -> None:
     assert len(encode_snapshot([])) == 10
     assert decode_snapshot(encode_snapshot([])) == ()
 
 
-def test_producer_without_a_batch() -> None:
+def test_producer_without_a_batch_round_trips() -> None:
     entry = ProducerSnapshotEntry(7, 3, 99, -1, 12, 1, 2, 55)
     assert (entry.has_batch, entry.first_sequence, entry.first_offset) == (False, -1, -1)
     (stored,) = decode_snapshot(encode_snapshot([entry]))
@@ -82,7 +82,7 @@ def test_producer_without_a_batch() -> None:
     assert ProducerState.load([entry], 187).snapshot() == (ProducerSnapshotEntry(7, 3, -1, -1, 0, 1, 2, 55),)
 
 
-def test_a_batch_with_a_negative_last_offset_is_stored_and_not_loaded() -> None:
+def test_entry_with_a_negative_last_offset_is_stored_but_not_loaded() -> None:
     """The real loader writes such an entry for an unverified header with a damaged last offset delta."""
     entry = ProducerSnapshotEntry(1, 0, 17, -2147483514, -2147483646, 1, 0, 119)
     (stored,) = decode_snapshot(encode_snapshot([entry]))
@@ -92,11 +92,11 @@ def test_a_batch_with_a_negative_last_offset_is_stored_and_not_loaded() -> None:
     assert ProducerState.load([entry], 187).snapshot() == (forgotten,)
 
 
-def test_first_sequence_wraps() -> None:
+def test_first_sequence_of_an_entry_wraps() -> None:
     assert ENTRY._replace(last_sequence=3, offset_delta=9).first_sequence == 2**31 - 6
 
 
-def test_a_number_must_fit() -> None:
+def test_out_of_range_number_is_refused_in_a_snapshot() -> None:
     with pytest.raises(FormatError):
         encode_snapshot([ENTRY._replace(producer_epoch=2**15)])
 
@@ -134,7 +134,7 @@ def test_a_number_must_fit() -> None:
         ),
     ],
 )
-def test_corrupt_snapshot(data: bytes, message: str) -> None:
+def test_corrupt_snapshot_has_kafkas_message(data: bytes, message: str) -> None:
     with pytest.raises(SnapshotCorrupt) as caught:
         decode_snapshot(data)
     assert caught.value.kafka_message == message
@@ -144,18 +144,20 @@ def test_corrupt_snapshot(data: bytes, message: str) -> None:
 
 
 @pytest.mark.behaviour("V16")
-def test_reading_on_in_spite_of_the_checksum() -> None:
+def test_snapshot_can_be_read_without_checking_the_crc() -> None:
     damaged = VECTOR[:2] + bytes(4) + VECTOR[6:]
     assert decode_snapshot(damaged, check_crc=False) == (ENTRY,)
 
 
-def test_bytes_behind_the_last_producer_are_ignored_when_the_checksum_covers_them() -> None:
+def test_bytes_after_the_last_producer_are_ignored_if_the_crc_covers_them() -> None:
     assert decode_snapshot(with_crc(VECTOR + b"more")) == (ENTRY,)
 
 
 @pytest.mark.behaviour("V16")
 @given(st.lists(entries, min_size=1, max_size=3), st.data())
-def test_any_flipped_bit_is_noticed(producers: list[ProducerSnapshotEntry], data: st.DataObject) -> None:
+def test_any_flipped_bit_of_a_snapshot_is_found(
+    producers: list[ProducerSnapshotEntry], data: st.DataObject
+) -> None:
     damaged = bytearray(encode_snapshot(producers))
     bit = data.draw(st.integers(0, 8 * len(damaged) - 1))
     damaged[bit // 8] ^= 1 << bit % 8
@@ -167,7 +169,7 @@ def test_any_flipped_bit_is_noticed(producers: list[ProducerSnapshotEntry], data
     st.binary(max_size=200)
     | st.binary(max_size=200).map(lambda tail: with_crc(b"\0\1\0\0\0\0\0\0\0\2" + tail))
 )
-def test_any_bytes_are_read_or_corrupt(data: bytes) -> None:
+def test_any_bytes_are_a_snapshot_or_corrupt(data: bytes) -> None:
     try:
         producers = decode_snapshot(data)
     except SnapshotCorrupt as corrupt:
@@ -177,7 +179,7 @@ def test_any_bytes_are_read_or_corrupt(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("capture", ["capture_small", "legacy_small"])
-def test_captured_snapshots_say_what_kafkas_dump_says(capture: str, request: pytest.FixtureRequest) -> None:
+def test_captured_snapshots_equal_kafkas_dump(capture: str, request: pytest.FixtureRequest) -> None:
     root: Path = request.getfixturevalue(capture)
     files = 0
     for path in sorted((root / "data").rglob("*.snapshot")):

@@ -30,7 +30,7 @@ def aborted(draw: st.DrawFn) -> list[AbortedTxn]:
 
 
 @pytest.mark.behaviour("I16")
-def test_entry_lies_as_documented() -> None:
+def test_transaction_index_entry_matches_the_documented_bytes() -> None:
     entry = AbortedTxn(0, 1, 5, 9, 10)
     assert list(TxnIndex(VECTOR, 0)) == [entry] and encode_aborted(entry) == VECTOR
     assert TxnIndex(VECTOR, 0).entry(0) == entry
@@ -49,7 +49,9 @@ def test_entry_of_an_unknown_version_is_read_by_its_known_fields(version: int, a
 
 
 @given(aborted(), st.integers(0, 33))
-def test_round_trip_and_partial_tail(entries: list[AbortedTxn], surplus: int) -> None:
+def test_transaction_index_round_trips_and_ignores_a_partial_tail(
+    entries: list[AbortedTxn], surplus: int
+) -> None:
     data = encode_txn_index(entries)
     assert len(data) == 34 * len(entries)
     index = TxnIndex(data + bytes(surplus), 0)
@@ -58,7 +60,7 @@ def test_round_trip_and_partial_tail(entries: list[AbortedTxn], surplus: int) ->
 
 
 @pytest.mark.behaviour("I19")
-def test_no_file_is_no_abort() -> None:
+def test_missing_transaction_index_has_no_aborts() -> None:
     index = TxnIndex(b"", 100)
     assert list(index) == [] and index.sanity_problem() is None
     search = index.collect_aborted(0, 1000)
@@ -66,7 +68,7 @@ def test_no_file_is_no_abort() -> None:
 
 
 @pytest.mark.behaviour("I17")
-def test_an_entry_below_the_segment_is_corrupt() -> None:
+def test_transaction_index_entry_below_the_segment_is_corrupt() -> None:
     data = encode_txn_index(FOUR)
     assert TxnIndex(data, 10).sanity_problem() is None
     problem = TxnIndex(data, 11).sanity_problem()
@@ -75,19 +77,19 @@ def test_an_entry_below_the_segment_is_corrupt() -> None:
 
 @pytest.mark.behaviour("I17")
 @pytest.mark.parametrize("last_offset", [10, 9])
-def test_last_offsets_must_increase(last_offset: int) -> None:
+def test_last_offsets_of_a_transaction_index_must_increase(last_offset: int) -> None:
     with pytest.raises(FormatError, match="not greater than 10"):
         encode_txn_index([AbortedTxn(0, 0, 0, 10, 2), AbortedTxn(0, 1, 0, last_offset, 2)])
 
 
-def test_a_number_must_fit() -> None:
+def test_out_of_range_number_is_refused_in_a_transaction_index() -> None:
     with pytest.raises(FormatError):
         encode_txn_index([AbortedTxn(0, 2**63, 0, 0, 0)])
 
 
 @pytest.mark.behaviour("I18", "X16")
 @pytest.mark.parametrize(("offset", "kept"), [(51, 4), (50, 3), (36, 3), (35, 2), (10, 0), (0, 0)])
-def test_truncate(offset: int, kept: int) -> None:
+def test_transaction_index_is_truncated_at_an_offset(offset: int, kept: int) -> None:
     index = TxnIndex(encode_txn_index(FOUR), 0)
     assert list(TxnIndex(index.truncate_to(offset), 0)) == FOUR[:kept]
 
@@ -104,7 +106,9 @@ def test_truncate(offset: int, kept: int) -> None:
         (20, 41, [2, 3], False),
     ],
 )
-def test_collect(from_offset: int, to_offset: int, found: list[int], is_complete: bool) -> None:
+def test_aborted_transactions_in_an_offset_range_are_collected(
+    from_offset: int, to_offset: int, found: list[int], is_complete: bool
+) -> None:
     search = collect_aborted(FOUR, from_offset, to_offset)
     assert search.aborted == tuple(FOUR[i] for i in found)
     assert search.is_complete == is_complete
@@ -112,7 +116,9 @@ def test_collect(from_offset: int, to_offset: int, found: list[int], is_complete
 
 
 @given(st.binary(max_size=300), INT64, INT64, INT64)
-def test_any_bytes_are_read(data: bytes, base: int, from_offset: int, to_offset: int) -> None:
+def test_any_bytes_are_read_as_a_transaction_index(
+    data: bytes, base: int, from_offset: int, to_offset: int
+) -> None:
     index = TxnIndex(data, base)
     assert 34 * len(list(index)) + index.trailing_bytes == len(data)
     assert set(index.collect_aborted(from_offset, to_offset).aborted) <= set(index)
@@ -120,7 +126,7 @@ def test_any_bytes_are_read(data: bytes, base: int, from_offset: int, to_offset:
     assert isinstance(index.sanity_problem(), str | None)
 
 
-def test_captured_indexes_say_what_kafkas_dump_says(capture_small: Path) -> None:
+def test_captured_transaction_indexes_equal_kafkas_dump(capture_small: Path) -> None:
     entries = 0
     for path in sorted((capture_small / "data").rglob("*.txnindex")):
         text = (capture_small / "expected" / f"{path.relative_to(capture_small / 'data')}.txt").read_text()

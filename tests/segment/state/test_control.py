@@ -25,7 +25,7 @@ COMMIT_KEY = bytes.fromhex("00000001")
 
 
 @pytest.mark.behaviour("F41")
-def test_the_marker_of_the_fact_sheet() -> None:
+def test_end_transaction_marker_matches_the_vector() -> None:
     batch_bytes = bytes.fromhex(
         "0000000000000005 00000042 00000003 02 55f2eb49 0030 00000000 0000018bcfe56800 0000018bcfe56800"
         "0000000000000001 0000 ffffffff 00000001 20 00 00 00 08 00000001 0c 000000000007 00"
@@ -57,12 +57,12 @@ def test_the_marker_of_the_fact_sheet() -> None:
         ("KRAFT_VOTERS", 6),
     ],
 )
-def test_known_types_have_their_key(kind: str, type_id: int) -> None:
+def test_control_record_types_have_kafkas_key(kind: str, type_id: int) -> None:
     assert C.control_key(kind) == bytes([0, 0, 0, type_id])
 
 
 @pytest.mark.behaviour("F42")
-def test_what_a_broker_wrote_prints_as_kafka_prints_it(capture_small: Path) -> None:
+def test_control_records_of_a_broker_print_like_kafka(capture_small: Path) -> None:
     seen = 0
     for text_file in sorted((capture_small / "expected").rglob("*.txt")):
         path = capture_small / "data" / text_file.relative_to(capture_small / "expected").with_suffix("")
@@ -127,7 +127,7 @@ TOLERATED = [
 
 @pytest.mark.behaviour("F38", "F40", "F42")
 @pytest.mark.parametrize(("key", "value", "text"), TOLERATED)
-def test_what_kafka_tolerates(key: str, value: str | None, text: str) -> None:
+def test_control_records_kafka_tolerates_are_parsed(key: str, value: str | None, text: str) -> None:
     parsed = C.parse_control_record(bytes.fromhex(key), None if value is None else bytes.fromhex(value))
     assert C.kafka_text(parsed) == text
 
@@ -154,7 +154,9 @@ REFUSED = [
 
 @pytest.mark.behaviour("F42")
 @pytest.mark.parametrize(("key", "value", "exception"), REFUSED)
-def test_what_kafka_refuses(key: str | None, value: str | None, exception: str) -> None:
+def test_control_records_kafka_refuses_are_refused(
+    key: str | None, value: str | None, exception: str
+) -> None:
     with pytest.raises(FormatError) as caught:
         C.parse_control_record(
             None if key is None else bytes.fromhex(key), None if value is None else bytes.fromhex(value)
@@ -171,7 +173,7 @@ def test_only_commit_and_abort_end_a_transaction(key: str) -> None:
     assert caught.value.kafka_exception == "IllegalArgumentException"
 
 
-def test_an_unknown_kind_cannot_be_written() -> None:
+def test_unknown_control_record_type_cannot_be_written() -> None:
     with pytest.raises(K.ControlRecordError):
         C.control_key("UNKNOWN")
     with pytest.raises(K.ControlRecordError):
@@ -182,7 +184,7 @@ def test_an_unknown_kind_cannot_be_written() -> None:
         C.control_value("COMMIT", {"coordinatorEpoch": 2**31})
 
 
-def test_rows_have_snake_case_names_all_the_way_down() -> None:
+def test_control_record_rows_have_snake_case_names_at_all_levels() -> None:
     row = C.as_row(C.parse_control_record(bytes.fromhex("00000006"), VOTERS))
     assert row == {
         "kind": "KRAFT_VOTERS",
@@ -214,11 +216,11 @@ def test_rows_have_snake_case_names_all_the_way_down() -> None:
         ("e28082", "\u2002"),
     ],
 )
-def test_malformed_text_decodes_as_in_java(raw: str, text: str) -> None:
+def test_malformed_utf8_is_decoded_like_java(raw: str, text: str) -> None:
     assert decode_utf8(bytes.fromhex(raw)) == text
 
 
-def test_json_escapes_are_jacksons() -> None:
+def test_json_escapes_equal_jacksons() -> None:
     assert (
         json_text({"a": '\x1f\n"\\/\x7fé\u2028\\u001f'}) == '{"a":"\\u001F\\n\\"\\\\/\x7fé\u2028\\\\u001f"}'
     )
@@ -256,7 +258,7 @@ _FIELDS: Mapping[str, st.SearchStrategy[Mapping[str, object]]] = {
 
 @pytest.mark.behaviour("F37")
 @given(st.data())
-def test_every_kind_survives_a_round_trip(data: st.DataObject) -> None:
+def test_every_control_record_type_round_trips(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(sorted(_FIELDS)))
     fields = data.draw(_FIELDS[kind])
     parsed = C.parse_control_record(C.control_key(kind), C.control_value(kind, fields))
@@ -266,7 +268,7 @@ def test_every_kind_survives_a_round_trip(data: st.DataObject) -> None:
 
 @pytest.mark.behaviour("F39")
 @given(st.binary(max_size=6), st.binary(max_size=80))
-def test_any_bytes_parse_or_are_refused(key: bytes, value: bytes) -> None:
+def test_any_bytes_are_a_control_record_or_refused(key: bytes, value: bytes) -> None:
     for some_key in (key, b"\0\0\0" + key[:1]):
         try:
             text = C.kafka_text(C.parse_control_record(some_key, value))

@@ -67,7 +67,7 @@ def by_batches(decoder: Decoder, table: Columns, state: ProducerState) -> list[R
 
 
 @given(disordered(), snapshots(), st.one_of(st.none(), st.integers(0, 60)))
-def test_a_table_with_transactions_equals_its_batches(
+def test_table_with_transactions_equals_its_batches_one_by_one(
     log: list[NewBatch], snapshot: tuple[ProducerSnapshotEntry, ...], high_watermark: int | None
 ) -> None:
     decoder, table = table_of(log)
@@ -88,7 +88,9 @@ def test_a_table_with_transactions_equals_its_batches(
 
 
 @given(disordered(), st.integers(1, 3), st.integers(0, 3))
-def test_both_speeds_agree_on_transactions(log: list[NewBatch], open_room: int, most: int) -> None:
+def test_compiled_and_interpreted_kernels_agree_on_transactions(
+    log: list[NewBatch], open_room: int, most: int
+) -> None:
     decoder, table = table_of(log)
     data = bytes(decoder.view)
 
@@ -99,7 +101,9 @@ def test_both_speeds_agree_on_transactions(log: list[NewBatch], open_room: int, 
 
 
 @given(disordered(), st.data())
-def test_both_speeds_agree_on_damaged_markers(log: list[NewBatch], data: st.DataObject) -> None:
+def test_compiled_and_interpreted_kernels_agree_on_damaged_markers(
+    log: list[NewBatch], data: st.DataObject
+) -> None:
     decoder, table = table_of(log)
     content = bytearray(decoder.view)
     for _ in range(data.draw(st.integers(0, 4))):
@@ -113,7 +117,7 @@ def test_both_speeds_agree_on_damaged_markers(log: list[NewBatch], data: st.Data
 
 
 @given(disordered(), st.data())
-def test_control_batches_to_read_are_all_but_markers_as_brokers_write_them(
+def test_all_control_batches_except_ordinary_markers_are_to_be_read(
     log: list[NewBatch], data: st.DataObject
 ) -> None:
     decoder, table = table_of(log)
@@ -141,7 +145,7 @@ def test_control_batches_to_read_are_all_but_markers_as_brokers_write_them(
         assert read_marker(damaged, table, row) is not None
 
 
-def test_producers_and_their_transactions_pass_without_a_closer_look() -> None:
+def test_ordinary_transactions_are_handled_by_the_kernel_alone() -> None:
     """Three producers with overlapping transactions, of which every third is aborted. None of the 1,200 batches is applied on its own,
     although more transactions begin than the queue has room for."""
     made: list[NewBatch] = []
@@ -179,7 +183,7 @@ def test_producers_and_their_transactions_pass_without_a_closer_look() -> None:
     assert [opened.since_ms for opened in state.open_transactions] == [T0 + 598, T0 + 599]
 
 
-def test_a_full_table_of_markers_loses_none() -> None:
+def test_full_table_of_markers_loses_none() -> None:
     made: list[NewBatch] = []
     for at in range(1500):
         record = Record(2 * at, T0, None, b"v")
@@ -201,7 +205,7 @@ def test_a_full_table_of_markers_loses_none() -> None:
         st.tuples(st.sampled_from(["add", "remove", "see", "sort"]), st.integers(0, 30), st.integers(1, 4))
     )
 )
-def test_the_queue_equals_a_plain_map(steps: list[tuple[str, int, int]]) -> None:
+def test_queue_of_open_transactions_equals_a_plain_map(steps: list[tuple[str, int, int]]) -> None:
     """As long as a producer has at most one transaction, which `ProducerState` ensures, the queue gives the same results."""
     queue = OpenTransactions(memoryview(array("q", bytes(8 * S_WIDTH))))
     plain: dict[int, tuple[int, int]] = {}

@@ -75,7 +75,7 @@ class Log:
 
 
 @pytest.mark.behaviour("X01", "X02", "X07")
-def test_the_log_of_kafkas_own_test() -> None:
+def test_aborted_transactions_equal_those_of_kafkas_own_test() -> None:
     log = Log()
     log.data(1, 5)
     log.data(-1, 3, transactional=False)
@@ -103,7 +103,7 @@ def test_the_log_of_kafkas_own_test() -> None:
 
 @pytest.mark.behaviour("X06")
 @pytest.mark.parametrize(("known", "first_offset"), [(True, 75), (False, 102)])
-def test_the_first_offset_comes_from_the_loaded_state_if_it_is_known(known: bool, first_offset: int) -> None:
+def test_first_offset_of_a_transaction_comes_from_the_loaded_state(known: bool, first_offset: int) -> None:
     entry = ProducerSnapshotEntry(10, 0, 10, 90, 5, TIME, 0, 75)
     log = Log()
     log.state = P.ProducerState.load([entry] if known else [], end_offset=100)
@@ -116,7 +116,7 @@ def test_the_first_offset_comes_from_the_loaded_state_if_it_is_known(known: bool
 
 
 @pytest.mark.behaviour("X10")
-def test_first_unstable_offset_waits_for_the_oldest() -> None:
+def test_first_unstable_offset_is_that_of_the_oldest_transaction() -> None:
     log = Log()
     seen = []
     steps: tuple[Callable[[], None], ...] = (
@@ -139,7 +139,7 @@ def _own_batch(offset: int) -> int:
 
 
 @pytest.mark.behaviour("X10")
-def test_a_decided_transaction_stays_unstable_above_the_high_watermark() -> None:
+def test_decided_transaction_is_unstable_above_the_high_watermark() -> None:
     log = Log(high_watermark=12)
     log.data(1, 10)
     log.end(1, abort=False)  # the marker at 10 is replicated
@@ -152,7 +152,7 @@ def test_a_decided_transaction_stays_unstable_above_the_high_watermark() -> None
 
 
 @pytest.mark.behaviour("X11", "X12")
-def test_last_stable_offset() -> None:
+def test_last_stable_offset_is_below_open_transactions_and_the_high_watermark() -> None:
     log = Log()
     log.data(-1, 8, transactional=False)
     assert log.state.first_unstable_offset is None
@@ -167,7 +167,7 @@ def test_last_stable_offset() -> None:
 
 
 @pytest.mark.behaviour("X13")
-def test_markers_without_a_transaction_leave_no_entry() -> None:
+def test_markers_without_a_transaction_create_no_index_entry() -> None:
     log = Log()
     log.data(1, 1)
     log.end(1, abort=True, coordinator_epoch=1)
@@ -180,7 +180,7 @@ def test_markers_without_a_transaction_leave_no_entry() -> None:
 
 
 @pytest.mark.behaviour("X14")
-def test_a_fencing_abort_closes_the_transaction_of_the_lower_epoch() -> None:
+def test_abort_with_a_higher_epoch_closes_the_transaction_of_the_lower_one() -> None:
     log = Log()
     log.data(1, 3)
     log.end(1, abort=True, epoch=4)
@@ -189,7 +189,7 @@ def test_a_fencing_abort_closes_the_transaction_of_the_lower_epoch() -> None:
 
 
 @pytest.mark.behaviour("V13")
-def test_lower_epochs_and_coordinator_epochs_are_taken_in() -> None:
+def test_lower_producer_and_coordinator_epochs_are_accepted() -> None:
     log = Log()
     log.data(1, 3, epoch=5)
     log.end(1, abort=False, coordinator_epoch=9, epoch=5)
@@ -213,7 +213,7 @@ def test_lower_epochs_and_coordinator_epochs_are_taken_in() -> None:
         ([(0, 3), (-1, 3), (9, 1)], []),  # a batch without a sequence breaks the chain
     ],
 )
-def test_sequences_within_an_epoch(
+def test_sequence_breaks_within_an_epoch_are_reported(
     sequences: list[tuple[int, int]], found: list[tuple[str, int, int, int]]
 ) -> None:
     state = P.ProducerState()
@@ -225,7 +225,7 @@ def test_sequences_within_an_epoch(
     assert [(event.kind, event.expected, event.found, event.distance) for event in breaks] == found
 
 
-def test_a_new_epoch_starts_a_new_sequence() -> None:
+def test_new_epoch_starts_a_new_sequence() -> None:
     state = P.ProducerState()
     state.apply(batch_at(0, 3, sequence=0))
     assert state.apply(batch_at(3, 3, sequence=7, epoch=1)) == ()
@@ -241,7 +241,7 @@ def test_data_outside_the_open_transaction_is_reported() -> None:
     assert log.state.first_undecided_offset == 0
 
 
-def test_two_transactions_with_one_first_offset() -> None:
+def test_two_transactions_with_the_same_first_offset() -> None:
     state = P.ProducerState()
     state.apply(batch_at(5, producer_id=1))
     state.apply(batch_at(5, producer_id=2))
@@ -251,14 +251,14 @@ def test_two_transactions_with_one_first_offset() -> None:
     assert state.apply(batch_at(7, producer_id=2, control=True), marker) == (R.LostTransaction(2, 5, 7),)
 
 
-def test_an_emptied_control_batch_makes_its_producer_known() -> None:
+def test_emptied_control_batch_creates_its_producer() -> None:
     # as in the snapshot that 4.3.1 wrote after recovering a log of one such batch
     state = P.ProducerState()
     assert state.apply(batch_at(4, producer_id=9, control=True, epoch=3)) == ()
     assert state.snapshot() == (ProducerSnapshotEntry(9, -1, -1, -1, 0, -1, -1, None),)
 
 
-def test_a_marker_has_the_time_of_its_record_and_data_that_of_its_batch() -> None:
+def test_entry_time_comes_from_the_marker_record_or_the_batch() -> None:
     state = P.ProducerState()
     state.apply(batch_at(0, timestamp_ms=TIME + 5))
     entry = state.entry(1)
@@ -268,7 +268,7 @@ def test_a_marker_has_the_time_of_its_record_and_data_that_of_its_batch() -> Non
     assert entry is not None and entry.timestamp_ms == TIME + 7
 
 
-def test_old_formats_and_batches_without_a_producer_leave_nothing() -> None:
+def test_old_formats_and_batches_without_a_producer_leave_no_entry() -> None:
     state = P.ProducerState(3)
     assert state.apply(batch_at(10, magic=1)) == ()
     assert state.end_offset == 3
@@ -292,7 +292,7 @@ def test_idle_producers_expire_unless_a_transaction_is_open() -> None:
     assert kept.expire(TIME + day + 1) == (2,)
 
 
-def test_an_entry_without_a_last_offset_remembers_no_batch() -> None:
+def test_snapshot_entry_without_a_last_offset_has_no_batch() -> None:
     entry = ProducerSnapshotEntry(1, 2, 77, -1, 5, TIME, 3, None)
     assert P.ProducerState.load([entry], 8).snapshot() == (entry._replace(last_sequence=-1, offset_delta=0),)
 
@@ -348,7 +348,7 @@ def test_replay_gives_the_files_of_a_real_broker(capture_small: Path) -> None:
 
 
 @pytest.mark.behaviour("X04")
-def test_a_loaded_snapshot_goes_on_like_a_full_replay(capture_small: Path) -> None:
+def test_replay_from_a_loaded_snapshot_equals_a_full_replay(capture_small: Path) -> None:
     directory = capture_small / "data" / "fares-0"
     loaded = decode_snapshot((directory / "00000000000000000068.snapshot").read_bytes())
     state = P.ProducerState.load(loaded, 68)
@@ -368,7 +368,7 @@ def test_a_loaded_snapshot_goes_on_like_a_full_replay(capture_small: Path) -> No
 
 @pytest.mark.behaviour("X07", "X10")
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_size=60))
-def test_last_stable_offsets_against_a_plain_model(steps: list[tuple[int, bool, bool]]) -> None:
+def test_last_stable_offsets_equal_a_plain_model(steps: list[tuple[int, bool, bool]]) -> None:
     log = Log()
     open_: dict[int, int] = {}
     expected = []

@@ -67,7 +67,7 @@ def reported(state: ProducerState) -> tuple[Any, ...]:
 
 
 @given(tables())
-def test_a_table_of_batches_equals_its_batches(table: Columns) -> None:
+def test_table_of_batches_equals_its_batches_one_by_one(table: Columns) -> None:
     one_by_one, as_table = ProducerState(), ProducerState()
     events: list[ReplayEvent] = []
     for row in range(table.count):
@@ -80,7 +80,7 @@ def test_a_table_of_batches_equals_its_batches(table: Columns) -> None:
     assert (reported(as_table), found) == (reported(one_by_one), events)
 
 
-def test_known_producers_pass_without_a_closer_look() -> None:
+def test_known_producers_are_handled_by_the_kernel_alone() -> None:
     table = Columns(C.BATCH_WIDTH, 6)
     table.count = 6
     for row in range(6):
@@ -103,7 +103,7 @@ def test_known_producers_pass_without_a_closer_look() -> None:
 
 
 @given(tables(), st.sampled_from([0, 5, 2**31, -3]), st.sampled_from([0, 100, 4096]), st.integers(8, 60))
-def test_index_entries_of_a_table_equal_those_of_its_batches(
+def test_index_entries_of_a_table_equal_those_of_its_batches_one_by_one(
     table: Columns, base: int, interval: int, most_bytes: int
 ) -> None:
     one_by_one, as_table = (SegmentIndexes(base, interval, most_bytes) for _ in range(2))
@@ -166,7 +166,7 @@ def followed_rows(
 
 
 @given(tables(), st.integers(0, 12), st.sampled_from([0, 5, 2**31]))
-def test_both_speeds_agree(table: Columns, first: int, base: int) -> None:
+def test_compiled_and_interpreted_replay_agree(table: Columns, first: int, base: int) -> None:
     first = min(first, table.count)
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:

@@ -140,7 +140,7 @@ def _replayed(replay: TransactionReplay, parts: list[tuple[Decoder, Columns]]) -
 
 
 @given(logs(), st.integers(1, 9))
-def test_it_remembers_what_the_replay_of_recovery_remembers(log: list[NewBatch], capacity: int) -> None:
+def test_column_replay_equals_the_replay_of_recovery(log: list[NewBatch], capacity: int) -> None:
     parts = _tables(b"".join(map(encode_batch, log)), capacity)
     state, replay = ProducerState(), TransactionReplay()
     events = [event for decoder, table in parts for event in replay_table(decoder, table, state)]
@@ -172,7 +172,7 @@ def _with_data(log: list[NewBatch], completed: list[CompletedTransaction]) -> li
 
 
 @given(logs())
-def test_a_transaction_is_the_range_of_its_data(log: list[NewBatch]) -> None:
+def test_transaction_has_the_offset_range_of_its_data(log: list[NewBatch]) -> None:
     found = _replayed(TransactionReplay(), _tables(b"".join(map(encode_batch, log)), 64))
     for each in found:
         data = [
@@ -193,7 +193,9 @@ def test_a_transaction_is_the_range_of_its_data(log: list[NewBatch]) -> None:
 
 
 @given(logs(), st.data())
-def test_a_snapshot_in_between_leads_to_the_same_state(log: list[NewBatch], data: st.DataObject) -> None:
+def test_replay_from_an_intermediate_snapshot_gives_the_same_state(
+    log: list[NewBatch], data: st.DataObject
+) -> None:
     at = data.draw(st.integers(0, len(log)))
     before, behind = (b"".join(map(encode_batch, part)) for part in (log[:at], log[at:]))
     whole, first = TransactionReplay(), TransactionReplay()
@@ -204,7 +206,7 @@ def test_a_snapshot_in_between_leads_to_the_same_state(log: list[NewBatch], data
     assert (second.entries(), second.unfinished()) == (whole.entries(), whole.unfinished())
 
 
-def test_many_transactions_are_given_in_parts() -> None:
+def test_many_transactions_are_returned_in_parts() -> None:
     batches, offset = [], 0
     for _ in range(9000):
         batches.append(
@@ -230,7 +232,9 @@ def test_many_transactions_are_given_in_parts() -> None:
 
 
 @given(tables(), st.integers(0, 12), st.binary(max_size=2000), st.integers(0, 3))
-def test_both_speeds_agree(table: Columns, first: int, data: bytes, most: int) -> None:
+def test_compiled_and_interpreted_column_replay_agree(
+    table: Columns, first: int, data: bytes, most: int
+) -> None:
     first = min(first, table.count)
 
     def run(kernel: dict[str, ModuleType], wrap: Callable[[Any], Any]) -> Any:
@@ -257,7 +261,7 @@ def test_both_speeds_agree(table: Columns, first: int, data: bytes, most: int) -
 
 
 @given(logs())
-def test_both_speeds_agree_on_markers(log: list[NewBatch]) -> None:
+def test_compiled_and_interpreted_marker_reading_agree(log: list[NewBatch]) -> None:
     data = b"".join(map(encode_batch, log))
     for _, table in _tables(data, 64):
 
@@ -288,7 +292,7 @@ def test_both_speeds_agree_on_markers(log: list[NewBatch]) -> None:
         both(run)
 
 
-def test_a_marker_of_this_replay_is_that_of_the_control_record() -> None:
+def test_marker_of_the_column_replay_equals_the_control_record() -> None:
     data = encode_batch(end_transaction_batch(EndTransactionMarker(True, 9, T0), 3, 7, 2, 0))
     ((decoder, table),) = _tables(data, 4)
     assert batch_at(table, 0).size_bytes == 78

@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
-def test_a_file_in_an_archive_is_read_like_one_on_disk(folder: Path, name: str, form: int) -> None:
+def test_file_in_an_archive_is_read_like_one_on_disk(folder: Path, name: str, form: int) -> None:
     archive = str(tar_of(folder, folder.parent / name, form))
     assert places.given(archive) == archive
 
@@ -75,7 +75,7 @@ def test_a_file_in_an_archive_is_read_like_one_on_disk(folder: Path, name: str, 
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.zst"])
-def test_what_is_only_needed_in_part_is_fetched_in_part(folder: Path, name: str) -> None:
+def test_part_of_an_archive_member_is_fetched_in_part(folder: Path, name: str) -> None:
     archive = places.given(str(tar_of(folder, folder.parent / name)))
     content = (folder / "a-0" / "large").read_bytes()
     with MappedFile(f"{archive}/data/a-0/large", random_access=True) as file:
@@ -86,7 +86,7 @@ def test_what_is_only_needed_in_part_is_fetched_in_part(folder: Path, name: str)
         assert bytes(file.view) == content
 
 
-def test_a_compressed_archive_that_does_not_fit_is_gone_through_again(
+def test_compressed_archive_without_scratch_space_is_read_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tar_archive._Scratch, "has_room_for", lambda self, size_bytes: False)
@@ -99,7 +99,7 @@ def test_a_compressed_archive_that_does_not_fit_is_gone_through_again(
         assert not file.is_in_part
 
 
-def test_a_sparse_member_has_its_holes(tmp_path: Path) -> None:
+def test_sparse_archive_member_has_its_holes(tmp_path: Path) -> None:
     """GNU tar -S stores a broker's preallocated file like this (PAX format 1.0)."""
     stored = b"".join(f"{number}\n".encode() for number in (2, 512, 512, 4096, 0)).ljust(512, b"\0")
     stored += b"A" * 512
@@ -121,7 +121,7 @@ def test_a_sparse_member_has_its_holes(tmp_path: Path) -> None:
         assert read_small(inside) == bytes(512) + b"A" * 512 + bytes(3072)
 
 
-def test_only_files_and_directories_are_files_and_directories(tmp_path: Path) -> None:
+def test_links_and_devices_in_an_archive_are_not_files(tmp_path: Path) -> None:
     archive = tmp_path / "odd.tar"
     with tarfile.open(archive, "w") as tar:
         for name in ("../out", "/abs", "./dot", "a/b/../../../out", "twice", "dir/file"):
@@ -154,7 +154,7 @@ def test_only_files_and_directories_are_files_and_directories(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tar.gz", "b.tar.zst"])
-def test_an_archive_that_was_cut_off_shows_what_is_left_and_says_so(folder: Path, name: str) -> None:
+def test_truncated_archive_shows_what_is_left_and_is_reported(folder: Path, name: str) -> None:
     whole = tar_of(folder, folder.parent / name).read_bytes()
     reached = 0
     for number, size in enumerate((len(whole) // 2, len(whole) * 9 // 10)):
@@ -176,7 +176,7 @@ def test_an_archive_that_was_cut_off_shows_what_is_left_and_says_so(folder: Path
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_every_byte_of_a_stream_that_was_cut_off_is_there(folder: Path, is_cut: bool) -> None:
+def test_every_byte_of_a_truncated_compressed_stream_is_read(folder: Path, is_cut: bool) -> None:
     """The stream has two gzip members with padding between and after them, and is cut in the second, which is smaller than a read."""
     plain = tar_of(folder, folder.parent / "b.tar").read_bytes()
     half = len(plain) // 2
@@ -190,7 +190,7 @@ def test_every_byte_of_a_stream_that_was_cut_off_is_there(folder: Path, is_cut: 
     assert half < len(found) < len(plain) if is_cut else found == plain
 
 
-def test_a_damaged_header_is_no_end(folder: Path) -> None:
+def test_damaged_tar_header_is_not_the_end(folder: Path) -> None:
     archive = tar_of(folder, folder.parent / "b.tar")
     with tarfile.open(archive) as tar:
         at = tar.getmember("data/a-0/small").offset
@@ -205,13 +205,15 @@ def test_a_damaged_header_is_no_end(folder: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"not a tar archive, but long enough for a header" * 30])
 @pytest.mark.parametrize("name", FORMS)
-def test_what_is_no_archive_is_refused_in_one_sentence(tmp_path: Path, name: str, content: bytes) -> None:
+def test_file_that_is_not_an_archive_is_refused_in_one_sentence(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
     (tmp_path / name).write_bytes(compressed(content, name))
     with pytest.raises(UnreadableInput, match="not a tar archive"):
         places.given(str(tmp_path / name))
 
 
-def test_a_compressed_archive_without_a_whole_block_is_not_called_empty(folder: Path) -> None:
+def test_compressed_archive_without_a_complete_block_is_not_called_empty(folder: Path) -> None:
     whole = tar_of(folder, folder.parent / "b.tar.zst").read_bytes()
     archive = folder.parent / "cut.tar.zst"
     archive.write_bytes(whole[:20])
@@ -219,7 +221,7 @@ def test_a_compressed_archive_without_a_whole_block_is_not_called_empty(folder: 
         places.given(str(archive))
 
 
-def test_random_damage_ends_in_a_sentence_or_a_tree(folder: Path) -> None:
+def test_randomly_damaged_archive_is_a_tree_or_an_error(folder: Path) -> None:
     rng = random.Random(1)
     for name in FORMS:
         whole = tar_of(folder, folder.parent / name).read_bytes()
