@@ -17,10 +17,10 @@
 9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
 11. Keep what is deleted after the start if it is still wanted: the logs of deleted topics, what retention would delete completely, and
-    committed offsets that expire, or that no coordinator looks for where they are.
+    committed offsets that expire, or are in a partition where their coordinator does not look for them.
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
 13. Once the nodes run, replace voters of the quorum, abort hanging transactions, reset groups whose committed offset is outside the
-    log, or was in a partition where no coordinator looks for it, and delete committed offsets of deleted topics.
+    log, or was in a partition where their coordinator does not look for it, and delete committed offsets of deleted topics.
 
 A metadata log that is in none of the directories comes last: find it, copy it from another node, or create it again
 (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.

@@ -23,8 +23,8 @@ def partition_for(name: str, partitions: int = DEFAULT_PARTITIONS) -> int:
 
 
 class HomePartition:
-    """Tells which names belong into a partition of an internal topic. number: of the partition; partitions: how many the topic has. If
-    either is None, it is unknown, and every name counts as belonging there."""
+    """A partition of an internal topic, and the names that are mapped to it. number: of the partition; partitions: how many the topic has.
+    If either is None, it is unknown, and every name counts as belonging there."""
 
     def __init__(self, number: int | None, partitions: int | None) -> None:
         self._number = number
