@@ -1,9 +1,9 @@
 """The step for transactions that were committed, but whose COMMIT markers are lost: write the markers before the brokers start, which then
 serve the records (observed with 4.3.1, tests/kafka/test_ids_behind.py).
 
-Only where all replicas are here. Every replica that has the greatest log end offset gets the same marker, whichever of them becomes the
-leader; a follower that is behind fetches it. A marker on one of several such replicas would be lost, or disagree with what the leader
-appends at its offset.
+Only where all replicas are here. The most recent replicas get the same marker, whichever of them becomes the leader; the others fetch it.
+On one that lacks records of the last leader, the marker would have the offset of one of them, and if that replica is elected, the replicas
+would differ at this offset without a broker noticing it (it compares only where leader epochs end).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,8 +33,8 @@ def markers_to_write(commits: "Iterable[LostCommit]") -> "dict[Transaction, list
     replicas: dict[Transaction, list[LostCommit]] = {}
     for each in commits:
         replicas.setdefault(transaction_of(each), []).append(each)
-    longest = {transaction: _longest(found) for transaction, found in replicas.items()}
-    return {key: found for key, found in longest.items() if all(each.is_writable for each in found)}
+    recent = {transaction: _most_recent(found) for transaction, found in replicas.items()}
+    return {key: found for key, found in recent.items() if found and all(each.is_writable for each in found)}
 
 
 def write_commit_markers(
@@ -56,9 +56,12 @@ def write_commit_markers(
         )
 
 
-def _longest(found: "Sequence[LostCommit]") -> "list[LostCommit]":
-    end_offset = max(each.log_end_offset for each in found)
-    return [each for each in found if each.log_end_offset == end_offset]
+def _most_recent(found: "Sequence[LostCommit]") -> "list[LostCommit]":
+    """None if it is unknown which of several replicas these are."""
+    if len(found) > 1 and any(each.progress.leader_epoch < 0 for each in found):
+        return []
+    best = max(each.progress for each in found)
+    return [each for each in found if each.progress == best]
 
 
 def _command(commit: "LostCommit", now_ms: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from kseg.internal_topics.broker_directories import is_ahead
+from kseg.internal_topics.broker_directories import ReplicaProgress, is_ahead, progress_of
 from kseg.internal_topics.transactions.ids_behind import ids_behind
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView, TransactionalId
@@ -57,7 +57,7 @@ class LostCommit:
     """The producer of this transaction has committed it, but the partition lacks the marker. As the result of a row: its coordinator
     aborts it, since it has lost the decision, or with the current transaction of the id.
 
-    path: of the partition directory. marker_epoch: the producer epoch of the marker. last_offset: of its data. log_end_offset: of
+    path: of the partition directory. marker_epoch: the producer epoch of the marker. last_offset: of its data. progress: of
     this replica. is_writable: whether the marker can be appended before the brokers start: all replicas are here, and it would not commit
     anything else. is_crashed: its broker was not stopped cleanly, so that the partition has to be recovered first."""
 
@@ -68,7 +68,7 @@ class LostCommit:
     marker_epoch: int
     first_offset: int
     last_offset: int
-    log_end_offset: int
+    progress: ReplicaProgress
     is_writable: bool
     is_crashed: bool
 
@@ -121,7 +121,7 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
                 )
                 counts["hanging" if verdict.status == HANGING else "open"] += 1
                 values = _open(found, place, verdict, replay.started_ms(found.first_offset))
-                commit = _lost_commit(found, log, replay, options) if verdict.is_committed else None
+                commit = _lost_commit(found, target, log, replay, options) if verdict.is_committed else None
                 yield _open_row(values, found, verdict, commit)
         for found, verdict in (
             *((each, _REPLACED) for each in replay.state.replaced()),
@@ -276,7 +276,11 @@ def _open_row(
 
 
 def _lost_commit(
-    found: UnfinishedTransaction, log: PartitionLog, replay: PartitionReplay, options: TransactionsOptions
+    found: UnfinishedTransaction,
+    target: LogTarget,
+    log: PartitionLog,
+    replay: PartitionReplay,
+    options: TransactionsOptions,
 ) -> LostCommit | None:
     """A transaction that its producer has committed (of the second protocol, the only one that leaves this evidence)."""
     if log.name is None or found.last_offset is None:
@@ -291,7 +295,7 @@ def _lost_commit(
         found.producer_epoch + 1,
         found.first_offset,
         found.last_offset,
-        replay.end_offset,
+        progress_of(target),
         is_writable=is_alone and options.before_a_start and options.view.is_settled,
         is_crashed=not was_stopped_cleanly(log),
     )

@@ -15,6 +15,7 @@ from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.main import run
 from kseg.cli.request import Request
+from kseg.internal_topics.broker_directories import ReplicaProgress
 from kseg.internal_topics.groups.group_rows import PendingOffset
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView
 from kseg.internal_topics.transactions.transaction_rows import (
@@ -176,12 +177,15 @@ def test_lost_commits_whose_markers_can_be_written_are_found(
     place = write_orders(tmp_path, *batches, data_batch(len(batches), PID + 1, 9, transactional=False)).parent
     view = CoordinatorView(partitions=(0,), is_whole=True, is_settled=is_settled, committed={PID: (4,)})
     commit = _judged(place, view).commit
+    end = ReplicaProgress(-1, len(epochs) + 1)
     assert commit == LostCommit(
-        str(place), "orders", 0, PID, 4, 0, len(epochs) - 1, len(epochs) + 1, is_writable, is_crashed=True
+        str(place), "orders", 0, PID, 4, 0, len(epochs) - 1, end, is_writable, is_crashed=True
     )
 
 
-COMMIT = LostCommit("/a/orders-0", "orders", 0, PID, 4, 17, 20, 30, is_writable=True, is_crashed=False)
+COMMIT = LostCommit(
+    "/a/orders-0", "orders", 0, PID, 4, 17, 20, ReplicaProgress(5, 30), is_writable=True, is_crashed=False
+)
 
 
 def _steps(*commits: LostCommit) -> tuple[list[str], list[str]]:
@@ -198,11 +202,10 @@ def _command(path: str) -> str:
     return f"kseg append --apply --marker commit --producer-id {PID} --producer-epoch 4 --now {T0} {path}"
 
 
-def test_longest_replicas_get_the_same_marker() -> None:
-    equal, behind = (
-        replace(COMMIT, path="/b/orders-0"),
-        replace(COMMIT, path="/c/orders-0", log_end_offset=29),
-    )
+@pytest.mark.parametrize("progress", [ReplicaProgress(5, 29), ReplicaProgress(4, 31)])
+def test_most_recent_replicas_get_the_same_marker(progress: ReplicaProgress) -> None:
+    equal = replace(COMMIT, path="/b/orders-0")
+    behind = replace(COMMIT, path="/c/orders-0", progress=progress)
     before, after = _steps(behind, COMMIT, equal)
     assert before == [f"{_command('/a/orders-0')} && {_command('/b/orders-0')}"]
     assert after == []
@@ -214,8 +217,13 @@ def test_partition_of_a_crashed_broker_is_recovered_before_the_marker() -> None:
     assert before == [f"kseg recover --apply /a/orders-0 && {_command('/a/orders-0')}"]
 
 
+def test_no_marker_is_written_if_the_last_leader_is_unknown() -> None:
+    unknown = replace(COMMIT, path="/b/orders-0", progress=ReplicaProgress(-1, 30))
+    assert _steps(COMMIT, unknown)[0] == []
+
+
 def test_transaction_whose_marker_cannot_be_written_is_aborted() -> None:
-    longer = replace(COMMIT, path="/b/orders-0", log_end_offset=31, is_writable=False)
+    longer = replace(COMMIT, path="/b/orders-0", progress=ReplicaProgress(5, 31), is_writable=False)
     before, after = _steps(COMMIT, longer)
     assert before == [] and after == ["abort /a/orders-0", "abort /b/orders-0"]
 
