@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
-from kseg.segment.counted import listed
+from kseg.segment.counted import listed, plural
 from kseg.segment.terminal import shell_word, visible
 
 if TYPE_CHECKING:
@@ -58,4 +58,5 @@ def _files(found: "Sequence[OffsetOfGroup]") -> Iterator[tuple[str, Sequence[str
 
 
 def _groups(names: Sequence[str]) -> str:
-    return f"{'group' if len(names) == 1 else 'groups'} {visible(listed(names, _LISTED))}"
+    noun = plural("group") if len(names) > 1 else "group"
+    return f"{noun} {visible(listed(names, _LISTED))}"

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,13 @@ DAMAGES |= {
 # the result depends on how much of the log a coordinator reads at once
 _OPEN = ("length too large", "offset flipped")
 _OF_HEADER = {f"bit of byte {at}" for at in range(61)}
+# a partition for each, one for an id whose end is torn off, and one for an open transaction
+COUNT = len(CASES) + len(DAMAGES) + 2
+
+
+def _name_in(number: int, word: str = "id") -> str:
+    """A transactional id that is hashed to this partition."""
+    return next(name for name in map(f"{word} {{}}".format, count()) if partition_for(name, COUNT) == number)
 
 
 def _damage(directory: Path, number: int, how: Callable[[bytes], bytes]) -> None:
@@ -113,8 +121,12 @@ def _damage(directory: Path, number: int, how: Callable[[bytes], bytes]) -> None
         end, path = log.end_offset, Path(log.segments[-1].path)
     between = how(batch(end + 1, (_KEY, _VALUE)))
     with path.open("ab") as file:
-        file.write(batch(end, _id(f"before {number}")) + between + batch(end + 2, _id(f"same {number}")))
-    (directory / f"{end + 3:020}.log").write_bytes(batch(end + 3, _id(f"behind {number}")))
+        file.write(
+            batch(end, _id(_name_in(number, "before")))
+            + between
+            + batch(end + 2, _id(_name_in(number, "same")))
+        )
+    (directory / f"{end + 3:020}.log").write_bytes(batch(end + 3, _id(_name_in(number, "behind"))))
     for suffix in (".index", ".timeindex"):
         (directory / f"{end + 3:020}{suffix}").write_bytes(b"")
     for snapshot in directory.glob("*.snapshot"):
@@ -127,9 +139,8 @@ def test_records_that_fail_a_transaction_load_are_those_of_the_broker(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     require_kafka()
-    count = len(CASES) + len(DAMAGES) + 2
-    open_id, torn_id = (_name_in(number, count) for number in (count - 1, count - 2))
-    broker = Broker(tmp_path, transaction_state_log_num_partitions=str(count))
+    open_id, torn_id = (_name_in(number) for number in (COUNT - 1, COUNT - 2))
+    broker = Broker(tmp_path, transaction_state_log_num_partitions=str(COUNT))
     broker.properties[TIMEOUTS_CHECKED_EVERY_MS] = (
         "3600000"  # the transaction stays open even if the test takes longer than this timeout
     )
@@ -154,9 +165,11 @@ def test_records_that_fail_a_transaction_load_are_those_of_the_broker(
     # remove the marker of the first transaction of `paid`, and one of the torn id
     for partition in (1, 3):
         _cut_the_last_batch(broker.data / f"fares-{partition}" / f"{0:020}.log")
-    directories = [broker.data / f"{STATE}-{number}" for number in range(count)]
+    directories = [broker.data / f"{STATE}-{number}" for number in range(COUNT)]
     for number, record in enumerate(CASES.values()):
-        append_records(directories[number], _id(f"before {number}"), record, _id(f"behind {number}"))
+        append_records(
+            directories[number], _id(_name_in(number, "before")), record, _id(_name_in(number, "behind"))
+        )
     for number, how in enumerate(DAMAGES.values(), len(CASES)):
         _damage(directories[number], number, how)
     _put_before_the_last_batch(directories[-1] / f"{0:020}.log", (None, _VALUE))
@@ -189,7 +202,7 @@ def test_records_that_fail_a_transaction_load_are_those_of_the_broker(
 
     with broker, TransactionClients(broker.bootstrap) as clients:
         finished = rf"Completed loading transaction metadata from ({STATE}-\d+) "
-        broker.wait_for("loading", lambda: len(loads(finished)) == count)
+        broker.wait_for("loading", lambda: len(loads(finished)) == COUNT)
         failed = loads(rf"Error loading transactions from transaction log ({STATE}-\d+)")
         states = clients.ask("listed")["states"]
         listed = set(states)
@@ -206,21 +219,17 @@ def test_records_that_fail_a_transaction_load_are_those_of_the_broker(
     fails = {by_case[each] for each in failed}
     assert {by_case[each] for each in found["coordinator-load-fails"]} == fails - set(DAMAGES)
     for number, name in enumerate([*CASES, *DAMAGES]):
-        assert f"before {number}" in listed
-        assert ids.get(f"before {number}") is True, name
-        assert (f"behind {number}" in listed) == (name not in fails), name
+        before, behind = (_name_in(number, word) for word in ("before", "behind"))
+        assert before in listed
+        assert ids.get(before) is True, name
+        assert (behind in listed) == (name not in fails), name
         expected = name not in fails if name not in _OPEN else None
-        if name not in _OF_HEADER or ids[f"behind {number}"] is not None:
-            assert ids[f"behind {number}"] is expected, name
+        if name not in _OF_HEADER or ids[behind] is not None:
+            assert ids[behind] is expected, name
     assert {"length of the key flipped", "zeroed", "magic flipped"} < fails & set(DAMAGES) < set(DAMAGES)
     assert found["coordinator-record-unknown"].isdisjoint(failed)
     assert 5 < len(failed) < len(CASES) - 5
     assert {name for name, is_loaded in ids.items() if is_loaded} <= listed <= set(ids)
-
-
-def _name_in(number: int, count: int) -> str:
-    """A transactional id that is hashed to this partition."""
-    return next(name for name in map("id {}".format, range(99999)) if partition_for(name, count) == number)
 
 
 def _shown(capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
