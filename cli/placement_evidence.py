@@ -52,7 +52,7 @@ def topic_identities(
             continue
         image = at_start.get(log_dir, image)
         identity = _identity(target.path, name, image, finder.node_of(log_dir))
-        if identity.becomes_stray and _is_made_known(target.path, image, finder):
+        if identity.becomes_stray and _may_learn_of_topic(target.path, image, finder):
             continue
         if identity.finding is not None or identity.topic_id is not None or identity.is_promoted:
             found[target.path] = identity
@@ -71,10 +71,10 @@ def _at_start(log_dirs: Sequence[str], finder: "MetadataFinder") -> "Mapping[str
     return images_at_start(log_dirs, finder)
 
 
-def _is_made_known(path: str, image: "MetadataImage", finder: "MetadataFinder") -> bool:
-    from kseg.internal_topics.metadata.newer_log import is_made_known
+def _may_learn_of_topic(path: str, image: "MetadataImage", finder: "MetadataFinder") -> bool:
+    from kseg.internal_topics.metadata.newer_log import may_learn_of_topic
 
-    return is_made_known(path, image, finder)
+    return may_learn_of_topic(path, image, finder)
 
 
 def _are_of_several_nodes(log_dirs: Sequence[str], finder: "MetadataFinder") -> bool:

@@ -63,7 +63,7 @@ def _continues(image: MetadataImage, earlier: MetadataImage) -> bool:
     return is_longer and last_epoch_below(image.path, earlier.end_offset) == earlier.epoch
 
 
-def is_made_known(partition: str, image: MetadataImage, finder: MetadataFinder) -> bool:
+def may_learn_of_topic(partition: str, image: MetadataImage, finder: MetadataFinder) -> bool:
     """Whether the node of a partition directory may learn of its topic before it loads its logs, although its own metadata log, the image,
     does not have it: the node is no voter, and the image has no record at all, or the shutdown was not clean and the partition was created
     after the last record of the image."""
