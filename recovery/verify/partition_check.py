@@ -113,7 +113,7 @@ class PartitionCheck:
             yield from self._end_of_log()
         if not self._options.is_in_use:  # a running broker may be deleting segments
             yield from self._chain.lost_logs(self.facts)
-        yield from self._chain.lost_start(self.facts, self._history)
+            yield from self._chain.lost_start(self.facts, self._history)
         identity = self._options.identity_of(directory.path)
         yield from partition_files.metadata_files(
             directory, self._log_dir_state, self._totals, self._reader, identity

@@ -12,6 +12,7 @@ from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.topic_settings import CLEANUP_POLICY, Setting, Source, TopicSettings
 from kseg.segment.sidecar.checkpoint import CheckpointEntry, encode_offset_checkpoint
+from tests.support.lock_holders import child, running_broker
 from tests.support.verify_helpers import Verdict, judge
 
 T0 = 1_700_000_000_000
@@ -141,6 +142,16 @@ def test_index_below_the_log_start_is_not_a_lost_log(partition: Path) -> None:
     entry = CheckpointEntry("orders", 0, second)
     (partition.parent / NAME_BY_ROLE[Role.LOG_START_OFFSETS]).write_bytes(encode_offset_checkpoint([entry]))
     assert judge(partition).ids() & {"segment-missing", "log-start-gap"} == set()
+
+
+@pytest.mark.parametrize("log_only", [True, False])
+def test_missing_segments_are_not_reported_while_a_broker_runs(partition: Path, log_only: bool) -> None:
+    """It may be deleting these segments: it renames the log first, and moves the leader epochs afterwards."""
+    lose(partition, bases(partition)[0], log_only=log_only)
+    kinds = {"segment-missing", "log-start-gap"}
+    assert len(judge(partition).ids() & kinds) == 1
+    with child(running_broker(partition.parent)):
+        assert judge(partition).ids() & kinds == set()
 
 
 @pytest.mark.evidence("epochs-below-log")
