@@ -130,7 +130,7 @@ class DoctorReport(Report):
         if lost := self._counts.get("lost_commit", 0):
             words.append(f"{counted(lost, 'committed transaction')} that a coordinator aborts")
         if stranded := self._counts.get("offset", 0):
-            words.append(f"{counted(stranded, 'committed offset')} where no consumer continues")
+            words.append(counted(stranded, "unusable committed offset"))
         return ", ".join(words)
 
     # --- the machine

@@ -9,7 +9,12 @@ from kseg.cli.group_evidence import GroupEvidence
 from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.columns import TextColumn, aligned
-from kseg.internal_topics.groups.group_rows import UNREACHABLE
+from kseg.internal_topics.groups.group_rows import (
+    BELOW_LOG_START,
+    BEYOND_LOG_END,
+    TOPIC_RECREATED,
+    UNREACHABLE,
+)
 from kseg.internal_topics.groups.groups import GroupsOptions
 from kseg.internal_topics.groups.share_rows import NO_STATE
 from kseg.internal_topics.load_findings import TRUNCATED
@@ -24,12 +29,12 @@ Values = Mapping[str, Any]
 _GROUPS_SHOWN, _PARTITIONS_SHOWN, _SHOWN = 20, 40, 5
 _NAMED = 20  # groups in a command
 _PROBLEMS = {
-    "beyond-log-end": "beyond the log end: a consumer that starts there resets to where auto.offset.reset says",
-    "below-log-start": "below the log start: a consumer that starts there resets to where auto.offset.reset says",
+    BEYOND_LOG_END: "beyond the log end: a consumer that starts there resets to where auto.offset.reset says",
+    BELOW_LOG_START: "below the log start: a consumer that starts there resets to where auto.offset.reset says",
     UNREACHABLE: "in a partition of __consumer_offsets where a starting broker does not look for the group: its consumers start where auto.offset.reset says",
     NO_STATE: "of share groups without a state in the partition of __share_group_state where a broker looks for it: their members get no record",
     "topic-deleted": "for a topic that was deleted",
-    "topic-recreated": "for a deleted topic of the same name as one of today: consumers of the classic protocol continue there, and skip or repeat its records",
+    TOPIC_RECREATED: "for a deleted topic of the same name as one of today: consumers of the classic protocol continue there, and skip or repeat its records",
 }
 
 
@@ -220,7 +225,7 @@ class GroupsReport(Report):
             return Line("NOT FOUND", ERROR)
         bad = sum(self._problem_counts.values())
         if bad:
-            return Line(f"ATTENTION: {counted(bad, 'offset')} where no consumer continues; {words}", WARNING)
+            return Line(f"ATTENTION: {counted(bad, 'unusable offset')}; {words}", WARNING)
         return Line(f"LOADED: {words}", GOOD)
 
     def _missing_lines(self) -> Iterator[Line]:

@@ -192,7 +192,7 @@ def test_groups_say_where_a_consumer_would_start(tmp_path: Path, capfd: pytest.C
     }
     run(["groups", str(log_dir)])
     text = capfd.readouterr().out
-    assert text.startswith("ATTENTION: 3 offsets where no consumer continues; 4 groups (4 Empty)")
+    assert text.startswith("ATTENTION: 3 unusable offsets; 4 groups (4 Empty)")
     assert "1 offset beyond the log end" in text
 
 
@@ -370,7 +370,7 @@ def test_share_state_in_another_partition_than_the_coordinators_is_unreachable(
     assert [(row["status"], row["start_offset"]) for row in found] == [("unreachable", 3), ("no-state", None)]
     run(["groups", str(log_dir)])
     text = capfd.readouterr().out
-    assert text.startswith("ATTENTION: 1 offset where no consumer continues")
+    assert text.startswith("ATTENTION: 1 unusable offset; ")
     assert "their members get no record (s fares-0)" in text
 
 
