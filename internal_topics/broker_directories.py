@@ -98,11 +98,8 @@ def most_recent(replicas: Sequence[LogTarget]) -> LogTarget:
 
 
 def is_ahead(one: LogTarget, other: LogTarget) -> bool:
-    """Whether one of two replicas is more recent."""
-    first, second = progress_of(one), progress_of(other)
-    if min(first.leader_epoch, second.leader_epoch) < 0:
-        return first.end_offset > second.end_offset
-    return first > second
+    """Whether one of two replicas is more recent; neither is if they are equal."""
+    return most_recent((other, one)) is one
 
 
 def logs_to_read(replicas: Sequence[LogTarget]) -> Sequence[LogTarget]:

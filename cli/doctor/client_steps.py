@@ -115,15 +115,16 @@ def _consumers(pending: "Sequence[PendingOffset]") -> str:
 def _commit_again(clients: Clients, producer_id: int, server: str) -> Iterator[NextStep]:
     """Offsets of a committed transaction that its groups will not get. Those of a group that has committed since are out of date."""
     wanted = [each for each in clients.pending_of(producer_id) if each.takes_effect]
-    for each in wanted[: shown_of(len(wanted), _LISTED)]:
+    shown = shown_of(len(wanted), _LISTED)
+    for each in wanted[:shown]:
         yield NextStep(
             f"Without the consumers of {visible(each.group)} running, preview the commit of what its transaction had for "
             f"{each.topic}-{each.partition}, which would otherwise be consumed again; then replace --dry-run with --execute.",
             f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(each.group)} "
             f"--topic {each.topic}:{each.partition} --reset-offsets --to-offset {each.offset} --dry-run",
         )
-    more = len(wanted) - shown_of(len(wanted), _LISTED)
-    yield from likewise(more, "partition", command_line("groups", {"--verbose": True}, clients.request))
+    listing = command_line("groups", {"--verbose": True}, clients.request)
+    yield from likewise(len(wanted) - shown, "partition", listing)
 
 
 def _save_lost_commits(clients: Clients, server: str, listing: str) -> Iterator[NextStep]:

@@ -16,6 +16,7 @@ DEFAULT_PARTITIONS = 50  # default of offsets.topic.num.partitions and its count
 _INT_RANGE, _MIN_INT = 1 << 32, 1 << 31
 
 
+@lru_cache(maxsize=1 << 12)  # the rows of a group follow each other
 def partition_for(name: str, partitions: int = DEFAULT_PARTITIONS) -> int:
     """The partition of a group, a transactional id, or the key of a share partition (`group:topicId:partition`)."""
     code = java_hash(name)
@@ -31,12 +32,11 @@ class HomePartition:
         self._partitions = partitions
 
     def has(self, name: str) -> bool:
-        return not self._partitions or self._number is None or _mapped(name, self._partitions) == self._number
-
-
-@lru_cache(maxsize=1 << 12)  # offsets are in the order of their groups
-def _mapped(name: str, partitions: int) -> int:
-    return partition_for(name, partitions)
+        return (
+            not self._partitions
+            or self._number is None
+            or partition_for(name, self._partitions) == self._number
+        )
 
 
 def java_hash(text: str) -> int:

@@ -4,8 +4,9 @@ Rows: the completed transactions of the partition, the open ones, its producers,
 The state of the coordinators is in the options, so that each partition can be evaluated on its own, in any process.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import cache, partial
 from typing import Any
 
 from kseg.internal_topics.broker_directories import ReplicaProgress, is_ahead, progress_of
@@ -101,6 +102,9 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
         counts = dict(_NONE)
         owned = {**options.view.unloaded, **options.view.by_producer}
         names = {number: owners[0].transactional_id for number, owners in owned.items()}
+        more_recent = cache(
+            partial(_more_recent, target, options)
+        )  # read once, and only for an open transaction
         for table in replay.ended():
             if isinstance(table, Finding):
                 producer_id = table.numbers.get("producer_id")
@@ -116,7 +120,7 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
                     options.view,
                     now_ms=options.now_ms,
                     max_timeout_ms=options.max_timeout_ms,
-                    is_decided=_is_decided(target, found, options),
+                    is_decided=_is_decided(found, more_recent()),
                     before_a_start=options.before_a_start,
                 )
                 counts["hanging" if verdict.status == HANGING else "open"] += 1
@@ -172,16 +176,20 @@ _FORGOTTEN = TransactionVerdict(
 )
 
 
-def _is_decided(target: LogTarget, found: UnfinishedTransaction, options: TransactionsOptions) -> bool:
+def _is_decided(found: UnfinishedTransaction, more_recent: Iterable[TransactionReplay]) -> bool:
     """Whether a more recent available replica has the transaction's marker."""
-    for other in options.replicas.get(target.path, ()):
-        if not is_ahead(other, target):
-            continue
-        state: TransactionReplay | None = state_of(other)
-        entry = None if state is None else state.entry(found.producer_id)
-        if entry is not None and entry.current_txn_first_offset != found.first_offset:
-            return True
-    return False
+    entries: Iterator[ProducerSnapshotEntry | None] = (
+        state.entry(found.producer_id) for state in more_recent
+    )
+    return any(
+        entry is not None and entry.current_txn_first_offset != found.first_offset for entry in entries
+    )
+
+
+def _more_recent(target: LogTarget, options: TransactionsOptions) -> list[TransactionReplay]:
+    """The producer states of the available replicas that are more recent than this one."""
+    others = [each for each in options.replicas.get(target.path, ()) if is_ahead(each, target)]
+    return [state for each in others if (state := state_of(each)) is not None]
 
 
 def _ended(
