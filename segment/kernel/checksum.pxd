@@ -18,3 +18,6 @@ cpdef Py_ssize_t verify_small(const unsigned char[::1] buf, long long[::1] cells
 
 @cython.locals(row=cython.Py_ssize_t, start=cython.Py_ssize_t, end=cython.Py_ssize_t, size_of_buf=cython.Py_ssize_t, crc=cython.longlong, way=cython.int)
 cpdef int verify_large(object view, const unsigned char[::1] buf, long long[::1] cells, Py_ssize_t capacity, Py_ssize_t count, object castagnoli, object ieee) except -1
+
+@cython.locals(one=cython.uint, bit=cython.uint, product=cython.uint)
+cpdef unsigned int multiplied(unsigned int left, unsigned int right, unsigned int polynomial) noexcept

@@ -164,6 +164,20 @@ def verify_large(
     return 0
 
 
+def multiplied(left: int, right: int, polynomial: int) -> int:
+    """The product of two polynomials over GF(2) modulo that of a CRC, all of them reflected: the bit of x^0 is the highest."""
+    one = 1
+    bit = one << 31
+    product = 0
+    while left != 0:
+        if left & bit:
+            product = product ^ right
+            left = left ^ bit
+        bit = bit >> 1
+        right = (right >> 1) ^ polynomial if right & 1 else right >> 1
+    return product
+
+
 def tables_checked(tables: Readable) -> Readable:
     if len(tables) != 2048:
         raise ValueError("a CRC table has 2048 entries")

@@ -18,6 +18,7 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.crc import crc32c
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import zero_run
 from kseg.segment.values import dataclass
 
 # magic 2: positions of the fields that determine the offsets of a batch
@@ -136,7 +137,7 @@ def _entry_at(
     if size < L.MIN_LEGACY_SIZE_FIELD or magic > L.MAGIC_V2 or offset < lowest:
         return None
     if magic < L.MAGIC_V2:
-        if not any(view[position + L.MAGIC_POSITION : min(stop, position + L.ENTRY_OVERHEAD + size)]):
+        if _is_zero(view, position + L.MAGIC_POSITION, min(stop, position + L.ENTRY_OVERHEAD + size)):
             return None  # zeros instead of the magic byte and all that follows it
         # the adjacent batches leave room for no other offset
         is_alone = offset == lowest and upper == offset + 1
@@ -171,10 +172,14 @@ def _written(view: memoryview, position: int, stop: int, head: memoryview) -> in
     if len(head) < L.BATCH_HEADER and stop != len(view):
         return 0
     if len(head) == L.BATCH_HEADER and (
-        head[_COUNT:].tobytes().strip(b"\0") or any(view[position + L.BATCH_HEADER : stop])
+        head[_COUNT:].tobytes().strip(b"\0") or not _is_zero(view, position + L.BATCH_HEADER, stop)
     ):
         return L.BATCH_HEADER
     return len(head.tobytes().rstrip(b"\0"))
+
+
+def _is_zero(view: memoryview, start: int, end: int) -> bool:
+    return zero_run(view, start, end) == end - start
 
 
 def _cut_entry(

@@ -14,6 +14,8 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
+from kseg.segment.kernel.checksum import multiplied
+
 BLOCK_BYTES = 16 * 1024
 _ONE = 1 << 31
 _BLOCK_SQUARINGS = (8 * BLOCK_BYTES).bit_length() - 1
@@ -31,7 +33,7 @@ class RangeChecksum:
         self._powers = array("I", [_ONE])  # entry k: x to the power of the bits of k blocks
         self._block_power = _ONE >> 1
         for _ in range(_BLOCK_SQUARINGS):
-            self._block_power = self._multiply(self._block_power, self._block_power)
+            self._block_power = multiplied(self._block_power, self._block_power, polynomial)
 
     def of(self, start: int, end: int) -> int:
         """The checksum of view[start:end], 0 ≤ start ≤ end ≤ len(view)."""
@@ -41,21 +43,11 @@ class RangeChecksum:
         first, last = -(-start // BLOCK_BYTES), end // BLOCK_BYTES
         self._extend_to(last)
         head = checksum(view[start : first * BLOCK_BYTES])
-        moved = self._multiply(self._powers[last - first], head ^ self._until[first])
+        moved = multiplied(self._powers[last - first], head ^ self._until[first], self._polynomial)
         return int(checksum(view[last * BLOCK_BYTES : end], self._until[last] ^ moved))
 
     def _extend_to(self, block: int) -> None:
         for known in range(len(self._until), block + 1):
             data = self._view[(known - 1) * BLOCK_BYTES : known * BLOCK_BYTES]
             self._until.append(self._checksum(data, self._until[known - 1]))
-            self._powers.append(self._multiply(self._powers[known - 1], self._block_power))
-
-    def _multiply(self, left: int, right: int) -> int:
-        """The product of two polynomials modulo the CRC's."""
-        product, bit, polynomial = 0, _ONE, self._polynomial
-        while bit and left & (2 * bit - 1):
-            if left & bit:
-                product ^= right
-            bit >>= 1
-            right = (right >> 1) ^ polynomial if right & 1 else right >> 1
-        return product
+            self._powers.append(multiplied(self._powers[known - 1], self._block_power, self._polynomial))
