@@ -64,22 +64,23 @@ def write_markers(clients: Clients) -> Iterator[NextStep]:
 
 def end_transactions(clients: Clients, server: str) -> Iterator[NextStep]:
     ended = clients.markers_to_write
-    hanging = [
-        each for each in clients.hanging if each.commit is None or transaction_of(each.commit) not in ended
-    ]
+    # by command, since several replicas may contain the same transaction
+    hanging: dict[str, HangingTransaction] = {}
+    for each in clients.hanging:
+        if each.abort_command and (each.commit is None or transaction_of(each.commit) not in ended):
+            hanging.setdefault(each.abort_command, each)
     shown = shown_of(len(hanging), _LISTED)
-    for each in hanging[:shown]:
-        if each.abort_command is not None:
-            yield NextStep(
-                f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}."
-                f"{_before_abort(each, clients.pending_of(each.producer_id))}",
-                each.abort_command.replace(ANY_SERVER, server),
-            )
-            if each.commit is not None and each.topic == CONSUMER_OFFSETS_TOPIC:
-                yield from _commit_again(clients, each.producer_id, server)
-    command = command_line("transactions", {"--verbose": True}, clients.request)
-    yield from likewise(len(hanging) - shown, "transaction", command, "list the command for each")
-    yield from _save_lost_commits(clients, server, command)
+    for command, each in [*hanging.items()][:shown]:
+        yield NextStep(
+            f"With the broker running, abort the hanging transaction in {each.topic}-{each.partition}."
+            f"{_before_abort(each, clients.pending_of(each.producer_id))}",
+            command.replace(ANY_SERVER, server),
+        )
+        if each.commit is not None and each.topic == CONSUMER_OFFSETS_TOPIC:
+            yield from _commit_again(clients, each.producer_id, server)
+    listing = command_line("transactions", {"--verbose": True}, clients.request)
+    yield from likewise(len(hanging) - shown, "transaction", listing, "list the command for each")
+    yield from _save_lost_commits(clients, server, listing)
 
 
 def _before_abort(hanging: "HangingTransaction", pending: "Sequence[PendingOffset]") -> str:

@@ -211,11 +211,18 @@ def test_doctor_reports_hanging_transactions_and_offsets_beyond_the_log(
         ("late group", 99, "beyond-log-end")
     ]
     assert of_type(rows, "node")[0]["bootstrap_server"] == "broker1:9092"
-    assert hangs[0]["abort_command"].replace("HOST:PORT", "broker1:9092") in commands(rows)
+    abort = hangs[0]["abort_command"].replace("HOST:PORT", "broker1:9092")
+    assert abort in commands(rows)
     reset = shlex.split(commands(rows)[-1])
     assert reset[0] == "kafka-consumer-groups.sh" and "late group" in reset and "fares:0" in reset
     # not to the log end at the time when it is typed in: producers may have appended records that the group has not read
     assert reset[reset.index("--to-offset") + 1] == str(offsets[0]["log_end_offset"])
+
+    # the other replica has the same transaction, which is aborted once
+    other = shutil.copytree(data, tmp_path / "other")
+    metadata.write_meta_properties(other, node=2, directory="AsCu_Qd6HlJL_AROE7wUxg")
+    both = rows_of(capfd, "doctor", "--json", "--now", LATER, data, other, status=1)
+    assert len(of_type(both, "transaction")) == 2 and commands(both).count(abort) == 1
 
 
 def test_doctor_advises_no_reset_for_an_offset_in_the_repaired_log(
