@@ -28,7 +28,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.kafka import jars, shared_java
 from tests.kafka.formatting import format_log_dirs
-from tests.kafka.shared_java import SharedNode, start_node
+from tests.kafka.shared_java import SharedNode, run_java, start_node
 
 # limits that only a failure reaches: a busy machine takes many times as long as an idle one
 START_LIMIT_S = 300.0
@@ -322,15 +322,7 @@ class Broker:
     def consume_patiently(self, partitions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """What the real Java consumer receives from damaged partitions (kseg.oracle.Consume, which has the fields)."""
         asked = {"bootstrap": self.bootstrap, "partitions": partitions}
-        done = subprocess.run(
-            jars.brief_java_command("kseg.oracle.Consume"),
-            env=jars.java_environment(),
-            input=json.dumps(asked),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=READ_LIMIT_S,
-        )
+        done = run_java("kseg.oracle.Consume", stdin=json.dumps(asked), limit_s=READ_LIMIT_S)
         if done.returncode:
             raise BrokerFailed(f"reading failed\n{done.stderr[-6000:]}")
         return [json.loads(line) for line in done.stdout.splitlines()]

@@ -6,9 +6,8 @@ python -m tests.kafka.config_names writes this file
 from __future__ import annotations
 
 import json
-import subprocess
 
-from tests.kafka import jars
+from tests.kafka.shared_java import run_java
 from tests.support.paths import ROOT
 
 TARGET = ROOT / "internal_topics" / "schemas" / "config-names-4.3.1.json"
@@ -16,13 +15,8 @@ TARGET = ROOT / "internal_topics" / "schemas" / "config-names-4.3.1.json"
 
 def as_text() -> str:
     """The content of the file, one name a line, so that a changed name is a changed line in a diff."""
-    done = subprocess.run(
-        jars.brief_java_command("kseg.oracle.ConfigNames"),
-        env=jars.java_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_java("kseg.oracle.ConfigNames")
+    done.check_returncode()
     kinds = json.loads(done.stdout.splitlines()[-1])
     separators = ",\n", ""
     lines = (f'"{kind}": {json.dumps(names, separators=separators)}' for kind, names in kinds.items())

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import base64
 import re
-import subprocess
 import uuid
 from pathlib import Path
 
-from tests.kafka import jars
+from tests.kafka.shared_java import run_java
 
 # the settings in server.properties that the tool's files depend on
 _DECIDING = ("node.id", "process.roles", "controller.quorum.", "metadata.", "unstable.", "feature.")
@@ -53,13 +52,6 @@ def _with_identities(meta_properties: bytes, cluster: str) -> bytes:
 
 
 def _format(server_properties: Path, cluster: str) -> None:
-    words = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(server_properties))
-    done = subprocess.run(
-        jars.brief_java_command(*words),
-        env=jars.java_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(server_properties))
     if done.returncode:
         raise FormatFailed(f"{done.stdout}\n{done.stderr}")

@@ -4,49 +4,33 @@ kseg.oracle.Groups)."""
 from __future__ import annotations
 
 import json
-import subprocess
 from types import TracebackType
 from typing import Any, Self
 
-from tests.kafka import jars
-
-STOP_LIMIT_S = 300.0
+from tests.kafka.shared_java import SharedTool
 
 
 class GroupClients:
-    """One Java process; use as a context manager."""
+    """Use as a context manager. with_share_members: a member of a share group stays in it until its process ends, so the clients get a
+    process of their own."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, with_share_members: bool = False) -> None:
         self._bootstrap = bootstrap
+        self._is_apart = with_share_members
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            jars.brief_java_command("kseg.oracle.Groups", self._bootstrap),
-            env=jars.java_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-        )
+        self._tool = SharedTool("kseg.oracle.Groups", self._bootstrap, is_apart=self._is_apart)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(STOP_LIMIT_S)
+        self._tool.close()
 
     def ask(self, what: str, **values: Any) -> dict[str, Any]:
-        """Send a request and return the answer. Raises RuntimeError if the process ended instead."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": what, **values}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"kseg.oracle.Groups ended at {what} {values}")
-        answer: dict[str, Any] = json.loads(line)
+        """Send a request and return the answer. Raises RuntimeError if the clients ended instead."""
+        assert what != "share" or self._is_apart
+        answer: dict[str, Any] = json.loads(self._tool.ask(json.dumps({"do": what, **values})))
         return answer
 
     def tool(self, *words: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kseg.cli.main import run
-from tests.kafka import jars
+from tests.kafka.shared_java import run_java
 
 Row = dict[str, Any]
 
@@ -39,14 +38,8 @@ def real_images(
     snapshot: str | None, from_offset: int, segments: Sequence[str], offsets: Sequence[int]
 ) -> dict[int | None, list[Row]]:
     asked = {"snapshot": snapshot, "from": from_offset, "segments": segments, "offsets": offsets}
-    done = subprocess.run(
-        jars.brief_java_command("kseg.oracle.Images"),
-        env=jars.java_environment(),
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_java("kseg.oracle.Images", stdin=json.dumps(asked))
+    done.check_returncode()
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     return {answer["offset"]: answer["rows"] for answer in answers}
 

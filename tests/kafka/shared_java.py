@@ -5,6 +5,9 @@ can be stopped, and it may end by itself with an exit or a halt, but it cannot b
 (`Broker.apart`). So does a test of the lock on a data directory, because a process loses its lock on a file (fcntl) as soon as it closes
 any descriptor of it, and a node that failed to start closes its descriptor some time later. KSEG_NODE_PROCESSES=1 gives each node its own
 process.
+
+Kafka's tools and the classes around its clients run there as well (`run_java`, `SharedTool`): a client in a process of its own spends one
+to three seconds of processor time on what has been loaded and compiled in the shared one.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ import os
 import select
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from tests.kafka import jars
 
@@ -22,6 +27,7 @@ ALWAYS_APART = bool(os.environ.get("KSEG_NODE_PROCESSES"))
 # nodes that exited by themselves leak memory, which ends with the process
 NODES_PER_PROCESS = 60
 END_LIMIT_S = 120.0
+TOOL_LIMIT_S = 300.0
 _JVM = (
     "-Xmx1g",
     "-Dkseg.log.level=INFO",
@@ -64,6 +70,107 @@ class SharedNode:
         self._java.command("abandon", self.name)
 
 
+class _ToolFiles:
+    """Where a tool reads its input and writes its output."""
+
+    def __init__(self) -> None:
+        self._stem = jars.TARGET / f"tool-{os.getpid()}-{time.monotonic_ns()}"
+        self.stdin, self.stdout, self.stderr = (
+            self._stem.with_suffix(f".{name}") for name in ("in", "out", "err")
+        )
+
+    def remove(self) -> None:
+        for path in (self.stdin, self.stdout, self.stderr):
+            path.unlink(missing_ok=True)
+
+
+def run_java(
+    *words: str, stdin: str | bytes = "", limit_s: float = TOOL_LIMIT_S
+) -> subprocess.CompletedProcess[str]:
+    """Run the main of a class that ends by itself. words: the class and its arguments. Raises TimeoutExpired."""
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    if ALWAYS_APART:
+        command = jars.brief_java_command(*words)
+        done = subprocess.run(
+            command,
+            env=jars.java_environment(),
+            input=given,
+            capture_output=True,
+            check=False,
+            timeout=limit_s,
+        )
+        return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
+    jars.class_path()
+    files = _ToolFiles()
+    try:
+        files.stdin.write_bytes(given)
+        status = _java().run(files, words).wait(limit_s)
+        return subprocess.CompletedProcess(
+            words, status, files.stdout.read_text("utf-8"), files.stderr.read_text("utf-8")
+        )
+    finally:
+        files.remove()
+
+
+class SharedTool:
+    """The main of a class that answers line by line until its stdin ends. words: the class and its arguments. is_apart: in a process of its
+    own."""
+
+    def __init__(self, *words: str, is_apart: bool = False) -> None:
+        self._process: subprocess.Popen[str] | SharedNode
+        self._stdin: IO[str] | None
+        self._stdout: IO[str] | None
+        self._words = words
+        self._files = _ToolFiles()
+        if is_apart or ALWAYS_APART:
+            self._process = subprocess.Popen(
+                jars.brief_java_command(*words),
+                env=jars.java_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+            )
+            self._stdin, self._stdout = self._process.stdin, self._process.stdout
+            return
+        jars.class_path()
+        for pipe in (self._files.stdin, self._files.stdout):
+            os.mkfifo(pipe)
+        self._process = _java().run(self._files, words)
+        # each waits for the other side, which opens them in the same order
+        self._stdin = self._files.stdin.open("w", encoding="utf-8")
+        self._stdout = self._files.stdout.open(encoding="utf-8")
+
+    def ask(self, line: str) -> str:
+        """Send a line and return the answer. Raises RuntimeError if the tool ended instead."""
+        self.tell(line)
+        assert self._stdout is not None
+        answer = self._stdout.readline()
+        if not answer:
+            said = self._files.stderr.read_text()[-4000:] if self._files.stderr.exists() else ""
+            raise RuntimeError(f"{self._words[0]} ended at {line}\n{said}")
+        return answer
+
+    def tell(self, line: str) -> None:
+        """Send a line that is not answered."""
+        assert self._stdin is not None
+        self._stdin.write(line + "\n")
+        self._stdin.flush()
+
+    def close(self) -> None:
+        """End its stdin, and wait until the tool has ended."""
+        assert self._stdin is not None and self._stdout is not None
+        try:
+            self._stdin.close()
+            self._process.wait(TOOL_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
+        finally:
+            self._stdout.close()
+            self._files.remove()
+
+
 class _Java:
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -81,18 +188,30 @@ class _Java:
                 bufsize=0,
             )
         self._nodes: list[SharedNode] = []
+        self._brokers = 0
         self._unread = b""
 
     @property
     def is_spent(self) -> bool:
         """Whether the next node should get another process."""
         limit = 1 if self._makes_archive else NODES_PER_PROCESS
-        return len(self._nodes) >= limit and all(node.poll() is not None for node in self._nodes)
+        return self._brokers >= limit and all(node.poll() is not None for node in self._nodes)
 
     def start(self, properties: Path, log: Path) -> SharedNode:
+        node = self._node()
+        self._brokers += 1
+        self.command("start", node.name, str(properties), str(log))
+        return node
+
+    def run(self, files: _ToolFiles, words: Sequence[str]) -> SharedNode:
+        node = self._node()
+        assert not any("\t" in word or "\n" in word for word in words)
+        self.command("run", node.name, *map(str, (files.stdin, files.stdout, files.stderr)), *words)
+        return node
+
+    def _node(self) -> SharedNode:
         node = SharedNode(self, str(len(self._nodes)))
         self._nodes.append(node)
-        self.command("start", node.name, str(properties), str(log))
         return node
 
     def command(self, *words: str) -> None:
@@ -133,9 +252,13 @@ def start_node(properties: Path, log: Path) -> SharedNode:
     """Start a node in the Java process of this test process."""
     if _current and _current[0].is_spent:
         end_nodes()
+    return _java().start(properties, log)
+
+
+def _java() -> _Java:
     if not _current:
         _current.append(_Java())
-    return _current[0].start(properties, log)
+    return _current[0]
 
 
 @atexit.register

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ from confluent_kafka.cimpl import NewTopic
 from kseg.cli.main import run
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
-from tests.kafka import jars
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_by_hand, free_ports
 from tests.kafka.conftest import require_kafka
+from tests.kafka.shared_java import run_java
 
 pytestmark = pytest.mark.kafka
 
@@ -85,9 +84,7 @@ class Node(Broker):
             return
         words = ["kafka.tools.StorageTool", "format", "-t", self.cluster_id]
         words += ["-c", str(self.root / "server.properties")]
-        subprocess.run(
-            jars.brief_java_command(*words), env=jars.java_environment(), capture_output=True, check=True
-        )
+        run_java(*words).check_returncode()
 
     def create_topic_on_both(self) -> None:
         """Create a topic on both nodes, with node 1 as the preferred leader."""

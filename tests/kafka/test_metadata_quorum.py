@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,10 @@ if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
-from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.cluster_admin import ClusterAdmin
 from tests.kafka.conftest import require_kafka
+from tests.kafka.shared_java import run_java
 
 pytestmark = pytest.mark.kafka
 
@@ -41,9 +40,7 @@ class DynamicBroker(Broker):
         words = ["kafka.tools.StorageTool", "format", "--standalone", "-t", "Mz9XvQe1R0mU7bTq2LkP5w"]
         words += ["--add-scram", "SCRAM-SHA-256=[name=alice,iterations=4096,password=secret]"]
         words += ["-c", str(self.root / "server.properties")]
-        subprocess.run(
-            jars.brief_java_command(*words), env=jars.java_environment(), capture_output=True, check=True
-        )
+        run_java(*words).check_returncode()
 
 
 def reported(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
-from tests.kafka import jars
 from tests.kafka.conftest import require_kafka
+from tests.kafka.shared_java import run_java
 from tests.support.registry_dirs import partition
 
 pytestmark = pytest.mark.kafka
@@ -66,15 +65,9 @@ def test_dump_decodes_records_of_mirror_makers_classes(
     require_kafka()
     rng = random.Random(f"{SEED}{separator}")
     asked = [_asked(rng, separator) for _ in range(RECORDS)]
-    done = subprocess.run(
-        jars.brief_java_command("kseg.oracle.MirrorRecords"),
-        env=jars.java_environment(),
-        input="".join(json.dumps(each) + "\n" for each in asked),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=LIMIT_S,
-    )
+    lines = "".join(json.dumps(each) + "\n" for each in asked)
+    done = run_java("kseg.oracle.MirrorRecords", stdin=lines, limit_s=LIMIT_S)
+    done.check_returncode()
     by_topic: dict[str, list[tuple[Row, Row]]] = {}
     for each, line in zip(asked, done.stdout.splitlines(), strict=True):
         written = json.loads(line)

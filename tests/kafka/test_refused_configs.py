@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 
 import pytest
 
 from kseg.internal_topics.metadata.refused_configs import why_refused
 from kseg.segment.terminal import shortened
-from tests.kafka import jars
 from tests.kafka.conftest import require_kafka
+from tests.kafka.shared_java import run_java
 
 pytestmark = pytest.mark.kafka
 COUNT = int(os.environ.get("KSEG_TOPIC_CONFIGS", "4000"))
@@ -104,12 +103,7 @@ def _bounded(message: str) -> str:
 
 
 def _asked(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
-    done = subprocess.run(
-        jars.brief_java_command("kseg.oracle.TopicConfigs"),
-        env=jars.java_environment(),
-        input=json.dumps(pairs).encode(),
-        capture_output=True,
-        check=True,
-    )
+    done = run_java("kseg.oracle.TopicConfigs", stdin=json.dumps(pairs))
+    done.check_returncode()
     found: dict[str, list[str]] = json.loads(done.stdout)
     return found

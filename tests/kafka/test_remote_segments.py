@@ -6,15 +6,14 @@ import base64
 import json
 import os
 import random
-import subprocess
 
 import pytest
 
 from kseg.internal_topics.remote_log.remote_segments import RemoteLogState, RemotePartition
 from tests.internal_topics.metadata_logs import topic_id
 from tests.internal_topics.remote_logs import delete_partition, update, upload
-from tests.kafka import jars
 from tests.kafka.conftest import require_kafka
+from tests.kafka.shared_java import run_java
 
 pytestmark = pytest.mark.kafka
 
@@ -69,14 +68,8 @@ def test_remote_segments_of_random_records_equal_the_real_store() -> None:
         + "\n"
         for case in cases
     )
-    done = subprocess.run(
-        jars.brief_java_command("kseg.oracle.RemoteSegments"),
-        env=jars.java_environment(),
-        input=asked,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_java("kseg.oracle.RemoteSegments", stdin=asked)
+    done.check_returncode()
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(answers) == len(cases)
     readable = gone = 0

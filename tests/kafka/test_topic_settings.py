@@ -19,9 +19,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
 from confluent_kafka.admin._resource import ResourceType
 
-from tests.kafka import jars
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
+from tests.kafka.shared_java import run_java
 
 pytestmark = pytest.mark.kafka
 
@@ -76,13 +76,7 @@ def set_defaults(broker: Broker, values: dict[str, str]) -> None:
     """Set configurations for all brokers, which librdkafka cannot do."""
     words = ["kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--entity-type", "brokers"]
     words += ["--entity-default", "--alter", "--add-config", ",".join(f"{k}={v}" for k, v in values.items())]
-    done = subprocess.run(
-        jars.brief_java_command(*words),
-        env=jars.java_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_java(*words)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

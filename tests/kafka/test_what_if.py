@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice, repeat
 from pathlib import Path
@@ -24,8 +23,8 @@ from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
 from kseg.segment.scanning.scan import Scanner
 from tests.inspection.test_what_if import records
-from tests.kafka import jars
 from tests.kafka.conftest import require_kafka
+from tests.kafka.shared_java import run_java
 
 if TYPE_CHECKING:
     from tests.kafka.broker import Broker
@@ -149,13 +148,7 @@ def by_java(tmp_path_factory: pytest.TempPathFactory) -> Path:
             broker.create_topic(topic, internal_segment_bytes="", segment_bytes="104857600")
             words += [*(("--",) if words else ()), topic, f"compression.type={codec}", f"batch.size={size}"]
             words += ["linger.ms=60000"]
-        subprocess.run(
-            jars.brief_java_command("kseg.oracle.Produce", broker.bootstrap, *words),
-            env=jars.java_environment(),
-            input=content,
-            check=True,
-            capture_output=True,
-        )
+        run_java("kseg.oracle.Produce", broker.bootstrap, *words, stdin=content).check_returncode()
     return broker.data
 
 

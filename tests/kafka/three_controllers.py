@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 import re
 import shutil
-import subprocess
 import time
 import uuid
 from pathlib import Path
 
 from confluent_kafka import Producer
 
-from tests.kafka import jars
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, free_ports
+from tests.kafka.shared_java import run_java
 
 CONTROLLERS = (101, 102, 103)
 BROKER = 1
@@ -52,8 +51,7 @@ class QuorumNode(Broker):
         self.root.mkdir(parents=True, exist_ok=True)
         self._configure()
         words = ["kafka.tools.StorageTool", "format", *flags, "-t", CLUSTER]
-        command = jars.brief_java_command(*words, "-c", str(self.root / "server.properties"))
-        subprocess.run(command, env=jars.java_environment(), capture_output=True, check=True)
+        run_java(*words, "-c", str(self.root / "server.properties")).check_returncode()
 
     def identify(self, directory_id: str) -> None:
         """Rewrite the meta.properties of another node for this one."""
@@ -127,12 +125,9 @@ class ThreeControllers:
         """Run `kafka-metadata-quorum.sh`. Retries while the leader has no connection to a controller that is to be added, or the queried
         node has not read its feature level."""
         main = "org.apache.kafka.tools.MetadataQuorumCommand"
-        command = jars.brief_java_command(main, "--bootstrap-controller", self.places[node_id], *words)
         deadline = time.monotonic() + CLIENT_LIMIT_S
         while True:
-            done = subprocess.run(
-                command, env=jars.java_environment(), capture_output=True, text=True, check=False
-            )
+            done = run_java(main, "--bootstrap-controller", self.places[node_id], *words)
             said = done.stdout + done.stderr
             if done.returncode == 0:
                 return

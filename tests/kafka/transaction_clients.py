@@ -6,12 +6,11 @@ from __future__ import annotations
 import json
 import socket
 import struct
-import subprocess
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from tests.kafka import jars
+from tests.kafka.shared_java import SharedTool, run_java
 
 _PRODUCE, _VERSION = 0, 7
 _LIMIT_S = 300.0
@@ -20,16 +19,10 @@ INTERNAL = "__admin_client"
 
 
 class TransactionClients:
-    """A context manager for the Java process."""
+    """A context manager for the Java clients."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._process = subprocess.Popen(
-            jars.brief_java_command("kseg.oracle.Transactions", bootstrap),
-            env=jars.java_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._tool = SharedTool("kseg.oracle.Transactions", bootstrap)
 
     def __enter__(self) -> Self:
         return self
@@ -37,34 +30,17 @@ class TransactionClients:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._tool.close()
 
     def ask(self, *request: Any) -> dict[str, Any]:
         """Send a request and return its answer."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"kseg.oracle.Transactions ended at {request}")
-        answer: dict[str, Any] = json.loads(line)
+        answer: dict[str, Any] = json.loads(self._tool.ask(json.dumps(request)))
         return answer
 
 
 def tool(bootstrap: str, *words: str) -> list[list[str]]:
     """The rows that `kafka-transactions.sh` prints, without the header."""
-    command = jars.brief_java_command(
-        "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", bootstrap, *words
-    )
-    done = subprocess.run(
-        command, env=jars.java_environment(), capture_output=True, text=True, timeout=_LIMIT_S, check=False
-    )
+    done = run_java("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", bootstrap, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return [line.split() for line in done.stdout.splitlines()[1:] if line.strip()]
 

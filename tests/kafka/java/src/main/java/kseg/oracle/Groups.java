@@ -101,7 +101,11 @@ public final class Groups {
             System.out.println(Answer.JSON.writeValueAsString(answer));
             System.out.flush();
         }
-        System.exit(0); // members leave when their sessions end
+        if (groups.members.isEmpty()) {
+            groups.admin.close();
+        } else {
+            System.exit(0); // members leave when their sessions end
+        }
     }
 
     private ObjectNode answer(JsonNode request) throws Exception {

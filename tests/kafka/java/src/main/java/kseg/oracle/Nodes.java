@@ -14,13 +14,17 @@ import org.apache.logging.log4j.core.config.Property;
 import org.apache.logging.log4j.core.layout.PatternLayout;
 
 import java.io.BufferedReader;
+import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -33,8 +37,10 @@ import java.util.concurrent.ConcurrentHashMap;
  * node's threads still do then is seen by nobody, and its hooks close what it has open. Those of a node that failed while it started close
  * nothing: a cleaner or a move between log dirs would go on, and take a processor, until the process ends. They are told to end.
  *
- * Commands on stdin: `start NODE PROPERTIES LOG` (separated by tabs), `stop NODE` (as SIGTERM does), `abandon NODE` (as a halt), `leave`. One line on stdout says that a
- * node has ended: `NODE STATUS`.
+ * A tool or a client is such a node as well: the main of its class, with a stdin and a stdout of its own. It ends when its main returns.
+ *
+ * Commands on stdin: `start NODE PROPERTIES LOG` (separated by tabs), `run NODE STDIN STDOUT STDERR CLASS ARGUMENT…` (the first three are
+ * paths), `stop NODE` (as SIGTERM does), `abandon NODE` (as a halt), `leave`. One line on stdout says that a node has ended: `NODE STATUS`.
  */
 public final class Nodes {
     private static final String KEY = "node";
@@ -56,6 +62,8 @@ public final class Nodes {
         private final List<Runnable> hooks = new ArrayList<>();
         private final ThreadGroup threads; // with those that they start
         private OutputStream log;
+        private volatile InputStream in = InputStream.nullInputStream();
+        private volatile OutputStream out; // of a tool
         private boolean isEnding;
         private volatile boolean hasEnded;
 
@@ -75,6 +83,19 @@ public final class Nodes {
             }
         }
 
+        /** What a tool prints, else the log. Not synchronized: a tool that waits for its reader can still be ended. */
+        void print(byte[] bytes, int from, int length) {
+            if (out == null) {
+                write(bytes, from, length);
+                return;
+            }
+            try {
+                out.write(bytes, from, length);
+            } catch (IOException error) {
+                error.printStackTrace(ERRORS);
+            }
+        }
+
         /** False when it is ending already. */
         synchronized boolean begin() {
             boolean begins = !isEnding;
@@ -85,6 +106,10 @@ public final class Nodes {
         synchronized void closeLog() {
             try {
                 log.close();
+                in.close();
+                if (out != null) {
+                    out.close();
+                }
             } catch (IOException error) {
                 error.printStackTrace(ERRORS);
             }
@@ -173,10 +198,12 @@ public final class Nodes {
         });
         routeOutput();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        System.setIn(routedInput());
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split("\t");
             switch (words[0]) {
                 case "start" -> start(new Node(words[1], words[3]), words[2]);
+                case "run" -> run(words);
                 case "stop" -> NODES.get(words[1]).exit(0);
                 case "abandon" -> NODES.get(words[1]).halt(137);
                 case "leave" -> System.exit(0); // the real one
@@ -190,6 +217,30 @@ public final class Nodes {
         NODES.values().forEach(Node::endThreads);
         NODES.put(node.name, node);
         node.inThread(() -> Kafka.main(new String[] {properties}));
+    }
+
+    private static void run(String[] words) throws IOException {
+        Node node = new Node(words[1], words[4]);
+        NODES.put(node.name, node);
+        node.inThread(() -> {
+            int status = 1;
+            try {
+                node.in = new FileInputStream(words[2]); // a pipe: waits for the other side
+                node.out = new FileOutputStream(words[3]);
+                Class.forName(words[5]).getMethod("main", String[].class)
+                    .invoke(null, (Object) Arrays.copyOfRange(words, 6, words.length));
+                status = 0;
+            } catch (InvocationTargetException thrown) {
+                if (thrown.getCause() instanceof Ended ended) {
+                    throw ended;
+                }
+                thrown.getCause().printStackTrace();
+            } catch (ReflectiveOperationException | IOException error) {
+                error.printStackTrace();
+            }
+            System.out.flush();
+            node.exit(status);
+        });
     }
 
     private static Node current() {
@@ -215,25 +266,54 @@ public final class Nodes {
         throw new Ended();
     }
 
-    private static void routeOutput() {
-        OutputStream routed = new OutputStream() {
+    /** stdout or stderr of the node of the thread that writes. */
+    private static final class Routed extends OutputStream {
+        private final boolean isOut;
+
+        Routed(boolean isOut) {
+            this.isOut = isOut;
+        }
+
+        @Override
+        public void write(int b) {
+            write(new byte[] {(byte) b}, 0, 1);
+        }
+
+        @Override
+        public void write(byte[] bytes, int from, int length) {
+            Node node = current();
+            if (node == null) {
+                ERRORS.write(bytes, from, length);
+            } else if (isOut) {
+                node.print(bytes, from, length);
+            } else {
+                node.write(bytes, from, length);
+            }
+        }
+    }
+
+    private static InputStream routedInput() {
+        return new InputStream() {
             @Override
-            public void write(int b) {
-                write(new byte[] {(byte) b}, 0, 1);
+            public int read() throws IOException {
+                return current().in.read();
             }
 
             @Override
-            public void write(byte[] bytes, int from, int length) {
-                Node node = current();
-                if (node == null) {
-                    ERRORS.write(bytes, from, length);
-                } else {
-                    node.write(bytes, from, length);
-                }
+            public int read(byte[] bytes, int from, int length) throws IOException {
+                return current().in.read(bytes, from, length);
+            }
+
+            @Override
+            public int available() throws IOException {
+                return current().in.available();
             }
         };
-        System.setOut(new PrintStream(routed, true));
-        System.setErr(new PrintStream(routed, true));
+    }
+
+    private static void routeOutput() {
+        System.setOut(new PrintStream(new Routed(true), true));
+        System.setErr(new PrintStream(new Routed(false), true));
         Configuration configuration = ((LoggerContext) LogManager.getContext(false)).getConfiguration();
         PatternLayout layout = (PatternLayout) configuration.getAppender("console").getLayout();
         AbstractAppender appender = new AbstractAppender("nodes", null, layout, false, Property.EMPTY_ARRAY) {
