@@ -212,6 +212,17 @@ class TransactionalIdsBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class LostTransactions:
+    """A partition that lacks transactions which were committed to it. count: of those that are known. last_commit_ms: of the last one."""
+
+    count: int
+    last_commit_ms: int
+
+    def numbers(self) -> Numbers:
+        return {"lost_transactions": self.count, "last_commit_timestamp": self.last_commit_ms}
+
+
+@dataclass(frozen=True, slots=True)
 class WrongTopicId:
     """A partition whose partition.metadata has a different id from that of the topic it is named after. topic_id: of that topic."""
 
@@ -256,6 +267,7 @@ Diagnosis = (
     | MetadataGap
     | ReissuedProducerIds
     | TransactionalIdsBehind
+    | LostTransactions
     | WrongTopicId
     | LogStartBeyondEnd
     | DoubtfulLogStart

@@ -194,6 +194,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("producer-ids-reissued", ERROR, "the controller allocates producer ids that producers in the logs already have: a broker drops the first records of new producers as duplicates", _DOCTOR),
     ("transactional-id-behind", ERROR, "a partition is ahead of the coordinator of a transactional id: the broker rejects the records of its producer, or its markers", _DOCTOR),
     ("metadata-snapshot-incomplete", ERROR, "a metadata snapshot lacks its header or footer; a broker cannot load it", _DOCTOR),
+    ("commit-lost", ERROR, "transactions that were committed to the partition are not in its log: its end was lost", _DOCTOR),
     ("coordinator-load-fails", ERROR, "a coordinator fails to load a partition of its topic: what the partition says is not available", _VERIFY),
     ("coordinator-log-truncated", ERROR, "at its next start a broker truncates a coordinator's log at damage, and drops valid records after it", _RECOVER),
     ("coordinator-log-torn", WARNING, "a coordinator's log ends in damaged bytes: the coordinator loads what is before them", _RECOVER),

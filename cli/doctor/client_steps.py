@@ -2,6 +2,7 @@
 hanging transactions, save the records of those that a coordinator aborts although they were committed, and reset groups whose committed
 offset is outside the log."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.segment.counted import listed, shown_of
 from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC
-from kseg.segment.terminal import shell_quoted, shortened, visible
+from kseg.segment.terminal import shell_quoted, shell_word, shortened, visible
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class Clients:
     """now_ms: the time of the run. hanging: transactions that nothing will end. lost_commits: committed ones that a coordinator would
     abort. stranded: committed offsets outside their logs. of_former_topics: those in deleted topics of the same name. unreachable: those
     in a partition of `__consumer_offsets` where no coordinator looks for their groups. pending: offsets in open transactions. ids_behind:
-    the transactional ids whose newest records are lost, by the partition that has them."""
+    the transactional ids whose newest records are lost, by the partition that has them. lost_ends: partitions without transactions that
+    were committed to them."""
 
     request: Request
     now_ms: int = 0
@@ -43,6 +45,7 @@ class Clients:
     unreachable: "list[OffsetOfGroup]" = field(default_factory=list)
     pending: "list[PendingOffset]" = field(default_factory=list)
     ids_behind: dict[str, dict[str, None]] = field(default_factory=dict)
+    lost_ends: list[str] = field(default_factory=list)
 
     @property
     def markers_to_write(self) -> "dict[Transaction, list[LostCommit]]":
@@ -52,10 +55,29 @@ class Clients:
 
     @property
     def come_before_start(self) -> bool:
-        return bool(self.ids_behind or self.markers_to_write)
+        return bool(self.ids_behind or self.lost_ends or self.markers_to_write)
 
     def pending_of(self, producer_id: int) -> "list[PendingOffset]":
         return [each for each in self.pending if each.producer_id == producer_id]
+
+
+def find_lost_ends(clients: Clients) -> Iterator[NextStep]:
+    """Nothing that was examined has these records."""
+    shown = shown_of(len(clients.lost_ends), _LISTED)
+    for directory in clients.lost_ends[:shown]:
+        partition = os.path.basename(os.path.normpath(directory))
+        name = visible(shortened(partition))
+        if partition.startswith(f"{CONSUMER_OFFSETS_TOPIC}-"):
+            otherwise = "otherwise consumers repeat what they had processed, and an application that counts it counts it twice"
+        else:
+            otherwise = "a broker serves the log as it is, and an application that continues does not notice"
+        yield NextStep(
+            f"What was last committed to {name} is nowhere in these directories. Look for a later copy of it (a replica, a backup, a snapshot "
+            f"of the disk) before a broker starts; {otherwise}.",
+            f"find / -type d -name {shell_word(partition)}",
+        )
+    command = command_line("transactions", {}, clients.request)
+    yield from likewise(len(clients.lost_ends) - shown, "partition", command)
 
 
 def write_markers(clients: Clients) -> Iterator[NextStep]:

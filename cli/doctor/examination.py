@@ -32,7 +32,7 @@ from kseg.inspection.log_dir_host import log_dir_host
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
 from kseg.recovery.broker_start.mounting import Mounted
-from kseg.segment.diagnosis import TransactionalIdsBehind
+from kseg.segment.diagnosis import LostTransactions, TransactionalIdsBehind
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
@@ -229,6 +229,9 @@ class Examination:
                 yield event
             elif isinstance(event, Finding) and isinstance(event.diagnosis, TransactionalIdsBehind):
                 self._note_ids_behind(event.diagnosis.ids, wanted, len(seen.view.partitions))
+                yield event
+            elif isinstance(event, Finding) and isinstance(event.diagnosis, LostTransactions):
+                self._situation.clients.lost_ends.append(event.path)
                 yield event
 
     def _note_ids_behind(

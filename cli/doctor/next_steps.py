@@ -30,7 +30,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kseg.cli.doctor.client_steps import delete_former, end_transactions, set_groups, write_markers
+from kseg.cli.doctor.client_steps import (
+    delete_former,
+    end_transactions,
+    find_lost_ends,
+    set_groups,
+    write_markers,
+)
 from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import (
     copied_log,
@@ -193,6 +199,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
 def _transactions_before_start(situation: Situation) -> Iterator[NextStep]:
     yield from forget_ids({path: [*names] for path, names in situation.clients.ids_behind.items()})
     yield from write_markers(situation.clients)
+    yield from find_lost_ends(situation.clients)
 
 
 def _keep_what_goes(situation: Situation) -> Iterator[NextStep]:

@@ -19,6 +19,7 @@ from kseg.internal_topics.load_findings import FAILS
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partition
 from kseg.internal_topics.transactions.coordinator_load import read_transaction_log
+from kseg.internal_topics.transactions.lost_commits import commits_by_place
 from kseg.internal_topics.transactions.transaction_log import (
     PREPARED,
     TRANSACTION_STATE,
@@ -60,7 +61,9 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
     if partitions is not None and view.is_whole and _are_all_here(directories, finder, images):
         # when the brokers start, the partition elects a leader, with the next epoch
         epochs = {number: each.leader_epoch + 1 for number, each in partitions.items()}
-        view = replace(view, is_settled=True, coordinator_epochs=epochs)
+        decided = {pid: some for log in logs.values() for pid, some in log.decided.items()}
+        commits = commits_by_place(decided, view)
+        view = replace(view, is_settled=True, coordinator_epochs=epochs, commits=commits)
     return _beside_the_logs(view, directories), tuple(findings)
 
 

@@ -12,6 +12,7 @@
 """
 
 from array import array
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -54,7 +55,9 @@ _EFFECTS = Effects(
 _COMPLETE_COMMIT_WITHOUT_PARTITIONS, _STATUS_AND_PARTITIONS, _TAGS = b"\4\1", slice(16, 18), 34
 _STATUS, _PREPARE_COMMIT_OR_ABORT = slice(16, 17), (b"\2", b"\3")  # in a value of any version
 _PREVIOUS_ID_TAG, _CLIENT_VERSION_TAG, _MANY = 0, 2, 0x80  # _MANY: set if a varint continues
+_PREPARE_COMMIT = b"\2"
 _LAST_EPOCH = 2**15 - 1
+_DECISIONS = 4  # of each producer id that are remembered: its transactions may have different partitions
 
 Newest = dict[bytes | None, CoordinatorRecord]
 
@@ -82,6 +85,7 @@ class _Load:
         self._former_keys: dict[int, bytes] = {}
         self._committed: dict[int, array[int]] = {}
         self._prepared: dict[int, CoordinatorRecord] = {}
+        self._decided: dict[int, deque[CoordinatorRecord]] = {}
         self._path = path
         self._found = LoadFindings(path, _EFFECTS)
         self._records = 0
@@ -94,6 +98,8 @@ class _Load:
             self._former_keys[producer_id] = record.key
             if record.value[_STATUS] in _PREPARE_COMMIT_OR_ABORT:
                 self._prepared[producer_id] = record
+            if record.value[_STATUS] == _PREPARE_COMMIT:
+                self._decided.setdefault(producer_id, deque(maxlen=_DECISIONS)).append(record)
             committed = _committed(record.value, producer_id)
             if committed is not None:
                 self._committed.setdefault(committed[0], array("h")).append(committed[1])
@@ -144,7 +150,9 @@ class _Load:
         ids = dict(self._ids(self._newest))
         loaded = ids if self._at_the_end is None else dict(self._ids(self._at_the_end))
         former = dict(_names_of(self._former_keys))
-        return TransactionLog(ids, loaded, former, self._committed, self._prepared, self._findings())
+        return TransactionLog(
+            ids, loaded, former, self._committed, self._prepared, self._decided, self._findings()
+        )
 
     def _findings(self) -> tuple[Finding, ...]:
         return *self._found.of_damage(self._records), *self._found.of_records()

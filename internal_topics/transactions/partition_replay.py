@@ -36,7 +36,8 @@ _DECODED_RECORDS = 16  # only markers are decoded, and their batches have one re
 class PartitionReplay:
     """One partition. log: open as long as this is used.
 
-    `ended` reads the log once; after that `state` is the producer state of the broker, and `whole` that of the log.
+    `ended` reads the log once; after that `state` is the producer state of the broker, and `whole` that of the log. state_from: the
+    offset from which on the log was applied to `state`, that of the snapshot if there is one.
     """
 
     def __init__(self, log: PartitionLog) -> None:
@@ -48,13 +49,13 @@ class PartitionReplay:
             os.path.dirname(places.abspath(log.directory))
         )
         snapshot = snapshot_in_memory(log, is_running=is_running)
-        self._state_from = self.start_offset if snapshot is None else snapshot[0]
+        self.state_from = self.start_offset if snapshot is None else snapshot[0]
         self.state = self.whole if snapshot is None else TransactionReplay(*snapshot)
 
     def ended(self, only_state: bool = False) -> Iterator[Columns | Finding]:
         """Tables of completed transactions (columns `E_…` of `kernel.follow_transactions`), valid until the next, and the damage between
         them. only_state: read only what `state` needs. Raises UnreadableInput."""
-        first = self._state_from if only_state else min(self._state_from, self.start_offset)
+        first = self.state_from if only_state else min(self.state_from, self.start_offset)
         for segment, following in pairwise([*self._log.segments, None]):
             assert segment is not None
             if following is None or following.base_offset > first:
@@ -116,7 +117,7 @@ class PartitionReplay:
                 row = _row_at(block, first)
                 if row < block.count:
                     yield from self.whole.follow(decoder, block, row)
-                row = _row_at(block, self._state_from)
+                row = _row_at(block, self.state_from)
                 if self.state is not self.whole and row < block.count:
                     for _ in self.state.follow(decoder, block, row):
                         pass  # `whole` has reported it

@@ -81,6 +81,16 @@ class PassedOver(FormatError):
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedTransaction:
+    """A transaction of the second protocol that its coordinator has completed. epoch: of its markers. decided_ms: when it was committed."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    decided_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionLog:
     """The state of one partition of the topic.
 
@@ -88,7 +98,8 @@ class TransactionLog:
     partition. former: the transactional id that a producer id last had, even if its record is superseded or a tombstone. findings: records
     that cannot be loaded. committed: the epochs of the records by which a producer id has committed a transaction of the second protocol,
     superseded ones as well; each has the epoch after that of its transaction. prepared: the last record of a producer id in a Prepare
-    state, even if it is superseded: it has all partitions of that transaction.
+    state, even if it is superseded: it has all partitions of that transaction. decided: the last records of a producer id in state
+    PrepareCommit, superseded ones as well.
     """
 
     ids: Mapping[str, TransactionalId]
@@ -96,6 +107,7 @@ class TransactionLog:
     former: Mapping[int, str]
     committed: Mapping[int, Container[int]] = field(default_factory=dict)
     prepared: Mapping[int, CoordinatorRecord] = field(default_factory=dict)
+    decided: Mapping[int, Iterable[CoordinatorRecord]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
@@ -117,7 +129,7 @@ class CoordinatorView:
     partitions with a COMMIT marker whose epoch the coordinator's record has not reached, by producer id and that epoch. refused: a
     partition that refuses the markers of the transaction that an id has, by transactional id. is_settled: whether the logs of all brokers
     are here and none of them runs, so that the coordinators will know nothing more. coordinator_epochs: if so, the epoch of each
-    partition's next coordinator, which may be greater.
+    partition's next coordinator, which may be greater. commits: if so, the last committed transactions of each partition.
     """
 
     ids: Mapping[str, TransactionalId] = field(default_factory=dict)
@@ -133,6 +145,7 @@ class CoordinatorView:
     is_whole: bool = False
     is_settled: bool = False
     coordinator_epochs: Mapping[int, int] = field(default_factory=dict)
+    commits: Mapping[TopicPartition, Sequence[CommittedTransaction]] = field(default_factory=dict)
 
     def epoch_of(self, known: TransactionalId) -> int | None:
         """The epoch of the next coordinator of an id, None if it is unknown."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from kseg.internal_topics.broker_directories import ReplicaProgress, is_ahead, progress_of
 from kseg.internal_topics.transactions.ids_behind import ids_behind
+from kseg.internal_topics.transactions.lost_commits import lost_commits
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView, TransactionalId
 from kseg.internal_topics.transactions.transaction_verdicts import HANGING, TransactionVerdict, judge
@@ -105,8 +106,10 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
         more_recent = cache(
             partial(_more_recent, target, options)
         )  # read once, and only for an open transaction
+        is_damaged = False
         for table in replay.ended():
             if isinstance(table, Finding):
+                is_damaged = True
                 producer_id = table.numbers.get("producer_id")
                 if not isinstance(producer_id, int) or options.wants(producer_id):
                     yield table
@@ -137,6 +140,9 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
         if options.producer_ids is not None:
             return
         yield from ids_behind(log.directory, where, replay.state.entries(), options.view)
+        for lost in () if is_damaged else lost_commits(log, replay, options.view):
+            if not more_recent():
+                yield lost
         if options.ended:
             for entry in replay.state.entries():
                 # a negative epoch: only an emptied marker is left of this producer, and a broker that loads the log drops the entry

@@ -6,6 +6,7 @@ Takes fifteen seconds: one broker with one restart.
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
+from kseg.cli.main import run
 from kseg.internal_topics.groups.coordinator_partition import partition_for
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
@@ -34,6 +36,13 @@ FARES, STATE, STATE_PARTITIONS = "fares", "__transaction_state", 6
 BEHIND, LATER, OWNER, IDLE, UNDECIDED, UNKNOWN = "till-0", "till-1", "till-2", "till-3", "till-4", "till-5"
 # the partitions that only this id writes to
 OWN = {BEHIND: (0, 1), LATER: (2,), OWNER: (3,), IDLE: (4,), UNDECIDED: (5, 6), UNKNOWN: (7, 8)}
+# loses the whole of its last transaction; in the partition of OWNER, which keeps its end
+LOSER = next(
+    name
+    for name in map("loser-{}".format, range(99))
+    if partition_for(name, STATE_PARTITIONS) == partition_for(OWNER, STATE_PARTITIONS)
+)
+OWN[LOSER] = (9, 10)
 OFFSETS, GROUP = "__consumer_offsets", "riders"
 # commits offsets only; in the partition of OWNER, which keeps its end
 OF_GROUP = next(
@@ -67,6 +76,12 @@ def _lose_markers(data: Path, number: int, last_epoch: int) -> None:
     os.truncate(log, next(follows)[0])
 
 
+def _lose_transactions(data: Path, number: int, epoch: int) -> None:
+    """Truncate the partition before the records with this epoch."""
+    log = _log(data, FARES, number)
+    os.truncate(log, next(at for at, found, is_marker in _batches(log) if found == epoch and not is_marker))
+
+
 def _lose_records(data: Path, transactional_id: str, kept: int) -> None:
     """Truncate the coordinator's log after this number of records."""
     log = _log(data, STATE, partition_for(transactional_id, STATE_PARTITIONS))
@@ -86,6 +101,7 @@ def _lose_power(data: Path) -> None:
     _lose_markers(data, 6, 2)
     _lose_records(data, UNKNOWN, 1 + 4 * 2)
     _lose_markers(data, 8, 2)
+    _lose_transactions(data, 9, 2)
     offsets = _log(data, OFFSETS, 0)
     os.truncate(offsets, [*_batches(offsets)][-1][0])
     for path in (data / ".kafka_cleanshutdown", *data.glob("*/*.snapshot")):
@@ -102,6 +118,17 @@ def _seen(rows: list[dict[str, Any]]) -> dict[int, tuple[str, str]]:
     }
 
 
+def _asked(data: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    capfd.readouterr()
+    assert run(["transactions", "--json", str(data)]) == 1
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def _lost(rows: list[dict[str, Any]]) -> dict[str, int]:
+    found = [row for row in rows if row.get("id") == "commit-lost"]
+    return {Path(row["path"]).name: row["lost_transactions"] for row in found}
+
+
 def _committed(broker: Broker, number: int) -> list[int]:
     return [record.offset for record in broker.consume(FARES, number, committed=True)]
 
@@ -114,15 +141,15 @@ def _of_the_group(broker: Broker) -> tuple[int, list[Any]]:
         return row["offset"], unstable["groups"][GROUP]
 
 
-@pytest.mark.evidence("coordinator-behind")
+@pytest.mark.evidence("coordinator-behind", "commit-lost")
 @pytest.mark.behaviour("X20")
 def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
-    tmp_path: Path, doctor: Doctor
+    tmp_path: Path, doctor: Doctor, capfd: pytest.CaptureFixture[str]
 ) -> None:
     require_kafka()
     broker = Broker(tmp_path / "broker", transaction_state_log_num_partitions=str(STATE_PARTITIONS))
     with broker:
-        broker.create_topic(FARES, 9)
+        broker.create_topic(FARES, 11)
         with TransactionClients(broker.bootstrap) as clients:
             for _ in range(3):
                 for name, partitions in OWN.items():
@@ -145,10 +172,22 @@ def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
     }
     ahead = {Path(row["path"]).name for row in rows if row.get("id") == "transactional-id-behind"}
     assert ahead == {f"{FARES}-{number}" for number in (0, 4)}
+    # partition 2 has nothing of the second transaction of LATER, which is completed
+    lost = {f"{FARES}-2": 1, f"{FARES}-9": 1}
+    assert _lost(rows) == lost
+    # where the cleaner has been, it may have removed the marker
+    checkpoint = data / "cleaner-offset-checkpoint"
+    kept = checkpoint.read_bytes()
+    checkpoint.write_text(f"0\n2\n{FARES} 2 1\n{FARES} 9 7\n")
+    assert _lost(_asked(data, capfd)) == {f"{FARES}-2": 1}
+    checkpoint.write_bytes(kept)
     typed, _ = follow([data], tmp_path, {}, doctor)
     rows = doctor([data])
     assert "transactional-id-behind" not in {row.get("id") for row in rows}, typed
     assert _seen(rows) == {}, typed
+    # nothing here has its records
+    assert _lost(rows) == lost
+    assert any(step.endswith(f"-name {FARES}-9") for step in typed)
     with broker, TransactionClients(broker.bootstrap) as clients:
         broker.wait_for(
             "the marker of the later transaction",
@@ -159,6 +198,8 @@ def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
         # the markers that kseg wrote committed these
         assert [_committed(broker, number) for number in (1, 3, 6, 8)] == [[0, 1, 3, 4, 6, 7]] * 4
         assert _of_the_group(broker) == (5, [])
+        # of this transaction only the other partition has its records
+        assert (_committed(broker, 9), _committed(broker, 10)) == ([0, 1, 3, 4], [0, 1, 3, 4, 6, 7])
         for name, partitions in OWN.items():
             clients.ask("begin", name)
             for number in partitions:

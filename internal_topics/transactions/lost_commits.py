@@ -1,0 +1,110 @@
+"""Committed transactions that a partition does not have: the end of its log was lost, as in a power failure, and the coordinator's was not.
+
+A coordinator writes CompleteCommit only when every partition of the transaction has the COMMIT marker, or will never have it because its
+topic is deleted or it has a later epoch of the producer (Kafka: TransactionMarkerChannelManager.tryAppendToLog). In the second protocol
+(KIP-890) no other transaction of the producer has the marker's epoch, and epochs only increase. So a partition of the last committed
+transactions of a producer in which the producer's epoch is lower has lost the marker, and what was before it. The log itself shows nothing
+of that, and a broker serves it (observed with 4.3.1: a Kafka Streams application with exactly_once_v2 counted too little).
+
+The last committed transactions of a producer count, as many as `coordinator_load` remembers. Nothing is concluded
+
+- unless the view is settled: otherwise another replica, or a running broker, may have what is missing here;
+- of a producer that the partition does not know: it may have been forgotten, or the topic created again;
+- of an open transaction of the epoch before: its records are here, and only the marker is missing (verdict `unmarked`);
+- if the state of the producer precedes what retention or the cleaner has removed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from kseg.internal_topics.coordinator_log import CoordinatorRecord
+from kseg.internal_topics.transactions.partition_replay import PartitionReplay
+from kseg.internal_topics.transactions.transaction_log import (
+    CommittedTransaction,
+    CoordinatorView,
+    PassedOver,
+    TopicPartition,
+    Unloadable,
+    loaded_record,
+)
+from kseg.segment.counted import counted
+from kseg.segment.diagnosis import LostTransactions
+from kseg.segment.findings import Finding
+from kseg.segment.partition.log_dir_state import read_log_dir_state
+from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC, Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
+
+
+def commits_by_place(
+    decided: Mapping[int, Iterable[CoordinatorRecord]], view: CoordinatorView
+) -> Mapping[TopicPartition, Sequence[CommittedTransaction]]:
+    """The completed transactions of each partition. decided: the last records of a producer id in state PrepareCommit."""
+    found: dict[TopicPartition, list[CommittedTransaction]] = {}
+    for producer_id, records in decided.items():
+        completed = view.committed.get(producer_id, ())
+        for record in records if completed else ():
+            try:
+                name, known = loaded_record(record)
+            except (Unloadable, PassedOver):
+                continue
+            if known is None or known.producer_epoch not in completed:
+                continue
+            commit = CommittedTransaction(name, producer_id, known.producer_epoch, known.updated_ms)
+            for where in known.partitions:
+                found.setdefault(where, []).append(commit)
+    return found
+
+
+def lost_commits(log: PartitionLog, replay: PartitionReplay, view: CoordinatorView) -> Iterator[Finding]:
+    """The finding about a partition that lacks committed transactions. replay: has read the log, which has no damage."""
+    name = log.name
+    commits = () if name is None else view.commits.get((name.topic, name.partition), ())
+    if name is None or not commits or not view.is_settled:
+        return
+    complete_from = _complete_from(log, name.topic, name.partition)
+    if complete_from is None:
+        return
+    lost = [each for each in commits if _is_lost(each, replay, complete_from)]
+    if not lost:
+        return
+    last = max(lost, key=lambda each: each.decided_ms)
+    producers = {each.producer_id for each in lost}
+    entry = replay.state.entry(last.producer_id)
+    assert entry is not None
+    moment = datetime.fromtimestamp(last.decided_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    effect = (
+        "the offsets that they committed are lost, and consumers repeat what they have processed"
+        if name.topic == CONSUMER_OFFSETS_TOPIC
+        else "their records are lost, and no consumer gets them"
+    )
+    message = (
+        f"the end of the log is lost: at least {counted(len(lost), 'transaction')} of {counted(len(producers), 'producer')} committed here, up to "
+        f"{moment.replace('+00:00', 'Z')} ({last.transactional_id}, producer {last.producer_id}, epoch {last.epoch}), and the log ends at "
+        f"{replay.end_offset} with epoch {entry.producer_epoch} of that producer; {effect}"
+    )
+    about = LostTransactions(len(lost), last.decided_ms)
+    yield Finding("commit-lost", log.directory, message, numbers=about.numbers(), diagnosis=about)
+
+
+def _is_lost(commit: CommittedTransaction, replay: PartitionReplay, complete_from: int) -> bool:
+    entry: ProducerSnapshotEntry | None = replay.state.entry(commit.producer_id)
+    if entry is None or not 0 <= entry.producer_epoch < commit.epoch:
+        return False
+    if entry.producer_epoch == commit.epoch - 1 and entry.current_txn_first_offset is not None:
+        return False
+    return max(replay.state_from, _last_offset(entry, replay)) >= complete_from
+
+
+def _last_offset(entry: ProducerSnapshotEntry, replay: PartitionReplay) -> int:
+    """The offset of the last batch that is known of a producer."""
+    marker = replay.state.last_marker(entry.producer_id)
+    return max(entry.last_offset, -1 if marker is None else marker.offset)
+
+
+def _complete_from(log: PartitionLog, topic: str, partition: int) -> int | None:
+    """The offset from which on neither retention nor the cleaner has removed anything; None if it is unknown."""
+    if log.log_dir is None:
+        return None
+    offsets = read_log_dir_state(log.log_dir).checkpoints.get(Role.CLEANER_OFFSETS)
+    return None if offsets is None else max(log.start_offset, offsets.get((topic, partition), 0))
