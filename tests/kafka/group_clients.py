@@ -11,12 +11,12 @@ from tests.kafka.shared_java import SharedTool
 
 
 class GroupClients:
-    """Use as a context manager. with_share_members: a member of a share group stays in it until its process ends, so the clients get a
-    process of their own."""
+    """Use as a context manager. is_apart: in a process of their own. That takes a member of a share group, which stays in it until its
+    process ends, and a tool that is given a file by a name relative to the working directory."""
 
-    def __init__(self, bootstrap: str, *, with_share_members: bool = False) -> None:
+    def __init__(self, bootstrap: str, *, is_apart: bool = False) -> None:
         self._bootstrap = bootstrap
-        self._is_apart = with_share_members
+        self._is_apart = is_apart
 
     def __enter__(self) -> Self:
         self._tool = SharedTool("kseg.oracle.Groups", self._bootstrap, is_apart=self._is_apart)

@@ -54,7 +54,7 @@ def live(broker: Broker, root: Path) -> Lived:
         for number in range(30):
             producer.produce(topic, b"value %d" % number, partition=number % PARTITIONS)
         producer.flush()
-    with GroupClients(broker.bootstrap, with_share_members=True) as clients:
+    with GroupClients(broker.bootstrap, is_apart=True) as clients:
         consumers = [
             _member(broker, "classic-group", "classic"),
             _member(broker, "consumer-group", "consumer"),

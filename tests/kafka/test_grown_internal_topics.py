@@ -145,7 +145,7 @@ def test_groups_and_ids_are_unreachable_after_internal_topics_grew(
         }
         assert run(["groups", "--group", "a", "--reset-csv", "now.csv", str(data)]) == 0
         assert Path("now.csv").read_text() == f"{FARES},0,2\n"
-        with GroupClients(broker.bootstrap) as groups:
+        with GroupClients(broker.bootstrap, is_apart=True) as groups:
             groups.tool(*shlex.split(restore.replace("--dry-run", "--execute"))[3:])
             groups.tool(*shlex.split(delete)[3:])
         assert _committed(broker, [*GROUPS, FORMER]) == {**dict.fromkeys(GROUPS, 7), FORMER: None}

@@ -98,7 +98,7 @@ def test_share_states_are_those_a_share_coordinator_has_loaded(
         for _ in range(4):
             producer.produce(QUIET, b"value", partition=0)
         producer.flush()
-        with GroupClients(broker.bootstrap, with_share_members=True) as clients:
+        with GroupClients(broker.bootstrap, is_apart=True) as clients:
             clients.ask("share", group="real", topic=FARES, records=RECORDS, rejected=[2, 3])
             clients.ask("share", group="half", topic=QUIET, records=4, rejected=[])
     before = _shown(capfd, broker.data)
