@@ -175,7 +175,7 @@ class Broker:
             self.stop()
 
     def apart(self) -> Self:
-        """Run in a separate process, which `crash` can kill."""
+        """Run in a separate process."""
         self.is_apart = True
         return self
 
@@ -202,9 +202,21 @@ class Broker:
         self._await_end(process)
 
     def crash(self) -> None:
-        """Kill a broker that runs apart. The process ends, but what it wrote to files stays."""
-        assert self.is_apart, "only a process of its own can be killed"
-        self.abandon()
+        """End the node as SIGKILL does: what it wrote to files stays.
+
+        A node that shares its process cannot be killed. Its files are copied while the process stands still, and the copies replace those
+        that the node changes while it ends. Its clients and the other nodes of its cluster see an orderly end: where they are at work, it
+        takes a process of its own."""
+        if isinstance(self._process, SharedNode):
+            log_dirs = self._log_dirs()
+            with self._process.frozen():
+                copies = [shutil.copytree(path, _killed(path), symlinks=True) for path in log_dirs]
+            self.abandon()
+            for path, copy in zip(log_dirs, copies, strict=True):
+                shutil.rmtree(path)
+                copy.rename(path)
+        else:
+            self.abandon()
 
     def abandon(self) -> None:
         """End the node at once, without further log output. Its files are in the state of a crash only if it runs apart."""
@@ -236,6 +248,12 @@ class Broker:
     def _format(self) -> None:
         if not (self.data / "meta.properties").exists():
             format_log_dirs(self.root / "server.properties")
+
+    def _log_dirs(self) -> list[Path]:
+        lines = (self.root / "server.properties").read_text().splitlines()
+        named = dict(line.partition("=")[::2] for line in lines)
+        places = [*named["log.dirs"].split(","), named.get("metadata.log.dir", "")]
+        return sorted({Path(place) for place in places if place})
 
     def _launch(self) -> None:
         self._spawn()
@@ -346,6 +364,10 @@ class Broker:
         """Copy the data directory in its current state, with modification times, even while the broker runs (files may disappear
         meanwhile)."""
         return copy_tree_in_use(self.data, target)
+
+
+def _killed(log_dir: Path) -> Path:
+    return log_dir.with_name(f"{log_dir.name}.killed")
 
 
 def copy_tree_in_use(tree: Path, target: Path) -> Path:

@@ -15,12 +15,11 @@ class JoiningBroker(Broker):
 
     def __init__(self, first: Broker, root: Path) -> None:
         super().__init__(root)
-        self.apart()
         self._first = first
 
     def freeze(self) -> None:
-        """Stop answering until `thaw`. The node keeps leading its partitions until its session expires (broker.session.timeout.ms of the
-        first)."""
+        """Stop answering until `thaw`. The node, in a process of its own, keeps leading its partitions until its session expires
+        (broker.session.timeout.ms of the first)."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:

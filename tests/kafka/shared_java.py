@@ -15,9 +15,11 @@ from __future__ import annotations
 import atexit
 import os
 import select
+import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -68,6 +70,10 @@ class SharedNode:
     def kill(self) -> None:
         """Suppress further log output. The node closes its files and writes as in a stop."""
         self._java.command("abandon", self.name)
+
+    def frozen(self) -> AbstractContextManager[None]:
+        """Stop the Java process with all of its nodes meanwhile, so that no thread of them writes."""
+        return self._java.frozen()
 
 
 class _ToolFiles:
@@ -230,6 +236,16 @@ class _Java:
             for name, status in (line.split() for line in lines):
                 self._nodes[int(name)].returncode = int(status)
             limit_s = 0.0
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Also in the middle of a call: what its threads have written is what a SIGKILL at this moment would leave."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None

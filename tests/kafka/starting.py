@@ -90,6 +90,11 @@ def observed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S, *
     return _observed(_node(root, log_dirs, **properties), log_dirs, settle_s)
 
 
+def observed_until_killed(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S) -> Observed:
+    """The same with a broker that is killed, so the directories are as after a crash."""
+    return _observed(_node(root, log_dirs), log_dirs, settle_s, is_killed=True)
+
+
 def observed_apart(root: Path, log_dirs: Sequence[Path], settle_s: float = SETTLE_S) -> Observed:
     """The same with a separate process that is killed, so the directories are as after a crash and none of their files stays open."""
     return _observed(_node(root, log_dirs).apart(), log_dirs, settle_s)
@@ -99,7 +104,9 @@ def _node(root: Path, log_dirs: Sequence[Path], **properties: str) -> PlainBroke
     return PlainBroker(root / "broker", log_dirs[0], log_dirs=",".join(map(str, log_dirs)), **properties)
 
 
-def _observed(broker: PlainBroker, log_dirs: Sequence[Path], settle_s: float) -> Observed:
+def _observed(
+    broker: PlainBroker, log_dirs: Sequence[Path], settle_s: float, *, is_killed: bool = False
+) -> Observed:
     sizes = {
         path.with_suffix("") if path.suffix == ".swap" else path: _written_bytes(path)
         for log_dir in log_dirs
@@ -127,7 +134,8 @@ def _observed(broker: PlainBroker, log_dirs: Sequence[Path], settle_s: float) ->
         pass
     finally:
         if broker.is_running():
-            broker.abandon()
+            end = broker.crash if is_killed else broker.abandon
+            end()
     return _read(broker.log_text(), sizes, no_index, lives, torn)
 
 

@@ -23,7 +23,7 @@ def epochs_in(data: Path) -> list[tuple[int, int]]:
 
 @pytest.mark.evidence("epochs-empty")
 def test_broker_forgets_the_epoch_of_deleted_records_that_reappear(tmp_path: Path) -> None:
-    with Broker(tmp_path, log_initial_task_delay_ms=NO_CHECKPOINTS_MS).apart() as broker:
+    with Broker(tmp_path, log_initial_task_delay_ms=NO_CHECKPOINTS_MS) as broker:
         broker.create_topic("orders")
         producer = broker.producer()
         for number in range(RECORDS):

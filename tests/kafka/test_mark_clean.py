@@ -141,7 +141,7 @@ def test_repaired_checkpoints_equal_those_a_broker_writes(killed: Killed, tmp_pa
     (data / "log-start-offset-checkpoint").write_text("0\n2\ntx-lz4 0 3\ntx-zstd 0 0\n")
     theirs = copy_tree(data, tmp_path / "theirs")
     recover("--policy", "kafka", "--apply", data)
-    broker = Broker(tmp_path / "broker", theirs).apart()
+    broker = Broker(tmp_path / "broker", theirs)
     broker.start()
     broker.wait_for("checkpoints", lambda: "gone-0" not in _entries(theirs / RECOVERY))
     broker.wait_for(

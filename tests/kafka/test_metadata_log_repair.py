@@ -20,7 +20,7 @@ from tests.cli.test_recover_metadata_log import LOG, METADATA, PARTITION_CHANGES
 from tests.internal_topics.metadata_logs import record, topic_id
 from tests.kafka.conftest import require_kafka
 from tests.kafka.start_cases import CASES
-from tests.kafka.starting import assert_as_foretold, foretold, observed, observed_apart
+from tests.kafka.starting import assert_as_foretold, foretold, observed, observed_until_killed
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -33,7 +33,7 @@ def test_policy_kafka_repairs_a_metadata_log_like_a_real_node(capture_small: Pat
     repaired = copy_tree(data, tmp_path / "repaired")
     assert run(["recover", "--policy", "kafka", "--apply", "--quiet", str(repaired)]) == 0
 
-    assert observed_apart(tmp_path, [data]).outcome == "starts"
+    assert observed_until_killed(tmp_path, [data]).outcome == "starts"
 
     ours, real = repaired / "__cluster_metadata-0", data / "__cluster_metadata-0"
     # the node has appended to it
@@ -56,7 +56,7 @@ def test_metadata_log_older_than_its_snapshot_is_emptied_as_by_a_node(
     repaired = copy_tree(data, tmp_path / "repaired")
     assert run(["recover", "--policy", "kafka", "--apply", "--quiet", str(repaired)]) == 0
 
-    assert observed_apart(tmp_path, [data]).outcome == "starts"
+    assert observed_until_killed(tmp_path, [data]).outcome == "starts"
 
     ours, real = repaired / METADATA, data / METADATA
     (log,) = ours.glob("*.log")

@@ -16,7 +16,7 @@ if "CI" not in os.environ:
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
-from tests.kafka.starting import assert_as_foretold, foretold, observed, observed_apart
+from tests.kafka.starting import assert_as_foretold, foretold, observed, observed_until_killed
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -32,7 +32,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data directory of a killed broker: partition 0 has records, partition 1 has none."""
     require_kafka()
     root = tmp_path_factory.mktemp("preallocated")
-    broker = Broker(root / "broker", root / "node" / "data").apart()
+    broker = Broker(root / "broker", root / "node" / "data")
 
     def is_made(partition: int) -> bool:
         names = {path.name for path in (broker.data / f"ahead-{partition}").glob("*")}
@@ -78,7 +78,7 @@ def test_preallocated_zeros_are_no_damage(
             assert "error" not in found.values(), command
     reported = foretold([data])
     assert reported.node["partitions_truncated"] == []
-    assert_as_foretold(reported, observed_apart(tmp_path, [data]))
+    assert_as_foretold(reported, observed_until_killed(tmp_path, [data]))
     assert (data / "ahead-0" / LOG).stat().st_size < SEGMENT_BYTES
 
 
@@ -89,14 +89,14 @@ def test_simulated_load_does_not_scan_preallocated_zeros(killed: Path, tmp_path:
     reported = foretold([data])
     start = reported.partitions[data / "ahead-0"]
     assert 0 < start["bytes_to_scan"] < SEGMENT_BYTES and start["outcome"] == "recovered"
-    assert_as_foretold(reported, observed_apart(tmp_path, [data]))
+    assert_as_foretold(reported, observed_until_killed(tmp_path, [data]))
 
 
 def test_recover_leaves_preallocated_logs_like_a_broker(killed: Path, tmp_path: Path) -> None:
     ours = copy_tree(killed, tmp_path / "ours" / "data")
     theirs = copy_tree(killed, tmp_path / "theirs" / "data")
     assert run(["recover", "--quiet", "--apply", str(ours)]) == 0
-    observed_apart(tmp_path / "theirs", [theirs])
+    observed_until_killed(tmp_path / "theirs", [theirs])
     for partition in (0, 1):
         assert (ours / f"ahead-{partition}" / LOG).read_bytes() == (
             theirs / f"ahead-{partition}" / LOG

@@ -52,7 +52,7 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mome
     require_kafka()
     root = tmp_path_factory.mktemp("prepared")
     first = Broker(root / "one", broker_session_timeout_ms="3600000")
-    second = JoiningBroker(first, root / "two")
+    second = JoiningBroker(first, root / "two").apart()
     found = {}
     with first:
         # creates the coordinator's topic while there is only one broker to place it on

@@ -189,7 +189,7 @@ def test_running_broker_knows_producers_of_deleted_records(
 ) -> None:
     """A running broker that has deleted all records still knows their producers, and forgets them when it is restarted."""
     require_kafka()
-    broker = Broker(tmp_path / "broker", log_flush_start_offset_checkpoint_interval_ms="500").apart()
+    broker = Broker(tmp_path / "broker", log_flush_start_offset_checkpoint_interval_ms="500")
     checkpoint = broker.data / "log-start-offset-checkpoint"
     for is_loaded in (False, True):
         with broker, TransactionClients(broker.bootstrap) as clients:

@@ -153,7 +153,7 @@ def test_transactional_ids_are_those_a_coordinator_loads(
 ) -> None:
     require_kafka()
     rng = random.Random(SEED)
-    first = Broker(tmp_path / "one", broker_session_timeout_ms="3600000").apart()
+    first = Broker(tmp_path / "one", broker_session_timeout_ms="3600000")
     second = JoiningBroker(first, tmp_path / "two")
     with first:
         producer = first.producer(transactional_id="first")
@@ -170,7 +170,7 @@ def test_transactional_ids_are_those_a_coordinator_loads(
     _write(first, rng, now)
     _promise_a_leader(first.data / "__cluster_metadata-0", second.bootstrap, capfd)
     before = _ids(_rows(capfd, first.data))
-    first.start()
+    first.apart().start()
     with _killed(first), TransactionClients(first.bootstrap) as clients:
 
         def reported() -> dict[str, dict[str, Any]]:

@@ -44,7 +44,7 @@ def side_files(partition: Path) -> dict[str, bytes]:
 
 def test_policy_kafka_ignores_dynamic_properties_like_a_load(tmp_path: Path) -> None:
     require_kafka()
-    broker = Broker(tmp_path / "broker", log_index_interval_bytes="2000").apart()
+    broker = Broker(tmp_path / "broker", log_index_interval_bytes="2000")
     with broker:
         admin = ClusterAdmin(broker.bootstrap)
         assert admin.do("config", "BROKER", "", DYNAMIC) == {"ok": True}

@@ -71,7 +71,7 @@ def test_partition_with_all_records_deleted_is_undamaged(tmp_path: Path) -> None
 def test_broker_killed_after_deleting_segments_leaves_no_damage(tmp_path: Path) -> None:
     """The recovery point in the checkpoint and the snapshot of the previous stop are then below the first segment."""
     require_kafka()
-    broker = Broker(tmp_path / "broker", log_flush_offset_checkpoint_interval_ms="3600000").apart()
+    broker = Broker(tmp_path / "broker", log_flush_offset_checkpoint_interval_ms="3600000")
 
     def send(number: int) -> None:
         producer = broker.producer(enable_idempotence=True)
