@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from fixtures.diseases import bad_crc, torn_tail
-from tests.kafka.command_line_tools import environment_for, write_tools
+from tests.kafka.command_line_tools import type_in, write_tools
 from tests.kafka.conftest import require_kafka
 from tests.kafka.start_cases import CASES
 from tests.kafka.start_directories import IDENTITY, MARKER, SUFFIX
@@ -135,7 +134,6 @@ def follow(
     """Type in the steps, round after round, until nothing is due. Returns what was typed, and the data directories that the steps examined
     last. Steps that need a running broker are left for later. values: what the user puts in for a word in capitals."""
     typed: list[str] = []
-    environment = environment_for(root)
     for _ in range(ROUNDS):
         rows = doctor(log_dirs)
         apart = any(row["type"] == "finding" and row["id"] == "log-dirs-mixed" for row in rows)
@@ -155,16 +153,7 @@ def follow(
             # searching the whole machine takes many seconds and finds no copy either
             if step.startswith("find / "):
                 step = step.replace("/", shlex.quote(str(root)), 1)
-            done = subprocess.run(
-                step,
-                shell=True,
-                cwd=root,
-                env=environment,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-            )
+            done = type_in(step, root)
             typed.append(step)
             assert done.returncode in (0, 1), (typed, done.stderr, done.stdout)
         words = shlex.split(next((step for step in steps if step.startswith("kseg doctor ")), ""))

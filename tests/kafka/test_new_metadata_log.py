@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
-from tests.kafka.command_line_tools import environment_for, write_tools
+from tests.kafka.command_line_tools import type_in, write_tools
 from tests.kafka.conftest import require_kafka
 from tests.kafka.start_cases import CASES
 from tests.kafka.start_directories import METADATA
@@ -43,9 +42,7 @@ def _steps(data: Path, doctor: Doctor) -> list[str]:
 
 
 def _typed(root: Path, step: str) -> None:
-    done = subprocess.run(
-        step, shell=True, cwd=root, env=environment_for(root), capture_output=True, text=True, check=False
-    )
+    done = type_in(step, root)
     assert done.returncode == 0, (step, done.stdout, done.stderr)
 
 
