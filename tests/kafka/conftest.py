@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.kafka import jars
 from tests.kafka.oracle import Oracle
 from tests.support.requirements import absent
+from tests.support.shared_results import made_once
 
 if TYPE_CHECKING:
     from tests.kafka.killed import Killed
@@ -49,9 +51,11 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Written:
     from tests.kafka.broker import Broker
     from tests.kafka.scenario import write_everything
 
-    place = tmp_path_factory.mktemp("everything")
-    with Broker(place / "broker") as broker:
-        return write_everything(broker, place)
+    def made(place: Path) -> Written:
+        with Broker(place / "broker") as broker:
+            return write_everything(broker, place)
+
+    return made_once(tmp_path_factory, "everything", made)
 
 
 @pytest.fixture(scope="session")
@@ -63,9 +67,12 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     from tests.kafka.broker import Broker
     from tests.kafka.killed import produce_and_kill
 
-    broker = Broker(tmp_path_factory.mktemp("killed") / "broker").apart()
-    broker.start()
-    return produce_and_kill(broker)
+    def made(place: Path) -> Killed:
+        broker = Broker(place / "broker").apart()
+        broker.start()
+        return produce_and_kill(broker)
+
+    return made_once(tmp_path_factory, "killed", made)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
