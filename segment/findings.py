@@ -118,7 +118,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("txn-index-not-sorted", ERROR, "transaction index entries do not increase", _RECOVER),
     ("txn-index-below-base", ERROR, "a transaction index entry is below the segment's base offset; a broker recovers the segment", _RECOVER),
     ("txn-index-missing-entry", ERROR, "an aborted transaction is missing from the index; read_committed consumers would read its records", _RECOVER),
-    ("txn-index-wrong-entry", ERROR, "a transaction index entry does not match the log", _RECOVER),
+    ("txn-index-wrong-entry", ERROR, "a transaction index entry does not match the log; read_committed consumers would read aborted records, or miss committed ones", _RECOVER),
     ("open-transaction", INFO, "a transaction is open; it holds back the last stable offset", _LIST),
     ("transaction-end-lost", WARNING, "the end of a transaction may be among lost offsets; read_committed consumers wait for it", _LIST),
     ("non-transactional-in-transaction", ERROR, "a producer wrote non-transactional records in its open transaction; a broker fails to load the log", _DOCTOR),

@@ -41,6 +41,10 @@ _STARTS = {
 }
 
 
+# of a transaction index that has no wrong entries
+_LACKING_ENTRIES = {"txn-index-missing-entry", "txn-index-bad-size"}
+
+
 class DoctorReport(Report):
     """A `Report` on the rows and findings of an examination. now_ms: the time of the examination."""
 
@@ -252,6 +256,7 @@ class DoctorReport(Report):
             also = f"; the end of {counted(ends, 'transaction')} may be lost" if ends else ""
             if logs := values["findings"].get("segment-missing"):
                 also += f"; the records of {counted(logs, 'missing log')} are lost unless {'it is' if logs == 1 else 'they are'} found"
+            also += _of_consumers(values["findings"])
             recover = "recover --repair-bits" if values["repair_bits"] else "recover"
             yield Line(f"{name}: `{recover}` {salvage}{broker}{also}{_of_groups(values)}")
         yield from _more(self._counts.get("damage", 0))
@@ -303,6 +308,16 @@ class DoctorReport(Report):
             by_kind[values["kind"]] = count + values["count"], held + values["bytes"]
         for kind, (count, held) in by_kind.items():
             yield Line(f"{kind}: {count:,}, {size_words(held)}")
+
+
+def _of_consumers(found: Mapping[str, int]) -> str:
+    """What a wrong transaction index means for consumers: a fetch takes the aborted transactions from it (Kafka:
+    UnifiedLog.collectAbortedTransactions; observed with 4.3.1). found: the finding ids of a partition."""
+    wrong = {each for each in found if each.startswith("txn-index-")}
+    if not wrong:
+        return ""
+    hides = "" if wrong <= _LACKING_ENTRIES else ", and may miss committed ones"
+    return f"; as long as its transaction index is wrong, read_committed consumers get records of aborted transactions{hides}"
 
 
 def _of_groups(values: Values) -> str:
