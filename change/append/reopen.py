@@ -8,13 +8,17 @@ snapshot, replays the log after it, and counts the bytes between index entries f
    without indexes, snapshots or a log start beyond the log end.
 2. Refuse an active segment that is not valid to the last byte, because appending would bury the damage:
    damage, offsets that do not increase, an index with a zero tail (the broker died), an index of other bytes.
-3. Use the indexes as they are, producers from the newest snapshot, leader epochs from the checkpoint.
+3. The same for older segments that a broker will recover: after an unclean shutdown it checks those from the recovery point on (the
+   metadata log always, and all of it), and deletes everything after the first damage, also what was appended meanwhile (observed with
+   4.3.1). Other older segments are trusted, as by a broker.
+4. Use the indexes as they are, producers from the newest snapshot, leader epochs from the checkpoint.
 
 Other cleanup of a load (snapshots of former log ends, files marked for deletion) is left to the next broker.
-Every refusal names the file and the command that repairs it. Older segments are trusted, as by a broker.
+Every refusal names the file and the command that repairs it.
 """
 
 import os
+from collections.abc import Sequence
 from itertools import chain
 from operator import le
 
@@ -24,9 +28,10 @@ from kseg.segment import layout as L
 from kseg.segment.errors import Refused
 from kseg.segment.files import read_small
 from kseg.segment.findings import ERROR, Finding
-from kseg.segment.partition.derived_state import epoch_history, producer_state
+from kseg.segment.partition.derived_state import epoch_history, producer_state, was_stopped_cleanly
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.format_evidence import findings_against_v2
+from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import NAME_BY_ROLE, FileState, PartitionState, Role
 from kseg.segment.partition.partition_log import PartitionLog
@@ -105,6 +110,8 @@ def reopen_partition(log: PartitionLog, rules: RollRules, now_ms: int | None = N
     segment = log.segments[-1]
     content = _content_of(segment)
     _refuse_beyond_end(log, content.end_offset)
+    for older in _recovered_later(log):
+        _content_of(older)
     active = OpenSegment(segment.base_offset, rules, now_ms)
     active.size_bytes = content.size_bytes
     active.first_timestamp_ms = content.first_timestamp_ms
@@ -150,6 +157,25 @@ def _refuse_beyond_end(log: PartitionLog, end_offset: int) -> None:
     newest = max(log.snapshots, default=0)
     if newest > end_offset:
         raise _refused(log.snapshots[newest], f"the log ends at offset {end_offset}", log.directory)
+
+
+def _recovered_later(log: PartitionLog) -> Sequence[LogSegment]:
+    """The segments before the active one that the next broker checks (Kafka: LogLoader.recoverLog)."""
+    if log.log_dir is None or log.name is None:
+        return ()
+    recovery_point = 0
+    if not log.name.is_metadata_log:
+        if was_stopped_cleanly(log):
+            return ()
+        state = read_log_dir_state(log.log_dir)
+        recovery_point = state.offset(Role.RECOVERY_POINTS, log.name.topic, log.name.partition) or 0
+    older = log.segments[:-1]
+    # the segment that holds the recovery point is the first one
+    return [
+        segment
+        for segment, following in zip(older, log.segments[1:], strict=True)
+        if following.base_offset > recovery_point
+    ]
 
 
 def _content_of(segment: LogSegment) -> _Content:

@@ -219,11 +219,15 @@ def test_broker_opens_an_appended_log_and_consumers_read_it(
 def test_broker_recovers_the_log_after_a_killed_append(
     stopped_broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the clean-shutdown marker, the broker scans the whole log and truncates a torn batch."""
+    """Without the clean-shutdown marker, the broker scans the whole log and truncates a torn batch; in `copied` it does so in an older
+    segment, and what was appended after it is gone."""
     data = stopped_broker.data
     lines = tmp_path / "lines.jsonl"
     lines.write_text("".join(json.dumps({"value": f"value {n}" * 9}) + "\n" for n in range(300)))
     words = ["append", "--apply", "--from", str(lines), "--segment-bytes", "6000", "--batch-records", "7"]
+    assert run([*words, str(data / "copied-0")]) == 0
+    _invert_a_byte(min((data / "copied-0").glob("*.log")))
+    assert run([*words, str(data / "copied-0")]) == 0
     pid = os.fork()
     if pid == 0:
         ways_to_close = iter((PartitionWriter.close, lambda _: os.kill(os.getpid(), signal.SIGKILL)))
@@ -235,11 +239,24 @@ def test_broker_recovers_the_log_after_a_killed_append(
     assert not (data / ".kafka_cleanshutdown").exists()
     with max((data / "grown-0").glob("*.log")).open("r+b") as log:
         log.truncate(log.seek(0, os.SEEK_END) - 100)
+    # nothing had been flushed
+    (data / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    with unchanged(data / "copied-0"):
+        assert run([*words, str(data / "copied-0")]) == 4
     with stopped_broker:
+        assert len(stopped_broker.consume("copied")) == 7
         consumed = stopped_broker.consume("grown")
         assert [record.offset for record in consumed] == list(range(len(consumed)))
         assert 300 <= len(consumed) < 340
         assert consumed[-1].value == f"value {len(consumed) - 41}".encode() * 9
+
+
+def _invert_a_byte(log: Path) -> None:
+    """In the second batch."""
+    content = bytearray(log.read_bytes())
+    second = 12 + int.from_bytes(content[8:12], "big")
+    content[second + 80] ^= 0xFF
+    log.write_bytes(content)
 
 
 def test_jafka_reads_an_appended_0_7_log(oracle: Oracle, tmp_path: Path) -> None:

@@ -77,6 +77,41 @@ def test_append_refuses_a_partition_that_does_not_load_cleanly(
         appended(target, [{"value": "a"}])
 
 
+@pytest.mark.parametrize(
+    ("is_clean", "recovery_point", "is_refused"),
+    [
+        (False, None, True),
+        (False, 0, True),
+        (False, "of the active segment", False),  # a broker checks only that one
+        (True, 0, False),  # a broker checks none
+    ],
+)
+def test_append_refuses_damage_in_an_older_segment_that_a_broker_will_recover(
+    tmp_path: Path, appended: Appended, is_clean: bool, recovery_point: int | str | None, is_refused: bool
+) -> None:
+    """tests/kafka/test_append.py shows what the broker does with it."""
+    data = tmp_path / "data"
+    data.mkdir()
+    target = healthy.partition(data / "metro-0")
+    logs = sorted(target.glob("*.log"))
+    content = bytearray(logs[0].read_bytes())
+    content[80] ^= 0xFF
+    logs[0].write_bytes(content)
+    point = int(logs[-1].stem) if isinstance(recovery_point, str) else recovery_point
+    entries = [] if point is None else [f"metro 0 {point}"]
+    (data / "recovery-point-offset-checkpoint").write_text("\n".join(["0", str(len(entries)), *entries, ""]))
+    if is_clean:
+        (data / ".kafka_cleanshutdown").touch()
+    if not is_refused:
+        appended(target, [{"value": "a"}])
+        return
+    with (
+        trees.unchanged(target),
+        pytest.raises(Refused, match=r"nothing was appended .kseg recover .*metro-0"),
+    ):
+        appended(target, [{"value": "a"}])
+
+
 def test_append_refuses_paths_that_are_not_partitions(tmp_path: Path, appended: Appended) -> None:
     with pytest.raises(UsageError, match="it is not named topic-partition"):
         appended(tmp_path / "nonsense", [{"value": "a"}])
