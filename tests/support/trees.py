@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+# larger files are read in pieces, by a buffer of 256 KiB, which costs more than most files
+SMALL_BYTES = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -29,8 +32,24 @@ class Entry:
 
 def tree_state(path: Path) -> dict[str, Entry]:
     """Everything below `path` (and `path` itself, as "."), by relative name; links are not followed."""
-    names = [path, *sorted(path.rglob("*"))] if path.is_dir() and not path.is_symlink() else [path]
-    return {str(name.relative_to(path)): _entry(name) for name in names}
+    root = str(path)
+    found = {".": _entry(root)}
+    if found["."].kind == "directory":
+        _walk(root, "", found)
+    return found
+
+
+def _walk(directory: str, prefix: str, found: dict[str, Entry]) -> None:
+    """Add what is below a directory, each name with `prefix`. Not by `Path.rglob`, which takes as long as everything else here."""
+    try:
+        names = sorted(os.listdir(directory))
+    except PermissionError:
+        return
+    for name in names:
+        path = f"{directory}/{name}"
+        found[prefix + name] = entry = _entry(path)
+        if entry.kind == "directory":
+            _walk(path, f"{prefix}{name}/", found)
 
 
 def content_of(directory: Path) -> dict[str, bytes]:
@@ -43,19 +62,21 @@ def files_in(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
-def _entry(path: Path) -> Entry:
-    status = path.lstat()
+def _entry(path: str) -> Entry:
+    status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
-        kind, content, size_bytes = "link", str(path.readlink()), 0
+        kind, content, size_bytes = "link", os.readlink(path), 0
     elif stat.S_ISDIR(status.st_mode):
         kind, content, size_bytes = "directory", "", 0
     else:
-        kind, content, size_bytes = "file", _digest(path), status.st_size
+        kind, content, size_bytes = "file", _digest(path, status.st_size), status.st_size
     return Entry(kind, stat.S_IMODE(status.st_mode), size_bytes, status.st_mtime_ns, content)
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+def _digest(path: str, size_bytes: int) -> str:
+    with open(path, "rb", buffering=0) as file:
+        if size_bytes <= SMALL_BYTES:
+            return hashlib.sha256(file.readall()).hexdigest()
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
