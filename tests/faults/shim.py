@@ -1,7 +1,7 @@
 """kseg in processes with a failing file system: the library from shim.c, and a server that runs command lines with it.
 
-Starting Python for every fault would take most of the time. So one process is started with the library, imports all of kseg, and forks a
-child for each command line. The fault is armed in the child only.
+Starting Python for every fault would take most of the time. So one process is started with the library, imports all of kseg with pyspark
+and Arrow, and forks a child for each command line. The fault is armed in the child only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from pathlib import Path
@@ -108,6 +108,8 @@ class Machine:
             **os.environ,
             "LD_PRELOAD": str(library),
             "KSEG_FAULTS": str(self._control),
+            # a process that forks has no other thread; this one would be started by the import of Arrow
+            "JE_ARROW_MALLOC_CONF": "background_thread:false",
             "PYTHONPATH": os.pathsep.join([str(_TOP), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         self._server: subprocess.Popen[str] | None = None
@@ -129,6 +131,19 @@ class Machine:
 
     def run(self, words: Sequence[str], root: Path, fault: Fault = NO_FAULT) -> Outcome:
         """Run a command line of kseg in a separate process. root: the fault affects calls below it."""
+        self.arm(Fault(Mode.OFF, fault.kinds, fault.at, fault.error, fault.lasts), root)  # the child arms it
+        status = self._answer({"words": list(words), "mode": int(fault.mode)})
+        by_kinds, struck = self.disarm()
+        output = (self._folder / "said").read_text(errors="replace")
+        return Outcome(status, output, by_kinds, struck)
+
+    def warm_up(self, words: Sequence[str]) -> None:
+        """Run a command line in the server itself, without a fault. What a command compiles, imports and caches at its first run takes a
+        third of the time of a run, and later children have it already. Not for commands that start threads or processes."""
+        assert self._answer({"words": list(words)}) in (0, 1), (self._folder / "said").read_text()
+
+    def _answer(self, request: dict[str, object]) -> int:
+        """The status with which the server answers a request."""
         if self._server is None:
             self._server = subprocess.Popen(
                 [sys.executable, "-P", "-m", "tests.faults.shim", str(self._folder)],
@@ -139,15 +154,9 @@ class Machine:
                 cwd=_TOP,
             )
         assert self._server.stdin is not None and self._server.stdout is not None
-        self.arm(Fault(Mode.OFF), root)
-        request = {"words": list(words), "mode": int(fault.mode)}
-        self.arm(Fault(Mode.OFF, fault.kinds, fault.at, fault.error, fault.lasts), root)  # the child arms it
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
-        status = int(self._server.stdout.readline())
-        by_kinds, struck = self.disarm()
-        output = (self._folder / "said").read_text(errors="replace")
-        return Outcome(status, output, by_kinds, struck)
+        return int(self._server.stdout.readline())
 
     def close(self) -> None:
         if self._server is not None:
@@ -173,19 +182,58 @@ def serve(folder: Path) -> None:
     """Run a command line for each line on stdin, and write its status."""
     import kseg
 
-    for package in ("cli", "compaction", "recovery", "segment"):
-        for module in pkgutil.walk_packages([str(Path(kseg.__file__).parent / package)], f"kseg.{package}."):
-            importlib.import_module(module.name)
+    for module in pkgutil.walk_packages(kseg.__path__, "kseg."):
+        # __main__ runs a command; some of the others need pyspark or Arrow, and so do their commands
+        if not module.name.endswith(".__main__"):
+            with suppress(ImportError):
+                importlib.import_module(module.name)
+    with suppress(ImportError):
+        importlib.import_module("pyarrow.parquet")
+    assert len(os.listdir("/proc/self/task")) == 1
     # otherwise each child would traverse and copy these objects
     gc.freeze()
     control = os.open(os.environ["KSEG_FAULTS"], os.O_RDWR)
     for line in sys.stdin:
         request = json.loads(line)
-        child = os.fork()
-        if not child:
-            _become(request["words"], request["mode"], folder, control)
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        if "mode" in request:
+            status = _in_a_child(request["words"], request["mode"], folder, control)
+        else:
+            status = _here(request["words"], folder)
+        print(status, flush=True)
+
+
+def _here(words: Sequence[str], folder: Path) -> int:
+    from kseg.cli.main import run
+
+    before = [os.dup(number) for number in (1, 2)]
+    _redirect(folder)
+    try:
+        status = run(words)
+    finally:
+        sys.stdout.flush()
+        for number, descriptor in enumerate(before, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+    assert len(os.listdir("/proc/self/task")) == 1
+    gc.collect()
+    gc.freeze()
+    return status
+
+
+def _redirect(folder: Path) -> None:
+    """Let what this process writes go to the file of the outputs."""
+    output = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+
+
+def _in_a_child(words: Sequence[str], mode: int, folder: Path, control: int) -> int:
+    child = os.fork()
+    if not child:
+        _become(words, mode, folder, control)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
 
 
 def _become(words: Sequence[str], mode: int, folder: Path, control: int) -> None:
@@ -199,9 +247,7 @@ def _become(words: Sequence[str], mode: int, folder: Path, control: int) -> None
     signal.alarm(300)
     status = 70
     try:
-        output = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        _redirect(folder)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.pwrite(control, struct.pack("<i", mode), 0)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults import shim
-from tests.faults.cases import CASES
+from tests.faults.cases import CASES, lines_to_append, words_for
 from tests.faults.incident import Scenario
 from tests.faults.shim import Fault, Kind, Machine, Mode
 
@@ -27,7 +28,22 @@ pytestmark = [
 
 STRIDE = int(os.environ.get("KSEG_FAULT_STRIDE", "0"))
 OFFSET = int(os.environ.get("KSEG_FAULT_OFFSET", "0"))
+WARM = ("recover", "recover as a broker", "recover --output", "compact", "retain", "append", "undo recover")
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.EMFILE, errno.EDQUOT)
+
+
+@pytest.fixture(scope="module")
+def machine(machine: Machine, capture_small: Path, place: Path) -> Machine:
+    """The server, which has run each kind of command once."""
+    (place / "warm").mkdir()
+    lines_to_append(place / "warm" / "lines.jsonl")
+    for name in WARM:
+        root = place / "warm" / name
+        CASES[name].lay(capture_small, root / "data")
+        for words in (*CASES[name].before, CASES[name].words):
+            machine.warm_up(words_for(words, root))
+    shutil.rmtree(place / "warm")
+    return machine
 
 
 @pytest.fixture(scope="module", params=CASES)

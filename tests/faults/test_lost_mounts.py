@@ -39,7 +39,8 @@ _TIMES = re.compile(r'"(estimated_s|estimated_at_bytes_per_s|bytes_free)":[^,}]*
 
 
 @pytest.fixture(scope="module")
-def data(capture_small: Path, place: Path) -> Path:
+def data(capture_small: Path, place: Path, machine: Machine) -> Path:
+    """A data directory, which the server of the tests has read with each command once."""
     data = place / "mount" / "data"
     data.mkdir(parents=True)
     for name in ("fares-0", "stations-0", "__cluster_metadata-0"):
@@ -47,6 +48,8 @@ def data(capture_small: Path, place: Path) -> Path:
     for path in (capture_small / "data").iterdir():
         if path.is_file():
             shutil.copy2(path, data)
+    for words in COMMANDS.values():
+        machine.warm_up([*words, str(data)])
     return data
 
 
