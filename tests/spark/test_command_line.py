@@ -244,7 +244,13 @@ from kseg.spark.options import ClusterOptions
 from kseg.spark.source import register
 from kseg.spark.task_errors import reason
 master, data, checkpoint, out = sys.argv[1:]
-spark = session.get(ClusterOptions(master=master, conf=(("spark.executor.memory", "512m"),)))
+conf = {
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.task.maxFailures": "1",  # a second attempt finds no more
+    "spark.python.daemon.module": "tests.spark.worker_daemon",
+}
+spark = session.get(ClusterOptions(master=master, conf=tuple(conf.items())))
 
 def outcome(*words):
     streams, before = [tempfile.TemporaryFile() for _ in range(2)], [os.dup(1), os.dup(2)]
