@@ -213,13 +213,19 @@ class TransactionalIdsBehind:
 
 @dataclass(frozen=True, slots=True)
 class LostTransactions:
-    """A partition that lacks transactions which were committed to it. count: of those that are known. last_commit_ms: of the last one."""
+    """A partition that lacks transactions which were committed to it. count: of those that are known. last_commit_ms: of the last one.
+    is_continued: whether a broker has appended to the log since then."""
 
     count: int
     last_commit_ms: int
+    is_continued: bool
 
     def numbers(self) -> Numbers:
-        return {"lost_transactions": self.count, "last_commit_timestamp": self.last_commit_ms}
+        return {
+            "lost_transactions": self.count,
+            "last_commit_timestamp": self.last_commit_ms,
+            "continued": int(self.is_continued),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,7 +230,11 @@ class Examination:
             elif isinstance(event, Finding) and isinstance(event.diagnosis, TransactionalIdsBehind):
                 self._note_ids_behind(event.diagnosis.ids, wanted, len(seen.view.partitions))
                 yield event
-            elif isinstance(event, Finding) and isinstance(event.diagnosis, LostTransactions):
+            elif (
+                isinstance(event, Finding)
+                and isinstance(event.diagnosis, LostTransactions)
+                and not event.diagnosis.is_continued
+            ):
                 self._situation.clients.lost_ends.append(event.path)
                 yield event
 

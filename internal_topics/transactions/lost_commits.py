@@ -12,6 +12,9 @@ The last committed transactions of a producer count, as many as `coordinator_loa
 - of a producer that the partition does not know: it may have been forgotten, or the topic created again;
 - of an open transaction of the epoch before: its records are here, and only the marker is missing (verdict `unmarked`);
 - if the state of the producer precedes what retention or the cleaner has removed.
+
+Once a broker has started on the log, it goes on at the lost offsets, and no copy of it can be put back. `doctor`, which says what to
+do before that, then leaves the finding to `transactions`, which reports it until the coordinator forgets the transactional id.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +37,9 @@ from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
+
+# by how much clocks of brokers and clients may differ
+_CLOCKS_DIFFER_MS = 60_000
 
 
 def commits_by_place(
@@ -78,12 +84,19 @@ def lost_commits(log: PartitionLog, replay: PartitionReplay, view: CoordinatorVi
         if name.topic == CONSUMER_OFFSETS_TOPIC
         else "their records are lost, and no consumer gets them"
     )
-    message = (
-        f"the end of the log is lost: at least {counted(len(lost), 'transaction')} of {counted(len(producers), 'producer')} committed here, up to "
-        f"{moment.replace('+00:00', 'Z')} ({last.transactional_id}, producer {last.producer_id}, epoch {last.epoch}), and the log ends at "
-        f"{replay.end_offset} with epoch {entry.producer_epoch} of that producer; {effect}"
+    newest = log.newest_batch
+    is_continued = newest is not None and newest.max_timestamp_ms > last.decided_ms + _CLOCKS_DIFFER_MS
+    what, since = (
+        ("the log had lost its end", ", and was continued since then")
+        if is_continued
+        else ("the end of the log is lost", "")
     )
-    about = LostTransactions(len(lost), last.decided_ms)
+    message = (
+        f"{what}: at least {counted(len(lost), 'transaction')} of {counted(len(producers), 'producer')} committed here, up to "
+        f"{moment.replace('+00:00', 'Z')} ({last.transactional_id}, producer {last.producer_id}, epoch {last.epoch}), and the log ends at "
+        f"{replay.end_offset} with epoch {entry.producer_epoch} of that producer{since}; {effect}"
+    )
+    about = LostTransactions(len(lost), last.decided_ms, is_continued)
     yield Finding("commit-lost", log.directory, message, numbers=about.numbers(), diagnosis=about)
 
 

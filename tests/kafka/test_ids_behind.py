@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients
 from tests.kafka.test_doctor import Doctor, doctor, follow
 from tests.kafka.transaction_clients import TransactionClients
+from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
 
@@ -124,6 +126,13 @@ def _asked(data: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
+def _continue(directory: Path, lines: Path) -> None:
+    """Append a record two minutes after the present, as if a broker had started and run."""
+    lines.write_text(json.dumps({"value": "later", "timestamp": int(time.time() * 1000) + 120_000}) + "\n")
+    assert run(["recover", "--apply", str(directory)]) == 0
+    assert run(["append", "--apply", "--from", str(lines), str(directory)]) == 0
+
+
 def _lost(rows: list[dict[str, Any]]) -> dict[str, int]:
     found = [row for row in rows if row.get("id") == "commit-lost"]
     return {Path(row["path"]).name: row["lost_transactions"] for row in found}
@@ -181,6 +190,10 @@ def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
     checkpoint.write_text(f"0\n2\n{FARES} 2 1\n{FARES} 9 7\n")
     assert _lost(_asked(data, capfd)) == {f"{FARES}-2": 1}
     checkpoint.write_bytes(kept)
+    continued = copy_tree(data, tmp_path / "continued")
+    _continue(continued / f"{FARES}-9", tmp_path / "later.jsonl")
+    assert _lost(_asked(continued, capfd)) == lost
+    assert _lost(doctor([continued])) == {f"{FARES}-2": 1}
     typed, _ = follow([data], tmp_path, {}, doctor)
     rows = doctor([data])
     assert "transactional-id-behind" not in {row.get("id") for row in rows}, typed
