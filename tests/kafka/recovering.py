@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from tests.kafka.broker import Broker
 from tests.kafka.killed import SETTINGS, TOPICS
+from tests.support.forked_programs import run_kseg
 
 # Lines in a broker's log that say that it had to check a log again.
 RECOVERED = (
@@ -23,8 +22,7 @@ RECOVERED = (
 
 def recover(*arguments: str | Path, status: int = 0) -> list[dict[str, Any]]:
     """Run `kseg recover --json …`, which must end with `status`; returns its rows."""
-    command = [sys.executable, "-m", "kseg", "recover", "--json", *SETTINGS, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_kseg("recover", "--json", *SETTINGS, *arguments)
     assert done.returncode == status, done.stdout[-2000:] + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kafka.broker import Broker, BrokerFailed
+from tests.support.forked_programs import run_kseg
 
 # the cleaner starts and the first checkpoints are written after the line that says that the broker has started
 SETTLE_S = 2.0
@@ -74,8 +73,7 @@ class Observed:
 
 
 def foretold(log_dirs: Sequence[Path], *options: str) -> Foretold:
-    command = [sys.executable, "-m", "kseg", "verify", "--json", *options, *map(str, log_dirs)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_kseg("verify", "--json", *options, *log_dirs)
     assert done.returncode in (0, 1, 5), done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     (node,) = (row for row in rows if row["type"] == "broker-start")

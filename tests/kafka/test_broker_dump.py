@@ -4,8 +4,6 @@ preallocated) and after a clean shutdown. The real dump tool agrees on every fil
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from tests.kafka.broker import Consumed
 from tests.kafka.dump_cases import compare, dumpable
 from tests.kafka.oracle import Oracle
 from tests.kafka.scenario import SINGLE_TOPICS, Written
+from tests.support.forked_programs import run_kseg
 from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
@@ -24,9 +23,8 @@ pytestmark = pytest.mark.kafka
 def kseg_records(directory: Path, *flags: str) -> list[dict[str, Any]]:
     """The record lines of `kseg dump --json` for the segments of a partition, in offset order."""
     logs = sorted(str(path) for path in directory.glob("*.log"))
-    command = [sys.executable, "-m", "kseg", "dump", "--json", "--print-data-log", *flags, *logs]
-    done = subprocess.run(command, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+    done = run_kseg("dump", "--json", "--print-data-log", *flags, *logs)
+    assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return [line for line in lines if line["type"] == "record"]
 

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ if "CI" not in os.environ:
 
 from tests.kafka.conftest import require_kafka
 from tests.kafka.three_controllers import BROKER, CONTROLLERS, ThreeControllers
+from tests.support.forked_programs import run_kseg
 
 pytestmark = pytest.mark.kafka
 
@@ -78,8 +78,7 @@ class Story:
 
     def asked(self, command: str, *node_ids: int) -> list[dict[str, Any]]:
         paths = map(str, self.cluster.data(*node_ids))
-        words = [sys.executable, "-m", "kseg", command, "--json", *paths]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = run_kseg(command, "--json", *paths)
         assert done.returncode in (0, 1), done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from tests.kafka.conftest import require_kafka
 from tests.kafka.incident_directories import Incident, strike
 from tests.kafka.starting import SETTLE_S, assert_as_foretold, foretold, observed
 from tests.kafka.test_broker_start import disks
+from tests.support.forked_programs import run_kseg
 from tests.support.trees import copy_tree
 
 __all__ = ["disks"]
@@ -72,7 +71,6 @@ def _repair(log_dirs: list[Path]) -> None:
 
 
 def _run(*words: str) -> tuple[int, list[dict[str, Any]]]:
-    command = [sys.executable, "-m", "kseg", words[0], "--json", *words[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_kseg(words[0], "--json", *words[1:])
     assert done.returncode in (0, 1, 4, 5), (done.returncode, done.stderr)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]

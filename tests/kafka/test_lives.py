@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.kafka.conftest import require_kafka
 from tests.kafka.lives import Life
 from tests.kafka.starting import assert_as_foretold, foretold, observed
+from tests.support.forked_programs import run_kseg
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -110,8 +109,7 @@ def _is_new(row: Mapping[str, Any]) -> bool:
 
 
 def _run(*words: str, allowed: Sequence[int] = (0,)) -> list[Mapping[str, Any]]:
-    command = [sys.executable, "-m", "kseg", words[0], "--json", *words[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_kseg(words[0], "--json", *words[1:])
     assert done.returncode in allowed, (done.returncode, done.stdout[-3000:], done.stderr)
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ if "CI" not in os.environ:
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
+from tests.support.forked_programs import run_kseg
 
 pytestmark = pytest.mark.kafka
 
@@ -72,8 +72,7 @@ class Story:
 
     def asked(self, command: str, *nodes: int) -> list[dict[str, Any]]:
         paths = [str(self.cluster.data(node)) for node in nodes]
-        words = [sys.executable, "-m", "kseg", command, "--json", *paths]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = run_kseg(command, "--json", *paths)
         assert done.returncode in (0, 1), done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -180,8 +179,7 @@ def test_steps_for_a_missing_last_in_sync_replica_name_another_node(
 def forecast_strays(cluster: TwoReplicas, *nodes: int) -> list[str]:
     """The partitions of the last of these nodes that become stray at its next start, according to `verify` of all of these nodes."""
     paths = [str(cluster.data(node)) for node in nodes]
-    words = [sys.executable, "-m", "kseg", "verify", "--json", *paths]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = run_kseg("verify", "--json", *paths)
     rows = map(json.loads, done.stdout.splitlines())
     (found,) = [row for row in rows if row["type"] == "broker-start" and row["node_id"] == nodes[-1]]
     return [*found["partitions_stray"]]
@@ -222,8 +220,7 @@ def test_steps_for_several_nodes_examine_each_by_itself(stopped: Path, tmp_path:
     steps = [row["command"] for row in rows if row["type"] == "step"]
     assert steps == [f"kseg doctor {story.cluster.data(node)}" for node in (CONTROLLER, 1, 2)]
     story.restore_backup()
-    above = [sys.executable, "-m", "kseg", "doctor", "--json", str(tmp_path / "cluster")]
-    lines = subprocess.run(above, capture_output=True, text=True, check=False).stdout.splitlines()
+    lines = run_kseg("doctor", "--json", tmp_path / "cluster").stdout.splitlines()
     commands = [row["command"] for row in map(json.loads, lines) if row["type"] == "step"]
     # what is moved out of node 2's data directory is still below the given path
     data = " ".join(str(story.cluster.data(node)) for node in (1, 2, CONTROLLER))
@@ -274,8 +271,7 @@ def test_longer_log_of_a_former_leader_after_an_unclean_election_is_no_loss(tmp_
         cluster.delete_topic(LATE)
         cluster.nodes[1].stop()
         assert forecast_strays(cluster, 2) == []
-        verified = [sys.executable, "-m", "kseg", "verify", str(cluster.data(2))]
-        told = subprocess.run(verified, capture_output=True, text=True, check=False).stdout
+        told = run_kseg("verify", cluster.data(2)).stdout
         assert "and loads all of" in told and "sets aside what was deleted or moved away" in told
         assert forecast_strays(cluster, CONTROLLER, 2) == [f"{LATE}-0"]
         cluster.nodes[2].start()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from tests.cli.test_known_topics import STRAYS
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
 from tests.support.doctor_helpers import commands, rows_of
+from tests.support.forked_programs import run_kseg
 from tests.support.known_topics import FILE, ids, set_id
 
 pytestmark = pytest.mark.kafka
@@ -29,8 +28,7 @@ pytestmark = pytest.mark.kafka
 
 def forecast(data: Path) -> dict[str, set[str]]:
     """The directories that `kseg verify` names, by finding."""
-    command = [sys.executable, "-m", "kseg", "verify", "--quick", "--json", str(data)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_kseg("verify", "--quick", "--json", data)
     found: dict[str, set[str]] = {}
     for row in map(json.loads, done.stdout.splitlines()):
         if row.get("id") in ("becomes-stray", "topic-id-conflict", "replica-missing"):
@@ -126,8 +124,7 @@ def test_broker_creates_a_missing_replica_despite_a_clean_marker(capture_small: 
     data = shutil.copytree(capture_small / "data", tmp_path / "data")
     shutil.rmtree(data / "metro-zstd-0")
     (data / "metro-none-0" / f"{0:020}.index").unlink()
-    kseg = [sys.executable, "-m", "kseg", "recover", "--apply", "--mark-clean", "--quiet", str(data)]
-    assert subprocess.run(kseg, check=False, capture_output=True).returncode == 1
+    assert run_kseg("recover", "--apply", "--mark-clean", "--quiet", data).returncode == 1
     with Broker(tmp_path / "broker", data) as broker:
         broker.wait_for("the replica", lambda: (data / "metro-zstd-0").exists())
         text = broker.log_text()
@@ -146,10 +143,10 @@ def test_broker_serves_a_partition_whose_topic_id_recover_restored(
         b""
     )  # a 4.3.1 broker fails on an empty one (NullPointerException)
     set_id(data / "metro-zstd-0", "CQkJCQkJCQkJCQkJCQkJCQ")
-    kseg = [sys.executable, "-m", "kseg", "recover", "--apply", "--quiet"]
-    zstd = [*kseg, "--topic-id", ids(data)["metro-zstd"], str(data / "metro-zstd-0")]
-    assert subprocess.run(zstd, check=False, capture_output=True).returncode == 0
-    assert subprocess.run([*kseg, str(data)], check=False, capture_output=True).returncode == 0
+    recover = ("recover", "--apply", "--quiet")
+    zstd = ("--topic-id", ids(data)["metro-zstd"], data / "metro-zstd-0")
+    assert run_kseg(*recover, *zstd).returncode == 0
+    assert run_kseg(*recover, data).returncode == 0
     assert forecast(data) == {}
     with Broker(tmp_path / "broker", data) as broker:
         for topic in ("metro-none", "metro-lz4", "metro-zstd"):

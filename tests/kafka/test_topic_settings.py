@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from confluent_kafka.admin._resource import ResourceType
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.shared_java import run_java
+from tests.support.forked_programs import run_kseg
 
 pytestmark = pytest.mark.kafka
 
@@ -90,7 +89,7 @@ def described(admin: AdminClient, topic: str) -> dict[str, tuple[str, str]]:
 def settings(data: Path, server_properties: Path) -> dict[str, dict[str, Any]]:
     """Value and source of each setting for each topic's partition 0, according to `kseg retain`."""
     words = ["retain", "--json", "--server-properties", str(server_properties), str(data)]
-    done = subprocess.run([sys.executable, "-m", "kseg", *words], capture_output=True, text=True, check=False)
+    done = run_kseg(*words)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     results = [row for row in rows if row["type"] == "result" and "partition" in row]
     return {
