@@ -1,10 +1,10 @@
 """Run nodes in one shared Java process (kseg.oracle.Nodes), in which Kafka's classes are loaded and compiled once.
 
 A broker in a process of its own takes 1.5 s of processor time to start, one in a process that has started another takes 0.2 s. Such a node
-can be stopped, and it may end by itself with an exit or a halt, but it cannot be killed or frozen: that takes a process of its own
-(`Broker.apart`). So does a test of the lock on a data directory, because a process loses its lock on a file (fcntl) as soon as it closes
-any descriptor of it, and a node that failed to start closes its descriptor some time later. KSEG_NODE_PROCESSES=1 gives each node its own
-process.
+can be stopped, and it may end by itself with an exit or a halt, but it cannot be frozen, nor killed while others are at work: that takes a
+process of its own (`Broker.apart`). So does a start on a data directory that another process has locked, because a process loses its lock
+on a file (fcntl) as soon as it closes any descriptor of it, and a node that failed to start closes its descriptor some time later.
+KSEG_NODE_PROCESSES=1 gives each node its own process.
 
 Kafka's tools and the classes around its clients run there as well (`run_java`, `SharedTool`): a client in a process of its own spends one
 to three seconds of processor time on what has been loaded and compiled in the shared one.

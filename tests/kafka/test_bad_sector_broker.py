@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,8 +24,9 @@ if "CI" not in os.environ:
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
 from tests.kafka.conftest import require_kafka
-from tests.kafka.starting import PlainBroker, foretold, observed_apart
+from tests.kafka.starting import PlainBroker, foretold, observed
 from tests.support.bad_sectors import DyingDisk, dying_disk, require
+from tests.support.forked_programs import run_kseg
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -116,7 +116,7 @@ def test_forecast_of_a_start_on_bad_sectors_matches_the_broker(
     case = CASES[name]
     data = damage(disk, case)
     reported = foretold([data])
-    seen = observed_apart(tmp_path, [data])
+    seen = observed(tmp_path, [data])
     assert seen.outcome == case.outcome, seen.log[-3000:]
     assert case.logged in seen.log
     assert reported.node["outcome"] == case.outcome
@@ -124,8 +124,7 @@ def test_forecast_of_a_start_on_bad_sectors_matches_the_broker(
 
 def kseg(*words: object) -> subprocess.CompletedProcess[str]:
     """Run kseg in a separate process, because a process remembers by inode what it found unreadable."""
-    command = [sys.executable, "-P", "-m", "kseg", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_kseg(*words)
 
 
 @pytest.mark.evidence("unreadable-bytes", "unreadable-partition")
@@ -136,7 +135,7 @@ def test_consumers_stop_at_a_bad_sector_and_continue_after_a_repair(
     """The log dir does not go offline, but the fetch fails, while other partitions are served. `recover` refuses at first. With
     --accept-unreadable it keeps all records except those around the bad sector."""
     data = damage(disk, Case({f"aaa-0/{segment}.log": [3]}, True, "starts"))
-    broker = PlainBroker(tmp_path / "before", data).apart()
+    broker = PlainBroker(tmp_path / "before", data)
     with broker:
         began = time.monotonic()
         assert len(broker.consume("bbb")) == RECORDS
@@ -149,7 +148,7 @@ def test_consumers_stop_at_a_bad_sector_and_continue_after_a_repair(
     assert refused.returncode in (4, 5) and "--accept-unreadable" in refused.stderr
     repaired = kseg("recover", "--apply", "--accept-unreadable", "--mark-clean", data)
     assert repaired.returncode == 0, repaired.stderr
-    with PlainBroker(tmp_path / "after", data).apart() as broker:
+    with PlainBroker(tmp_path / "after", data) as broker:
         left = [record.offset for record in broker.consume("aaa")]
         assert len(broker.consume("bbb")) == RECORDS
     lost = sorted(set(range(RECORDS)) - set(left))
@@ -164,7 +163,7 @@ def test_forecast_of_a_start_on_a_read_only_disk_matches_the_broker(
     data = damage(disk, Case({}, is_clean, ""))
     disk.make_read_only()
     reported = foretold([data])
-    seen = observed_apart(tmp_path, [data])
+    seen = observed(tmp_path, [data])
     assert seen.outcome == reported.node["outcome"] == "does-not-start"
     assert "Read-only file system" in seen.log and reported.node["exception"] in seen.log
     assert reported.node["once_writable"]["outcome"] == "starts"
