@@ -32,7 +32,7 @@ def main() -> None:
                 importlib.import_module(module.name)
     # otherwise each worker would traverse and copy these objects
     gc.freeze()
-    manager()  # type: ignore[no-untyped-call]
+    manager()
 
 
 if __name__ == "__main__":
