@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_undo_runs import several
+from tests.support.forked_programs import run_kseg
 from tests.support.paths import ROOT
 from tests.support.trees import tree_state
 
@@ -70,7 +71,7 @@ def test_change_completes_when_its_output_pipe_is_closed(
     """As with `| head -1`. The change used to end in the middle, with exit status 0 and without a message."""
     before = tree_state(data)
     usual = Path(shutil.copytree(data, tmp_path / "usual"))
-    expected = subprocess.run([*KSEG, *COMPACT, usual], capture_output=True, check=False, cwd=ROOT).returncode
+    expected = run_kseg(*COMPACT, usual).returncode
     status, err = _unread([*COMPACT, *shown, "--jobs", jobs, str(data)])
     assert status == expected
     assert err.splitlines()[-1].endswith(f"; compact continues, and is undone by: kseg undo {data}")
@@ -89,7 +90,7 @@ def test_change_completes_when_its_output_cannot_be_written(
     """As when the output goes to a full disk. With --json and --verbose, the change used to end in the middle."""
     before = tree_state(data)
     usual = Path(shutil.copytree(data, tmp_path / "usual"))
-    subprocess.run([*KSEG, *COMPACT, usual], capture_output=True, check=False, cwd=ROOT)
+    run_kseg(*COMPACT, usual)
     cannot = "cannot write the standard output: No space left on device"
     status, err = _to_a_full_disk([*COMPACT, *shown, str(data)])
     assert status == 4

@@ -15,17 +15,12 @@ from typing import Any
 import pytest
 
 from tests.support.bad_sectors import DyingDisk, dying_disk
+from tests.support.forked_programs import run_kseg as kseg
 
 Done = subprocess.CompletedProcess[str]
 LOG = "00000000000000000000.log"
 # big-0 belongs to a topic that the capture's metadata log does not contain
 OF_TOPICS = {"becomes-stray", "partition-metadata-corrupt"}
-
-
-def kseg(*words: object) -> Done:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "kseg", *map(str, words)], capture_output=True, text=True, check=False
-    )
 
 
 def rows(done: Done, kind: str) -> list[dict[str, Any]]:
