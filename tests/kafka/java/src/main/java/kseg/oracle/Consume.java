@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -15,9 +16,11 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -38,46 +41,62 @@ public final class Consume {
     private static final long LIMIT_MS = 120_000;
 
     private final KafkaConsumer<byte[], byte[]> consumer;
+    private final List<Metric> fetches;
     private final TopicPartition place;
     private final Map<Long, Set<String>> found = new TreeMap<>();
     private final List<String> exceptions = new ArrayList<>();
 
     private Consume(KafkaConsumer<byte[], byte[]> consumer, TopicPartition place) {
         this.consumer = consumer;
+        fetches = new ArrayList<>(consumer.metrics().values());
+        fetches.removeIf(metric -> !metric.metricName().name().equals("fetch-total"));
         this.place = place;
     }
 
     public static void main(String[] args) throws Exception {
         JsonNode request = Answer.JSON.readTree(System.in);
         ExecutorService readers = Executors.newFixedThreadPool(READERS);
-        List<Future<ObjectNode>> answers = new ArrayList<>();
-        for (JsonNode partition : request.get("partitions")) {
-            answers.add(readers.submit(() -> read(request, partition)));
+        // a reader takes the next partition when it has read one: most of the time of a new consumer goes into its construction
+        Queue<JsonNode> left = new ConcurrentLinkedQueue<>();
+        request.get("partitions").forEach(left::add);
+        List<Future<List<ObjectNode>>> answers = new ArrayList<>();
+        for (int reader = 0; reader < READERS; reader++) {
+            answers.add(readers.submit(() -> read(request.get("bootstrap").asText(), left)));
         }
         try {
-            for (Future<ObjectNode> answer : answers) {
-                System.out.println(Answer.JSON.writeValueAsString(answer.get()));
+            for (Future<List<ObjectNode>> each : answers) {
+                for (ObjectNode answer : each.get()) {
+                    System.out.println(Answer.JSON.writeValueAsString(answer));
+                }
             }
         } finally {
             readers.shutdownNow();
         }
     }
 
-    private static ObjectNode read(JsonNode request, JsonNode partition) {
+    private static List<ObjectNode> read(String bootstrap, Queue<JsonNode> left) {
         Map<String, Object> properties = Map.of(
-            "bootstrap.servers", request.get("bootstrap").asText(),
+            "bootstrap.servers", bootstrap,
             "enable.auto.commit", false,
             "auto.offset.reset", "none",
             "fetch.max.wait.ms", 20,
             "max.poll.records", 1,
             "retry.backoff.ms", 20,
             "reconnect.backoff.ms", 20);
-        TopicPartition place = new TopicPartition(partition.get("topic").asText(), partition.get("partition").asInt());
-        try (var consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
-            Consume reader = new Consume(consumer, place);
-            reader.readAll(partition.get("batches"));
-            return reader.answer(partition);
+        List<ObjectNode> answers = new ArrayList<>();
+        JsonNode partition = left.poll();
+        if (partition == null) {
+            return answers;
         }
+        try (var consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            for (; partition != null; partition = left.poll()) {
+                TopicPartition place = new TopicPartition(partition.get("topic").asText(), partition.get("partition").asInt());
+                Consume reader = new Consume(consumer, place);
+                reader.readAll(partition.get("batches"));
+                answers.add(reader.answer(partition));
+            }
+        }
+        return answers;
     }
 
     private void readAll(JsonNode batches) {
@@ -150,10 +169,7 @@ public final class Consume {
     }
 
     private double answeredFetches() {
-        return consumer.metrics().entrySet().stream()
-            .filter(entry -> entry.getKey().name().equals("fetch-total"))
-            .mapToDouble(entry -> (Double) entry.getValue().metricValue())
-            .sum();
+        return fetches.stream().mapToDouble(metric -> (Double) metric.metricValue()).sum();
     }
 
     private static String text(byte[] value) {
