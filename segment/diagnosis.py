@@ -153,6 +153,25 @@ class ReplicaBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaDiverged:
+    """A replica with committed records that the one of the leader does not have. leader, node: that replica, and its node. offset: to which
+    this one is truncated. end_offset: of this one."""
+
+    leader: str
+    node: int
+    offset: int
+    end_offset: int
+
+    def numbers(self) -> Numbers:
+        return {
+            "other": self.leader,
+            "node": self.node,
+            "truncation_offset": self.offset,
+            "end_offset": self.end_offset,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class ReplacedVoter:
     """A log dir whose node is a voter of a dynamic quorum under another directory id. voter: the node. directory_id: that of the voter.
     is_quorum_lost: whether too few voters are left to elect a leader. foreign_log: the metadata log in the log dir, if it belongs to
@@ -268,6 +287,7 @@ Diagnosis = (
     | AlteredLeaderEpoch
     | MissingReplica
     | ReplicaBehind
+    | ReplicaDiverged
     | ReplacedVoter
     | PartitionTwice
     | MetadataGap

@@ -66,7 +66,7 @@ from kseg.cli.doctor.repair_steps import (
     repair_steps,
     set_unloadable_aside,
 )
-from kseg.cli.doctor.replica_steps import keep_one, put_back, replace_behind
+from kseg.cli.doctor.replica_steps import keep_one, put_back, replace_behind, save_diverged
 from kseg.cli.doctor.several_nodes_steps import set_node_ids, take_apart
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.doctor.transactional_id_steps import forget_ids
@@ -139,7 +139,11 @@ def _before_start(situation: Situation, advice: str) -> Iterator[NextStep]:
 def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
     """Examine the nodes one by one. Before and after that, the steps for what shows only when they are examined together."""
     identities, replicas = situation.identities, situation.replicas
-    before_any_starts = [*replace_behind(replicas), *restore_voters(identities.replaced_voters)]
+    yield from save_diverged(replicas)
+    before_any_starts = [
+        *replace_behind(replicas),
+        *restore_voters(identities.replaced_voters),
+    ]
     yield from before_any_starts
     # with a copy of one of its directories there, what a node lacks shows only when it is examined without the copy
     if not identities.copies:

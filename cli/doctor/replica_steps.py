@@ -15,7 +15,7 @@ from kseg.cli.text.replica_words import rename_back
 from kseg.internal_topics.broker_directories import end_offset_of
 from kseg.internal_topics.metadata.replica_directories import OF_A_MOVE, state_of
 from kseg.segment.counted import counted, listed, shown_of
-from kseg.segment.diagnosis import MissingReplica, PartitionTwice, ReplicaBehind, ReplicaCopy
+from kseg.segment.diagnosis import MissingReplica, PartitionTwice, ReplicaBehind, ReplicaCopy, ReplicaDiverged
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.partition.targets import PartitionTarget
@@ -29,13 +29,14 @@ _LISTED = 5  # replicas with a step of their own
 @dataclass(slots=True)
 class Replicas:
     """twice: (partition directory, another one of the same partition). behind: (replica that lacks records, the one of another node that
-    has them). missing: directories of missing replicas; set_aside: of some, the directory that has their log under another name; copied: of
-    some, the replica of another node here. stopped_nodes: the ids of the examined nodes that are not running; nodes_with_others: further
-    nodes that have another replica of any missing one."""
+    has them). diverged: (replica that is truncated, from which offset on). missing: directories of missing replicas; set_aside: of some,
+    the directory that has their log under another name; copied: of some, the replica of another node here. stopped_nodes: the ids of the
+    examined nodes that are not running; nodes_with_others: further nodes that have another replica of any missing one."""
 
     request: Request
     twice: list[tuple[str, str]] = field(default_factory=list)
     behind: list[tuple[str, str]] = field(default_factory=list)
+    diverged: list[tuple[str, int]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
     copied: dict[str, ReplicaCopy] = field(default_factory=dict)
@@ -47,6 +48,8 @@ class Replicas:
         path, diagnosis = finding.path, finding.diagnosis
         if isinstance(diagnosis, ReplicaBehind):
             self.behind.append((path, diagnosis.other))
+        elif isinstance(diagnosis, ReplicaDiverged):
+            self.diverged.append((path, diagnosis.offset))
         elif isinstance(diagnosis, PartitionTwice):
             self.twice.append((path, diagnosis.other))
         elif isinstance(diagnosis, MissingReplica):
@@ -84,6 +87,20 @@ def replace_behind(replicas: Replicas) -> Iterator[NextStep]:
     yield from likewise(
         len(behind) - shown, "replica", command, "list them, each with the replica that has the records"
     )
+
+
+def save_diverged(replicas: Replicas) -> Iterator[NextStep]:
+    """No broker brings these records back: they can only be produced again."""
+    shown = shown_of(len(replicas.diverged), _LISTED)
+    for path, offset in replicas.diverged[:shown]:
+        output = f"{os.path.basename(os.path.normpath(path))}-{offset}"
+        yield NextStep(
+            f"{shown_path(path)} has committed records from offset {offset} on that the leader lacks, and loses them when its broker starts. Export "
+            "them before, and produce again what is still needed.",
+            f"kseg export --to json --from-offset {offset} --output {shell_quoted(output)} {shell_quoted(path)}",
+        )
+    command = command_line("verify", {"--verbose": True}, replicas.request)
+    yield from likewise(len(replicas.diverged) - shown, "replica", command)
 
 
 def keep_one(replicas: Replicas) -> Iterator[NextStep]:

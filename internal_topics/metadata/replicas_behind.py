@@ -16,6 +16,10 @@ truncate their logs to its end (Kafka: ReplicaFetcherThread; observed with 4.3.1
 5. A log counts as far as it has records. A power loss can leave the name of the newest segment and nothing of the contents of those
    before it: such a log is behind every other one that has records there.
 
+6. A replica that may not lead and has an earlier last leader epoch than the one that leads has diverged from it, and is truncated when its
+   broker starts, to the offset that the leader's epochs give (Kafka: KIP-101, LeaderEpochFileCache.endOffsetFor; observed with 4.3.1). It
+   is reported if records below its own high watermark are lost: consumers may have read them, and no other log has them.
+
 Log dirs of running brokers are left out: their logs grow between two readings.
 """
 
@@ -42,13 +46,13 @@ from kseg.internal_topics.metadata.replica_directories import (
     has_segment,
     topic_id_of,
 )
-from kseg.segment.diagnosis import ReplicaBehind
-from kseg.segment.errors import UnreadableInput
+from kseg.segment.diagnosis import ReplicaBehind, ReplicaDiverged
+from kseg.segment.errors import KsegError, UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.names import PartitionState, Role
-from kseg.segment.partition.partition_epochs import last_epoch_below
+from kseg.segment.partition.partition_epochs import last_epoch_below, partition_epochs
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.values import dataclass
 
@@ -88,6 +92,7 @@ def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator
             for number, partition in sorted(topic.partitions.items()):
                 found = replicas.get((topic.id, number), ())
                 yield from _behind(f"{topic.name}-{number}", partition, found, newest)
+                yield from _diverged(f"{topic.name}-{number}", partition, found)
         yield from _nowhere(of_cluster, replicas, unknown, newest, finder)
 
 
@@ -257,3 +262,36 @@ def _behind(
                 best.path, best.node_id, max(replica.end_of_records, 0), best.end_of_records
             )
             yield Finding("replica-behind", replica.path, message, numbers=behind.numbers(), diagnosis=behind)
+
+
+def _diverged(name: str, partition: Partition, replicas: Sequence[_Replica]) -> Iterator[Finding]:
+    leaders = [each for each in replicas if each.node_id in electable(partition)]
+    if not leaders:
+        return
+    leader = max(leaders, key=lambda each: (each.last_epoch, each.end_of_records))
+    for replica in replicas:
+        if replica in leaders or not 0 <= replica.last_epoch < leader.last_epoch:
+            continue
+        offset = _truncation_offset(replica, leader)
+        committed = min(replica.high_watermark, replica.end_of_records)
+        if offset is None or committed <= offset:
+            continue
+        message = (
+            f"{name} has offsets {offset} to {replica.end_of_records - 1} with leader epochs up to {replica.last_epoch}, and node {leader.node_id}, "
+            f"which leads with epoch {leader.last_epoch}, lacks them ({leader.path}), although they are committed up to offset {committed}: node "
+            f"{replica.node_id} truncates its log to offset {offset} when it starts"
+        )
+        about = ReplicaDiverged(leader.path, leader.node_id, offset, replica.end_of_records)
+        yield Finding("replica-diverged", replica.path, message, numbers=about.numbers(), diagnosis=about)
+
+
+def _truncation_offset(replica: _Replica, leader: _Replica) -> int | None:
+    """To which offset a follower truncates its log; None if that is unknown."""
+    try:
+        here, there = partition_epochs(replica.path), partition_epochs(leader.path)
+    except KsegError:
+        return None
+    later = [each.start_offset for each in there if each.epoch > replica.last_epoch]
+    common = max((each.epoch for each in there if each.epoch <= replica.last_epoch), default=-1)
+    own = [each.start_offset for each in here if each.epoch > common]
+    return min((*later, *own), default=None)

@@ -88,6 +88,18 @@ class Story:
             if row["type"] == "finding" and row["id"] in ("replica-behind", "metadata-log-outdated")
         }
 
+    def diverged(self, *nodes: int) -> dict[str, tuple[int, int, int]]:
+        """The replicas that their leader truncates: the leader, to which offset, and their end."""
+        return {
+            str(Path(row["path"]).relative_to(self.cluster.nodes[1].root.parent)): (
+                row["node"],
+                row["truncation_offset"],
+                row["end_offset"],
+            )
+            for row in self.asked("verify", *nodes)
+            if row["type"] == "finding" and row["id"] == "replica-diverged"
+        }
+
     def steps(self, *nodes: int) -> list[str]:
         return [row["command"] for row in self.asked("doctor", *nodes) if row["type"] == "step"]
 
@@ -254,10 +266,11 @@ def test_broker_waits_for_the_voters_the_forecast_names(stopped: Path, tmp_path:
         story.cluster.abandon()
 
 
-@pytest.mark.evidence("newer-metadata-log")
+@pytest.mark.evidence("newer-metadata-log", "replica-diverged")
 def test_longer_log_of_a_former_leader_after_an_unclean_election_is_no_loss(tmp_path: Path) -> None:
     """The former leader has a longer log with committed records, but it is truncated, because the other replica leads and its own
-    log is complete. A topic deleted while the former leader was down becomes stray there, which its own metadata log does not tell."""
+    log is complete; the step of `doctor` saves these records. A topic deleted while the former leader was down becomes stray there, which
+    its own metadata log does not tell."""
     require_kafka()
     cluster = TwoReplicas(tmp_path / "cluster")
     cluster.start()
@@ -280,6 +293,12 @@ def test_longer_log_of_a_former_leader_after_an_unclean_election_is_no_loss(tmp_
         cluster.stop(2)
         story = Story(tmp_path, tmp_path / "copy")
         assert story.found(1, 2) == {}
+        diverged = story.diverged(1, 2)
+        assert diverged == {"node-1/data/old-0": (2, BEFORE, BEFORE + AFTER)}
+        (export,) = (step for step in story.steps(1, 2) if step.startswith("kseg export "))
+        subprocess.run(f"{sys.executable} -m {export}", shell=True, check=True, cwd=tmp_path)
+        saved = [json.loads(line) for file in tmp_path.glob("old-0-60/**/*.json*") for line in file.open()]
+        assert len(saved) == AFTER
         cluster.prepare()
         cluster.begin(CONTROLLER, 2)
         # otherwise the other one may be elected again

@@ -93,9 +93,10 @@ class TwoReplicas:
             admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
             found = admin.list_topics(timeout=CLIENT_LIMIT_S).topics
             return all(
-                topic in found and len(each.isrs) == len(BROKERS)
+                # a topic that was just created may be missing
+                topic in found
+                and all(len(each.isrs) == len(BROKERS) for each in found[topic].partitions.values())
                 for topic in topics
-                for each in found[topic].partitions.values()
             )
 
         self.nodes[CONTROLLER].wait_for("the replicas in sync", are_in_sync)
