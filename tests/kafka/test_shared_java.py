@@ -1,10 +1,12 @@
-"""A node in a shared Java process starts, exits and halts like one in its own process, and logs the same."""
+"""A node in a shared Java process starts, exits, halts and is killed like one in its own process, and logs the same; a tool in it prints
+the same and exits with the same status."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,10 @@ if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.cli.test_recover_metadata_log import TOPIC, without
+from tests.kafka import jars
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
+from tests.kafka.shared_java import run_java
 from tests.kafka.start_cases import CASES
 from tests.kafka.start_directories import Case
 from tests.kafka.starting import Observed, observed, observed_apart
@@ -58,3 +63,37 @@ def _seen(name: str, capture_small: Path, root: Path, is_apart: bool) -> Observe
 def _ended_by(seen: Observed) -> set[str]:
     """The exceptions that are logged as the reason for the end."""
     return set(re.findall(r"fatal (?:exception|fault)[^\n]*\n(?:Caused by: )?([\w.$]+)", seen.log))
+
+
+def test_killed_node_leaves_what_it_had_written(tmp_path: Path) -> None:
+    """No marker of a clean stop, indexes that are as long as they were allocated, and every acknowledged record."""
+    require_kafka()
+    broker = Broker(tmp_path / "broker")
+    partition = broker.data / "fares-0"
+    broker.start()
+    broker.create_topic("fares", internal_segment_bytes="100000")
+    producer = broker.producer()
+    for number in range(20):
+        producer.produce("fares", b"%d" % number)
+    assert producer.flush(CLIENT_LIMIT_S) == 0
+    log = (partition / f"{0:020}.log").read_bytes()
+    broker.crash()
+    assert not (broker.data / ".kafka_cleanshutdown").exists()
+    assert (partition / f"{0:020}.index").stat().st_size == 262144
+    assert (partition / f"{0:020}.log").read_bytes() == log
+    assert not [*broker.data.parent.glob("*.killed")]
+
+
+def test_tool_in_a_shared_java_process_exits_like_one_in_its_own() -> None:
+    require_kafka()
+    words = ("kafka.tools.StorageTool", "format", "--cluster-id", "of-no-use")
+    theirs = subprocess.run(
+        jars.brief_java_command(*words),
+        env=jars.java_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ours = run_java(*words)
+    assert "--config" in theirs.stderr and theirs.returncode == 1
+    assert (ours.returncode, ours.stdout, ours.stderr) == (theirs.returncode, theirs.stdout, theirs.stderr)
