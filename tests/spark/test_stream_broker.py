@@ -28,8 +28,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 TOPICS = {"orders": 2, "late": 1}
 LIMIT_S = 600.0
-# between transactions, so that the queries keep up
-PAUSE_S = 0.1
+# between transactions, so that the queries keep up: a micro-batch takes half a second of processor time
+PAUSE_S = 0.25
+TRIGGER = "1 second"
 Seen = list[tuple[str, int, int, bytes | None, bytes | None]]
 
 
@@ -169,13 +170,13 @@ def test_stream_equals_the_consumer_across_restarts(
     writing.start()
     try:
         for each in (every, committed):
-            each.start(processingTime="200 milliseconds")
+            each.start(processingTime=TRIGGER)
         for each in (every, committed):
             each.wait(lambda: each.offset_of("orders", 0) > 100)  # noqa: B023
             each.stop()
         seen = writing.written
         broker.create_topic("late", 1)
-        committed.start(processingTime="200 milliseconds")
+        committed.start(processingTime=TRIGGER)
         producer = broker.producer()
         for n in range(50):
             producer.produce("late", b"late-%d" % n, b"k", 0)
