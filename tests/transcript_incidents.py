@@ -106,7 +106,7 @@ INCIDENTS = (
             "undo --list data",
         ),
     ),
-    Incident("running", running, ("verify data", "doctor data", "recover data", "list data")),
+    Incident("running", running, ("verify data", "recover data", "list data")),
     Incident(
         "one-flipped-bit",
         flipped,
@@ -239,6 +239,8 @@ INCIDENTS = (
             *(line.replace("orders.00", "orders.07 --partition 3") for line in _READING),
             "retain data",
             "compact --cleanup-policy compact --topic orders.07 data",
+            "doctor data",
+            "recover data",
             *_more("orders.07", "orders.07-30"),
             a_bit_flips,
             "verify data",
