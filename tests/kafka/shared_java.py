@@ -182,8 +182,8 @@ class _Java:
         self.owner = os.getpid()
         self._errors = jars.TARGET / f"nodes-{os.getpid()}.err"
         self._archive = jars.TARGET / f"nodes-{os.getpid()}.jsa"
-        self._makes_archive = not jars.ARCHIVE.exists()
-        archive = [f"-XX:ArchiveClassesAtExit={self._archive}"] if self._makes_archive else []
+        self._claim = jars.claim_archive()
+        archive = [] if self._claim is None else [f"-XX:ArchiveClassesAtExit={self._archive}"]
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 jars.brief_java_command(*archive, *_JVM, "kseg.oracle.Nodes"),
@@ -200,7 +200,7 @@ class _Java:
     @property
     def is_spent(self) -> bool:
         """Whether the next node should get another process."""
-        limit = 1 if self._makes_archive else NODES_PER_PROCESS
+        limit = NODES_PER_PROCESS if self._claim is None else 1
         return self._brokers >= limit and all(node.poll() is not None for node in self._nodes)
 
     def start(self, properties: Path, log: Path) -> SharedNode:
@@ -262,6 +262,8 @@ class _Java:
         # written when the process exits
         if self._archive.exists():
             self._archive.replace(jars.ARCHIVE)
+        if self._claim is not None:
+            self._claim.close()
 
 
 def start_node(properties: Path, log: Path) -> SharedNode:
