@@ -103,9 +103,8 @@ def partition_transactions(target: LogTarget, options: TransactionsOptions) -> I
         counts = dict(_NONE)
         owned = {**options.view.unloaded, **options.view.by_producer}
         names = {number: owners[0].transactional_id for number, owners in owned.items()}
-        more_recent = cache(
-            partial(_more_recent, target, options)
-        )  # read once, and only for an open transaction
+        # read once, and only for an open transaction or a lost one
+        more_recent = cache(partial(_more_recent, target, options))
         is_damaged = False
         for table in replay.ended():
             if isinstance(table, Finding):

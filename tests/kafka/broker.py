@@ -208,7 +208,8 @@ class Broker:
         that the node changes while it ends. Its clients and the other nodes of its cluster see an orderly end: where they are at work, it
         takes a process of its own."""
         if isinstance(self._process, SharedNode):
-            log_dirs = self._log_dirs()
+            # a disk that a test has taken away may be a file
+            log_dirs = [path for path in self._log_dirs() if path.is_dir()]
             with self._process.frozen():
                 copies = [shutil.copytree(path, _killed(path), symlinks=True) for path in log_dirs]
             self.abandon()

@@ -150,7 +150,8 @@ def test_missing_segments_are_not_reported_while_a_broker_runs(partition: Path, 
     lose(partition, bases(partition)[0], log_only=log_only)
     kinds = {"segment-missing", "log-start-gap"}
     assert len(judge(partition).ids() & kinds) == 1
-    with child(running_broker(partition.parent)):
+    with child(running_broker(partition.parent)) as broker:
+        assert broker.output() == "in"
         assert judge(partition).ids() & kinds == set()
 
 
