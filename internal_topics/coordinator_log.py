@@ -33,7 +33,6 @@ from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.log_segment import LogSegment
-from kseg.segment.partition.names import Role
 from kseg.segment.partition.partition_log import PartitionLog, names_in
 from kseg.segment.partition.targets import LogDirTarget, LogTarget, PartitionTarget, resolve_targets
 from kseg.segment.scanning.damage import Damage
@@ -178,14 +177,10 @@ def read_coordinator_chunks(
 def _checked_from(log: PartitionLog) -> float:
     """The base offset of the first segment that a broker checks when it starts; infinite if it checks none, if it is running, or if this is
     unknown."""
-    name = log.name
-    if log.log_dir is None or name is None or not log.segments or is_locked(log.log_dir):
+    if log.log_dir is None or log.name is None or not log.segments or is_locked(log.log_dir):
         return inf
-    state = read_log_dir_state(log.log_dir)
-    if state.is_clean:
-        return inf
-    point = state.offset(Role.RECOVERY_POINTS, name.topic, name.partition) or 0
-    return log.segments[max(0, log.floor_index(point))].base_offset
+    base_offset = log.recovered_from(read_log_dir_state(log.log_dir))
+    return inf if base_offset is None else base_offset
 
 
 class _Claim(NamedTuple):

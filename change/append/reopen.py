@@ -28,7 +28,7 @@ from kseg.segment import layout as L
 from kseg.segment.errors import Refused
 from kseg.segment.files import read_small
 from kseg.segment.findings import ERROR, Finding
-from kseg.segment.partition.derived_state import epoch_history, producer_state, was_stopped_cleanly
+from kseg.segment.partition.derived_state import epoch_history, producer_state
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.format_evidence import findings_against_v2
 from kseg.segment.partition.log_dir_state import read_log_dir_state
@@ -163,19 +163,11 @@ def _recovered_later(log: PartitionLog) -> Sequence[LogSegment]:
     """The segments before the active one that the next broker checks (Kafka: LogLoader.recoverLog)."""
     if log.log_dir is None or log.name is None:
         return ()
-    recovery_point = 0
-    if not log.name.is_metadata_log:
-        if was_stopped_cleanly(log):
-            return ()
-        state = read_log_dir_state(log.log_dir)
-        recovery_point = state.offset(Role.RECOVERY_POINTS, log.name.topic, log.name.partition) or 0
     older = log.segments[:-1]
-    # the segment that holds the recovery point is the first one
-    return [
-        segment
-        for segment, following in zip(older, log.segments[1:], strict=True)
-        if following.base_offset > recovery_point
-    ]
+    if log.name.is_metadata_log:
+        return older
+    first = log.recovered_from(read_log_dir_state(log.log_dir))
+    return [] if first is None else [segment for segment in older if segment.base_offset >= first]
 
 
 def _content_of(segment: LogSegment) -> _Content:

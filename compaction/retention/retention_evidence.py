@@ -85,7 +85,7 @@ def gather(
     _refuse_unfinished_swap(log.directory, inputs)
     by_name = {file.name: file for file in inputs}
     _take_quick_end(log, by_name)
-    recovered_from = _recovered_from(log, dir_state)
+    recovered_from = None if dir_state is None else log.recovered_from(dir_state)
     segments = tuple(_aged(log, segment, by_name, dir_state, recovered_from) for segment in log.segments)
     end = log.end_of_batches
     previous_start = _start_offset(log, dir_state, options)
@@ -138,15 +138,6 @@ def _refuse_unfinished_swap(directory: str, inputs: tuple[FileIdentity, ...]) ->
 
 def _checkpoint_value(dir_state: LogDirState, role: Role, name: PartitionName | None) -> int | None:
     return None if name is None else dir_state.offset(role, name.topic, name.partition)
-
-
-def _recovered_from(log: PartitionLog, dir_state: LogDirState | None) -> int | None:
-    """The base offset from which a broker recovers segments at its next start; None when it recovers none, or that is unknown
-    (LogLoader: from the segment that contains the recovery point)."""
-    if dir_state is None or dir_state.is_clean or not log.segments:
-        return None
-    point = _checkpoint_value(dir_state, Role.RECOVERY_POINTS, log.name) or 0
-    return log.segments[max(0, log.floor_index(point))].base_offset
 
 
 def _aged(

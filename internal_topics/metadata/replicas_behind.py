@@ -54,6 +54,7 @@ from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.names import PartitionState, Role
 from kseg.segment.partition.partition_epochs import last_epoch_below, partition_epochs
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.sidecar.leader_epochs import EpochHistory, truncation_offset
 from kseg.segment.values import dataclass
 
 _Key = tuple[str, int]  # topic id, number
@@ -288,10 +289,9 @@ def _diverged(name: str, partition: Partition, replicas: Sequence[_Replica]) -> 
 def _truncation_offset(replica: _Replica, leader: _Replica) -> int | None:
     """To which offset a follower truncates its log; None if that is unknown."""
     try:
-        here, there = partition_epochs(replica.path), partition_epochs(leader.path)
+        here, there = (EpochHistory(partition_epochs(each.path)) for each in (replica, leader))
     except KsegError:
         return None
-    later = [each.start_offset for each in there if each.epoch > replica.last_epoch]
-    common = max((each.epoch for each in there if each.epoch <= replica.last_epoch), default=-1)
-    own = [each.start_offset for each in here if each.epoch > common]
-    return min((*later, *own), default=None)
+    for history, each in ((here, replica), (there, leader)):
+        history.truncate_from_end(each.end_offset)
+    return truncation_offset(here, replica.end_offset, there, leader.end_offset)

@@ -18,7 +18,6 @@ do before that, then leaves the finding to `transactions`, which reports it unti
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
@@ -33,6 +32,7 @@ from kseg.internal_topics.transactions.transaction_log import (
 from kseg.segment.counted import counted
 from kseg.segment.diagnosis import LostTransactions
 from kseg.segment.findings import Finding
+from kseg.segment.moments import moment
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC, Role
 from kseg.segment.partition.partition_log import PartitionLog
@@ -78,7 +78,6 @@ def lost_commits(log: PartitionLog, replay: PartitionReplay, view: CoordinatorVi
     producers = {each.producer_id for each in lost}
     entry = replay.state.entry(last.producer_id)
     assert entry is not None
-    moment = datetime.fromtimestamp(last.decided_ms / 1000, UTC).isoformat(timespec="milliseconds")
     effect = (
         "the offsets that they committed are lost, and consumers repeat what they have processed"
         if name.topic == CONSUMER_OFFSETS_TOPIC
@@ -93,7 +92,7 @@ def lost_commits(log: PartitionLog, replay: PartitionReplay, view: CoordinatorVi
     )
     message = (
         f"{what}: at least {counted(len(lost), 'transaction')} of {counted(len(producers), 'producer')} committed here, up to "
-        f"{moment.replace('+00:00', 'Z')} ({last.transactional_id}, producer {last.producer_id}, epoch {last.epoch}), and the log ends at "
+        f"{moment(last.decided_ms)} ({last.transactional_id}, producer {last.producer_id}, epoch {last.epoch}), and the log ends at "
         f"{replay.end_offset} with epoch {entry.producer_epoch} of that producer{since}; {effect}"
     )
     about = LostTransactions(len(lost), last.decided_ms, is_continued)

@@ -21,7 +21,7 @@ from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.model import Batch
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.log_dir_state import checkpointed_offsets, read_log_dir_state
+from kseg.segment.partition.log_dir_state import LogDirState, checkpointed_offsets, read_log_dir_state
 from kseg.segment.partition.log_segment import LogSegment, Notes
 from kseg.segment.partition.log_start_trace import log_start_trace
 from kseg.segment.partition.names import (
@@ -125,6 +125,15 @@ class PartitionLog(Notes):
             else:
                 high = middle
         return low - 1
+
+    def recovered_from(self, state: LogDirState) -> int | None:
+        """The base offset of the first segment that a broker recovers at its next start, the one that contains the recovery point; None
+        after a clean shutdown, when it recovers none (Kafka: LogLoader.recoverLog). state: of the data directory."""
+        if state.is_clean or not self.segments:
+            return None
+        name = self.name
+        point = None if name is None else state.offset(Role.RECOVERY_POINTS, name.topic, name.partition)
+        return self.segments[max(0, self.floor_index(point or 0))].base_offset
 
     def from_floor(self, offset: int) -> Iterator[LogSegment]:
         """The segment that may contain `offset`, selected by name, and those after it; each is closed after use."""

@@ -34,6 +34,24 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
+def truncation_offset(
+    follower: "EpochHistory", follower_end: int, leader: "EpochHistory", leader_end: int
+) -> int | None:
+    """To which offset a follower truncates its log before it fetches from a leader; None if an epoch is unknown. The ends are those of the
+    logs. Source: KIP-101, Kafka's AbstractFetcherThread.getOffsetTruncationState."""
+    latest = follower.latest
+    epoch = UNDEFINED_EPOCH if latest is None else latest.epoch
+    while True:
+        there = leader.end_offset_for(epoch, leader_end)
+        here = follower.end_offset_for(there.epoch, follower_end)
+        if UNDEFINED_EPOCH in (there.epoch, here.epoch):
+            return None
+        follower_end = min(follower_end, here.start_offset)
+        if here.epoch == there.epoch:
+            return min(follower_end, there.start_offset)
+        epoch = here.epoch  # the follower lacks the leader's, so the next question is about an earlier one
+
+
 class EpochHistory:
     """A mutable history of leader epochs, as a broker keeps it.
 

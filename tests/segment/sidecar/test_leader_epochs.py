@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kseg.segment.errors import FormatError
 from kseg.segment.model import Batch
-from kseg.segment.sidecar.leader_epochs import EpochHistory
+from kseg.segment.sidecar.leader_epochs import EpochHistory, truncation_offset
 
 Entries = list[tuple[int, int]]
 
@@ -177,3 +177,27 @@ def test_epochs_and_starts_always_increase(assigned: Entries, cut: int) -> None:
         )
         change(cut)
     assert all(entry.start_offset < cut for entry in history.entries)
+
+
+@pytest.mark.parametrize(
+    ("follower", "leader", "offset"),
+    [
+        # the leader has a later epoch, from an unclean election
+        ([(1, 0)], [(1, 0), (2, 60)], 60),
+        # both have written since, each with an epoch that the other lacks
+        ([(1, 0), (3, 60)], [(1, 0), (2, 50), (5, 80)], 50),
+        # the follower's end is earlier than that of the epoch on the leader
+        ([(1, 0)], [(1, 0), (2, 120)], 100),
+        # the leader's log begins after the follower's last epoch
+        ([(1, 0)], [(4, 30)], 30),
+        # unknown on the leader, or without epochs
+        ([(7, 0)], [(1, 0)], None),
+        ([], [(1, 0)], None),
+        ([(1, 0)], [], None),
+    ],
+)
+def test_follower_truncates_where_its_epochs_and_the_leaders_diverge(
+    follower: Entries, leader: Entries, offset: int | None
+) -> None:
+    """Worked out by hand from Kafka's getOffsetTruncationState."""
+    assert truncation_offset(EpochHistory(follower), 100, EpochHistory(leader), 150) == offset
