@@ -16,9 +16,10 @@ NEEDED = ("sh", "dirname", "cat", "cksum", "echo")
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """A copy of the scripts beside an empty PATH folder `bin`."""
+    """A copy of what the set-up reads, beside an empty PATH folder `bin`."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "prepare", tmp_path / ".ci" / "prepare")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "bin").mkdir()
     for name in NEEDED:
         found = shutil.which(name)
@@ -75,6 +76,23 @@ def test_unresponsive_package_index_is_reported(bare: Path) -> None:
     done = prepare(bare, KSEG_SETUP_LIMIT_S="1")
     assert done.returncode == 1
     assert "cannot set up kseg: not finished after 1 seconds: pip could not install kseg" in done.stderr
+
+
+def test_packages_that_cannot_be_fetched_are_reported(bare: Path) -> None:
+    """The interpreter of .venv represents a pip that installs kseg itself, but finds none of the packages that kseg needs."""
+    (bare / "bin" / "cc").symlink_to(str(shutil.which("true")))
+    (bare / ".venv" / "bin").mkdir(parents=True)
+    python = bare / ".venv" / "bin" / "python"
+    python.write_text(
+        '#!/bin/sh\ncase "$*" in *"pip install"*" -r "*) echo "no such package"; exit 1;; esac\n'
+    )
+    python.chmod(0o755)
+    done = prepare(bare)
+    assert done.returncode == 1
+    assert "no such package\n" in done.stderr
+    assert "cannot set up kseg: pip could not install what kseg needs" in done.stderr
+    # the next attempt installs only what is missing
+    assert (bare / ".venv" / "kseg-stamp").exists() and not (bare / ".venv" / "tools-stamp").exists()
 
 
 def test_continuous_integration_runs_the_test_command_of_the_readme() -> None:
