@@ -25,6 +25,7 @@ from kseg.segment import layout as L
 from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
+from kseg.segment.kernel.batch_walk import next_equal
 from kseg.segment.sidecar.txn_index import CURRENT_VERSION, AbortedTxn, TxnIndex
 
 # No log has this many aborted transactions; later entries are not checked individually.
@@ -80,9 +81,10 @@ class TxnIndexCheck:
         for offset in self._wanted[low:high]:
             if covering_row(table, first, stop, offset) is not None:
                 self._covered.add(offset)
-        if 0 in table.column(C.COUNT)[first:stop].tolist():
-            rows = (row for row in range(first, stop) if table.at(C.COUNT, row) == 0)
-            self._emptied.update((table.at(C.PRODUCER_ID, row), table.at(C.BASE_OFFSET, row)) for row in rows)
+        row = first
+        while (row := next_equal(*table.raw, C.COUNT, row, stop, 0)) < stop:
+            self._emptied.add((table.at(C.PRODUCER_ID, row), table.at(C.BASE_OFFSET, row)))
+            row += 1
         if self._ahead:
             self._follow_data(table, first, stop)
         return iter(())

@@ -30,6 +30,8 @@ cpdef Py_ssize_t first_invalid(const long long[::1] cells, Py_ssize_t capacity, 
 @cython.locals(value=cython.longlong)
 cpdef Py_ssize_t equal_run(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t column, Py_ssize_t row, Py_ssize_t stop) except -1
 
+cpdef Py_ssize_t next_equal(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t column, Py_ssize_t row, Py_ssize_t stop, long long value) except -1
+
 @cython.locals(total=cython.longlong, declared=cython.longlong, offsets=cython.longlong)
 cpdef long long declared_records(const long long[::1] cells, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop) except -1
 

@@ -259,6 +259,15 @@ def equal_run(cells: Readable, capacity: int, column: int, row: int, stop: int) 
     return row
 
 
+def next_equal(cells: Readable, capacity: int, column: int, row: int, stop: int, value: int) -> int:
+    """The first row from `row` on, before `stop`, that has this value in a column; `stop` if there is none."""
+    if row < 0 or stop > capacity or not 0 <= column < len(cells) // capacity:
+        raise ValueError("the rows lie outside the table")
+    while row < stop and cells[column * capacity + row] != value:
+        row = row + 1
+    return row
+
+
 def declared_records(cells: Readable, capacity: int, row: int, stop: int) -> int:
     """The number of records that the headers of rows `row` … stop − 1 declare. A header with an unverified checksum may declare any number,
     so a batch counts at most as many records as it has offsets. A compressed set of magic 0 or 1 declares none."""

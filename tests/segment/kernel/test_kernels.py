@@ -137,6 +137,7 @@ def test_compiled_and_interpreted_table_queries_agree(data: bytes, draws: st.Dat
             walk.highest_offset(table, 16, count),
             walk.plain_run(table, 16, row, count),
             walk.next_remarkable(table, 16, row, count),
+            walk.next_equal(table, 16, C.VALID, row, count, 0),
             walk.zero_run(wrap(data), min(row, len(data)), len(data)),
         ]
 
