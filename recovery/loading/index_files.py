@@ -183,7 +183,7 @@ class TimeIndexFile(IndexFile[TimeIndex]):
         last = self.reader.last_entry
         if entry.timestamp_ms <= last.timestamp_ms or not self.has_room:
             return
-        relative = entry.offset - self.base_offset
+        relative = L.as_int64(entry.offset - self.base_offset)  # offsets beyond 2^63 wrap around, as in Java
         if (self.reader.entries and entry.offset < last.offset) or not 0 <= relative <= L.INT32_MAX:
             return
         self._append(_TIME_SLOT.pack(entry.timestamp_ms, relative))

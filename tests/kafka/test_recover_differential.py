@@ -216,12 +216,12 @@ def test_directories_that_once_differed_are_loaded_like_kafka(
     assert differences(oracle, random_case(seed, tmp_path)) == []
 
 
-@pytest.mark.parametrize("seed", [912242, 912688, 1801621, 1908412, 1912616])
+@pytest.mark.parametrize("seed", [912242, 912688, 1801621, 1908412, 1912616, 2301057])
 def test_offset_edges_that_once_differed_are_loaded_like_kafka(
     oracle: Oracle, tmp_path: Path, seed: int
 ) -> None:
-    """Seeds with producer batches that claim offset -1, a split segment of which a later part begins at the old base offset, and a last
-    offset of -2^63."""
+    """Seeds with producer batches that claim offset -1, a split segment of which a later part begins at the old base offset, a last
+    offset of -2^63, a largest timestamp at an offset beyond 2^63."""
     assert differences(oracle, edge_case(seed, tmp_path)) == []
 
 
