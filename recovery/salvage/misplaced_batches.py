@@ -9,9 +9,9 @@ doubtful batch is compared with all undoubted batches:
    end, or side files have them): it was moved, and belongs where its header says. Exception: with one bit changed it fills the gap between
    its neighbours exactly, or it follows damage, which may extend into its header, and with its offsets unchanged it fills no gap exactly.
 3. Otherwise it was altered. If the true value is certain, because with it the batch joins adjacent batches without a gap (including damaged
-   ones with a readable header), or because it is one bit away from a claimed offset that is far from all others of the log, the batch gets
-   that value. Otherwise the batch competes for the offsets that it claims if the log has them, or else is removed: no valid batch gets a
-   guessed offset.
+   ones with a readable header), because it is one bit away from a claimed offset that is far from all others of the log, or because it is
+   one bit away and the file is named after it, the batch gets that value. Otherwise the batch competes for the offsets that it claims if
+   the log has them, or else is removed: no valid batch gets a guessed offset.
 
 Doubtful batches whose claims are uncontested count as neighbours of one another: of two batches that changed places, each
 fills the gap that the other one leaves.
@@ -275,9 +275,17 @@ class _Doubts:
             after = min(after, L.INT64_MAX if lost_behind.first_offset is None else lost_behind.first_offset)
         if after == L.INT64_MAX and valid_run.last_offset == self._known_end:
             return before < valid_run.first_offset
-        if doubt.is_wrapper or before + 1 != valid_run.first_offset:
+        if doubt.is_wrapper:
+            return False
+        if doubt.is_one_bit and self._is_named(doubt.claimed, valid_run):
+            return before < valid_run.first_offset and valid_run.last_offset < after
+        if before + 1 != valid_run.first_offset:
             return False
         return doubt.is_one_bit if after == L.INT64_MAX else after == valid_run.last_offset + 1
+
+    def _is_named(self, claimed: ValidRun, corrected: ValidRun) -> bool:
+        """Whether the file is named after the corrected offset of its first batch."""
+        return claimed.position == 0 and corrected.first_offset == self._logs[claimed.log].base_offset
 
     def _doubtful_neighbours(self, valid_run: ValidRun, itself: ValidRun) -> tuple[int, int]:
         """`_neighbours` with the uncontested claims of other doubtful batches: the last offset before, the first after."""

@@ -49,7 +49,9 @@ class OffsetComparison:
         if previous.strength > current.strength:
             self.correct(row - 1, previous.value, "the next batch does not start above its end")
         elif current.strength > previous.strength:
-            self.correct(row, current.value, "the previous batch ends above that")
+            is_first = not row and self._rows.is_start
+            base = f"the file name says that the segment begins at offset {self._rows.context.base_offset}"
+            self.correct(row, current.value, base if is_first else "the previous batch ends above that")
         elif row + 1 < table.count or not is_end or not self._by_side_files(row, before):
             self._out_of_order(row)
 

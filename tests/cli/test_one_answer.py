@@ -278,6 +278,33 @@ def test_removed_batch_beside_damage_counts_only_its_own_offsets(
 
 
 @pytest.mark.evidence("damage-offsets")
+@pytest.mark.parametrize("is_gap_behind", [False, True])
+def test_first_batch_keeps_the_offset_in_the_file_name_after_lost_offsets(
+    cleaned: Path, capfd: pytest.CaptureFixture[str], is_gap_behind: bool
+) -> None:
+    """The end of the segment before it is lost, so that its altered offset is one that no other batch has. No segment holds offsets below
+    its name (Kafka: UnifiedLog.roll)."""
+    _, shorter, path = sorted(cleaned.glob("*.log"))[:3]
+    cut = list(batch_spans(shorter))[-3][0]
+    shorter.write_bytes(shorter.read_bytes()[:cut] + bytes(3))
+    if is_gap_behind:
+        spans = list(batch_spans(path))
+        data = path.read_bytes()
+        path.write_bytes(data[: spans[1][0]] + data[spans[2][0] :])
+    sound = path.read_bytes()
+    base = int(path.stem)
+    assert int.from_bytes(sound[:8], "big") == base == 120
+    put(path, (7, bytes([sound[7] ^ 16])))
+    (tail,) = common_answers(cleaned, capfd)
+    assert tail[:4] == ("zero-tail", shorter.name, cut, 3) and tail[5] == base - 1
+    (found,) = (row for row in rows(capfd, "recover", cleaned) if row.get("id") == "altered-base-offset")
+    assert (found["probable_base_offset"], found["repaired"]) == (base, True)
+    assert "the file name says that the segment begins at offset 120" in found["message"]
+    assert run(["recover", "--apply", "--quiet", str(cleaned)]) == 0
+    assert path.read_bytes() == sound
+
+
+@pytest.mark.evidence("damage-offsets")
 def test_dump_names_an_overlap_in_a_compacted_log(plain: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """By chance there are as many records as offsets from the first to the last."""
     path = max(plain.glob("*.log"))

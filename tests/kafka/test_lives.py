@@ -38,6 +38,7 @@ ENDS = int(os.environ.get("KSEG_LIFE_ENDS", "2"))
 CUT_SHORT = {
     "replica-unmade",
     "replica-unfinished",
+    "no-segments",
     "index-missing",
     "time-index-missing",
     "log-start-doubtful",
