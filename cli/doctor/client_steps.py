@@ -13,12 +13,12 @@ from kseg.cli.doctor.commit_marker_steps import (
     transaction_of,
     write_commit_markers,
 )
-from kseg.cli.doctor.next_step import ANY_SERVER, NextStep, likewise
+from kseg.cli.doctor.next_step import ANY_SERVER, NextStep, find_copies_command, likewise
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.segment.counted import listed, shown_of
 from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC
-from kseg.segment.terminal import shell_quoted, shell_word, shortened, visible
+from kseg.segment.terminal import shell_quoted, shortened, visible
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def find_lost_ends(clients: Clients) -> Iterator[NextStep]:
         yield NextStep(
             f"What was last committed to {name} is nowhere in these directories. Look for a later copy of it (a replica, a backup, a snapshot "
             f"of the disk) before a broker starts; {otherwise}.",
-            f"find / -type d -name {shell_word(partition)}",
+            find_copies_command([partition]),
         )
     command = command_line("transactions", {}, clients.request)
     yield from likewise(len(clients.lost_ends) - shown, "partition", command)

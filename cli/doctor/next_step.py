@@ -1,13 +1,13 @@
 """One step of `kseg doctor`."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kseg.segment.counted import counted
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.storage import places
-from kseg.segment.terminal import shell_quoted
+from kseg.segment.terminal import shell_quoted, shell_word
 from kseg.segment.values import dataclass
 
 ANY_SERVER = "HOST:PORT"  # placeholder for a bootstrap server
@@ -56,3 +56,11 @@ def move_command(path: str) -> str:
     return (
         f"mv {shell_quoted(path)} {shell_quoted(os.path.normpath(os.path.join(around, f'{inner}-{name}')))}"
     )
+
+
+def find_copies_command(partitions: Iterable[str]) -> str:
+    """The command that lists the directories on this machine that may be of one of these partitions: of its own name, with a suffix
+    (`-stray`, `.bak`), and what `move_command` makes of the latter. An empty one is no copy. partitions: `orders-0`."""
+    names = (name for each in partitions for name in (each, f"{each}[!0-9]*", f"*-{each}[!0-9]*"))
+    wanted = " -o ".join(f"-name {shell_word(name)}" for name in names)
+    return rf"find / -type d \( {wanted} \) -not -empty"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from kseg.cli.doctor.next_step import NextStep, likewise, move_command
+from kseg.cli.doctor.next_step import NextStep, find_copies_command, likewise, move_command
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.cli.text.replica_words import rename_back
@@ -20,7 +20,7 @@ from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
-from kseg.segment.terminal import shell_quoted, shell_word, shown_path
+from kseg.segment.terminal import shell_quoted, shown_path
 from kseg.segment.values import dataclass
 
 _LISTED = 5  # replicas with a step of their own
@@ -166,18 +166,12 @@ def _find_copies(names: Sequence[str], replicas: Replicas) -> Iterator[NextStep]
         return
     it, has, lies = ("it", "it has", "it is") if len(names) == 1 else ("them", "they have", "they are")
     shown = names[: shown_of(len(names), _LISTED)]
-    wanted = " -o ".join(f"-name {shell_word(each)}" for name in shown for each in _names_of_copies(name))
     yield NextStep(
         f"Put {shown_path(listed(names, _LISTED))} back before a broker starts and recreates {it} empty: "
         f"from a backup, a disk that is not mounted, or wherever else {lies} on this machine (`kseg "
         f"verify` tells which copy is sound).{_without_a_copy(replicas.nodes_with_others, has)}",
-        rf"find / -type d \( {wanted} \) -not -empty",
+        find_copies_command(shown),
     )
-
-
-def _names_of_copies(name: str) -> tuple[str, ...]:
-    """Patterns of names: its own, one with a suffix (`-stray`, `.bak`), and what `move_command` makes of that."""
-    return (name, f"{name}[!0-9]*", f"*-{name}[!0-9]*")
 
 
 def _copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterator[NextStep]:

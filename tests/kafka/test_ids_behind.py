@@ -23,6 +23,7 @@ if "CI" not in os.environ:
 from kseg.cli.main import run
 from kseg.internal_topics.groups.coordinator_partition import partition_for
 from tests.kafka.broker import Broker
+from tests.kafka.command_line_tools import type_in
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients
 from tests.kafka.test_doctor import Doctor, doctor, follow
@@ -195,13 +196,20 @@ def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
     rows = [row for row in _asked(continued, capfd) if row.get("id") == "commit-lost"]
     # `doctor` leaves out those that were continued
     assert {Path(row["path"]).name: row["continued"] for row in rows} == {f"{FARES}-2": 0, f"{FARES}-9": 1}
+    # copies that somebody made, under other names
+    backups = [tmp_path / "elsewhere" / f"{FARES}-{name}" for name in ("9.bak", "2.copy", "90")]
+    for backup in backups:
+        copy_tree(data / f"{FARES}-0", backup)
     typed, _ = follow([data], tmp_path, {}, doctor)
     rows = doctor([data])
     assert "transactional-id-behind" not in {row.get("id") for row in rows}, typed
     assert _seen(rows) == {}, typed
     # nothing here has its records
     assert _lost(rows) == lost
-    assert any(step.endswith(f"-name {FARES}-9") for step in typed)
+    searches = {step for step in typed if step.startswith("find ")}
+    found = {line for step in searches for line in type_in(step, tmp_path).stdout.split()}
+    copies = (root / f"{FARES}-{number}" for root in (data, continued) for number in (2, 9))
+    assert found == {str(path) for path in (*backups[:2], *copies)}
     with broker, TransactionClients(broker.bootstrap) as clients:
         broker.wait_for(
             "the marker of the later transaction",
