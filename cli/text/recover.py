@@ -10,7 +10,7 @@ from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
 from kseg.cli.text.plan_words import carried_words, room_words, settings_words, undo_words
 from kseg.cli.text.replica_words import lost_replicas, missing_words
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
-from kseg.segment.counted import counted, log_range_words, offsets_words
+from kseg.segment.counted import counted, listed, log_range_words, offsets_words
 from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.scanning.lost_offsets import plus
@@ -18,6 +18,7 @@ from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
 
+_SPANS = 3  # of missing offsets
 _POLICIES = ("salvage", "kafka")
 _TAIL = "lost-tail"
 # the cost of a log that cannot be loaded, or stays damaged: more than the records of any log
@@ -81,6 +82,8 @@ def _result(values: Values) -> Iterator[str]:
                 yield f"  policy {policy} {_cost(costs[policy])}"
         yield from _expired(values)
         yield from _choice(costs)
+    if missing := _missing_words(values):
+        yield f"  {missing}"
     yield from carried_words(values)
     yield from room_words(values)
     yield from undo_words(values)
@@ -162,6 +165,20 @@ def _lost_before(values: Values) -> str:
     return f"its end was lost earlier{offsets}: {_records_words(costs[0])}"
 
 
+def _missing_words(values: Values) -> str:
+    """Which records were missing before the repair, because their log was missing or empty; empty if there are none."""
+    missing = values.get("missing") or ()
+    if not missing:
+        return ""
+    spans = [
+        f"from {each['first_offset']} on"
+        if each["last_offset"] is None
+        else offsets_words(each["first_offset"], each["last_offset"])
+        for each in missing
+    ]
+    return f"the records of {counted(len(missing), 'log')} were missing before ({listed(spans, _SPANS)}), and no repair restores them"
+
+
 def _choice(costs: Mapping[str, Values]) -> Iterator[str]:
     """One sentence that helps to choose between the policies."""
     salvage, kafka = (costs.get(policy) for policy in _POLICIES)
@@ -207,7 +224,7 @@ class RecoverReport(ChangeReport):
         self._at_most: dict[str, int | None] = dict.fromkeys(_POLICIES, 0)
         self._crashes = dict.fromkeys(_POLICIES, 0)
         self.is_start_doubtful = self._is_own_due = self._is_own_repaired = False
-        self._replicas_lost = 0
+        self._replicas_lost = self._missing_logs = 0
 
     def row(self, values: Values) -> None:
         if values.get("type") == "result" and "log_dir" in values:
@@ -238,6 +255,7 @@ class RecoverReport(ChangeReport):
         self._to_repair += bool(steps)
         self._applied += bool(steps and values.get("applied"))
         self._not_sound += bool(values.get("doubt"))
+        self._missing_logs += len(values.get("missing") or ())
         for room in values.get("room") or ():
             self._room_bytes += room["needed"]
             self._has_room = self._has_room and room["fits"]
@@ -254,7 +272,8 @@ class RecoverReport(ChangeReport):
     def line(self, values: Values) -> str:
         costs: Mapping[str, Values] = values.get("costs") or {}
         has_cost = any(map(is_costly, costs.values()))
-        if not has_cost and not values.get("doubt"):
+        missing = _missing_words(values)
+        if not has_cost and not values.get("doubt") and not missing:
             return ""
         words = [_outcome(values)]
         if has_cost:
@@ -269,6 +288,8 @@ class RecoverReport(ChangeReport):
                 words += [f"policy {policy} {cost}" for policy, cost in words_by_policy.items()]
         if values.get("doubt"):
             words.append(f"still not sound: {doubt_words(values['doubt'])}")
+        if missing:
+            words.append(missing)
         return "; ".join(words)
 
     def stake(self, values: Values) -> Stake:
@@ -344,6 +365,8 @@ class RecoverReport(ChangeReport):
             verb = ("was repaired" if is_one else "were repaired") if self._applied == self._to_repair else ""
             verb = verb or ("is to be repaired" if is_one else "are to be repaired")
             words = f"{self._to_repair:,} of {all_of_them} {verb}, {self._losses(self._policy)}"
+        if self._missing_logs:
+            words += f"; the records of {counted(self._missing_logs, 'log')} were missing before"
         if self._not_sound:
             words += f"; {self._not_sound:,} still not sound"
         if self._replicas_lost:

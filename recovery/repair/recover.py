@@ -32,6 +32,7 @@ from kseg.recovery.repair import rows
 from kseg.recovery.repair.active_segment import with_indexes_of_active_segment
 from kseg.recovery.repair.broker_state import broker_state_of
 from kseg.recovery.repair.lossless_load import is_written_by_load, loses_nothing
+from kseg.recovery.repair.missing_logs import SEGMENT_MISSING, may_lack_logs
 from kseg.recovery.repair.obstacles import obstacles, refuse_obstructed, with_obstacles
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.remaining_damage import (
@@ -132,10 +133,13 @@ def _prepared(
     remains = [each for each in remains if recovery_target.concerns(each) and each != identity.finding]
     repair = with_remaining_damage(repair, options.policy, remains, recovery_target.directory)
     repair = with_coordinator(repair, failures)
+    missing = [
+        each for each in salvaged.findings if each.id == SEGMENT_MISSING and recovery_target.concerns(each)
+    ]
     return Prepared(
         plan=plan,
         result=rows.recover_result(
-            recovery_target.name, options.policy, repair, plan, costs, topic.as_values()
+            recovery_target.name, options.policy, repair, plan, costs, topic.as_values(), missing
         ),
         copy=copy,
         hard_link=options.hard_link,
@@ -268,11 +272,15 @@ def _costs(
     else:
         loaded = repair
         salvaged = repair
-        if is_written_by_load(plan, broker_state) and loses_nothing(
-            recovery_target, loaded, broker_state, options, afterwards
+        # which records a lost log had is known before the load removes its indexes
+        lacks_logs = may_lack_logs(recovery_target)
+        if (
+            not lacks_logs
+            and is_written_by_load(plan, broker_state)
+            and loses_nothing(recovery_target, loaded, broker_state, options, afterwards)
         ):
             return salvaged, _lossless(loaded)
-        if not repair.is_in_order:
+        if lacks_logs or not repair.is_in_order:
             # the result of salvage for an ordinary directory is known without running it, whatever a load would rewrite
             salvaged = _unchanged_by_salvage(recovery_target, found, broker_state, options) or _repair(
                 recovery_target, Policy.SALVAGE, broker_state, options

@@ -43,6 +43,7 @@ class RecoverResult(ChangeResult):
     last_stable_offset: int | None
     recovery_point: int
     removed: Rows
+    missing: Rows
     files_rebuilt: tuple[str, ...]
     files_removed: tuple[str, ...]
     costs: Mapping[str, Row]
@@ -63,8 +64,10 @@ def recover_result(
     plan: Plan,
     costs: Mapping[str, Row],
     settings: Mapping[str, object],
+    missing: Sequence[Finding] = (),
 ) -> RecoverResult:
-    """The result before anything is carried out. costs: of both policies. settings: of the topic, and where they come from."""
+    """The result before anything is carried out. costs: of both policies. settings: of the topic, and where they come from. missing: about
+    logs that were missing or empty before."""
     return RecoverResult(
         partition=partition,
         directory=plan.directory,
@@ -76,6 +79,15 @@ def recover_result(
         last_stable_offset=repair.last_stable_offset,
         recovery_point=repair.recovery_point,
         removed=tuple(_removed_row(plan.directory, removed) for removed in repair.removed),
+        missing=tuple(
+            {
+                "file": finding.path,
+                "first_offset": finding.first_offset,
+                "last_offset": finding.last_offset,
+                "finding": finding.id,
+            }
+            for finding in missing
+        ),
         files_rebuilt=tuple(_path(plan, step.name) for step in plan.steps if _is_rebuilt(step)),
         files_removed=tuple(_path(plan, step.name) for step in plan.steps if isinstance(step, Remove)),
         costs=costs,

@@ -103,7 +103,7 @@ class SegmentChain:
         begin = facts[0].base_offset
         if epochs is None or not epochs.begins_below(begin) or self._log_start >= begin:
             return
-        if any(base < begin for base in (*self._lost_logs, *self._logs())):
+        if any(base < begin for base in (*self._lost_logs, *_logs(self._directory))):
             return  # reported as a missing segment, or being deleted
         first = max(self._log_start, epochs.entries[0].start_offset)
         unless = "" if REMOTE_STORAGE in self._topic.settings else ", unless the topic has tiered storage"
@@ -115,51 +115,15 @@ class SegmentChain:
 
     @cached_property
     def _lost_logs(self) -> dict[int, Entry]:
-        """One index of each segment that lacks its log, by base offset. What a cleaner has put into a file with the suffix `.swap` may
-        include the records of later segments, whose files a broker then deletes one by one (Kafka: LogLoader.load)."""
-        if not self._directory.orphans:
-            return {}
-        present = {*self._logs()}
-        swapped = min(self._logs(FileState.SWAP), default=L.INT64_MAX)
-        lost: dict[int, Entry] = {}
-        for entry in self._orphaned_indexes():
-            base = entry.name.base_offset
-            if base is not None and base not in present and base < swapped:
-                lost.setdefault(base, entry)
-        return dict(sorted(lost.items()))
+        return lost_logs(self._directory)
 
     @cached_property
     def _emptied_logs(self) -> dict[int, Entry]:
-        """One index of each closed segment that had records, as its indexes show, and whose log has 0 bytes, by base offset."""
-        emptied: dict[int, Entry] = {}
-        for segment in self._directory.segments[:-1]:
-            if not segment.log.size_bytes and segment.log.problem is None:
-                for index in (segment.offset_index, segment.time_index):
-                    if index is not None and index.size_bytes:
-                        emptied.setdefault(segment.base_offset, index)
-        return emptied
-
-    def _logs(self, *states: FileState) -> Iterator[int]:
-        """The base offsets of all logs with these states (default: any), also of those that cannot be read or have an odd name."""
-        for entry in self._directory.entries:
-            base = entry.name.base_offset
-            if (
-                entry.name.role is Role.LOG
-                and base is not None
-                and (not states or entry.name.state in states)
-            ):
-                yield base
-
-    def _orphaned_indexes(self) -> Iterator[Entry]:
-        return (
-            entry
-            for entry in self._directory.orphans
-            if entry.name.role in INDEX_ROLES and entry.name.is_well_formed
-        )
+        return emptied_logs(self._directory)
 
     def _has_entries(self, base: int) -> bool:
         """Whether an index at the end of a log is one of a segment that had records: those of a new one are empty, or preallocated."""
-        for entry in self._orphaned_indexes():
+        for entry in _orphaned_indexes(self._directory):
             if entry.name.base_offset == base:
                 try:
                     with self._reader.open(entry.path) as file:
@@ -183,3 +147,43 @@ class SegmentChain:
             return bool(cleaned_to)
         empty = (each.base_offset for each in facts[:-1] if not each.size_bytes)
         return any(each.gaps for each in facts) or any(base not in self._emptied_logs for base in empty)
+
+
+def lost_logs(directory: PartitionDirectory) -> dict[int, Entry]:
+    """One index of each segment that lacks its log, by base offset. What a cleaner has put into a file with the suffix `.swap` may
+    include the records of later segments, whose files a broker then deletes one by one (Kafka: LogLoader.load)."""
+    if not directory.orphans:
+        return {}
+    present = {*_logs(directory)}
+    swapped = min(_logs(directory, FileState.SWAP), default=L.INT64_MAX)
+    lost: dict[int, Entry] = {}
+    for entry in _orphaned_indexes(directory):
+        base = entry.name.base_offset
+        if base is not None and base not in present and base < swapped:
+            lost.setdefault(base, entry)
+    return dict(sorted(lost.items()))
+
+
+def emptied_logs(directory: PartitionDirectory) -> dict[int, Entry]:
+    """One index of each closed segment that had records, as its indexes show, and whose log has 0 bytes, by base offset."""
+    emptied: dict[int, Entry] = {}
+    for segment in directory.segments[:-1]:
+        if not segment.log.size_bytes and segment.log.problem is None:
+            for index in (segment.offset_index, segment.time_index):
+                if index is not None and index.size_bytes:
+                    emptied.setdefault(segment.base_offset, index)
+    return emptied
+
+
+def _logs(directory: PartitionDirectory, *states: FileState) -> Iterator[int]:
+    """The base offsets of all logs with these states (default: any), also of those that cannot be read or have an odd name."""
+    for entry in directory.entries:
+        base = entry.name.base_offset
+        if entry.name.role is Role.LOG and base is not None and (not states or entry.name.state in states):
+            yield base
+
+
+def _orphaned_indexes(directory: PartitionDirectory) -> Iterator[Entry]:
+    return (
+        entry for entry in directory.orphans if entry.name.role in INDEX_ROLES and entry.name.is_well_formed
+    )

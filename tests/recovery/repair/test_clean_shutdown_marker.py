@@ -106,6 +106,7 @@ def test_checkpoints_are_updated_even_if_the_marker_cannot_be_restored(marked: P
         last_stable_offset=160,
         recovery_point=160,
         removed=(),
+        missing=(),
         files_rebuilt=(),
         files_removed=(),
         costs={},
