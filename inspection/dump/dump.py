@@ -4,12 +4,11 @@ Dispatch is by the part after the last dot, as in Kafka's tool; files with an ad
 dumped as what they were, and the other files of a data directory as text lines in kseg's own format.
 """
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kseg.inspection.dump.batch_filter import BatchFilter
-from kseg.inspection.dump.formats import as_java_shows, as_json, dumper, heading
+from kseg.inspection.dump.formats import as_java_shows, as_json, dumper, given_name, heading
 from kseg.inspection.dump.open_log import OpenLogCache, scanner_of
 from kseg.inspection.dump.options import DumpOptions
 from kseg.jobs.events import Event, Row, Text
@@ -18,7 +17,7 @@ from kseg.segment.errors import KsegError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
 from kseg.segment.layout import INT32_MAX, LOG_SUFFIX, MAX_SEGMENT_BYTES, OFFSET_INDEX_SUFFIX
-from kseg.segment.partition.names import FileName, Role, parse_given_name
+from kseg.segment.partition.names import FileName, Role
 from kseg.segment.partition.targets import FileTarget
 from kseg.segment.scanning.batches import scan
 from kseg.segment.scanning.damage import Damage
@@ -62,7 +61,7 @@ class Dump:
 
     def __call__(self, target: FileTarget, options: DumpOptions) -> Iterator[Event]:
         path = as_java_shows(target.path)
-        name = parse_given_name(os.path.basename(path))
+        name = given_name(path)
         try:
             if options.format == "kafka":
                 title = f"Dumping {options.shown(path)}\n".encode(errors="surrogateescape")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kseg.jobs.events import Row, Text
-from kseg.segment.partition.names import FileName, Role
+from kseg.segment.java.java_text import LONG_BITS, parse_integer
+from kseg.segment.partition.names import INDEX_ROLES, FileName, Role, parse_given_name
 from kseg.segment.storage.places import is_elsewhere
 
 if TYPE_CHECKING:
@@ -20,6 +23,16 @@ def as_java_shows(path: str) -> str:
     while "//" in path:
         path = path.replace("//", "/")
     return path.rstrip("/") or path
+
+
+def given_name(path: str) -> FileName:
+    """The name of a file that is dumped. Kafka's tool also reads a number below 0, at which no log can begin (`5.log` and `-5.log` are
+    dumped; observed with 4.3.1)."""
+    name = parse_given_name(os.path.basename(path))
+    if name.base_offset is None and (name.role is Role.LOG or name.role in INDEX_ROLES):
+        number = parse_integer(name.name.partition(".")[0], LONG_BITS)
+        return name if number is None else replace(name, base_offset=number)
+    return name
 
 
 def as_json(row: Row) -> Text:

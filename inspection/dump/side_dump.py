@@ -40,15 +40,19 @@ def dump_side_file(
 def _items(path: str, name: FileName) -> Iterator[Item]:
     data = read_small(path)
     if name.role is Role.PRODUCER_SNAPSHOT:
-        return producer_snapshot(path, data)
+        yield from producer_snapshot(path, data)
+        return
     # imported here: most dumps have no such file
     if name.role is Role.TXN_INDEX:
         from kseg.segment.sidecar.txn_index import TxnIndex
 
-        return txn_index(path, TxnIndex(data, name.base_offset or 0))
+        if name.base_offset is None:
+            yield unnumbered(path)
+        yield from txn_index(path, TxnIndex(data, name.base_offset or 0))
+        return
     from kseg.inspection.dump.other_files import other_file
 
-    return other_file(path, name, data)
+    yield from other_file(path, name, data)
 
 
 def _offset_index(
@@ -102,8 +106,10 @@ _INDEXES = {Role.OFFSET_INDEX: _offset_index, Role.TIME_INDEX: _time_index}
 
 def _log_beside(path: str, name: FileName) -> str:
     """The log of the segment that the index at `path` belongs to."""
-    stem = name.name.partition(".")[0]
-    log_name = f"{stem}.log" if stem.isdigit() else segment_file_name(name.base_offset or 0, ".log")
+    if name.remote_segment_id is None:
+        log_name = f"{name.name.partition('.')[0]}.log"
+    else:
+        log_name = segment_file_name(name.base_offset or 0, ".log")
     return path.removesuffix(name.name) + log_name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -13,14 +14,18 @@ import pytest
 
 from fixtures.healthy import T0
 from kseg.cli.main import run
+from kseg.inspection.dump.options import DumpOptions
 from kseg.segment.encoding.batch import encode_batch
+from kseg.segment.findings import Finding
 from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.targets import FileTarget
 from tests.kafka.disk_directories import disk_case
 from tests.kafka.dump_cases import LOG_FLAGS, compare, damaged_copies, dumpable, flags_for, our_text
 from tests.kafka.edge_directories import edge_case
 from tests.kafka.odd_directories import foreign_case, odd_case
 from tests.kafka.oracle import Oracle
 from tests.kafka.random_directories import Case, random_case
+from tests.support.one_target import dump
 from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
@@ -44,6 +49,26 @@ def test_dump_equals_the_real_tool_for_every_file_and_flag(oracle: Oracle, captu
         compared = sum(compare(oracle, path) for path in files)
 
     assert len(files) > 90 and compared > 300
+
+
+@pytest.mark.parametrize("stem", ["-0000000000000000005", "-5", "+5", "5", "٥", "-", "x", "9" * 20])
+def test_numbers_in_names_are_those_that_the_real_tool_reads(
+    oracle: Oracle, capture_small: Path, tmp_path: Path, stem: str
+) -> None:
+    """A log cannot begin below 0, but the tool reads the number. kseg used to call such a name one that ends the tool."""
+    for source in (capture_small / "data" / "metro-none-0").glob(f"{72:020d}.*"):
+        shutil.copy(source, tmp_path / f"{stem}{source.suffix}")
+    (tmp_path / f"{stem}.txnindex").touch()
+    for path in sorted(tmp_path.iterdir()):
+        answer = oracle.dump_in_place(["--files", str(path)])
+        assert our_text(path, DumpOptions()).startswith(answer.stdout)
+        is_unnumbered = any(
+            isinstance(event, Finding) and event.id == "bad-file-name"
+            for event in dump(FileTarget(str(path)), DumpOptions())
+        )
+        fails = answer.exception is not None and "NumberFormatException" in answer.exception
+        assert is_unnumbered is fails, (path, answer.exception)
+        assert fails or our_text(path, DumpOptions()) == answer.stdout
 
 
 def test_dump_equals_the_real_tool_for_files_of_old_brokers(oracle: Oracle, legacy_small: Path) -> None:
