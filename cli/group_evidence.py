@@ -192,6 +192,8 @@ class GroupRows:
     def __init__(
         self, evidence: GroupEvidence, asked: Sequence[str], options: "GroupsOptions", *, keeps_offsets: bool
     ) -> None:
+        from kseg.internal_topics.groups.group_rows import CoordinatorsOffsets
+
         self._evidence = evidence
         self._asked = asked
         self._options = options
@@ -200,14 +202,13 @@ class GroupRows:
         self._unclear: set[str] = set()  # directories with errors
         self._keeps_offsets = keeps_offsets
         self._found: set[str] = set()
-        self._offsets: dict[tuple[str, str, int], int] = {}
+        self._offsets = CoordinatorsOffsets[int]()
         self.is_whole = False  # whether all rows have passed
 
     @property
     def offsets(self) -> list[tuple[str, str, int, int]]:
-        """Group, topic, partition and offset, in the order of the rows. Of a key that two partitions of `__consumer_offsets` have, the one
-        that the group's coordinator has loaded."""
-        return [(*key, offset) for key, offset in self._offsets.items()]
+        """Group, topic, partition and offset, in the order of the rows."""
+        return [(*key, offset) for key, offset in self._offsets.by_key.items()]
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The same events, followed by rows of type share_offset without a state, and of type missing_group."""
@@ -241,9 +242,7 @@ class GroupRows:
         if isinstance(result, ShareStateOfGroup):
             self._states.add((result.group, result.topic_id, result.partition))
         if isinstance(result, OffsetOfGroup) and self._keeps_offsets:
-            key = result.group, result.topic, result.partition
-            if result.is_reachable or key not in self._offsets:
-                self._offsets[key] = result.offset
+            self._offsets.add(result, result.offset)
 
     def _stateless(self) -> "Iterator[RowValues]":
         """Rows of the initialized partitions of share groups without a state. A partition of `__share_group_state` that is not here, or

@@ -1,6 +1,6 @@
 """The steps for producers and consumers: write the lost markers of committed transactions before the start; with a running broker, abort
-hanging transactions, save the records of those that a coordinator aborts although they were committed, and reset groups whose committed
-offset is outside the log."""
+hanging transactions, and save the records of those that a coordinator aborts although they were committed. Those for committed offsets
+that consumers should not use: `committed_offset_steps`."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -174,42 +174,3 @@ def _save_lost_commits(clients: Clients, server: str, listing: str) -> Iterator[
             ),
         )
     yield from likewise(len(lost) - shown, "transaction", listing)
-
-
-def set_groups(clients: Clients, server: str) -> Iterator[NextStep]:
-    """A consumer whose committed offset is outside the log falls back to auto.offset.reset, which may skip or repeat everything. For a
-    group below the log start, the unread records begin there. A group beyond the log end has read everything that is left, but nothing that
-    producers append from the log end on, perhaps before the reset."""
-    from kseg.internal_topics.groups.group_rows import BELOW_LOG_START
-
-    by_topic: dict[tuple[str, str, str], list[int]] = {}
-    for each in clients.stranded:
-        place = "--to-earliest" if each.status == BELOW_LOG_START else f"--to-offset {each.log_end_offset}"
-        by_topic.setdefault((each.group, each.topic, place), []).append(each.partition)
-    shown = shown_of(len(by_topic), _LISTED)
-    for (group, topic, place), numbers in list(by_topic.items())[:shown]:
-        partitions = ",".join(map(str, sorted(numbers)))
-        yield NextStep(
-            f"With the broker running and the group's consumers stopped, preview where {group} would "
-            f"resume in {topic}; then replace --dry-run with --execute.",
-            f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
-            f"--topic {topic}:{partitions} --reset-offsets {place} --dry-run",
-        )
-    yield from likewise(len(by_topic) - shown, "group", command_line("groups", {}, clients.request))
-
-
-def delete_former(clients: Clients, server: str) -> Iterator[NextStep]:
-    """The steps for offsets that were committed in a deleted topic: the coordinator that was to delete them with the topic was down then,
-    or its log has lost that."""
-    by_topic: dict[tuple[str, str], list[int]] = {}
-    for each in clients.of_former_topics:
-        by_topic.setdefault((each.group, each.topic), []).append(each.partition)
-    shown = shown_of(len(by_topic), _LISTED)
-    for (group, topic), numbers in list(by_topic.items())[:shown]:
-        yield NextStep(
-            f"{visible(group)} committed offsets in a deleted topic {topic}. Consumers of the classic protocol continue there in the topic of "
-            "this name today, and skip or repeat its records: with the broker running, before they start, delete the offsets.",
-            f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} --delete-offsets "
-            f"--topic {topic}:{','.join(map(str, sorted(numbers)))}",
-        )
-    yield from likewise(len(by_topic) - shown, "group", command_line("groups", {}, clients.request))

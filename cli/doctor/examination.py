@@ -41,6 +41,7 @@ from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 from kseg.segment.storage import places
 
 if TYPE_CHECKING:
+    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
     from kseg.internal_topics.groups.offset_expiry import ExpiryCheck
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
@@ -254,35 +255,38 @@ class Examination:
 
     def _groups(self) -> Iterator[Row]:
         from kseg.cli.doctor.group_work import group_rows
-        from kseg.internal_topics.groups.group_rows import OffsetOfGroup, PendingOffset
+        from kseg.internal_topics.groups.group_rows import CoordinatorsOffsets, OffsetOfGroup, PendingOffset
         from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets
 
-        situation = self._situation
-        unreachable: dict[tuple[str, str, int], Row] = {}
-        reached = set[tuple[str, str, int]]()
+        situation, offsets = self._situation, CoordinatorsOffsets[Row | None]()
         for row in group_rows(self._request, self._metadata, self._expiry_check, self._over):
             found = row.result
             if isinstance(found, OffsetOfGroup):
-                key = found.group, found.topic, found.partition
-                if not found.is_reachable:
-                    unreachable[key] = row
-                    continue
-                reached.add(key)
-                if found.is_of_former_topic:
-                    situation.clients.of_former_topics.append(found)
-                    yield row
-                elif found.is_outside_log and not self._damaged.will_contain(found):
-                    situation.clients.stranded.append(self._damaged.with_repaired_end(found))
-                    yield row
+                # most rows are not needed
+                offsets.add(found, row if self._is_unusable(found) else None)
             elif isinstance(found, PendingOffset):
                 situation.clients.pending.append(found)
             elif isinstance(found, ExpiringOffsets):
                 situation.expiring.append(found)
                 yield row
-        for key, row in unreachable.items():
-            if key not in reached and isinstance(row.result, OffsetOfGroup):
-                situation.clients.unreachable.append(row.result)
-                yield row
+        for unusable in offsets.by_key.values():
+            if unusable is not None and isinstance(unusable.result, OffsetOfGroup):
+                self._note_unusable(unusable.result)
+                yield unusable
+
+    def _is_unusable(self, offset: "OffsetOfGroup") -> bool:
+        """Whether consumers of the group do not continue where it has stopped, after the repairs."""
+        is_lost = not offset.is_reachable or offset.is_of_former_topic
+        return is_lost or (offset.is_outside_log and not self._damaged.will_contain(offset))
+
+    def _note_unusable(self, offset: "OffsetOfGroup") -> None:
+        clients = self._situation.clients
+        if not offset.is_reachable:
+            clients.unreachable.append(offset)
+        elif offset.is_of_former_topic:
+            clients.of_former_topics.append(offset)
+        else:
+            clients.stranded.append(self._damaged.with_repaired_end(offset))
 
     def _expiry_check(self, targets: Iterable[Target]) -> "ExpiryCheck | None":
         """Of the partitions of groups, which --topic does not narrow."""

@@ -31,13 +31,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kseg.cli.doctor.client_steps import (
-    delete_former,
-    end_transactions,
-    find_lost_ends,
-    set_groups,
-    write_markers,
-)
+from kseg.cli.doctor.client_steps import end_transactions, find_lost_ends, write_markers
+from kseg.cli.doctor.committed_offset_steps import delete_former, set_groups
 from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import (
     copied_log,

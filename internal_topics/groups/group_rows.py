@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord
 from kseg.internal_topics.groups.committed_offsets import Rewind, committed_offset
@@ -22,6 +23,7 @@ from kseg.segment.json_line import compact_json
 from kseg.segment.values import dataclass
 
 RowValues = dict[str, object]
+T = TypeVar("T")
 
 BEYOND_LOG_END, BELOW_LOG_START = "beyond-log-end", "below-log-start"
 TOPIC_RECREATED = "topic-recreated"
@@ -72,6 +74,19 @@ class OffsetOfGroup(AboutGroup):
     @property
     def is_outside_log(self) -> bool:
         return self.status in (BEYOND_LOG_END, BELOW_LOG_START)
+
+
+class CoordinatorsOffsets(Generic[T]):
+    """A value for each offset that a coordinator gives its group. Two partitions of `__consumer_offsets` may have one of the same key: the
+    one that the group's coordinator has loaded counts. by_key: the values by group, topic and partition, in the order of the first ones."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[tuple[str, str, int], T] = {}
+
+    def add(self, offset: OffsetOfGroup, value: T) -> None:
+        key = offset.group, offset.topic, offset.partition
+        if offset.is_reachable or key not in self.by_key:
+            self.by_key[key] = value
 
 
 @dataclass(frozen=True, slots=True)

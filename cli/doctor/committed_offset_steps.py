@@ -1,0 +1,69 @@
+"""The steps for committed offsets from which consumers should not continue, with a running broker: outside their log, or in a deleted
+topic."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kseg.cli.doctor.client_steps import Clients
+from kseg.cli.doctor.next_step import NextStep, likewise
+from kseg.cli.next_command import command_line
+from kseg.segment.counted import shown_of
+from kseg.segment.terminal import shell_quoted, visible
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+
+_LISTED = 5  # groups with a step of their own
+_Action = tuple[str, str]  # why, and the options of kafka-consumer-groups.sh
+
+
+def set_groups(clients: Clients, server: str) -> Iterator[NextStep]:
+    """A consumer whose committed offset is outside the log falls back to auto.offset.reset, which may skip or repeat everything. For a
+    group below the log start, the unread records begin there. A group beyond the log end has read everything that is left, but nothing that
+    producers append from the log end on, perhaps before the reset."""
+    from kseg.internal_topics.groups.group_rows import BELOW_LOG_START
+
+    def reset(offset: "OffsetOfGroup") -> _Action:
+        is_below = offset.status == BELOW_LOG_START
+        place = "--to-earliest" if is_below else f"--to-offset {offset.log_end_offset}"
+        why = (
+            f"With the broker running and the group's consumers stopped, preview where {visible(offset.group)} would "
+            f"resume in {offset.topic}; then replace --dry-run with --execute."
+        )
+        return why, f"--reset-offsets {place} --dry-run"
+
+    yield from _by_topic(clients.stranded, reset, clients, server)
+
+
+def delete_former(clients: Clients, server: str) -> Iterator[NextStep]:
+    """The steps for offsets that were committed in a deleted topic: the coordinator that was to delete them with the topic was down then,
+    or its log has lost that."""
+
+    def delete(offset: "OffsetOfGroup") -> _Action:
+        why = (
+            f"{visible(offset.group)} committed offsets in a deleted topic {offset.topic}. Consumers of the classic protocol continue there in "
+            "the topic of this name today, and skip or repeat its records: with the broker running, before they start, delete the offsets."
+        )
+        return why, "--delete-offsets"
+
+    yield from _by_topic(clients.of_former_topics, delete, clients, server)
+
+
+def _by_topic(
+    offsets: "Sequence[OffsetOfGroup]",
+    action: "Callable[[OffsetOfGroup], _Action]",
+    clients: Clients,
+    server: str,
+) -> Iterator[NextStep]:
+    """One step for the partitions of a group in a topic for which the action is the same."""
+    partitions: dict[tuple[str, str, _Action], list[int]] = {}
+    for each in offsets:
+        partitions.setdefault((each.group, each.topic, action(each)), []).append(each.partition)
+    shown = shown_of(len(partitions), _LISTED)
+    for (group, topic, (why, options)), numbers in [*partitions.items()][:shown]:
+        yield NextStep(
+            why,
+            f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
+            f"--topic {topic}:{','.join(map(str, sorted(numbers)))} {options}",
+        )
+    yield from likewise(len(partitions) - shown, "group", command_line("groups", {}, clients.request))
