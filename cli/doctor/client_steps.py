@@ -31,10 +31,10 @@ _LISTED = 5  # transactions and groups with a step of their own
 @dataclass(slots=True)
 class Clients:
     """now_ms: the time of the run. hanging: transactions that nothing will end. lost_commits: committed ones that a coordinator would
-    abort. stranded: committed offsets outside their logs. of_former_topics: those in deleted topics of the same name. unreachable: those
-    in a partition of `__consumer_offsets` where no coordinator looks for their groups. pending: offsets in open transactions. ids_behind:
-    the transactional ids whose newest records are lost, by the partition that has them. lost_ends: partitions without transactions that
-    were committed to them."""
+    abort. stranded: committed offsets outside their logs. of_former_topics: those in deleted topics of the same name. of_deleted_topics:
+    those in deleted topics of whose name there is none today. unreachable: those in a partition of `__consumer_offsets` where no
+    coordinator looks for their groups. pending: offsets in open transactions. ids_behind: the transactional ids whose newest records are
+    lost, by the partition that has them. lost_ends: partitions without transactions that were committed to them."""
 
     request: Request
     now_ms: int = 0
@@ -42,6 +42,7 @@ class Clients:
     lost_commits: "list[LostCommit]" = field(default_factory=list)
     stranded: "list[OffsetOfGroup]" = field(default_factory=list)
     of_former_topics: "list[OffsetOfGroup]" = field(default_factory=list)
+    of_deleted_topics: "list[OffsetOfGroup]" = field(default_factory=list)
     unreachable: "list[OffsetOfGroup]" = field(default_factory=list)
     pending: "list[PendingOffset]" = field(default_factory=list)
     ids_behind: dict[str, dict[str, None]] = field(default_factory=dict)

@@ -49,11 +49,27 @@ def delete_former(clients: Clients, server: str) -> Iterator[NextStep]:
     yield from _by_topic(clients.of_former_topics, delete, clients, server)
 
 
+def delete_when_recreated(clients: Clients, server: str) -> Iterator[NextStep]:
+    """The steps for offsets in a deleted topic of whose name there is none today. Nothing is due: they expire like others."""
+
+    def delete(offset: "OffsetOfGroup") -> _Action:
+        why = (
+            f"{visible(offset.group)} committed offsets in {offset.topic}, which was deleted. If a topic of this name is created again, consumers "
+            "of the classic protocol continue there in it, and skip or repeat its records: then delete the offsets before they start "
+            "(until then, a broker refuses that)."
+        )
+        return why, "--delete-offsets"
+
+    yield from _by_topic(clients.of_deleted_topics, delete, clients, server, is_due=False)
+
+
 def _by_topic(
     offsets: "Sequence[OffsetOfGroup]",
     action: "Callable[[OffsetOfGroup], _Action]",
     clients: Clients,
     server: str,
+    *,
+    is_due: bool = True,
 ) -> Iterator[NextStep]:
     """One step for the partitions of a group in a topic for which the action is the same."""
     partitions: dict[tuple[str, str, _Action], list[int]] = {}
@@ -65,5 +81,6 @@ def _by_topic(
             why,
             f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
             f"--topic {topic}:{','.join(map(str, sorted(numbers)))} {options}",
+            is_due,
         )
     yield from likewise(len(partitions) - shown, "group", command_line("groups", {}, clients.request))

@@ -276,7 +276,7 @@ class Examination:
 
     def _is_unusable(self, offset: "OffsetOfGroup") -> bool:
         """Whether consumers of the group do not continue where it has stopped, after the repairs."""
-        is_lost = not offset.is_reachable or offset.is_of_former_topic
+        is_lost = not offset.is_reachable or offset.is_of_former_topic or offset.is_of_deleted_topic
         return is_lost or (offset.is_outside_log and not self._damaged.will_contain(offset))
 
     def _note_unusable(self, offset: "OffsetOfGroup") -> None:
@@ -285,6 +285,8 @@ class Examination:
             clients.unreachable.append(offset)
         elif offset.is_of_former_topic:
             clients.of_former_topics.append(offset)
+        elif offset.is_of_deleted_topic:
+            clients.of_deleted_topics.append(offset)
         else:
             clients.stranded.append(self._damaged.with_repaired_end(offset))
 

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kseg.cli.doctor.client_steps import end_transactions, find_lost_ends, write_markers
-from kseg.cli.doctor.committed_offset_steps import delete_former, set_groups
+from kseg.cli.doctor.committed_offset_steps import delete_former, delete_when_recreated, set_groups
 from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import (
     copied_log,
@@ -228,6 +228,7 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     yield from end_transactions(situation.clients, server)
     yield from set_groups(situation.clients, server)
     yield from delete_former(situation.clients, server)
+    yield from delete_when_recreated(situation.clients, server)
     if situation.clients.unreachable:
         from kseg.cli.doctor.unreachable_steps import restore_unreachable
 

@@ -292,6 +292,7 @@ class DoctorReport(Report):
             words = {
                 "beyond-log-end": f"beyond the log end {values['log_end_offset']}; {falls_back}",
                 "below-log-start": f"below the log start {values['log_start_offset']}; {falls_back}",
+                "topic-deleted": "of a deleted topic; consumers of the classic protocol continue there once a topic of this name is created",
                 "topic-recreated": "of a deleted topic of this name; consumers of the classic protocol continue there in the topic of today",
             }.get(
                 values["status"],

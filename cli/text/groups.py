@@ -12,6 +12,7 @@ from kseg.cli.text.columns import TextColumn, aligned
 from kseg.internal_topics.groups.group_rows import (
     BELOW_LOG_START,
     BEYOND_LOG_END,
+    TOPIC_DELETED,
     TOPIC_RECREATED,
     UNREACHABLE,
 )
@@ -33,7 +34,7 @@ _PROBLEMS = {
     BELOW_LOG_START: "below the log start: a consumer that starts there resets to where auto.offset.reset says",
     UNREACHABLE: "in a partition of __consumer_offsets where a starting broker does not look for the group: its consumers start where auto.offset.reset says",
     NO_STATE: "of share groups without a state in the partition of __share_group_state where a broker looks for it: their members get no record",
-    "topic-deleted": "for a topic that was deleted",
+    TOPIC_DELETED: "for a topic that was deleted",
     TOPIC_RECREATED: "for a deleted topic of the same name as one of today: consumers of the classic protocol continue there, and skip or repeat its records",
 }
 

@@ -26,7 +26,7 @@ RowValues = dict[str, object]
 T = TypeVar("T")
 
 BEYOND_LOG_END, BELOW_LOG_START = "beyond-log-end", "below-log-start"
-TOPIC_RECREATED = "topic-recreated"
+TOPIC_DELETED, TOPIC_RECREATED = "topic-deleted", "topic-recreated"
 UNREACHABLE = "unreachable"  # the group's coordinator is that of another partition (`coordinator_partition`)
 
 _SEQUENCE_END = 1 << 31  # of partition numbers
@@ -70,6 +70,12 @@ class OffsetOfGroup(AboutGroup):
         """Whether it was committed in a deleted topic of the same name. A coordinator loads it, and compares topic ids only for consumers
         of the consumer protocol: others continue at this offset in the topic of today (observed with 4.3.1)."""
         return self.status == TOPIC_RECREATED
+
+    @property
+    def is_of_deleted_topic(self) -> bool:
+        """Whether its topic was deleted, and there is none of this name. A coordinator loads it and gives it to consumers, but deletes it
+        on request only once there is a topic of this name again (UNKNOWN_TOPIC_OR_PARTITION; observed with 4.3.1)."""
+        return self.status == TOPIC_DELETED
 
     @property
     def is_outside_log(self) -> bool:
@@ -346,7 +352,7 @@ def _status(commit: OffsetCommit, topic: str, names: TopicNames, ends: LogEnds |
     """What happens to a consumer that starts here; None if it is unknown."""
     current = names.ids.get(topic)
     if commit.topic_id is not None and names.ids and commit.topic_id != current:
-        return "topic-deleted" if current is None else TOPIC_RECREATED
+        return TOPIC_DELETED if current is None else TOPIC_RECREATED
     if ends is None:
         return None
     if commit.offset > ends.end_offset:

@@ -1,6 +1,6 @@
 """Internal topics that were given more partitions: what `groups`, `transactions` and `doctor` say of groups and transactional ids whose
 records are not in the partition of their coordinator any more, and what a real broker makes of them after its next start. Beside them a
-group with an offset of a deleted topic.
+group with offsets of two deleted topics, one of which was created again.
 
 Ten seconds: one broker with one restart.
 """
@@ -35,7 +35,7 @@ from tests.support.log_ends import append_records
 
 pytestmark = pytest.mark.kafka
 
-FARES, STATE, OFFSETS, PARTITIONS = "fares", "__transaction_state", "__consumer_offsets", 4
+FARES, GONE, STATE, OFFSETS, PARTITIONS = "fares", "gone", "__transaction_state", "__consumer_offsets", 4
 GROUPS = ("a", "b", "c", "d")
 # a group that stays in partition 0, and whose offset is of a deleted topic
 FORMER = next(name for name in map("former-{}".format, range(99)) if partition_for(name, PARTITIONS) == 0)
@@ -61,11 +61,11 @@ def _commit(broker: Broker, group: str, offset: int) -> None:
     consumer.close()
 
 
-def _committed(broker: Broker, groups: Sequence[str] = GROUPS) -> dict[str, int | None]:
+def _committed(broker: Broker, groups: Sequence[str] = GROUPS, topic: str = FARES) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for group in groups:
         consumer = consumer_by_hand(broker, group)
-        (place,) = consumer.committed([TopicPartition(FARES, 0)], CLIENT_LIMIT_S)
+        (place,) = consumer.committed([TopicPartition(topic, 0)], CLIENT_LIMIT_S)
         consumer.close()
         found[group] = None if place.offset == OFFSET_INVALID else place.offset
     return found
@@ -119,15 +119,19 @@ def test_groups_and_ids_are_unreachable_after_internal_topics_grew(
     data = broker.data
     _decide(data, producers)
     of_former = {"topicId": "Bz4QkN2vS1m0yXr9TtLw8A", "commitTimestamp": producers[HOME]["start_timestamp"]}
-    append_records(data / f"{OFFSETS}-0", commit(4, FORMER, FARES, **of_former))
+    for topic in (FARES, GONE):
+        append_records(data / f"{OFFSETS}-0", commit(4, FORMER, topic, **of_former))
     rows = rows_of(capfd, "doctor", "--json", data, status=1)
-    assert {row["group"]: row["status"] for row in of_type(rows, "offset")} == {
-        FORMER: "topic-recreated",
-        **dict.fromkeys({*GROUPS} - at_home, "unreachable"),
+    assert {(row["group"], row["topic"]): row["status"] for row in of_type(rows, "offset")} == {
+        (FORMER, FARES): "topic-recreated",
+        (FORMER, GONE): "topic-deleted",
+        **dict.fromkeys(((group, FARES) for group in {*GROUPS} - at_home), "unreachable"),
     }
     (hanging,) = of_type(rows, "transaction")
     assert (hanging["partition"], hanging["verdict"], hanging["transactional_id"]) == (1, "orphaned", AWAY)
-    save, _, delete, restore = (row["command"] for row in of_type(rows, "step"))
+    steps = of_type(rows, "step")
+    save, _, delete, delete_later, restore = (row["command"] for row in steps)
+    assert [row["due"] for row in steps] == [False, True, True, False, True]
     monkeypatch.chdir(tmp_path)
     assert run(shlex.split(save)[1:]) == 0
     with broker:
@@ -148,6 +152,12 @@ def test_groups_and_ids_are_unreachable_after_internal_topics_grew(
         with GroupClients(broker.bootstrap, is_apart=True) as groups:
             groups.tool(*shlex.split(restore.replace("--dry-run", "--execute"))[3:])
             groups.tool(*shlex.split(delete)[3:])
+            # as the step says, a broker refuses it until there is a topic of this name, in which consumers then continue
+            assert "UnknownTopicOrPartitionException" in groups.tool(*shlex.split(delete_later)[3:])
+            broker.create_topic(GONE, 1)
+            assert _committed(broker, [FORMER], GONE) == {FORMER: 4}
+            groups.tool(*shlex.split(delete_later)[3:])
+            assert _committed(broker, [FORMER], GONE) == {FORMER: None}
         assert _committed(broker, [*GROUPS, FORMER]) == {**dict.fromkeys(GROUPS, 7), FORMER: None}
     assert (
         of_type(rows_of(capfd, "doctor", "--json", data, status=1), "offset") == []
