@@ -5,6 +5,7 @@ A `Finding` is output: its message and its `numbers` are for people and JSON. Co
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 from kseg.segment.values import dataclass
 
@@ -133,15 +134,26 @@ class MissingReplica:
         return numbers
 
 
+class Lack(StrEnum):
+    """What it means that a replica lacks records."""
+
+    COMMITTED = "committed"  # it may lead, and they are known to be committed
+    DOUBTFUL = "doubtful"  # it may lead, and they may be committed
+    OUT_OF_SYNC = "out-of-sync"  # it leads only in an unclean election, if its node starts first
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaBehind:
-    """A replica that may become leader although it lacks records. other, node: a replica that has them, and its node.
-    end_offset: of the log that lacks them, 0 without a directory. other_end_offset: of the log that has them."""
+    """A replica that may become leader although it lacks records. other, node: a replica that has them, and its node; of OUT_OF_SYNC, one
+    that may lead without an unclean election. end_offset: of the log that lacks them, 0 without a directory. other_end_offset: of the log
+    that has them. own_node: the node of this one, if it is OUT_OF_SYNC."""
 
     other: str
     node: int
     end_offset: int
     other_end_offset: int
+    lack: Lack = Lack.COMMITTED
+    own_node: int = -1
 
     def numbers(self) -> Numbers:
         return {

@@ -228,6 +228,13 @@ def moving_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
+def electing_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data directories of a cluster of Kafka 4.3.1 with three replicas, killed and stopped (see fixtures/README.md). Shared: copy
+    before writing."""
+    yield from _unpacked("electing-small", tmp_path_factory.mktemp("electing"))
+
+
+@pytest.fixture(scope="session")
 def ancient_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A 0.7 log written by Jafka (see fixtures/README.md). Shared: copy before writing."""
     yield from _unpacked("ancient-small", tmp_path_factory.mktemp("ancient"))

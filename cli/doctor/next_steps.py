@@ -62,7 +62,7 @@ from kseg.cli.doctor.repair_steps import (
     repair_steps,
     set_unloadable_aside,
 )
-from kseg.cli.doctor.replica_steps import keep_one, put_back, replace_behind, save_diverged
+from kseg.cli.doctor.replica_steps import keep_one, put_back, replace_behind, save_diverged, start_in_order
 from kseg.cli.doctor.several_nodes_steps import set_node_ids, take_apart
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.doctor.transactional_id_steps import forget_ids
@@ -146,6 +146,7 @@ def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
     else:
         yield from take_apart(identities, situation.obstacles.in_the_way)
         yield from _transactions_before_start(situation)
+        yield from start_in_order(replicas)
 
 
 def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:

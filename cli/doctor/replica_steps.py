@@ -8,14 +8,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from kseg.cli.doctor.next_step import NextStep, find_copies_command, likewise, move_command
+from kseg.cli.doctor.next_step import ANY_SERVER, NextStep, find_copies_command, likewise, move_command
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.cli.text.replica_words import rename_back
 from kseg.internal_topics.broker_directories import end_offset_of
 from kseg.internal_topics.metadata.replica_directories import OF_A_MOVE, state_of
 from kseg.segment.counted import counted, listed, shown_of
-from kseg.segment.diagnosis import MissingReplica, PartitionTwice, ReplicaBehind, ReplicaCopy, ReplicaDiverged
+from kseg.segment.diagnosis import (
+    Lack,
+    MissingReplica,
+    PartitionTwice,
+    ReplicaBehind,
+    ReplicaCopy,
+    ReplicaDiverged,
+)
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.partition.targets import PartitionTarget
@@ -29,13 +36,16 @@ _LISTED = 5  # replicas with a step of their own
 @dataclass(slots=True)
 class Replicas:
     """twice: (partition directory, another one of the same partition). behind: (replica that lacks records, the one of another node that
-    has them). diverged: (replica that is truncated, from which offset on). missing: directories of missing replicas; set_aside: of some,
+    has them); shorter: likewise, if these records may not be committed. out_of_sync: (replica that leads in an unclean election, what it
+    lacks). diverged: (replica that is truncated, from which offset on). missing: directories of missing replicas; set_aside: of some,
     the directory that has their log under another name; copied: of some, the replica of another node here. stopped_nodes: the ids of the
     examined nodes that are not running; nodes_with_others: further nodes that have another replica of any missing one."""
 
     request: Request
     twice: list[tuple[str, str]] = field(default_factory=list)
     behind: list[tuple[str, str]] = field(default_factory=list)
+    shorter: list[tuple[str, str]] = field(default_factory=list)
+    out_of_sync: list[tuple[str, ReplicaBehind]] = field(default_factory=list)
     diverged: list[tuple[str, int]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
@@ -47,7 +57,7 @@ class Replicas:
         """Note what a finding says; returns whether it is about nothing else."""
         path, diagnosis = finding.path, finding.diagnosis
         if isinstance(diagnosis, ReplicaBehind):
-            self.behind.append((path, diagnosis.other))
+            self._note_behind(path, diagnosis)
         elif isinstance(diagnosis, ReplicaDiverged):
             self.diverged.append((path, diagnosis.offset))
         elif isinstance(diagnosis, PartitionTwice):
@@ -59,6 +69,13 @@ class Replicas:
             return finding.id == "no-segments" and path in self.missing
         return True
 
+    def _note_behind(self, path: str, behind: ReplicaBehind) -> None:
+        if behind.lack is Lack.OUT_OF_SYNC:
+            self.out_of_sync.append((path, behind))
+        else:
+            shown = self.behind if behind.lack is Lack.COMMITTED else self.shorter
+            shown.append((path, behind.other))
+
     def _note_missing(self, path: str, missing: MissingReplica) -> None:
         self.missing.append(path)
         self.nodes_with_others.update(set(missing.others) - self.stopped_nodes)
@@ -69,24 +86,69 @@ class Replicas:
 
 
 def replace_behind(replicas: Replicas) -> Iterator[NextStep]:
-    behind = replicas.behind
-    shown = shown_of(len(behind), _LISTED)
-    for path, other in behind[:shown]:
+    """The steps that copy the replica of another node over one that lacks records, or may lack records."""
+    yield from _copies(
+        replicas.behind, replicas, "lacks records, and its node may lead.", "the one that has them"
+    )
+    doubt = (
+        "ends earlier than the one of another node, and its node may lead. If that node lost power (one that was only killed has lost nothing), "
+        "records that were acknowledged may be missing here."
+    )
+    yield from _copies(replicas.shorter, replicas, doubt, "the longer one")
+    if not _has_order(replicas.out_of_sync):
+        pairs = [(path, behind.other) for path, behind in replicas.out_of_sync]
+        early = "ends earlier than the one of another node, and leads in an unclean election if its node starts first."
+        yield from _copies(pairs, replicas, early, "the longer one")
+
+
+def _copies(
+    pairs: Sequence[tuple[str, str]], replicas: Replicas, what: str, copied: str
+) -> Iterator[NextStep]:
+    """pairs: (replica, the one of another node to put in its place)."""
+    shown = shown_of(len(pairs), _LISTED)
+    for path, other in pairs[:shown]:
         name = shown_path(os.path.basename(path))
         copy = f"cp -a {shell_quoted(other)} {shell_quoted(path)}"
         is_here = places.lexists(path)
         move = "move this one out of the data directory, and " if is_here else ""
-        why = f"{shown_path(path)} lacks records, and its node may lead."
+        why = f"{shown_path(path)} {what}"
         if name == METADATA_DIRECTORY:
             why = f"{shown_path(path)} lacks records of the cluster's metadata."
         yield NextStep(
-            f"{why} Before any of the nodes starts, {move}copy the one that has them: its files are valid on every node.",
+            f"{why} Before any of the nodes starts, {move}copy {copied}: its files are valid on every node.",
             f"{move_command(path)} && {copy}" if is_here else copy,
         )
     command = command_line("verify", {"--verbose": True}, replicas.request)
     yield from likewise(
-        len(behind) - shown, "replica", command, "list them, each with the replica that has the records"
+        len(pairs) - shown, "replica", command, "list them, each with the replica that has the records"
     )
+
+
+def _has_order(out_of_sync: Sequence[tuple[str, ReplicaBehind]]) -> bool:
+    """Whether the nodes can start in an order in which no unclean election takes place."""
+    return {each.node for _, each in out_of_sync}.isdisjoint(each.own_node for _, each in out_of_sync)
+
+
+def start_in_order(replicas: Replicas) -> Iterator[NextStep]:
+    """The step that prevents unclean elections, which no repair can."""
+    found = replicas.out_of_sync
+    if not found or not _has_order(found):
+        return
+    first, later = (
+        sorted({*nodes}) for nodes in zip(*((each.node, each.own_node) for _, each in found), strict=True)
+    )
+    topic = os.path.basename(os.path.normpath(found[0][0])).rpartition("-")[0]
+    yield NextStep(
+        f"Start {_nodes(first)} before {_nodes(later)}, and wait until {'it leads' if len(first) == 1 else 'they lead'}: "
+        f"{counted(len(found), 'replica')} of topics that allow unclean elections would lead with {'a log that ends' if len(found) == 1 else 'logs that end'} earlier. "
+        "This tells who leads.",
+        f"kafka-topics.sh --bootstrap-server {ANY_SERVER} --describe --topic {shell_word(topic)}",
+        is_due=False,
+    )
+
+
+def _nodes(ids: Sequence[int]) -> str:
+    return listed([f"node {each}" for each in ids], _LISTED)
 
 
 def save_diverged(replicas: Replicas) -> Iterator[NextStep]:

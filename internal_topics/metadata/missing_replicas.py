@@ -22,14 +22,9 @@ from functools import cache, partial
 from kseg.change.apply.lock import is_locked
 from kseg.change.apply.running_broker import READINGS, SETTLING_S
 from kseg.internal_topics.broker_directories import end_offset_of
+from kseg.internal_topics.metadata.elections import electable
 from kseg.internal_topics.metadata.metadata_finder import read_again
-from kseg.internal_topics.metadata.metadata_image import (
-    ExpectedPartition,
-    MetadataImage,
-    Node,
-    Partition,
-    Placement,
-)
+from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
 from kseg.internal_topics.metadata.replica_directories import (
     CopyOf,
     PartitionNames,
@@ -300,11 +295,6 @@ def _finding(
         expected.topic, expected.partition, expected.topic_id, noted, left.own, tuple(others), left.copy
     )
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
-
-
-def electable(partition: Partition) -> set[int]:
-    """The nodes that a controller may elect, regardless of their logs."""
-    return {*partition.isr, *partition.elr} or {*partition.last_known_elr}
 
 
 def _set_aside(

@@ -4,8 +4,7 @@ A controller knows the nodes that are in sync, not the offsets of their logs. A 
 backup was restored, a directory was emptied, a disk lost its last writes) is elected like every other one in sync, and the followers
 truncate their logs to its end (Kafka: ReplicaFetcherThread; observed with 4.3.1). A single data directory does not show this.
 
-1. The newest metadata log of the cluster tells which nodes may lead a partition: those in the ISR or the ELR, and the last known leader if
-   there are none.
+1. The newest metadata log of the cluster tells which nodes may lead a partition (`elections`).
 2. A metadata log that ends before the last registration of its own node is an older copy: a broker's epoch is the offset of its
    registration record, and it leads no partition before it has read that record.
 3. A high watermark in replication-offset-checkpoint was reached by every replica that was in sync. The greatest one of a partition counts,
@@ -15,8 +14,12 @@ truncate their logs to its end (Kafka: ReplicaFetcherThread; observed with 4.3.1
    in the log dir to which it is assigned: checkpoints of followers lag, and nothing shows that these replicas are complete.
 5. A log counts as far as it has records. A power loss can leave the name of the newest segment and nothing of the contents of those
    before it: such a log is behind every other one that has records there.
-
-6. A replica that may not lead and has an earlier last leader epoch than the one that leads has diverged from it, and is truncated when its
+6. High watermarks are written every five seconds (replica.high.watermark.checkpoint.interval.ms), and a power failure takes the ends of
+   logs that were acknowledged after the last time. So a replica of (1) whose node was not stopped cleanly is reported as shorter, with
+   less certainty, if the log of another node goes on where it ends: a broker that was only killed has lost nothing, and what no other
+   one in sync has was not acknowledged with acks=all.
+7. Where unclean elections are allowed, a shorter replica that is not one of (1) leads if its node starts before these.
+8. A replica that may not lead and has an earlier last leader epoch than the one that leads has diverged from it, and is truncated when its
    broker starts, to the offset that the leader's epochs give (Kafka: KIP-101, LeaderEpochFileCache.endOffsetFor; observed with 4.3.1). It
    is reported if records below its own high watermark are lost: consumers may have read them, and no other log has them.
 
@@ -31,6 +34,7 @@ from functools import cache
 from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import ends_of
 from kseg.internal_topics.metadata.controller_quorum import quorum_findings
+from kseg.internal_topics.metadata.elections import Elections, elections_after
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import (
     Broker,
@@ -39,14 +43,14 @@ from kseg.internal_topics.metadata.metadata_image import (
     Partition,
     Placement,
 )
-from kseg.internal_topics.metadata.missing_replicas import electable, is_promoted, missing_by_other_log
+from kseg.internal_topics.metadata.missing_replicas import is_promoted, missing_by_other_log
 from kseg.internal_topics.metadata.replica_directories import (
     CopyOf,
     copies_on_other_nodes,
     has_segment,
     topic_id_of,
 )
-from kseg.segment.diagnosis import ReplicaBehind, ReplicaDiverged
+from kseg.segment.diagnosis import Lack, ReplicaBehind, ReplicaDiverged
 from kseg.segment.errors import KsegError, UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
@@ -73,6 +77,28 @@ class _Replica:
     high_watermark: int
     is_of_older_copy: bool
 
+    @property
+    def has_lost_end(self) -> bool:
+        return self.end_of_records < self.end_offset
+
+    @property
+    def ends_here(self) -> str:
+        """A verb phrase about where the log ends."""
+        if self.end_offset < 0:
+            return "is not here"
+        lost = f", but its records end at {self.end_of_records}" if self.has_lost_end else ""
+        return f"ends at offset {self.end_offset} here{lost}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One partition of a cluster, and the replicas of it that are known here. name: `topic-number`."""
+
+    name: str
+    topic: str
+    partition: Partition
+    replicas: Sequence[_Replica]
+
 
 def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator[Finding]:
     """One finding for each replica. log_dirs: those of the run."""
@@ -89,11 +115,13 @@ def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator
                 yield finding
         unknown = [*_unknown_there(of_cluster, newest, finder)]
         replicas = _replicas(of_cluster, newest, finder, older, unknown)
+        elections = elections_after(of_cluster, newest, finder)
         for topic in sorted(newest.topics.values(), key=lambda each: each.name):
             for number, partition in sorted(topic.partitions.items()):
                 found = replicas.get((topic.id, number), ())
-                yield from _behind(f"{topic.name}-{number}", partition, found, newest)
-                yield from _diverged(f"{topic.name}-{number}", partition, found)
+                place = _Place(f"{topic.name}-{number}", topic.name, partition, found)
+                yield from _behind(place, elections)
+                yield from _diverged(place, elections)
         yield from _nowhere(of_cluster, replicas, unknown, newest, finder)
 
 
@@ -240,37 +268,65 @@ def _high_watermark(state: LogDirState, image: MetadataImage, key: _Key) -> int:
     return -1 if offset is None else offset
 
 
-def _behind(
-    name: str, partition: Partition, replicas: Sequence[_Replica], image: MetadataImage
-) -> Iterator[Finding]:
-    for replica in replicas:
-        others = [each for each in replicas if each.last_epoch >= replica.last_epoch]
+def _behind(place: _Place, elections: Elections) -> Iterator[Finding]:
+    name, may_lead = place.name, elections.may_lead(place.partition)
+    for replica in place.replicas:
+        others = [each for each in place.replicas if each.last_epoch >= replica.last_epoch]
         best = max(others, key=lambda each: (each.end_of_records, each.end_offset))
         committed = max(min(each.high_watermark, each.end_of_records) for each in others)
-        has_lost_end = replica.end_of_records < replica.end_offset
-        lacking = best.end_of_records if replica.is_of_older_copy or has_lost_end else committed
-        if replica.node_id in electable(partition) and max(replica.end_of_records, 0) < lacking:
-            here = f"ends at offset {replica.end_offset} here" if replica.end_offset >= 0 else "is not here"
-            if has_lost_end:
-                here = f"{here}, but its records end at {replica.end_of_records}"
+        lacking = best.end_of_records if replica.is_of_older_copy or replica.has_lost_end else committed
+        end = max(replica.end_of_records, 0)
+        if replica.node_id not in may_lead:
+            yield from _ahead(replica, place, may_lead, elections)
+        elif end < lacking:
             mark = "" if committed <= 0 else f", with records that are committed up to offset {committed}"
             message = (
-                f"{name} {here}, and on node {best.node_id} at offset {best.end_of_records} ({best.path}){mark}. According to the metadata log (offset "
-                f"{image.end_offset}) node {replica.node_id} may lead: it is elected whatever its log has, and the other replicas "
+                f"{name} {replica.ends_here}, and on node {best.node_id} at offset {best.end_of_records} ({best.path}){mark}. According to the metadata log (offset "
+                f"{elections.image.end_offset}) node {replica.node_id} may lead: it is elected whatever its log has, and the other replicas "
                 "then truncate theirs to its end"
             )
-            behind = ReplicaBehind(
-                best.path, best.node_id, max(replica.end_of_records, 0), best.end_of_records
-            )
+            behind = ReplicaBehind(best.path, best.node_id, end, best.end_of_records)
             yield Finding("replica-behind", replica.path, message, numbers=behind.numbers(), diagnosis=behind)
+        elif end < best.end_of_records and elections.was_killed(replica.node_id):
+            message = (
+                f"{name} {replica.ends_here}, and on node {best.node_id} at offset {best.end_of_records} ({best.path}). Node {replica.node_id} may lead, and "
+                "was not stopped cleanly: if a power failure took the end of its log, the records from there on may have been acknowledged, "
+                "and the other replicas truncate them if it leads"
+            )
+            shorter = ReplicaBehind(best.path, best.node_id, end, best.end_of_records, Lack.DOUBTFUL)
+            yield Finding(
+                "replica-shorter", replica.path, message, numbers=shorter.numbers(), diagnosis=shorter
+            )
 
 
-def _diverged(name: str, partition: Partition, replicas: Sequence[_Replica]) -> Iterator[Finding]:
-    leaders = [each for each in replicas if each.node_id in electable(partition)]
+def _ahead(
+    replica: _Replica, place: _Place, may_lead: Collection[int], elections: Elections
+) -> Iterator[Finding]:
+    """The finding about a replica that an unclean election would make the leader."""
+    leaders = [
+        each for each in place.replicas if each.node_id in may_lead and each.last_epoch >= replica.last_epoch
+    ]
+    best = max(leaders, key=lambda each: each.end_of_records, default=None)
+    end = max(replica.end_of_records, 0)
+    if best is None or best.end_of_records <= end or not elections.are_unclean(place.topic):
+        return
+    message = (
+        f"{place.name} {replica.ends_here}, and on node {best.node_id}, which may lead, at offset {best.end_of_records} ({best.path}). The topic allows unclean "
+        f"elections: if node {replica.node_id} starts first, it is elected, and the other replicas truncate theirs to its end"
+    )
+    about = ReplicaBehind(
+        best.path, best.node_id, end, best.end_of_records, Lack.OUT_OF_SYNC, replica.node_id
+    )
+    yield Finding("unclean-election-ahead", replica.path, message, numbers=about.numbers(), diagnosis=about)
+
+
+def _diverged(place: _Place, elections: Elections) -> Iterator[Finding]:
+    may_lead = elections.may_lead(place.partition)
+    leaders = [each for each in place.replicas if each.node_id in may_lead]
     if not leaders:
         return
     leader = max(leaders, key=lambda each: (each.last_epoch, each.end_of_records))
-    for replica in replicas:
+    for replica in place.replicas:
         if replica in leaders or not 0 <= replica.last_epoch < leader.last_epoch:
             continue
         offset = _truncation_offset(replica, leader)
@@ -278,7 +334,7 @@ def _diverged(name: str, partition: Partition, replicas: Sequence[_Replica]) -> 
         if offset is None or committed <= offset:
             continue
         message = (
-            f"{name} has offsets {offset} to {replica.end_of_records - 1} with leader epochs up to {replica.last_epoch}, and node {leader.node_id}, "
+            f"{place.name} has offsets {offset} to {replica.end_of_records - 1} with leader epochs up to {replica.last_epoch}, and node {leader.node_id}, "
             f"which leads with epoch {leader.last_epoch}, lacks them ({leader.path}), although they are committed up to offset {committed}: node "
             f"{replica.node_id} truncates its log to offset {offset} when it starts"
         )

@@ -1,8 +1,9 @@
-"""A cluster of one controller and two brokers, with two replicas of each partition."""
+"""A cluster of one controller and two brokers, or more, with a replica of each partition on every broker."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -17,11 +18,12 @@ _TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.to
 
 
 class _Node(Broker):
-    """A node of the cluster. node_id: CONTROLLER or one of BROKERS."""
+    """A node of the cluster. node_id: CONTROLLER or a broker. replicas: of internal topics."""
 
-    def __init__(self, root: Path, node_id: int) -> None:
+    def __init__(self, root: Path, node_id: int, replicas: int) -> None:
         super().__init__(root / f"node-{node_id}")
         self.node_id = node_id
+        self.replicas = replicas
         self.voters = ""
 
     def _configure(self) -> None:
@@ -34,7 +36,7 @@ class _Node(Broker):
             "controller.quorum.voters": self.voters,
             "listeners": f"CONTROLLER://{place}" if is_controller else f"PLAINTEXT://{self.bootstrap}",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            **{f"{topic}.replication.factor": "2" for topic in _TOPICS},
+            **{f"{topic}.replication.factor": str(self.replicas) for topic in _TOPICS},
         }
         properties = self.root / "server.properties"
         lines = properties.read_text().splitlines()
@@ -45,8 +47,9 @@ class _Node(Broker):
 class TwoReplicas:
     """The cluster below `root`. It may be started again after its data directories were changed."""
 
-    def __init__(self, root: Path) -> None:
-        self.nodes = {node_id: _Node(root, node_id) for node_id in (CONTROLLER, *BROKERS)}
+    def __init__(self, root: Path, brokers: Sequence[int] = BROKERS) -> None:
+        self.brokers = brokers
+        self.nodes = {node_id: _Node(root, node_id, len(brokers)) for node_id in (CONTROLLER, *brokers)}
 
     def data(self, node_id: int) -> Path:
         return self.nodes[node_id].data
@@ -87,7 +90,7 @@ class TwoReplicas:
             self.nodes[node_id].stop()
 
     def await_in_sync(self, *topics: str) -> None:
-        """Wait until both replicas of each topic are in sync."""
+        """Wait until all replicas of each topic are in sync."""
 
         def are_in_sync() -> bool:
             admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
@@ -95,7 +98,7 @@ class TwoReplicas:
             return all(
                 # a topic that was just created may be missing
                 topic in found
-                and all(len(each.isrs) == len(BROKERS) for each in found[topic].partitions.values())
+                and all(len(each.isrs) == len(self.brokers) for each in found[topic].partitions.values())
                 for topic in topics
             )
 
@@ -103,13 +106,13 @@ class TwoReplicas:
 
     def abandon(self) -> None:
         # a broker tells the controller that it is stopping
-        for node_id in (*BROKERS, CONTROLLER):
+        for node_id in (*self.brokers, CONTROLLER):
             if self.nodes[node_id].is_running():
                 self.nodes[node_id].abandon()
 
     def create_topic(self, name: str, **config: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        for future in admin.create_topics([NewTopic(name, 1, 2, config=config)]).values():
+        for future in admin.create_topics([NewTopic(name, 1, len(self.brokers), config=config)]).values():
             future.result(CLIENT_LIMIT_S)
 
     def delete_topic(self, name: str) -> None:
@@ -126,11 +129,11 @@ class TwoReplicas:
 
     def consume(self, topic: str) -> int:
         """The number of records that a consumer receives."""
-        return len(self.nodes[BROKERS[0]].consume(topic))
+        return len(self.nodes[self.brokers[0]].consume(topic))
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(self.nodes[node_id].bootstrap for node_id in BROKERS)
+        return ",".join(self.nodes[node_id].bootstrap for node_id in self.brokers)
 
     def _join(self, node: _Node) -> None:
         """Join the controller's cluster."""
