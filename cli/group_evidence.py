@@ -11,7 +11,7 @@ from kseg.segment.partition.names import GROUP_TOPICS
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import RowValues, ShareTopicOfGroup, TopicNames
+    from kseg.internal_topics.groups.group_rows import ShareTopicOfGroup, TopicNames
     from kseg.internal_topics.groups.groups import GroupsOptions
     from kseg.internal_topics.groups.partition_ends import Replicas
     from kseg.internal_topics.metadata.metadata_image import MetadataImage
@@ -220,7 +220,7 @@ class GroupRows:
             elif isinstance(event, Failure) or (isinstance(event, Finding) and event.severity == ERROR):
                 self._unclear.update((event.path, os.path.dirname(event.path)))
             yield event
-        yield from map(Row, self._stateless())
+        yield from self._stateless()
         evidence = self._evidence
         count = evidence.count_given(self._found)
         for row in missing_groups(self._asked, self._found, evidence.offsets_partitions, count):
@@ -244,10 +244,11 @@ class GroupRows:
         if isinstance(result, OffsetOfGroup) and self._keeps_offsets:
             self._offsets.add(result, result.offset)
 
-    def _stateless(self) -> "Iterator[RowValues]":
+    def _stateless(self) -> Iterator[Row]:
         """Rows of the initialized partitions of share groups without a state. A partition of `__share_group_state` that is not here, or
         could not be read completely, may have it. A group coordinator lists no deleted topics."""
         from kseg.internal_topics.groups.coordinator_partition import partition_for
+        from kseg.internal_topics.groups.group_rows import StatelessPartition
         from kseg.internal_topics.groups.partition_ends import PartitionEnds
         from kseg.internal_topics.groups.share_rows import stateless_row
         from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, SharePartitionKey
@@ -264,4 +265,7 @@ class GroupRows:
                 there = self._evidence.replicas.get((SHARE_GROUP_STATE, home), ())
                 is_read = any(target.path in self._evidence.chosen - self._unclear for target in there)
                 if is_read and names.ids.get(each.topic) == each.topic_id:
-                    yield stateless_row(key, each.topic, ends)
+                    yield Row(
+                        stateless_row(key, each.topic, ends),
+                        StatelessPartition(each.group, each.topic, number),
+                    )

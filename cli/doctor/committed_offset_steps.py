@@ -1,8 +1,8 @@
-"""The steps for committed offsets from which consumers should not continue, with a running broker: outside their log, or in a deleted
-topic."""
+"""The steps for groups that do not continue where they stopped, with a running broker: because their committed offset is outside the log or
+in a deleted topic, or because the state of a share group is lost."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kseg.cli.doctor.client_steps import Clients
 from kseg.cli.doctor.next_step import NextStep, likewise
@@ -11,10 +11,12 @@ from kseg.segment.counted import shown_of
 from kseg.segment.terminal import shell_quoted, visible
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+    from kseg.internal_topics.groups.group_rows import OffsetOfGroup, StatelessPartition
+
+O = TypeVar("O", "OffsetOfGroup", "StatelessPartition")
 
 _LISTED = 5  # groups with a step of their own
-_Action = tuple[str, str]  # why, and the options of kafka-consumer-groups.sh
+_Action = tuple[str, str]  # why, and options of Kafka's tool
 
 
 def set_groups(clients: Clients, server: str) -> Iterator[NextStep]:
@@ -63,23 +65,39 @@ def delete_when_recreated(clients: Clients, server: str) -> Iterator[NextStep]:
     yield from _by_topic(clients.of_deleted_topics, delete, clients, server, is_due=False)
 
 
+def restore_share_states(clients: Clients, server: str) -> Iterator[NextStep]:
+    """The steps for share groups without a state, which Kafka's tool creates. It accepts no offset, only an end of the log or a time, and
+    only for a group without members."""
+
+    def reset(partition: "StatelessPartition") -> _Action:
+        why = (
+            f"The share coordinator has lost the progress of {visible(partition.group)} in {partition.topic}, and its members get no record there. "
+            "With the broker running and all of them stopped for a minute, preview a new beginning; then replace --dry-run with --execute. "
+            "--to-earliest delivers everything again; --to-latest skips what was not delivered yet, and --to-datetime lies between them."
+        )
+        return why, "--reset-offsets --to-earliest --dry-run"
+
+    yield from _by_topic(clients.stateless, reset, clients, server, tool="kafka-share-groups.sh")
+
+
 def _by_topic(
-    offsets: "Sequence[OffsetOfGroup]",
-    action: "Callable[[OffsetOfGroup], _Action]",
+    found: "Sequence[O]",
+    action: "Callable[[O], _Action]",
     clients: Clients,
     server: str,
     *,
     is_due: bool = True,
+    tool: str = "kafka-consumer-groups.sh",
 ) -> Iterator[NextStep]:
     """One step for the partitions of a group in a topic for which the action is the same."""
     partitions: dict[tuple[str, str, _Action], list[int]] = {}
-    for each in offsets:
+    for each in found:
         partitions.setdefault((each.group, each.topic, action(each)), []).append(each.partition)
     shown = shown_of(len(partitions), _LISTED)
     for (group, topic, (why, options)), numbers in [*partitions.items()][:shown]:
         yield NextStep(
             why,
-            f"kafka-consumer-groups.sh --bootstrap-server {server} --group {shell_quoted(group)} "
+            f"{tool} --bootstrap-server {server} --group {shell_quoted(group)} "
             f"--topic {topic}:{','.join(map(str, sorted(numbers)))} {options}",
             is_due,
         )

@@ -255,7 +255,12 @@ class Examination:
 
     def _groups(self) -> Iterator[Row]:
         from kseg.cli.doctor.group_work import group_rows
-        from kseg.internal_topics.groups.group_rows import CoordinatorsOffsets, OffsetOfGroup, PendingOffset
+        from kseg.internal_topics.groups.group_rows import (
+            CoordinatorsOffsets,
+            OffsetOfGroup,
+            PendingOffset,
+            StatelessPartition,
+        )
         from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets
 
         situation, offsets = self._situation, CoordinatorsOffsets[Row | None]()
@@ -266,6 +271,9 @@ class Examination:
                 offsets.add(found, row if self._is_unusable(found) else None)
             elif isinstance(found, PendingOffset):
                 situation.clients.pending.append(found)
+            elif isinstance(found, StatelessPartition):
+                situation.clients.stateless.append(found)
+                yield row
             elif isinstance(found, ExpiringOffsets):
                 situation.expiring.append(found)
                 yield row

@@ -22,7 +22,7 @@ def group_rows(
 
     metadata: the log that the user named. expiry_of: how to look for expiring offsets in these partitions. over: runs work on targets.
     """
-    from kseg.cli.group_evidence import group_evidence
+    from kseg.cli.group_evidence import GroupRows, group_evidence
     from kseg.internal_topics.groups.groups import GroupsOptions, is_group_topic, list_groups
 
     try:
@@ -41,6 +41,7 @@ def group_rows(
         partition=request.partition,
         expiry=expiry_of(wanted),
     )
-    for event in over(list_groups, wanted, options) if wanted else ():
+    rows = GroupRows(evidence, (), options, keeps_offsets=False)
+    for event in rows.through(over(list_groups, wanted, options)) if wanted else ():
         if isinstance(event, Row):
             yield event

@@ -21,7 +21,8 @@
     committed offsets that expire, or are in a partition where their coordinator does not look for them.
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
 13. Once the nodes run, replace voters of the quorum, abort hanging transactions, reset groups whose committed offset is outside the
-    log, or was in a partition where their coordinator does not look for it, and delete committed offsets of deleted topics.
+    log, or was in a partition where their coordinator does not look for it, delete committed offsets of deleted topics, and create the
+    states of share groups again that are lost.
 
 A metadata log that is in none of the directories comes last: find it, copy it from another node, or create it again
 (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
@@ -32,7 +33,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kseg.cli.doctor.client_steps import end_transactions, find_lost_ends, write_markers
-from kseg.cli.doctor.committed_offset_steps import delete_former, delete_when_recreated, set_groups
+from kseg.cli.doctor.committed_offset_steps import (
+    delete_former,
+    delete_when_recreated,
+    restore_share_states,
+    set_groups,
+)
 from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import (
     copied_log,
@@ -230,6 +236,7 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     yield from set_groups(situation.clients, server)
     yield from delete_former(situation.clients, server)
     yield from delete_when_recreated(situation.clients, server)
+    yield from restore_share_states(situation.clients, server)
     if situation.clients.unreachable:
         from kseg.cli.doctor.unreachable_steps import restore_unreachable
 

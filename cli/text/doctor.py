@@ -135,6 +135,8 @@ class DoctorReport(Report):
             words.append(f"{counted(lost, 'committed transaction')} that a coordinator aborts")
         if stranded := self._counts.get("offset", 0):
             words.append(counted(stranded, "unusable committed offset"))
+        if stateless := self._counts.get("share_offset", 0):
+            words.append(f"{counted(stateless, 'partition')} of share groups without a state")
         return ", ".join(words)
 
     # --- the machine
@@ -301,6 +303,15 @@ class DoctorReport(Report):
             place = f"{values['topic']}-{values['partition']}"
             yield Line(visible(f"{values['group']}: {place} at offset {values['offset']}, {words}"))
         yield from _more(self._counts.get("offset", 0))
+        stateless = self._rows.get("share_offset", ())
+        for values in stateless[: shown_of(self._counts.get("share_offset", 0), _SHOWN)]:
+            place = f"{values['topic']}-{values['partition']}"
+            yield Line(
+                visible(
+                    f"{values['group']}: the state of {place} is lost; members of this share group get no record"
+                )
+            )
+        yield from _more(self._counts.get("share_offset", 0))
 
     def _leftovers(self) -> Iterator[Line]:
         by_kind: dict[str, tuple[int, int]] = {}

@@ -123,6 +123,15 @@ class ShareStateOfGroup(AboutGroup):
     partition: int
 
 
+@dataclass(frozen=True, slots=True)
+class StatelessPartition(AboutGroup):
+    """The result of a share_offset row of a partition that a share group has initialized, but of which the share coordinator has no state:
+    its members get no record until the state is created again (observed with 4.3.1)."""
+
+    topic: str
+    partition: int
+
+
 def result_of(row: RowValues) -> AboutGroup:
     """The result of a row of this module, for other code."""
     group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))

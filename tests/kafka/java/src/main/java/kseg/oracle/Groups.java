@@ -40,6 +40,7 @@ import org.apache.kafka.common.requests.StreamsGroupHeartbeatRequest;
 import org.apache.kafka.common.requests.StreamsGroupHeartbeatResponse;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.tools.consumer.group.ConsumerGroupCommand;
+import org.apache.kafka.tools.consumer.group.ShareGroupCommand;
 
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
@@ -55,6 +56,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
+import java.util.function.Consumer;
 
 /**
  * Groups of a running broker: what Admin says about all of them, and a share group's member, which no other client of the tests has.
@@ -76,6 +78,7 @@ import java.util.concurrent.ExecutionException;
  *   {"do":"unstable","groups"}                              "groups": of each ("group", "places": [topic, partition]) the places with an
  *                                                           offset in an open transaction
  *   {"do":"tool","words"}                                   "printed": by kafka-consumer-groups.sh
+ *   {"do":"share_tool","words"}                             "printed": by kafka-share-groups.sh
  */
 public final class Groups {
     private static final Duration LIMIT = Duration.ofMinutes(5);
@@ -119,7 +122,8 @@ public final class Groups {
             case "streams_leave" -> streamsHeartbeat(request, request.get("member").asText(), -1);
             case "share_states" -> shareStates(request, answer.putArray("states"));
             case "expiring_commit" -> expiringCommit(request);
-            case "tool" -> answer.put("printed", printedByTool(request.get("words")));
+            case "tool" -> answer.put("printed", printedByTool(ConsumerGroupCommand::main, request.get("words")));
+            case "share_tool" -> answer.put("printed", printedByTool(ShareGroupCommand::main, request.get("words")));
             case "unstable" -> unstable(request, answer.putObject("groups"));
             case "commit" -> admin.alterConsumerGroupOffsets(group(request), Map.of(place(request),
                 new OffsetAndMetadata(request.get("offset").asLong(), "by an administrator"))).all().get();
@@ -129,14 +133,14 @@ public final class Groups {
     }
 
     /** The tool's main in this process: a process of its own takes a second of processor time to load its classes. */
-    private String printedByTool(JsonNode words) {
+    private String printedByTool(Consumer<String[]> tool, JsonNode words) {
         List<String> all = new ArrayList<>(List.of("--bootstrap-server", bootstrap));
         all.addAll(texts(words));
         PrintStream stdout = System.out;
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
         try {
-            ConsumerGroupCommand.main(all.toArray(new String[0]));
+            tool.accept(all.toArray(new String[0]));
         } finally {
             System.setOut(stdout);
         }
