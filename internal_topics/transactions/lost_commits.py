@@ -9,7 +9,8 @@ of that, and a broker serves it (observed with 4.3.1: a Kafka Streams applicatio
 The last committed transactions of a producer count, as many as `coordinator_load` remembers. Nothing is concluded
 
 - unless the view is settled: otherwise another replica, or a running broker, may have what is missing here;
-- of a producer that the partition does not know: it may have been forgotten, or the topic created again;
+- of a producer of which neither the broker's state nor the log has anything: it may be from before the log start, or the topic was created
+  again. One that only the broker has forgotten (producer.id.expiration.ms), so that its snapshots lack it, is taken from the log;
 - of an open transaction of the epoch before: its records are here, and only the marker is missing (verdict `unmarked`);
 - if the state of the producer precedes what retention or the cleaner has removed.
 
@@ -37,6 +38,7 @@ from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC, Role
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
+from kseg.segment.state.transaction_replay import TransactionReplay
 
 # by how much clocks of brokers and clients may differ
 _CLOCKS_DIFFER_MS = 60_000
@@ -76,7 +78,7 @@ def lost_commits(log: PartitionLog, replay: PartitionReplay, view: CoordinatorVi
         return
     last = max(lost, key=lambda each: each.decided_ms)
     producers = {each.producer_id for each in lost}
-    entry = replay.state.entry(last.producer_id)
+    entry = _state_with(last.producer_id, replay).entry(last.producer_id)
     assert entry is not None
     effect = (
         "the offsets that they committed are lost, and consumers repeat what they have processed"
@@ -100,17 +102,26 @@ def lost_commits(log: PartitionLog, replay: PartitionReplay, view: CoordinatorVi
 
 
 def _is_lost(commit: CommittedTransaction, replay: PartitionReplay, complete_from: int) -> bool:
-    entry: ProducerSnapshotEntry | None = replay.state.entry(commit.producer_id)
+    state = _state_with(commit.producer_id, replay)
+    entry: ProducerSnapshotEntry | None = state.entry(commit.producer_id)
     if entry is None or not 0 <= entry.producer_epoch < commit.epoch:
         return False
     if entry.producer_epoch == commit.epoch - 1 and entry.current_txn_first_offset is not None:
         return False
-    return max(replay.state_from, _last_offset(entry, replay)) >= complete_from
+    known_at = _last_offset(entry, state)
+    if state is replay.state:
+        known_at = max(known_at, replay.state_from)
+    return known_at >= complete_from
 
 
-def _last_offset(entry: ProducerSnapshotEntry, replay: PartitionReplay) -> int:
+def _state_with(producer_id: int, replay: PartitionReplay) -> TransactionReplay:
+    """The broker's state, or that of the log if a broker has forgotten the producer."""
+    return replay.whole if replay.state.entry(producer_id) is None else replay.state
+
+
+def _last_offset(entry: ProducerSnapshotEntry, state: TransactionReplay) -> int:
     """The offset of the last batch that is known of a producer."""
-    marker = replay.state.last_marker(entry.producer_id)
+    marker = state.last_marker(entry.producer_id)
     return max(entry.last_offset, -1 if marker is None else marker.offset)
 
 
