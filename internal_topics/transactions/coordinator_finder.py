@@ -61,19 +61,17 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
     if partitions is not None and view.is_whole and _are_all_here(directories, finder, images):
         # when the brokers start, the partition elects a leader, with the next epoch
         epochs = {number: each.leader_epoch + 1 for number, each in partitions.items()}
-        decided = {pid: some for log in logs.values() for pid, some in log.decided.items()}
-        commits = commits_by_place(decided, view)
-        view = replace(view, is_settled=True, coordinator_epochs=epochs, commits=commits)
+        view = replace(view, is_settled=True, coordinator_epochs=epochs, commits=commits_by_place(view))
     return _beside_the_logs(view, directories), tuple(findings)
 
 
 def _places_of(known: TransactionalId, view: CoordinatorView) -> tuple[TopicPartition, ...]:
     """Where to look for markers of an id: the partitions of its transaction, and if the view is settled those of the last completed one. If
     the end of the coordinator's log is lost, the id's record may precede its last transaction, which likely has the same partitions."""
-    record = view.prepared.get(known.producer_id) if view.is_settled else None
-    if record is None:
+    decisions = view.decided.get(known.producer_id) if view.is_settled else None
+    if decisions is None:
         return known.partitions
-    return tuple(dict.fromkeys((*known.partitions, *partitions_in(record))))
+    return tuple(dict.fromkeys((*known.partitions, *partitions_in(decisions.last))))
 
 
 def _images(directories: BrokerDirectories, finder: MetadataFinder) -> Iterator[MetadataImage]:
@@ -127,6 +125,7 @@ def _beside_the_logs(view: CoordinatorView, directories: BrokerDirectories) -> C
     refused = ((known.transactional_id, markers.refused(known, view.epoch_of(known))) for known in judged)
     return replace(
         view,
+        decided={},  # no longer needed, and every process that reads partitions gets the view
         ids={name: left(known) for name, known in view.ids.items()},
         by_producer=of_producers(view.by_producer),
         unloaded=of_producers(view.unloaded),

@@ -32,6 +32,7 @@ from kseg.internal_topics.transactions.transaction_log import (
     DEAD,
     EPOCH_PER_TRANSACTION,
     TRANSACTION_STATE,
+    Decisions,
     PassedOver,
     TransactionalId,
     TransactionLog,
@@ -84,8 +85,7 @@ class _Load:
         self._offset = -1  # of the last record
         self._former_keys: dict[int, bytes] = {}
         self._committed: dict[int, array[int]] = {}
-        self._prepared: dict[int, CoordinatorRecord] = {}
-        self._decided: dict[int, deque[CoordinatorRecord]] = {}
+        self._decided: dict[int, Decisions] = {}
         self._path = path
         self._found = LoadFindings(path, _EFFECTS)
         self._records = 0
@@ -96,14 +96,22 @@ class _Load:
         if record.key is not None and record.value is not None:
             producer_id = int.from_bytes(record.value[_PRODUCER_ID], "big", signed=True)
             self._former_keys[producer_id] = record.key
-            if record.value[_STATUS] in _PREPARE_COMMIT_OR_ABORT:
-                self._prepared[producer_id] = record
-            if record.value[_STATUS] == _PREPARE_COMMIT:
-                self._decided.setdefault(producer_id, deque(maxlen=_DECISIONS)).append(record)
+            status = record.value[_STATUS]
+            if status in _PREPARE_COMMIT_OR_ABORT:
+                self._decide(producer_id, record, status)
             committed = _committed(record.value, producer_id)
             if committed is not None:
                 self._committed.setdefault(committed[0], array("h")).append(committed[1])
         self._take(record)
+
+    def _decide(self, producer_id: int, record: CoordinatorRecord, status: bytes) -> None:
+        """Note a record in a Prepare state."""
+        decisions = self._decided.get(producer_id)
+        if decisions is None:
+            decisions = self._decided[producer_id] = Decisions(record, deque(maxlen=_DECISIONS))
+        decisions.last = record
+        if status == _PREPARE_COMMIT:
+            decisions.commits.append(record)
 
     def _take(self, record: CoordinatorRecord) -> None:
         """A record, or what damaged bytes say."""
@@ -150,9 +158,7 @@ class _Load:
         ids = dict(self._ids(self._newest))
         loaded = ids if self._at_the_end is None else dict(self._ids(self._at_the_end))
         former = dict(_names_of(self._former_keys))
-        return TransactionLog(
-            ids, loaded, former, self._committed, self._prepared, self._decided, self._findings()
-        )
+        return TransactionLog(ids, loaded, former, self._committed, self._decided, self._findings())
 
     def _findings(self) -> tuple[Finding, ...]:
         return *self._found.of_damage(self._records), *self._found.of_records()

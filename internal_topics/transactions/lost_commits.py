@@ -18,9 +18,8 @@ Once a broker has started on the log, it goes on at the lost offsets, and no cop
 do before that, then leaves the finding to `transactions`, which reports it until the coordinator forgets the transactional id.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from kseg.internal_topics.coordinator_log import CoordinatorRecord
 from kseg.internal_topics.transactions.partition_replay import PartitionReplay
 from kseg.internal_topics.transactions.transaction_log import (
     CommittedTransaction,
@@ -44,14 +43,12 @@ from kseg.segment.state.transaction_replay import TransactionReplay
 _CLOCKS_DIFFER_MS = 60_000
 
 
-def commits_by_place(
-    decided: Mapping[int, Iterable[CoordinatorRecord]], view: CoordinatorView
-) -> Mapping[TopicPartition, Sequence[CommittedTransaction]]:
-    """The completed transactions of each partition. decided: the last records of a producer id in state PrepareCommit."""
+def commits_by_place(view: CoordinatorView) -> Mapping[TopicPartition, Sequence[CommittedTransaction]]:
+    """The completed transactions of each partition."""
     found: dict[TopicPartition, list[CommittedTransaction]] = {}
-    for producer_id, records in decided.items():
+    for producer_id, decisions in view.decided.items():
         completed = view.committed.get(producer_id, ())
-        for record in records if completed else ():
+        for record in decisions.commits if completed else ():
             try:
                 name, known = loaded_record(record)
             except (Unloadable, PassedOver):

@@ -10,6 +10,7 @@
 (Kafka: TransactionStateManager.loadTransactionMetadata, TransactionLog, TransactionMetadata; fact sheet of the internal topics, §6.1.)
 """
 
+from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -90,6 +91,15 @@ class CommittedTransaction:
     decided_ms: int
 
 
+@dataclass(slots=True)
+class Decisions:
+    """What a coordinator has decided about the transactions of a producer id, superseded records included. last: the last record in a
+    Prepare state; it has all partitions of its transaction. commits: the last ones in state PrepareCommit."""
+
+    last: CoordinatorRecord
+    commits: deque[CoordinatorRecord]
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionLog:
     """The state of one partition of the topic.
@@ -97,17 +107,14 @@ class TransactionLog:
     ids: by transactional id, as their newest records have them. loaded: the same as the coordinator has them once it has loaded the
     partition. former: the transactional id that a producer id last had, even if its record is superseded or a tombstone. findings: records
     that cannot be loaded. committed: the epochs of the records by which a producer id has committed a transaction of the second protocol,
-    superseded ones as well; each has the epoch after that of its transaction. prepared: the last record of a producer id in a Prepare
-    state, even if it is superseded: it has all partitions of that transaction. decided: the last records of a producer id in state
-    PrepareCommit, superseded ones as well.
+    superseded ones as well; each has the epoch after that of its transaction. decided: by producer id.
     """
 
     ids: Mapping[str, TransactionalId]
     loaded: Mapping[str, TransactionalId]
     former: Mapping[int, str]
     committed: Mapping[int, Container[int]] = field(default_factory=dict)
-    prepared: Mapping[int, CoordinatorRecord] = field(default_factory=dict)
-    decided: Mapping[int, Iterable[CoordinatorRecord]] = field(default_factory=dict)
+    decided: Mapping[int, Decisions] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
@@ -125,7 +132,7 @@ class CoordinatorView:
 
     partitions: of the topic that were read. missing: those that are unavailable, as far as their number is known. is_whole: none is missing
     or damaged. ids: by the newest records. by_producer: the ids as the coordinators have them, by their current producer id. unloaded:
-    those whose newest record no coordinator loads, by the producer id in it. committed, prepared: see `TransactionLog`. commit_markers:
+    those whose newest record no coordinator loads, by the producer id in it. committed, decided: see `TransactionLog`. commit_markers:
     partitions with a COMMIT marker whose epoch the coordinator's record has not reached, by producer id and that epoch. refused: a
     partition that refuses the markers of the transaction that an id has, by transactional id. is_settled: whether the logs of all brokers
     are here and none of them runs, so that the coordinators will know nothing more. coordinator_epochs: if so, the epoch of each
@@ -137,7 +144,7 @@ class CoordinatorView:
     unloaded: Mapping[int, tuple[TransactionalId, ...]] = field(default_factory=dict)
     former: Mapping[int, str] = field(default_factory=dict)
     committed: Mapping[int, Container[int]] = field(default_factory=dict)
-    prepared: Mapping[int, CoordinatorRecord] = field(default_factory=dict)
+    decided: Mapping[int, Decisions] = field(default_factory=dict)
     commit_markers: Mapping[int, Mapping[int, TopicPartition]] = field(default_factory=dict)
     refused: Mapping[str, "RefusedMarker"] = field(default_factory=dict)
     partitions: tuple[int, ...] = ()
@@ -255,7 +262,7 @@ def joined(
     loaded: dict[str, TransactionalId] = {}
     former: dict[int, str] = {}
     committed: dict[int, Container[int]] = {}
-    prepared: dict[int, CoordinatorRecord] = {}
+    decided: dict[int, Decisions] = {}
     misplaced: dict[str, TransactionalId] = {}
     for number, log in logs.items():
         home = HomePartition(number, partition_count if is_before_a_start else None)
@@ -268,7 +275,7 @@ def joined(
         }
         former |= log.former
         committed |= log.committed
-        prepared |= log.prepared
+        decided |= log.decided
     hurt = {
         *damaged,
         *(number for number, log in logs.items() if any(each.id != TORN for each in log.findings)),
@@ -281,7 +288,7 @@ def joined(
         by_producer(each for each in (*misplaced.values(), *ids.values()) if each.is_loaded is False),
         former,
         committed,
-        prepared,
+        decided,
         partitions=tuple(sorted({*logs, *hurt})),
         missing=missing,
         is_whole=partition_count is not None and not missing and not hurt,
