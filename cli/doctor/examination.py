@@ -81,6 +81,7 @@ class Examination:
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass on the events of the verification, then yield everything that depends on its findings."""
         partitions = {target.path: target for target in self._targets if isinstance(target, PartitionTarget)}
+        self._situation.damaged_replicas.partitions = [*partitions]
         for event in self._verification.through(events):
             if isinstance(event, Finding):
                 self._situation.note(event)

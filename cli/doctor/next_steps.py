@@ -6,8 +6,9 @@
 3. Rename a metadata log that is under another name: without it nothing else can be judged. Correct a node id that does not match the data
    directory: with a wrong one all partitions look stray.
 4. If a broker does not accept some of the data directories together (they are of different nodes, or one is a copy of another), check
-   those of one node. Before that, export the records of replicas that their leader truncates, replace replicas that lack what another
-   node has, give controllers back the place that they had in the quorum, and put missing replicas back.
+   those of one node. Before that, export the records of replicas that their leader truncates, put damaged replicas together from what
+   others have, replace replicas that lack what another node has, give controllers back the place that they had in the quorum, and put
+   missing replicas back.
 5. Move out of the data directory what prevents a start: files that a broker cannot read, whatever is there by mistake, directories
    with a name that is not a partition's, and the second of two directories of the same partition.
 6. Free space on a full file system, because repairs need some.
@@ -142,6 +143,11 @@ def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
     """Examine the nodes one by one. Before and after that, the steps for what shows only when they are examined together."""
     identities, replicas = situation.identities, situation.replicas
     yield from save_diverged(replicas)
+    whole = [*situation.damaged_replicas.steps({path for path, _ in (*replicas.behind, *replicas.shorter)})]
+    if whole:
+        yield from whole
+        yield _again(situation)
+        return
     before_any_starts = [*replace_behind(replicas), *restore_voters(identities.replaced_voters)]
     yield from before_any_starts
     # with a copy of one of its directories there, what a node lacks shows only when it is examined without the copy

@@ -6,6 +6,7 @@ Each finding belongs to the first part that takes it. What no part takes is a ma
 from typing import TYPE_CHECKING
 
 from kseg.cli.doctor.client_steps import Clients
+from kseg.cli.doctor.damaged_replicas import DamagedReplicas
 from kseg.cli.doctor.disk_steps import Disks
 from kseg.cli.doctor.metadata_log_steps import MetadataLogs
 from kseg.cli.doctor.next_step import ANY_SERVER
@@ -35,6 +36,7 @@ class Situation:
         self.request = request
         self.unserved = UnservedDirectories(request)
         self.replicas = Replicas(request)
+        self.damaged_replicas = DamagedReplicas(request)
         self.identities = Identities(request)
         self.disks = Disks(request)
         self.obstacles = Obstacles(request)
@@ -55,6 +57,7 @@ class Situation:
         if finding.severity == INFO:
             return
         self.repairs.note_kind(finding)
+        self.damaged_replicas.note(finding)
         parts = (
             self.unserved,
             self.replicas,

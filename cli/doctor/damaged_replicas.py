@@ -1,0 +1,171 @@
+"""The steps for logs that are damaged inside, where the data directories of several nodes are examined and other replicas have what cannot
+be read.
+
+`recover` removes the damaged bytes, a broker everything behind them as well, and a longer log that is damaged must not be copied over a
+shorter one that has these records. So before anything is copied or repaired:
+
+1. If another replica is undamaged and covers the log, with the same or a later leader epoch at its end, it takes its place.
+2. Otherwise the log is put together from pieces (docs/usage.md, One log from several copies), if others have everything that is lost, with
+   the same leader epoch there: after an unclean election they can have other records with the same offsets.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import field
+
+from kseg.cli.doctor.next_step import NextStep, likewise, move_command
+from kseg.cli.next_command import command_line
+from kseg.cli.request import Request
+from kseg.internal_topics.broker_directories import progress_of
+from kseg.internal_topics.metadata.replica_directories import topic_id_of
+from kseg.segment.counted import shown_of
+from kseg.segment.diagnosis import InvalidBytes
+from kseg.segment.errors import KsegError
+from kseg.segment.findings import ERROR, Finding
+from kseg.segment.layout import LOG_SUFFIX
+from kseg.segment.partition.names import KSEG_DIRECTORY, METADATA_DIRECTORY, NAME_BY_ROLE, Role
+from kseg.segment.partition.partition_epochs import last_epoch_below
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.storage import places
+from kseg.segment.terminal import shell_quoted, shown_path
+from kseg.segment.values import dataclass
+
+_LISTED = 5  # replicas with a step of their own
+_MOST_PIECES = 20  # of a command that can still be read
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a log, from one replica: offsets from first up to, but not including, end; None for the end of that log."""
+
+    path: str
+    first: int
+    end: int | None
+
+    @property
+    def command(self) -> str:
+        bounds = f" --from-offset {self.first}" * (self.first > 0)
+        bounds += "" if self.end is None else f" --to-offset {self.end}"
+        return f"kseg dump --json --print-data-log{bounds} {shell_quoted(self.path)};"
+
+
+@dataclass(slots=True)
+class DamagedReplicas:
+    """partitions: the directories of all that are examined. lost: by directory, the offsets that cannot be read because of damage with
+    valid batches behind it. unknown: directories with further damage."""
+
+    request: Request
+    partitions: Sequence[str] = ()
+    lost: dict[str, list[range]] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+
+    def note(self, finding: Finding) -> None:
+        about, directory = finding.diagnosis, os.path.dirname(finding.path)
+        first, last = finding.first_offset, finding.last_offset
+        if finding.severity != ERROR or not finding.path.endswith(LOG_SUFFIX):
+            return
+        is_inside = isinstance(about, InvalidBytes) and about.resumed_offset is not None
+        if is_inside and first is not None and last is not None and first <= last:
+            self.lost.setdefault(directory, []).append(range(first, last + 1))
+        else:
+            self.unknown.add(directory)
+
+    def steps(self, replaced: Collection[str]) -> Iterator[NextStep]:
+        """replaced: replicas that other steps replace."""
+        found = [*self._found({*self.lost} - {*replaced} - self.unknown)]
+        shown = shown_of(len(found), _LISTED)
+        for steps in found[:shown]:
+            yield from steps
+        command = command_line("verify", {"--verbose": True}, self.request)
+        yield from likewise(len(found) - shown, "damaged replica", command)
+
+    def _found(self, directories: Collection[str]) -> Iterator[list[NextStep]]:
+        by_name: dict[str, list[str]] = {}
+        for path in self.partitions:
+            by_name.setdefault(os.path.basename(path), []).append(path)
+        for path in sorted(directories):
+            name = os.path.basename(path)
+            others = [
+                other
+                for other in by_name.get(name, ())
+                if other != path and other not in self.unknown and topic_id_of(other) == topic_id_of(path)
+            ]
+            if not others or name == METADATA_DIRECTORY:
+                continue
+            whole = self._whole(path, others)
+            pieces = self._pieces(path, others) if whole is None else []
+            if whole is not None:
+                yield [_copied(path, whole)]
+            elif pieces:
+                yield [*_put_together(path, pieces)]
+
+    def _whole(self, path: str, others: Sequence[str]) -> str | None:
+        """An undamaged replica that has everything."""
+        own, start = progress_of(PartitionTarget(path)), _start_of(path)
+        sound = {
+            other: progress_of(PartitionTarget(other))
+            for other in others
+            if other not in self.lost and _start_of(other) <= start
+        }
+        enough = [
+            other
+            for other, each in sound.items()
+            if each.leader_epoch >= own.leader_epoch and each.end_offset >= own.end_offset
+        ]
+        return max(enough, key=lambda other: sound[other], default=None)
+
+    def _pieces(self, path: str, others: Sequence[str]) -> list[_Piece]:
+        """The pieces that make the log whole; none if that is impossible."""
+        pieces, position = [], 0
+        lost = sorted(self.lost[path], key=lambda each: each.start)
+        for gap in lost if len(lost) <= _MOST_PIECES else ():
+            source = next((other for other in others if self._has(other, gap, path)), None)
+            if source is None or gap.start < position:
+                return []
+            pieces += [_Piece(path, position, gap.start), _Piece(source, gap.start, gap.stop)]
+            position = gap.stop
+        return [*pieces, _Piece(path, position, None)] if pieces else []
+
+    def _has(self, other: str, gap: range, path: str) -> bool:
+        """Whether another replica has the records of a gap in this one."""
+        if any(each.start < gap.stop and gap.start < each.stop for each in self.lost.get(other, ())):
+            return False
+        is_inside = (
+            _start_of(other) <= gap.start and gap.stop <= progress_of(PartitionTarget(other)).end_offset
+        )
+        return is_inside and last_epoch_below(other, gap.stop) == last_epoch_below(path, gap.stop)
+
+
+def _start_of(path: str) -> int:
+    """A log that cannot be read starts nowhere."""
+    try:
+        with PartitionLog(PartitionTarget(path)) as log:
+            return log.start_offset
+    except KsegError:
+        return 2**63
+
+
+def _copied(path: str, whole: str) -> NextStep:
+    return NextStep(
+        f"{shown_path(path)} is damaged, and {shown_path(whole)} has every record of it. Before any of the nodes starts, move the damaged one out of "
+        "the data directory, and copy the other one: its files are valid on every node.",
+        f"{move_command(path)} && cp -a {shell_quoted(whole)} {shell_quoted(path)}",
+    )
+
+
+def _put_together(path: str, pieces: Sequence[_Piece]) -> Iterator[NextStep]:
+    log_dir, name = os.path.split(os.path.normpath(path))
+    made = os.path.join(f"{places.abspath(log_dir)}-whole", name)
+    first = pieces[1]
+    yield NextStep(
+        f"{shown_path(path)} is damaged at offset {first.first}, and {shown_path(first.path)} has what cannot be read there. Before either is repaired or "
+        "copied, put the log together.",
+        f"mkdir -p {shell_quoted(os.path.dirname(made))} && {{ {' '.join(piece.command for piece in pieces)} }} | kseg append --apply --from - {shell_quoted(made)}",
+    )
+    metadata = NAME_BY_ROLE[Role.PARTITION_METADATA]
+    yield NextStep(
+        "Then put it in place of the damaged one, with its topic id.",
+        f"cp -p {shell_quoted(os.path.join(path, metadata))} {shell_quoted(made)} && rm -r {shell_quoted(os.path.join(made, KSEG_DIRECTORY))} && "
+        f"{move_command(path)} && mv {shell_quoted(made)} {shell_quoted(path)}",
+    )
