@@ -1,7 +1,8 @@
 """What to do next, in order, derived from an examination. Every step has a command that is ready to paste.
 
 0. Make file systems that are mounted read-only writable.
-1. If a broker is running and something has to change, stop it. What was read beside a running broker may be out of date.
+1. If a broker is running and something has to change, copy the deleted logs that it has open, and stop it. What was read beside a running
+   broker may be out of date.
 2. Undo a kseg run that was killed half-way, and check again: it blocks everything else.
 3. Rename a metadata log that is under another name: without it nothing else can be judged. Correct a node id that does not match the data
    directory: with a wrong one all partitions look stray.
@@ -64,6 +65,7 @@ from kseg.cli.doctor.quorum_steps import add_voters, restore_voters
 from kseg.cli.doctor.repair_steps import (
     bring_back,
     confirm_log_starts,
+    copy_open_logs,
     find_lost_logs,
     is_recover,
     repair_steps,
@@ -99,7 +101,11 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
         yield from properties_steps(situation.properties, situation.request)
     before_start = list(_before_start(situation, advice))
     if disks.is_broker_running and any(step.needs_stopped_broker for step in before_start):
-        before_start.insert(0, _stop(situation))
+        before_start = [
+            *copy_open_logs(situation.repairs, disks.hosts),
+            _stop(situation),
+            *before_start,
+        ]
     for step in before_start:
         yield step if is_due else replace(step, is_due=False)
     if situation.repairs.is_half_done:

@@ -4,12 +4,13 @@
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
 from kseg.cli.doctor.next_step import NextStep, likewise, move_command
 from kseg.cli.next_command import command_line, next_command
 from kseg.cli.request import Request
+from kseg.inspection.log_dir_host import LogDirHost
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES, IdentityRepair
 from kseg.segment.counted import counted, shown_of
 from kseg.segment.diagnosis import DoubtfulLogStart, InvalidBytes
@@ -104,6 +105,22 @@ def find_lost_logs(repairs: Repairs) -> Iterator[NextStep]:
         )
     command = command_line("verify", {"--verbose": True}, repairs.request)
     yield from likewise(len(repairs.lost_logs) - shown, "segment", command)
+
+
+def copy_open_logs(repairs: Repairs, hosts: Iterable[LogDirHost]) -> Iterator[NextStep]:
+    """A running broker still has a log open that somebody has deleted, and serves it; once it stops, the log is gone (observed with
+    4.3.1). hosts: the data directories."""
+    process_ids = {os.path.normpath(host.path): host.broker_process_id for host in hosts}
+    for index in repairs.lost_logs[: shown_of(len(repairs.lost_logs), _LISTED)]:
+        log = f"{os.path.splitext(index)[0]}{LOG_SUFFIX}"
+        directory = os.path.dirname(os.path.normpath(log))
+        process_id = process_ids.get(os.path.dirname(directory))
+        if process_id and not places.lexists(log):
+            name = os.path.join(os.path.basename(directory), os.path.basename(log))
+            yield NextStep(
+                f"{shown_path(name)} was deleted, and the broker may still have it open: copy it back before the broker stops, and it is gone.",
+                f"find /proc/{process_id}/fd -lname {shell_word(f'*/{name} (deleted)')} -exec cp {{}} {shell_quoted(log)} ';'",
+            )
 
 
 def is_recover(advice: str) -> bool:

@@ -111,8 +111,10 @@ class PartitionCheck:
                 for at in range(len(directory.segments)):
                     yield from self._segment(at)
             yield from self._end_of_log()
-        if not self._options.is_in_use:  # a running broker may be deleting segments
-            yield from self._chain.lost_logs(self.facts)
+        yield from self._chain.lost_logs(self.facts)
+        if (
+            not self._options.is_in_use
+        ):  # a running broker that deletes segments writes the leader epochs later
             yield from self._chain.lost_start(self.facts, self._history)
         identity = self._options.identity_of(directory.path)
         yield from partition_files.metadata_files(

@@ -21,15 +21,18 @@ from itertools import accumulate, pairwise
 from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.names_check import SLOT_BYTES
 from kseg.recovery.verify.segment_check import SegmentFacts
+from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.counted import offsets_words
 from kseg.segment.errors import UnreadableInput
-from kseg.segment.files import Reader
+from kseg.segment.files import DISK, Reader
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory, SegmentFiles
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import INDEX_ROLES, INTERNAL_TOPICS, FileState, Role
 from kseg.segment.partition.topic_settings import CLEANUP_POLICY, REMOTE_STORAGE, TopicSettings
+from kseg.segment.scanning.damage import Damage
+from kseg.segment.scanning.scan import Scanner
 from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 
@@ -115,7 +118,7 @@ class SegmentChain:
 
     @cached_property
     def _lost_logs(self) -> dict[int, Entry]:
-        return lost_logs(self._directory)
+        return lost_logs(self._directory, self._reader)
 
     @cached_property
     def _emptied_logs(self) -> dict[int, Entry]:
@@ -149,19 +152,40 @@ class SegmentChain:
         return any(each.gaps for each in facts) or any(base not in self._emptied_logs for base in empty)
 
 
-def lost_logs(directory: PartitionDirectory) -> dict[int, Entry]:
+def lost_logs(directory: PartitionDirectory, reader: Reader = DISK) -> dict[int, Entry]:
     """One index of each segment that lacks its log, by base offset. What a cleaner has put into a file with the suffix `.swap` may
-    include the records of later segments, whose files a broker then deletes one by one (Kafka: LogLoader.load)."""
+    include the records of later segments. A broker then deletes the files of these: in their order while it runs (Kafka:
+    LocalLog.replaceSegments), and those with a number up to the end of the `.swap` when it starts (LogLoader.load). So an index counts if
+    it is below the `.swap`, or if another log lies between the two. reader: opens the files."""
     if not directory.orphans:
         return {}
     present = {*_logs(directory)}
     swapped = min(_logs(directory, FileState.SWAP), default=L.INT64_MAX)
+    following = L.INT64_MAX
     lost: dict[int, Entry] = {}
+    if swapped < L.INT64_MAX:
+        end = _end_of_swaps(directory, reader)
+        following = min((base for base in _logs(directory, FileState.LIVE) if base >= end), default=following)
     for entry in _orphaned_indexes(directory):
         base = entry.name.base_offset
-        if base is not None and base not in present and base < swapped:
+        if base is not None and base not in present and not swapped <= base <= following:
             lost.setdefault(base, entry)
     return dict(sorted(lost.items()))
+
+
+def _end_of_swaps(directory: PartitionDirectory, reader: Reader) -> int:
+    """The end offset of the logs with the suffix `.swap`, the largest offset if one cannot be read."""
+    end = 0
+    for entry in directory.entries:
+        if entry.name.role is Role.LOG and entry.name.state is FileState.SWAP:
+            try:
+                with reader.open(entry.path) as file:
+                    for block in Scanner.over(file, entry.name.base_offset or 0).blocks():
+                        if not isinstance(block, Damage) and block.count:
+                            end = max(end, block.at(C.LAST_OFFSET, block.count - 1) + 1)
+            except UnreadableInput:
+                return L.INT64_MAX
+    return end
 
 
 def emptied_logs(directory: PartitionDirectory) -> dict[int, Entry]:

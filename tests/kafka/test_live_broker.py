@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
+from tests.support.doctor_helpers import commands, of_type, rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -196,3 +198,31 @@ def test_files_that_a_running_broker_changes_are_not_damage(
                     assert (status, told) == (0, []), level
         assert rolling.error is None
     assert not [*(broker.data / "deleted-0").glob(f"{0:020d}.log")], "nothing was deleted meanwhile"
+
+
+@pytest.mark.evidence("segment-missing")
+def test_log_that_was_deleted_under_a_running_broker_is_copied_back(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The broker serves it as long as it runs. `verify` and `doctor` used to say nothing before it had stopped, and then nothing had the
+    records."""
+    require_kafka()
+    broker, records = Broker(tmp_path / "broker"), [f"{number:02d}" * 200 for number in range(60)]
+    with broker:
+        broker.create_topic("fares", 1, index_interval_bytes="400")
+        producer = broker.producer(batch_num_messages=2)
+        for value in records:
+            producer.produce("fares", value, partition=0)
+        producer.flush(CLIENT_LIMIT_S)
+        partition = broker.data / "fares-0"
+        first, second, *_ = sorted(partition.glob("*.log"))
+        first.unlink()
+        rows = rows_of(capfd, "doctor", "--json", broker.data, status=1)
+        (lost,) = (row for row in of_type(rows, "finding") if row["id"] == "segment-missing")
+        assert (lost["first_offset"], lost["last_offset"]) == (0, int(second.stem) - 1)
+        copy, stop, *_ = commands(rows)
+        assert copy.startswith("find /proc/") and stop.startswith("kafka-server-stop.sh")
+        subprocess.run(copy, shell=True, check=True)
+        assert commands(rows_of(capfd, "doctor", "--json", broker.data, status=0)) == []
+    with broker:
+        assert [record.value for record in broker.consume("fares")] == [each.encode() for each in records]

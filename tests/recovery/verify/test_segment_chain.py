@@ -128,6 +128,23 @@ def test_merged_segment_is_not_a_lost_log(partition: Path) -> None:
     assert "segment-missing" not in judge(partition).ids()
 
 
+def test_lost_log_beyond_a_swap_and_another_log_is_reported(partition: Path) -> None:
+    """The broker was killed before it renamed the cleaned first segment. It deletes the files of merged segments in their order, so those
+    after a log that is there were not among them."""
+    first, _, third, fourth, *_ = bases(partition)
+    (partition / f"{first:020d}.log").rename(partition / f"{first:020d}.log.swap")
+    lose(partition, third, log_only=True)
+    assert spans(judge(partition), "segment-missing") == [(third, fourth - 1)]
+
+
+def test_indexes_after_a_swap_of_superseded_records_are_not_a_lost_log(partition: Path) -> None:
+    """The second segment was merged into the first one, and none of its records was left."""
+    first, second, *_ = bases(partition)
+    (partition / f"{first:020d}.log").rename(partition / f"{first:020d}.log.swap")
+    lose(partition, second, log_only=True)
+    assert spans(judge(partition), "segment-missing") == []
+
+
 def test_indexes_of_a_new_segment_are_not_a_lost_log(partition: Path) -> None:
     """The indexes are preallocated before the first record, and the directory entry of the log may not be on the disk yet."""
     for suffix in ("index", "timeindex"):
@@ -144,10 +161,21 @@ def test_index_below_the_log_start_is_not_a_lost_log(partition: Path) -> None:
     assert judge(partition).ids() & {"segment-missing", "log-start-gap"} == set()
 
 
-@pytest.mark.parametrize("log_only", [True, False])
-def test_missing_segments_are_not_reported_while_a_broker_runs(partition: Path, log_only: bool) -> None:
-    """It may be deleting these segments: it renames the log first, and moves the leader epochs afterwards."""
-    lose(partition, bases(partition)[0], log_only=log_only)
+def test_lost_log_is_reported_while_a_broker_runs(partition: Path) -> None:
+    """A broker that deletes a segment gives the log the suffix first, and several readings have to agree."""
+    first, second, *_ = bases(partition)
+    deleted = partition / f"{first:020d}.log"
+    deleted.rename(f"{deleted}.deleted")
+    lose(partition, second, log_only=True)
+    with child(running_broker(partition.parent)) as broker:
+        assert broker.output() == "in"
+        ((base, _),) = spans(judge(partition), "segment-missing")
+    assert base == second
+
+
+def test_lost_start_is_not_reported_while_a_broker_runs(partition: Path) -> None:
+    """It may be deleting these segments: it moves the leader epochs afterwards."""
+    lose(partition, bases(partition)[0])
     kinds = {"segment-missing", "log-start-gap"}
     assert len(judge(partition).ids() & kinds) == 1
     with child(running_broker(partition.parent)) as broker:
