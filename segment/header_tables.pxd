@@ -54,4 +54,5 @@ cdef enum:
     T_FIRST_OFFSET = 5
     T_LAST_OFFSET = 6
     T_BEGIN = 7
-    TALLY_WIDTH = 8
+    T_NEGATIVE = 8
+    TALLY_WIDTH = 9

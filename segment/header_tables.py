@@ -97,5 +97,6 @@ RECORD_WIDTH = 12
     T_FIRST_OFFSET,
     T_LAST_OFFSET,
     T_BEGIN,  # offset of the first record, kept or not
-) = range(8)
-TALLY_WIDTH = 8
+    T_NEGATIVE,  # number of kept records with a timestamp below −1
+) = range(9)
+TALLY_WIDTH = 9

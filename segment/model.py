@@ -99,7 +99,8 @@ class NewBatch:
 
     records have absolute offsets and timestamps. base_offset, last_offset: default to those of the records, required if
     `records` is empty (the 61-byte header that compaction leaves). max_timestamp_ms: defaults to the maximum of the
-    records, required for LogAppendTime. delete_horizon_ms: stored as base timestamp.
+    records, required for LogAppendTime. delete_horizon_ms: stored as base timestamp. is_copy: of a batch that a broker has stored, so its
+    timestamps may be negative.
     """
 
     records: tuple[Record, ...] = ()
@@ -116,3 +117,4 @@ class NewBatch:
     producer_id: int = L.NO_PRODUCER_ID
     producer_epoch: int = L.NO_PRODUCER_EPOCH
     base_sequence: int = L.NO_SEQUENCE
+    is_copy: bool = False

@@ -164,6 +164,7 @@ class Batcher:
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,
+            is_copy=True,
         )
 
     def _renumbered(self, new: NewBatch) -> NewBatch:

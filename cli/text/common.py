@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kseg.cli.run_summary import RunSummary
+from kseg.segment import layout as L
 from kseg.segment.counted import counted
 from kseg.segment.moments import moment
 from kseg.segment.terminal import shown_path, visible
@@ -93,7 +94,7 @@ def record_line(record: Values, most: int | None = None) -> str:
     """`offset 7 at 2024-05-01T12:00:00.123Z key "a" value "b" header "c"="d"`. most: characters of the key, of the value, and of all
     headers."""
     words = [f"offset {record.get('offset')}"]
-    if isinstance(record.get("timestamp"), int) and record["timestamp"] >= 0:
+    if isinstance(record.get("timestamp"), int) and record["timestamp"] != L.NO_TIMESTAMP:
         words.append(f"at {moment(record['timestamp'])}")
     if "control" in record:
         control = record["control"]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kseg.cli.text.common import bytes_words
+from kseg.segment import layout as L
 from kseg.segment.moments import moment
 from kseg.segment.storage import places
 
@@ -29,7 +30,9 @@ class RecordTable:
             shown["partition"] = os.path.basename(os.path.dirname(places.abspath(str(values["file"]))))
         shown["offset"] = values.get("offset")
         timestamp = values.get("timestamp")
-        shown["time"] = moment(timestamp) if isinstance(timestamp, int) and timestamp >= 0 else None
+        shown["time"] = (
+            moment(timestamp) if isinstance(timestamp, int) and timestamp != L.NO_TIMESTAMP else None
+        )
         if "control" in values:
             control = values["control"]
             kind = control.get("kind") if isinstance(control, Mapping) else control

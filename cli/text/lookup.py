@@ -8,6 +8,7 @@ from kseg.cli.report import VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.common import plain_words, record_line
+from kseg.segment import layout as L
 from kseg.segment.counted import counted, listed
 from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.moments import moment
@@ -122,7 +123,7 @@ def _answer(values: Values) -> Iterator[str]:
     if values.get("offset") is not None:
         yield f"offset {values['offset']}"
     timestamp = values.get("timestamp")
-    if isinstance(timestamp, int) and timestamp >= 0:
+    if isinstance(timestamp, int) and timestamp != L.NO_TIMESTAMP:
         yield f"timestamp {moment(timestamp)} ({timestamp})"
     if values.get("leader_epoch") is not None:
         yield f"leader epoch {values['leader_epoch']}"

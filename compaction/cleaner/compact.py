@@ -255,6 +255,13 @@ def _findings(target: PartitionTarget, cleaned: Cleaned) -> Iterator[Finding]:
             f"{count} batch of magic 0 or 1 lost all its records but ends the round, so its offsets are kept"
         )
         yield Finding("legacy-batch-emptied", target.path, message, numbers={"batches": count})
+    if tally.negative_rebuilt:
+        count = tally.negative_rebuilt
+        message = (
+            f"{counted(count, 'batch')} with negative timestamps lost some records; a broker's cleaner would fail there, "
+            "and no longer clean the partition"
+        )
+        yield Finding("negative-timestamp-rewritten", target.path, message, numbers={"batches": count})
     if tally.groups_skipped:
         count = tally.groups_skipped
         groups = counted(count, "group")

@@ -61,6 +61,7 @@ class CleanerTally:
     batches_emptied: int = 0
     batches_removed: int = 0
     legacy_emptied: int = 0
+    negative_rebuilt: int = 0
     groups_skipped: int = 0
 
     @property
@@ -216,6 +217,7 @@ class Rounds:
         tally.batches_emptied += counts[S.REWRITE_EMPTIED]
         tally.batches_removed += counts[S.REWRITE_DROPPED]
         tally.legacy_emptied += counts[S.REWRITE_EMPTIED_LEGACY]
+        tally.negative_rebuilt += counts[S.REWRITE_NEGATIVE]
         tally.groups_skipped = done.groups_skipped
 
     # --- segments whose offsets do not fit

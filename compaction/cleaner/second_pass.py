@@ -275,6 +275,7 @@ class SegmentCleaner:
             times = records.column(C.R_TIMESTAMP)
             tallies[C.T_MAX_TIMESTAMP * capacity + row] = max(times)
             tallies[C.T_FIRST_TIMESTAMP * capacity + row] = times[0]
+            tallies[C.T_NEGATIVE * capacity + row] = sum(time < L.NO_TIMESTAMP for time in times)
             self._new.emit(chunk, self._flags, table, tallies)
 
 

@@ -10,6 +10,9 @@
 Only this module derives length and checksum. It rejects what Kafka's own writers reject (acceptance row F52), and what
 the fields cannot hold, before it writes a byte. So append, recovery and compaction can never write a batch that no
 broker would have written. `legacy` writes magic 0 and 1.
+
+A broker stores an uncompressed or compressed batch as the producer sent it, and accepts negative timestamps, which Kafka's writers reject
+(LogValidator). So a copy of a stored batch may have them.
 """
 
 import struct
@@ -34,6 +37,7 @@ _END_MARKERS = (control_key(ABORT)[_TYPE_IN_KEY], control_key(COMMIT)[_TYPE_IN_K
 _CONTROL_TYPES = (*_END_MARKERS, *(control_key(kind)[_TYPE_IN_KEY] for kind in KINDS))
 
 _INT16_MAX = 2**15 - 1
+_INT64_MIN = -(2**63)
 
 
 def encode_batch(new: NewBatch) -> bytes:
@@ -125,7 +129,8 @@ def _timestamps(new: NewBatch) -> tuple[int, int]:
         base_timestamp_ms = new.records[0].timestamp_ms if new.records else L.NO_TIMESTAMP
     max_timestamp_ms = new.max_timestamp_ms
     if max_timestamp_ms is None:
-        max_timestamp_ms = max((record.timestamp_ms for record in new.records), default=L.NO_TIMESTAMP)
+        # -1 also if all are below it, as a broker stores it
+        max_timestamp_ms = max((L.NO_TIMESTAMP, *(record.timestamp_ms for record in new.records)))
     if not L.NO_TIMESTAMP <= max_timestamp_ms <= L.INT64_MAX:
         raise UsageError(f"{max_timestamp_ms} is not a valid timestamp")
     return base_timestamp_ms, max_timestamp_ms
@@ -162,7 +167,9 @@ def _refuse_unwritable_producer(new: NewBatch) -> None:
 
 
 def _refuse_bad_records(new: NewBatch, base_offset: int, last_offset: int, base_timestamp_ms: int) -> None:
-    previous = refuse_records(new, base_offset, L.INT64_MAX + base_timestamp_ms)
+    # a record's timestamp is stored as the difference to the base timestamp
+    min_timestamp_ms = max(_INT64_MIN, _INT64_MIN + base_timestamp_ms) if new.is_copy else L.NO_TIMESTAMP
+    previous = refuse_records(new, base_offset, min_timestamp_ms, L.INT64_MAX + base_timestamp_ms)
     if previous > last_offset:
         raise UsageError(f"offset {previous} is after the last offset {last_offset} of its batch")
 

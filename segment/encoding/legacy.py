@@ -99,7 +99,7 @@ def _checked_last_offset(new: NewBatch, base_offset: int) -> int:
             f"a batch of magic {new.magic} must end with its last record, not at {new.last_offset}"
         )
     refuse_span(base_offset, last_offset, is_ordered=0 <= base_offset <= new.records[0].offset)
-    refuse_records(new, base_offset, L.INT64_MAX)
+    refuse_records(new, base_offset, L.NO_TIMESTAMP, L.INT64_MAX)
     return last_offset
 
 
@@ -111,14 +111,14 @@ def refuse_span(base_offset: int, last_offset: int, *, is_ordered: bool) -> None
         raise UsageError(f"offset {last_offset} is too far from base offset {base_offset} for one batch")
 
 
-def refuse_records(new: NewBatch, base_offset: int, max_timestamp_ms: int) -> int:
-    """Reject offsets that do not increase, and timestamps that no field can hold; returns the last offset, or without records the
-    offset before the base offset."""
+def refuse_records(new: NewBatch, base_offset: int, min_timestamp_ms: int, max_timestamp_ms: int) -> int:
+    """Reject offsets that do not increase, and timestamps outside these limits; returns the last offset, or without records the offset
+    before the base offset."""
     previous = base_offset - 1
     for record in new.records:
         if record.offset <= previous:
             raise UsageError(f"offset {record.offset} does not come after {previous}")
-        if not L.NO_TIMESTAMP <= record.timestamp_ms <= max_timestamp_ms:
+        if not min_timestamp_ms <= record.timestamp_ms <= max_timestamp_ms:
             raise UsageError(f"{record.timestamp_ms} is not a valid timestamp")
         previous = record.offset
     return previous

@@ -225,6 +225,8 @@ def finish(
     put_row(table, table_capacity, state, size, last, max_ms, count, o)
     state[S.REWRITE_OUT] = end
     state[S.REWRITE_REBUILT] = state[S.REWRITE_REBUILT] + 1
+    if tallies[C.T_NEGATIVE * capacity + row] > 0:
+        state[S.REWRITE_NEGATIVE] = state[S.REWRITE_NEGATIVE] + 1
     return 0
 
 

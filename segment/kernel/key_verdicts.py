@@ -108,6 +108,11 @@ def judge_rows(
                 of_batch[C.T_MAX_TIMESTAMP * batch_capacity + batch] = -1
                 of_batch[C.T_FIRST_TIMESTAMP * batch_capacity + batch] = timestamp
                 of_batch[C.T_FIRST_OFFSET * batch_capacity + batch] = offset
+                of_batch[C.T_NEGATIVE * batch_capacity + batch] = 0
+            if timestamp < -1:
+                of_batch[C.T_NEGATIVE * batch_capacity + batch] = (
+                    of_batch[C.T_NEGATIVE * batch_capacity + batch] + 1
+                )
             if timestamp > of_batch[C.T_MAX_TIMESTAMP * batch_capacity + batch]:
                 of_batch[C.T_MAX_TIMESTAMP * batch_capacity + batch] = timestamp
             of_batch[C.T_LAST_OFFSET * batch_capacity + batch] = offset

@@ -90,8 +90,9 @@ RECORDS_WIDTH = 5
     REWRITE_EMPTIED,
     REWRITE_DROPPED,
     REWRITE_EMPTIED_LEGACY,
-) = range(15)
-REWRITE_WIDTH = 15
+    REWRITE_NEGATIVE,  # number of rebuilt batches with timestamps below −1
+) = range(16)
+REWRITE_WIDTH = 16
 
 # --- `filter_batches`: what applies to all batches
 (

@@ -344,7 +344,10 @@ def next_record(
 
 
 def max_reached(batches: Readable, capacity: int, row: int, greatest: int) -> int:
-    """1 unless batch `row` is of magic 2 and the greatest timestamp of its records differs from its header."""
+    """1 unless batch `row` is of magic 2 and the greatest timestamp of its records differs from its header. Of records that all have a
+    negative timestamp, which a broker accepts, it stores −1 (LogValidator)."""
     if batches[C.MAGIC * capacity + row] < 2 or batches[C.COUNT * capacity + row] <= 0:
         return 1
+    if greatest < -1:
+        greatest = -1
     return 1 if greatest == batches[C.MAX_TIMESTAMP * capacity + row] else 0

@@ -36,13 +36,15 @@ pytestmark = pytest.mark.kafka
 
 CASES = int(os.environ.get("KSEG_CLEAN_CASES", "80"))
 FIRST = int(os.environ.get("KSEG_CLEAN_SEED", "0"))
-# exceptions for batches that a broker has never accepted and that a cleaner cannot rewrite (MemoryRecordsBuilder); kseg rewrites them
+# exceptions for batches that a cleaner cannot rewrite (MemoryRecordsBuilder); kseg rewrites them. A broker accepts negative timestamps, and
+# in uncompressed batches offsets that do not increase.
 UNWRITABLE = (
     "Empty batches are only supported for magic v2",
     "Invalid negative",
     "Cannot write transactional messages",
     "Illegal offset",
 )
+NEGATIVE = "Invalid negative timestamp"
 # what a cleaner does not check, or does not have to read because the record has no key
 NOT_LOOKED_AT = {"altered-leader-epoch", "altered-base-offset", "offset-not-monotonic", "undecodable-batch"}
 
@@ -83,6 +85,8 @@ def _assert_alike_or_refused(case: Case, oracle: Oracle) -> None:
         for theirs, ours in rounds(case, oracle):
             if theirs.threw:
                 assert ours.refused or any(text in theirs.threw for text in UNWRITABLE), theirs.threw
+                if NEGATIVE in theirs.threw and not ours.refused:
+                    assert "negative-timestamp-rewritten" in {finding.id for finding in ours.findings}
                 return
             if ours.refused:
                 assert {finding.id for finding in ours.findings} & NOT_LOOKED_AT, ours

@@ -133,7 +133,7 @@ def test_look_up_finds_marked_offsets(kernel: ModuleType) -> None:
     assert kernel.look_up(8, table.cells, table.capacity, 5, 8, bits, words) == 5
     assert list(words) == [0, 0, kernel.LATER, 0, 0, 0, 0, 0, 0, 0]
     slots = cells(0, 0, 0, kernel.LATER, 0, (1 << 63) - 1)
-    flags, tallies, totals = bytearray(8), room(8 * 8), room(S.TOTAL_WIDTH)
+    flags, tallies, totals = bytearray(8), room(8 * C.TALLY_WIDTH), room(S.TOTAL_WIDTH)
     batches = Columns(C.BATCH_WIDTH, 8)
     reported: list[Any] = [batches.cells, 8, flags, tallies, totals]
     judged: list[Any] = [table.cells, table.capacity, 5, words, slots, 2, 1 << 40, 0, 1, *reported]
