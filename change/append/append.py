@@ -34,8 +34,10 @@ from kseg.change.apply.unfinished import refuse_half_done
 from kseg.change.run.prepared import refuse_unreadable
 from kseg.jobs.events import Event, Row
 from kseg.segment import layout as L
+from kseg.segment.counted import counted
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.files import is_directory
+from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.recognition import is_log_directory, is_partition_directory
@@ -226,6 +228,8 @@ class LogAppending(AppendJob[PartitionWriter]):
         self._partition = self._taken.partition
         self._first_offset = self._partition.next_offset
         self._records = 0
+        self._is_compacted = "compact" in options.topic.policies
+        self._without_key = 0
         latest = self._partition.epochs.latest
         self._latest_epoch = L.NO_LEADER_EPOCH if latest is None else latest.epoch
         leader_epoch = options.batches.leader_epoch
@@ -250,6 +254,7 @@ class LogAppending(AppendJob[PartitionWriter]):
             with deferring_signals():
                 self._append(made)
             yield
+        self.findings = (*self.findings, *self._lost_at_cleaning())
 
     def _append(self, made: MadeBatch) -> None:
         try:
@@ -263,6 +268,19 @@ class LogAppending(AppendJob[PartitionWriter]):
             self.findings = self._taken.against_v2
         self._batches += 1
         self._records += len(made.batch.records)
+        if self._is_compacted and not made.batch.control:
+            self._without_key += sum(record.key is None for record in made.batch.records)
+
+    def _lost_at_cleaning(self) -> Iterator[Finding]:
+        """A broker rejects a record without a key for a compacted topic (LogValidator), and its cleaner discards one that is there."""
+        if self._without_key:
+            many = counted(self._without_key, "record")
+            message = (
+                f"the topic is compacted, and {many} without a key would be removed by the next cleaning"
+            )
+            yield Finding(
+                "unkeyed-in-compacted", self._target.path, message, numbers={"records": self._without_key}
+            )
 
     @property
     def kept_bytes(self) -> Sequence[int]:

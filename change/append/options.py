@@ -7,6 +7,7 @@ from kseg.change.append.flush import FlushRules
 from kseg.change.append.partition_writer import RollRules
 from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.segment.errors import FormatError, UsageError
+from kseg.segment.partition.topic_settings import TopicSettings
 from kseg.segment.sidecar.metadata_files import PartitionMetadata, encode_partition_metadata
 from kseg.segment.values import dataclass
 
@@ -19,7 +20,7 @@ class AppendOptions:
 
     topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
     its first line does). accept_unreadable: append although bytes of the partition cannot be read. keeping: where journals and
-    quarantines are written.
+    quarantines are written. topic: as far as known.
     """
 
     source: str | None
@@ -34,6 +35,7 @@ class AppendOptions:
     kafka07: bool = False
     accept_unreadable: bool = False
     keeping: Keeping = BESIDE
+    topic: TopicSettings = field(default_factory=TopicSettings)
 
     def __post_init__(self) -> None:
         if (self.source is None) == (self.batches.marker is None):

@@ -198,9 +198,12 @@ def command(
     from kseg.cli.render import Style, show
     from kseg.cli.request import Request
     from kseg.cli.run import clock_ms
+    from kseg.cli.topic_evidence import Asked, topic_settings
     from kseg.jobs import fanout
+    from kseg.segment.partition.topic_settings import TopicSettings
 
     plan = plan_options("append", locals())
+    target = append_target(paths[0])
     options = AppendOptions(
         source=source,
         apply=in_place.apply,
@@ -234,8 +237,8 @@ def command(
         topic_id=topic_id,
         start_offset=start_offset,
         kafka07=format == "0.7",
+        topic=topic_settings([target], Asked())[0].get(target.path, TopicSettings()),
     )
-    target = append_target(paths[0])
     again = apply_command("append", plan, Request(paths))
 
     def words(values: Mapping[str, Any]) -> Iterator[str]:
