@@ -146,7 +146,8 @@ class Lack(StrEnum):
 class ReplicaBehind:
     """A replica that may become leader although it lacks records. other, node: a replica that has them, and its node; of OUT_OF_SYNC, one
     that may lead without an unclean election. end_offset: of the log that lacks them, 0 without a directory. other_end_offset: of the log
-    that has them. own_node: the node of this one, if it is OUT_OF_SYNC."""
+    that has them. own_node: the node of this one if it is OUT_OF_SYNC and can wait until the others run; -1 if it cannot, because it is a
+    voter of the quorum, without which there may be no controller."""
 
     other: str
     node: int

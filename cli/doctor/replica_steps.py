@@ -126,7 +126,8 @@ def _copies(
 
 def _has_order(out_of_sync: Sequence[tuple[str, ReplicaBehind]]) -> bool:
     """Whether the nodes can start in an order in which no unclean election takes place."""
-    return {each.node for _, each in out_of_sync}.isdisjoint(each.own_node for _, each in out_of_sync)
+    later = {each.own_node for _, each in out_of_sync}
+    return -1 not in later and later.isdisjoint(each.node for _, each in out_of_sync)
 
 
 def start_in_order(replicas: Replicas) -> Iterator[NextStep]:

@@ -314,9 +314,9 @@ def _ahead(
         f"{place.name} {replica.ends_here}, and on node {best.node_id}, which may lead, at offset {best.end_of_records} ({best.path}). The topic allows unclean "
         f"elections: if node {replica.node_id} starts first, it is elected, and the other replicas truncate theirs to its end"
     )
-    about = ReplicaBehind(
-        best.path, best.node_id, end, best.end_of_records, Lack.OUT_OF_SYNC, replica.node_id
-    )
+    is_voter = any(voter.id == replica.node_id for voter in elections.image.voters)
+    own_node = -1 if is_voter else replica.node_id
+    about = ReplicaBehind(best.path, best.node_id, end, best.end_of_records, Lack.OUT_OF_SYNC, own_node)
     yield Finding("unclean-election-ahead", replica.path, message, numbers=about.numbers(), diagnosis=about)
 
 

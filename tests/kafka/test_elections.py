@@ -99,7 +99,7 @@ def test_steps_after_a_power_failure_of_all_nodes_keep_what_any_replica_has(
 ) -> None:
     """All records were acknowledged. The checkpoints have no high watermark yet, so only the lengths of the logs tell. Without the steps, a
     start in this order keeps 80 records of one topic and 70 of the other; if the longest replica, which is damaged, is copied as it is, 70
-    of both. Takes 15 seconds of processor time: five nodes are started."""
+    of both. Takes eleven seconds of processor time: four nodes are started."""
     require_kafka()
     cluster = Cluster(electing_small / "killed", tmp_path, capfd)
     assert cluster.found(ORDERS) == cluster.found(CLICKS) == {}
