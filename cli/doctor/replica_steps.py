@@ -27,7 +27,7 @@ from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
-from kseg.segment.terminal import shell_quoted, shown_path
+from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 from kseg.segment.values import dataclass
 
 _LISTED = 5  # replicas with a step of their own
