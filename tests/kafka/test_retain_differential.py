@@ -176,3 +176,11 @@ def test_retention_of_random_directories_equals_unified_log(
             failures.append("\n    ".join([reported, *lines]))
         shutil.rmtree(place)
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("kind", [None, OddCalmLog])
+def test_rolled_segment_below_the_log_start_is_deleted_by_age(
+    oracle: Oracle, tmp_path: Path, kind: type[RandomLog] | None
+) -> None:
+    """With tiered storage; all records of the log had been deleted, and both limits were exceeded."""
+    assert differences(oracle, random_retention(4100105, tmp_path, oracle, kind)) == []
