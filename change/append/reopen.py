@@ -11,7 +11,8 @@ snapshot, replays the log after it, and counts the bytes between index entries f
 3. The same for older segments that a broker will recover: after an unclean shutdown it checks those from the recovery point on (the
    metadata log always, and all of it), and deletes everything after the first damage, also what was appended meanwhile (observed with
    4.3.1). Other older segments are trusted, as by a broker.
-4. Use the indexes as they are, producers from the newest snapshot, leader epochs from the checkpoint.
+4. Use the indexes as they are, producers from the newest snapshot, leader epochs from the checkpoint. A broker's load drops the epochs
+   before the log start; where that is with tiered storage, only it knows.
 
 Other cleanup of a load (snapshots of former log ends, files marked for deletion) is left to the next broker.
 Every refusal names the file and the command that repairs it.
@@ -119,7 +120,8 @@ def reopen_partition(log: PartitionLog, rules: RollRules, now_ms: int | None = N
     active.aborted = _aborted(segment)
     producers = producer_state(log)
     producers.end_offset = content.end_offset
-    epochs = epoch_history(log)
+    # epochs below the first segment are those of segments in remote storage, which a broker deletes if they are gone
+    epochs = epoch_history(log, 0)
     for finding in log.findings:
         if finding.severity == ERROR:
             raise _refused(finding.path, finding.message)

@@ -1,5 +1,6 @@
 """A real broker with tiered storage: `kseg list --remote` reports what the remote store contains and a consumer receives. What `recover`
-does about a lost leader-epoch checkpoint, and `retain` about local segments, keeps the broker from deleting it."""
+does about a lost leader-epoch checkpoint, `retain` about local segments and `append` about the leader epochs before them keeps the broker
+from deleting it."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ from tests.kafka.conftest import require_kafka
 pytestmark = pytest.mark.kafka
 
 RECORDS = 400
+APPENDED = 3
 # committed offset of a group, below the local log start
 COMMITTED = 50
 # a record with a later timestamp than those after it
@@ -140,12 +142,13 @@ def test_remote_segments_are_those_in_the_store_and_consumed(
     assert ends["orders-0"]["log_start_offset"] == 0
     assert run(["recover", "--apply", "--json", "--topic", "orders", str(data)]) == 0
     _retain_local(data, tmp_path / "local.properties", capfd)
+    _append(data / "orders-0", tmp_path / "lines.jsonl")
     assert len(kept) > 2 and sorted((data / "kept-0").glob("*.log")) == kept[-1:]
     with broker:
         assert [record.offset for record in broker.consume("kept")] == [*range(RECORDS)]
         assert re.search(r"Completed load of .*topic=orders, .*logStartOffset=0,", broker.log_text())
         broker.wait_for("the deletion", lambda: not in_store(tmp_path, "forgotten"))
-        assert [record.offset for record in broker.consume("orders")] == [*range(RECORDS)]
+        assert [record.offset for record in broker.consume("orders")] == [*range(RECORDS + APPENDED)]
 
     # the local log is lost, and only the remote store has data
     shutil.rmtree(local)
@@ -206,6 +209,12 @@ def _rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, A
     capfd.readouterr()
     assert run([*map(str, words), "--json"]) in (0, 1)
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def _append(partition: Path, lines: Path) -> None:
+    """Append to the local log of a partition whose older records are in the remote store."""
+    lines.write_text('{"value":"appended"}\n' * APPENDED)
+    assert run(["append", "--apply", "--from", str(lines), str(partition)]) == 0
 
 
 def _retain_local(data: Path, config: Path, capfd: pytest.CaptureFixture[str]) -> None:
