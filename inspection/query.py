@@ -12,7 +12,17 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from kseg.segment.json_rows import RowDecoder
 
-LOOKUP_KINDS = ("offset", "timestamp", "max-timestamp", "earliest", "latest", "key", "leader-epoch")
+TIERED_KINDS = ("earliest-local", "latest-tiered", "earliest-pending-upload")
+LOOKUP_KINDS = (
+    "offset",
+    "timestamp",
+    "max-timestamp",
+    "earliest",
+    *TIERED_KINDS,
+    "latest",
+    "key",
+    "leader-epoch",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +33,8 @@ class LookupQuery:
     how many processes may search one log for a key. partition_counts: with kind "key", how many partitions each topic has, to search only
     the partition that the default partitioner selects; None searches all. use_index: False scans. log_start_offset: None reads the log
     dir's checkpoint, else the first segment's base offset. remote: by partition directory, what the log has in remote storage, where that
-    is known. row_decoder: decodes the key and value of the record that is found.
+    is known. remote_ends: by the directory of a partition with tiered storage, the offset after the last one there, None if unknown.
+    row_decoder: decodes the key and value of the record that is found.
     """
 
     kind: str
@@ -38,6 +49,7 @@ class LookupQuery:
     use_index: bool = True
     log_start_offset: int | None = None
     remote: Mapping[str, tuple[RemoteSpan, ...]] = field(default_factory=dict)
+    remote_ends: Mapping[str, int | None] = field(default_factory=dict)
     read_committed: bool = False
     bytes_mode: str = "auto"
     row_decoder: "RowDecoder | None" = None

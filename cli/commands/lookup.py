@@ -65,6 +65,15 @@ def command(
         bool, Option(help="The message with the largest timestamp.", panel=QUESTION)
     ] = False,
     earliest: Annotated[bool, Option(help="The log start offset.", panel=QUESTION)] = False,
+    earliest_local: Annotated[
+        bool, Option(help="With tiered storage: the start of the local log.", panel=QUESTION)
+    ] = False,
+    latest_tiered: Annotated[
+        bool, Option(help="With tiered storage: the last offset there.", panel=QUESTION)
+    ] = False,
+    earliest_pending_upload: Annotated[
+        bool, Option(help="With tiered storage: the first offset that is not there yet.", panel=QUESTION)
+    ] = False,
     latest: Annotated[
         bool, Option(help="The log end offset (with read_committed the last stable one).", panel=QUESTION)
     ] = False,
@@ -128,6 +137,9 @@ def command(
         "timestamp": timestamp is not None,
         "max-timestamp": max_timestamp,
         "earliest": earliest,
+        "earliest-local": earliest_local,
+        "latest-tiered": latest_tiered,
+        "earliest-pending-upload": earliest_pending_upload,
         "latest": latest,
         "key": key is not None,
         "leader-epoch": leader_epoch is not None,
@@ -156,7 +168,7 @@ def command(
     from kseg.cli.shared_targets import Sharing
     from kseg.cli.text.lookup import LookupReport
     from kseg.inspection.lookup.checked_lookup import checked_lookup
-    from kseg.inspection.query import LookupQuery
+    from kseg.inspection.query import TIERED_KINDS, LookupQuery
     from kseg.recovery.verify.altered_headers import header_findings
     from kseg.segment.partition.targets import Expansion
 
@@ -193,6 +205,8 @@ def command(
             from kseg.cli.remote_evidence import remote_spans
 
             options = replace(query, remote=remote_spans(targets))
+        if query.kind in TIERED_KINDS:
+            options = replace(query, remote_ends=_remote_ends(targets))
         decode = decoding(payloads, paths, "lookup", common.quiet)
         return (options, findings) if decode is None else decode(targets, options)
 
@@ -207,3 +221,12 @@ def command(
         sharing=Sharing.LARGE,
         look=look,
     )
+
+
+def _remote_ends(targets: "Sequence[Target]") -> "dict[str, int | None]":
+    """By the directory of a partition with tiered storage, the offset after the last one there; None if unknown."""
+    from kseg.cli.remote_evidence import with_remote_ends
+    from kseg.cli.topic_evidence import Asked, topic_settings
+
+    settings = with_remote_ends(targets, topic_settings(targets, Asked())[0])
+    return {path: topic.remote_end_offset for path, topic in settings.items() if topic.is_tiered}

@@ -1,4 +1,4 @@
-"""Look up the ends of a log: earliest and latest as ListOffsets answers, and the end offset of a leader epoch.
+"""Look up the ends of a log: earliest, latest and those of tiered storage as ListOffsets answers, and the end offset of a leader epoch.
 
 The epoch of the earliest offset is that of the first entry of the leader epoch cache, if that covers the log start; the epoch of the
 latest is the newest (Kafka: UnifiedLog.fetchOffsetByTimestamp). Neither has a timestamp (-1). An epoch's end offset is the start
@@ -6,6 +6,7 @@ offset of the next one; the newest ends at the log end (Kafka: LeaderEpochFileCa
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kseg.inspection.lookup.answer import Answer, not_found
 from kseg.inspection.query import LookupQuery
@@ -28,6 +29,51 @@ def earliest(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
         timestamp_ms=L.NO_TIMESTAMP,
         leader_epoch=epoch,
         segment=None if remote_start is not None else log.segments[max(0, log.floor_index(offset))].path,
+    )
+
+
+def earliest_local(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
+    """The first offset of the local log."""
+    if log.directory not in query.remote_ends:
+        yield from earliest(log, replace(query, remote={}))
+    else:
+        yield _with_epoch(log, query, log.start_offset)
+
+
+def latest_tiered(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
+    """The last offset in remote storage (Kafka: UnifiedLog.highestOffsetInRemoteStorage)."""
+    end = query.remote_ends.get(log.directory)
+    yield _with_epoch(log, query, end - 1) if end else not_found(_nothing_remote(log, query))
+
+
+def earliest_pending_upload(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
+    """The first offset that is not in remote storage (Kafka: UnifiedLog.fetchEarliestPendingUploadOffset)."""
+    end, start = query.remote_ends.get(log.directory), log.remote_start
+    if end:
+        yield _with_epoch(log, query, max(end, log.start_offset if start is None else start))
+    elif end is None or start is not None:
+        yield not_found(_nothing_remote(log, query))
+    else:
+        yield from earliest(log, query)
+
+
+def _nothing_remote(log: PartitionLog, query: LookupQuery) -> str:
+    """Why nothing is found."""
+    if log.directory not in query.remote_ends:
+        return "the topic has no tiered storage, as far as its metadata log is here"
+    if query.remote_ends[log.directory] is None:
+        return "what is in remote storage is not known without the records of __remote_log_metadata"
+    return "nothing is in remote storage"
+
+
+def _with_epoch(log: PartitionLog, query: LookupQuery, offset: int) -> Answer:
+    """An offset of a log with tiered storage, with the leader epoch that it has."""
+    is_local = offset >= log.start_offset
+    return Answer(
+        offset=offset,
+        timestamp_ms=L.NO_TIMESTAMP,
+        leader_epoch=epoch_history(log, log.remote_start).epoch_for_offset(offset),
+        segment=log.segments[max(0, log.floor_index(offset))].path if is_local else None,
     )
 
 

@@ -5,6 +5,7 @@ One row for each answer (several only for the history of a key), preceded by the
     offset                            by_offset   like a fetch
     timestamp, max-timestamp          by_time     like ListOffsets
     earliest, latest, leader-epoch    by_end      like ListOffsets, like OffsetForLeaderEpoch
+    those of tiered storage           by_end      like ListOffsets
     key                               by_key      no broker answers this, and one with --partitioner searches one partition only
 Kafka 0.7 knows byte positions only: `lookup07`.
 """
@@ -102,6 +103,9 @@ def _finder(kind: str) -> Finder:
 
             return {
                 "earliest": by_end.earliest,
+                "earliest-local": by_end.earliest_local,
+                "latest-tiered": by_end.latest_tiered,
+                "earliest-pending-upload": by_end.earliest_pending_upload,
                 "latest": by_end.latest,
                 "leader-epoch": by_end.by_leader_epoch,
             }[kind]

@@ -188,7 +188,7 @@ def test_help_has_a_minimum_width_and_may_be_cut_short(words: list[str]) -> None
         (["dump", "--key-regex", "(", "x"], "kseg: --key-regex '(' is not a regular expression"),
         (["dump"], "kseg: kseg dump needs at least one PATH"),
         (["verify", "--quick", "--deep", "x"], "kseg: --quick and --deep are mutually exclusive"),
-        (["lookup", "x"], "kseg: kseg lookup takes exactly one of --offset, --timestamp, --max-timestamp, --earliest, --latest, --key, --leader-epoch"),
+        (["lookup", "x"], "kseg: kseg lookup takes exactly one of --offset, --timestamp, --max-timestamp, --earliest, --earliest-local, --latest-tiered, --earliest-pending-upload, --latest, --key, --leader-epoch"),
         (["lookup", "--latest", "--all", "x"], "kseg: --all requires --key"),
         (["metadata", "--node", "x", "x"], "kseg: --node takes a node id, a whole number from 0, not 'x'"),
         (["recover", "--node-id", str(2**31), "x"], "kseg: --node-id takes a node id, a whole number from 0, not '2147483648'"),

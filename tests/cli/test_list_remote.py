@@ -184,6 +184,20 @@ def test_topic_deleted_segment_by_segment_is_gone_from_remote(
     assert (partition["topic"], partition["segments"], partition["dangling"]) == ("fares", 1, 1)
 
 
+def test_lookups_of_the_ends_of_remote_storage(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Offsets 10 to 119 were uploaded. tests/kafka/test_lookups.py asks UnifiedLog."""
+    data = log_dir(tmp_path)
+    tiered = metadata.config("orders", "remote.storage.enable", "true")
+    metadata.write_log(data / "__cluster_metadata-0", metadata.topic("orders", ORDERS[1], 1), [tiered])
+    for kind, offset in (("earliest-local", 100), ("latest-tiered", 119), ("earliest-pending-upload", 120)):
+        capfd.readouterr()
+        assert run(["lookup", f"--{kind}", str(data / "orders-0")]) == 0
+        assert capfd.readouterr().out.startswith(f"orders-0: offset {offset}, leader epoch 1\n")
+    shutil.rmtree(data / "__remote_log_metadata-7")
+    assert run(["lookup", "--latest-tiered", str(data / "orders-0")]) == 1
+    assert "is not known without the records of __remote_log_metadata" in capfd.readouterr().out
+
+
 @pytest.mark.parametrize(("offset", "is_remote"), [(9, False), (10, True), (99, True)])
 def test_offset_below_the_local_log_may_be_in_remote_storage(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], offset: int, is_remote: bool

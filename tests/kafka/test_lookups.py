@@ -29,7 +29,9 @@ from tests.support.trees import copy_tree, unchanged
 pytestmark = pytest.mark.kafka
 
 TIERED = {"remote.storage.enable": "true"}
-SPECIAL = {-1: "latest", -2: "earliest", -3: "max-timestamp"}
+SPECIAL = {-1: "latest", -2: "earliest", -3: "max-timestamp", -4: "earliest-local"}
+# of topics with tiered storage; a broker answers -1 if there is none
+OF_TIERED = {-4: "earliest-local", -5: "latest-tiered", -6: "earliest-pending-upload"}
 LEGACY_STATES = (
     "0.9.0.1/2-compacted",
     "0.10.2.2/1-format-0.9.0.1",
@@ -204,6 +206,28 @@ def test_start_and_epochs_of_a_log_in_remote_storage_equal_unified_log(
         assert ours(directory, step, remote=remote, log_start_offset=10) == expected(step, line)
     (row,) = ask(directory, "earliest", remote=remote, log_start_offset=10).rows
     assert (row["offset"], row["leader_epoch"]) == (10, 0)
+
+
+@pytest.mark.parametrize("end", [0, 50, 100, 120, 124])
+@pytest.mark.parametrize(("start", "is_tiered"), [(10, True), (100, True), (120, True), (120, False)])
+def test_ends_of_tiered_storage_equal_unified_log(
+    oracle: Oracle, tmp_path: Path, start: int, end: int, is_tiered: bool
+) -> None:
+    """start: of the log, whose first local segment begins at 100. end: of what is in remote storage."""
+    log_dir(tmp_path)
+    directory = tmp_path / "orders-0"
+    steps = [{"what": "offset_by_timestamp", "timestamp": which} for which in OF_TIERED]
+    uploaded = {"what": "remote_end_offset", "offset": end}
+    tiered: dict[str, Any] = {"tiered": True, "config": TIERED} if is_tiered else {}
+    answer = oracle.partition(
+        directory, [uploaded, *steps], clean=True, now=0, log_start_offset=start, **tiered
+    )
+    ends = {str(directory): end} if is_tiered else {}
+    for kind, line in zip(OF_TIERED.values(), answer.found[1:], strict=True):
+        (row,) = ask(directory, kind, log_start_offset=start, remote_ends=ends).rows
+        wanted = (line["offset"], line["leader_epoch"]) if line["found"] and line["offset"] >= 0 else None
+        assert ((row["offset"], row["leader_epoch"]) if row["found"] else None) == wanted, kind
+        assert row["found"] or ("no tiered storage" in row["reason"]) is not is_tiered
 
 
 def random_batches(chance: random.Random) -> Iterator[NewBatch]:
