@@ -112,7 +112,8 @@ class ReplicaCopy:
 class MissingReplica:
     """A partition that is missing from the log directory in which the metadata log places it. set_aside: a directory of the node whose
     log has the same topic id but another name: stray, renamed by hand, or left from a move between log dirs. others: the other nodes with
-    a replica. copy: the most complete replica on the nodes of the run."""
+    a replica. copy: the most complete replica on the nodes of the run. is_rival: whether the node may lead as well as others that have
+    the records."""
 
     topic: str
     partition: int
@@ -121,6 +122,7 @@ class MissingReplica:
     set_aside: str | None = None
     others: tuple[int, ...] = ()
     copy: ReplicaCopy | None = None
+    is_rival: bool = False
 
     def numbers(self) -> Numbers:
         numbers: dict[str, int | str | None] = {

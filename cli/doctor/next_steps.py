@@ -71,7 +71,14 @@ from kseg.cli.doctor.repair_steps import (
     repair_steps,
     set_unloadable_aside,
 )
-from kseg.cli.doctor.replica_steps import keep_one, put_back, replace_behind, save_diverged, start_in_order
+from kseg.cli.doctor.replica_steps import (
+    await_leaders,
+    keep_one,
+    put_back,
+    replace_behind,
+    save_diverged,
+    start_in_order,
+)
 from kseg.cli.doctor.several_nodes_steps import set_node_ids, take_apart
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.doctor.transactional_id_steps import forget_ids
@@ -192,6 +199,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         yield from explain_strays(situation.unserved)
         yield from give_ids(situation.unserved, replicas.set_aside.values())
     yield from put_back(replicas, obstacles.in_other_case)
+    yield from await_leaders(replicas)
     yield from skip_producer_ids(metadata.reissued_ids)
     yield from _transactions_before_start(situation)
     yield from confirm_log_starts(repairs)

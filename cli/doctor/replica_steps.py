@@ -37,7 +37,8 @@ _LISTED = 5  # replicas with a step of their own
 class Replicas:
     """twice: (partition directory, another one of the same partition). behind: (replica that lacks records, the one of another node that
     has them); shorter: likewise, if these records may not be committed. out_of_sync: (replica that leads in an unclean election, what it
-    lacks). diverged: (replica that is truncated, from which offset on). missing: directories of missing replicas; set_aside: of some,
+    lacks). diverged: (replica that is truncated, from which offset on). missing: directories of missing replicas; rivals: of those that a
+    broker fetches from others unless its own node is elected; set_aside: of some,
     the directory that has their log under another name; copied: of some, the replica of another node here. stopped_nodes: the ids of the
     examined nodes that are not running; nodes_with_others: further nodes that have another replica of any missing one."""
 
@@ -48,6 +49,7 @@ class Replicas:
     out_of_sync: list[tuple[str, ReplicaBehind]] = field(default_factory=list)
     diverged: list[tuple[str, int]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    rivals: list[str] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
     copied: dict[str, ReplicaCopy] = field(default_factory=dict)
     stopped_nodes: set[int] = field(default_factory=set)
@@ -65,6 +67,8 @@ class Replicas:
         elif isinstance(diagnosis, MissingReplica):
             if finding.severity == ERROR:
                 self._note_missing(path, diagnosis)
+            elif finding.id == "replica-fetched-anew" and diagnosis.is_rival:
+                self.rivals.append(path)
         else:
             return finding.id == "no-segments" and path in self.missing
         return True
@@ -221,6 +225,22 @@ def put_back(replicas: Replicas, renamed: Iterable[str]) -> Iterator[NextStep]:
     for path, found in moved.items():
         if path not in copied:
             yield NextStep(*rename_back(path, found))
+
+
+def await_leaders(replicas: Replicas) -> Iterator[NextStep]:
+    """The step for missing replicas of partitions that their own node may lead. With eligible leader replicas, the last node to start leads
+    after all were killed (observed with 4.3.1: three empty logs)."""
+    names = [os.path.basename(path) for path in replicas.rivals]
+    if names:
+        topics = {name.rpartition("-")[0] for name in names}
+        topic = f" --topic {shell_word(topics.pop())}" if len(topics) == 1 else ""
+        yield NextStep(
+            f"Start the broker only while another node leads {shown_path(listed(names, _LISTED))}: it may be elected otherwise, even as the last one that "
+            "starts after a power failure, and the other replicas are then truncated to its empty log. If none leads, copy the directory from a "
+            "node that has it, while all are stopped. This tells who leads.",
+            f"kafka-topics.sh --bootstrap-server {ANY_SERVER} --describe{topic}",
+            is_due=False,
+        )
 
 
 def _find_copies(names: Sequence[str], replicas: Replicas) -> Iterator[NextStep]:

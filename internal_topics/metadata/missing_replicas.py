@@ -253,6 +253,7 @@ def _finding(
     partition = image.topics[expected.topic_id].partitions[expected.partition]
     others = [replica for replica in partition.replicas if replica != node_id]
     in_sync = [replica for replica in others if replica in {*partition.isr, *partition.elr}]
+    is_rival = bool(in_sync) and node_id in electable(partition)
     path = os.path.join(log_dir, name)
     place, start = "this log dir, but there is no such directory", "recreates it empty"
     if gone is not None:
@@ -266,10 +267,15 @@ def _finding(
             start = "starts it with an empty log"
     message = f"the metadata log (offset {image.end_offset}) assigns {name} to {place}: at its next start a KRaft broker {start}"
     kind = "replica-missing"
-    if is_noted_nowhere:
+    if is_rival and left.copy is not None and left.copy.node in in_sync:
+        message += (
+            f"; node {_listed(in_sync)} may lead as well: started before them, or after all were killed, this broker may lead, and the others "
+            "lose what an empty leader does not have"
+        )
+    elif is_noted_nowhere:
         kind = "replica-unmade"
         message += "; no checkpoint here has it, so it may never have been created"
-    elif in_sync and partition.leader == _NO_LEADER and node_id in electable(partition):
+    elif is_rival and partition.leader == _NO_LEADER:
         message += (
             f"; no node leads it, node {_listed(in_sync)} may lead as well, and the one that starts first does: if that is this broker, the "
             "others lose what an empty leader does not have"
@@ -292,7 +298,14 @@ def _finding(
             message += "".join(f"; {entry} was set aside" for entry in aside)
     message += left.words()
     missing = MissingReplica(
-        expected.topic, expected.partition, expected.topic_id, noted, left.own, tuple(others), left.copy
+        expected.topic,
+        expected.partition,
+        expected.topic_id,
+        noted,
+        left.own,
+        tuple(others),
+        left.copy,
+        is_rival,
     )
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
 

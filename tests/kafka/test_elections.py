@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ if "CI" not in os.environ:
 from kseg.cli.main import run
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
+from tests.support.doctor_helpers import rows_of
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -121,6 +123,27 @@ def test_steps_after_a_power_failure_of_all_nodes_keep_what_any_replica_has(
         assert [cluster.consume(topic) for topic in (ORDERS, CLICKS)] == [100, 100]
     finally:
         cluster.abandon()
+
+
+@pytest.mark.evidence("replica-missing")
+def test_missing_replica_that_may_lead_is_copied_although_others_are_in_sync(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Node 1 leads according to the metadata. All were killed, so each leaves the ISR when it registers, and node 3, started last, is
+    elected with an empty log: without the step, no replica had a record."""
+    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    gone = cluster.data(3) / f"{ORDERS}-0"
+    shutil.rmtree(gone)
+    alone = rows_of(capfd, "doctor", "--json", cluster.data(3), status=0)
+    (finding,) = [row for row in alone if row.get("path") == str(gone)]
+    (step,) = [row for row in alone if row["type"] == "step"]
+    assert finding["id"] == "replica-fetched-anew"
+    assert step["why"].startswith(f"Start the broker only while another node leads {ORDERS}-0: ")
+    (missing,) = [row for row in cluster.asked("verify") if row.get("path") == str(gone)]
+    assert (missing["id"], missing["other_end_offset"]) == ("replica-missing", 100)
+    cluster.follow()
+    assert not [row for row in cluster.asked("verify") if row.get("severity") == "error"]
+    assert cluster.found(ORDERS) == {}
 
 
 @pytest.mark.evidence("damaged-replica")
