@@ -6,7 +6,8 @@ examined together.
    added as a voter. If too few of the former voters are left, no leader is elected, and no node serves requests (Kafka: KafkaRaftClient,
    VoterSet).
 2. Records are known to be committed up to the end of the newest snapshot, which contains only committed ones, and up to the last
-   registration of a broker, which waits for the response. A log that has another epoch at that offset has other records.
+   registration of a broker, which waits for the response. A log that has another epoch at that offset has other records. A topic is
+   committed if a broker has a partition of it: brokers apply nothing else.
 3. Voters that lack committed records elect one of themselves if they are a majority, or if the voters that have them are absent. The others
    are then truncated to the leader's log end: topics that were created since are gone, and brokers rename their partitions as stray. A
    voter without a data directory here is assumed to be present, with all records.
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Voter
+from kseg.internal_topics.metadata.replica_directories import topic_id_of
 from kseg.segment.diagnosis import ReplacedVoter, ReplicaBehind
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
@@ -70,11 +72,14 @@ def quorum_findings(
     if os.path.dirname(newest.path) not in log_dirs:
         return  # named by the user, and read instead of those in the log dirs
     committed = _committed_end(newest, log_dirs, finder)
-    lacking = [each for each in controllers if _lacks(each, newest, committed)]
+    unknown = {each.voter: _unknown_topic(each, newest, log_dirs) for each in controllers}
+    lacking = [
+        each for each in controllers if unknown[each.voter] is not None or _lacks(each, newest, committed)
+    ]
     if len(newest.voters) - len(lacking) >= majority:
         return
     for each in lacking:
-        yield _behind(each, newest, committed, finder)
+        yield _behind(each, newest, committed, unknown[each.voter], finder)
 
 
 def replaced_voters(log_dir: str, finder: MetadataFinder) -> Iterator[Finding]:
@@ -127,6 +132,20 @@ def _lacks(controller: _Controller, newest: MetadataImage, committed: int) -> bo
     return own.end_offset < committed or (epoch is not None and -1 < own.epoch < epoch)
 
 
+def _unknown_topic(controller: _Controller, newest: MetadataImage, log_dirs: Sequence[str]) -> str | None:
+    """A topic that the metadata log of a controller ends before, although there are partitions of it; None if there is none."""
+    own = controller.own
+    if own is None or own.end_offset >= newest.end_offset:
+        return None
+    for topic_id in newest.topics.keys() - own.topics.keys():
+        topic = newest.topics[topic_id]
+        names = [f"{topic.name}-{number}" for number in topic.partitions]
+        paths = (os.path.join(log_dir, name) for name in names for log_dir in log_dirs)
+        if any(topic_id_of(path)[1] == topic_id for path in paths):
+            return topic.name
+    return None
+
+
 def _replaced(controller: _Controller, newest: MetadataImage, left: int, majority: int) -> Finding:
     """left: the number of voters that are left."""
     voter, is_lost = controller.voter, left < majority
@@ -156,16 +175,23 @@ def _replaced(controller: _Controller, newest: MetadataImage, left: int, majorit
 
 
 def _behind(
-    controller: _Controller, newest: MetadataImage, committed: int, finder: MetadataFinder
+    controller: _Controller,
+    newest: MetadataImage,
+    committed: int,
+    unknown_topic: str | None,
+    finder: MetadataFinder,
 ) -> Finding:
     other = finder.node_of(os.path.dirname(newest.path)).node_id
     end_offset = 0 if controller.own is None else controller.own.end_offset
     there = "is not there" if controller.own is None else f"ends at offset {end_offset} here"
-    if controller.own is not None and end_offset >= committed:
+    known = f"up to offset {committed}"
+    if unknown_topic is not None and end_offset >= committed:
+        known = f"because brokers have made partitions of {unknown_topic}"
+    elif controller.own is not None and end_offset >= committed:
         there = f"has other records here (up to epoch {controller.own.epoch})"
     message = (
-        f"the metadata log {there}, and on node {other} at offset {newest.end_offset} ({newest.path}), with records that are committed up "
-        f"to offset {committed}. The voters that have them are not a majority: one that lacks them is elected, the other nodes truncate their "
+        f"the metadata log {there}, and on node {other} at offset {newest.end_offset} ({newest.path}), with records that are committed "
+        f"{known}. The voters that have them are not a majority: one that lacks them is elected, the other nodes truncate their "
         "metadata logs to its end, and brokers set aside as stray what was created since"
     )
     behind = ReplicaBehind(newest.path, -1 if other is None else other, end_offset, newest.end_offset)

@@ -21,6 +21,7 @@ if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
 from tests.support.doctor_helpers import rows_of
@@ -213,3 +214,22 @@ def test_doctor_says_which_node_to_start_before_an_unclean_election(
     }
     assert cluster.order() == ["Start node 3 before node 1, node 2, and wait until it leads"]
     assert cluster.found(ORDERS) == {}
+
+
+@pytest.mark.evidence("controller-quorum")
+def test_controller_that_lacks_a_topic_of_the_brokers_is_behind(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its metadata log ends after the registrations of the brokers. Without the step, all of them set aside the partitions of CLICKS as
+    stray."""
+    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    (log,) = (cluster.data(CONTROLLER) / METADATA_DIRECTORY).glob("*.log")
+    data, end = log.read_bytes(), 0
+    while CLICKS.encode() not in data[end : (after := end + 12 + int.from_bytes(data[end + 8 : end + 12]))]:
+        end = after
+    os.truncate(log, end)
+    (finding,) = [row for row in cluster.asked("verify") if row.get("severity") == "error"]
+    assert (finding["id"], finding["path"]) == ("replica-behind", str(log.parent))
+    assert f"committed because brokers have made partitions of {CLICKS}. " in finding["message"]
+    cluster.follow()
+    assert not [row for row in cluster.asked("verify") if row.get("severity") == "error"]
