@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from kseg.change.append.json_input import BadLine, BatchLine, Row, batch_line, record_line
+from kseg.change.append.json_input import BadLine, BatchLine, Row, batch_line, is_copy, record_line
 from kseg.segment import layout as L
 from kseg.segment.errors import UsageError
 from kseg.segment.model import NewBatch, Record
@@ -97,6 +97,7 @@ class Batcher:
         self._records: list[Record] = []
         self._number = 0  # line number at which the open batch begins
         self._bytes = 0
+        self._are_copies = True  # the records of the open batch are lines of a dump or an export
         self._in_transaction = rules.marker is not None
 
     def batches(self, rows: Iterable[tuple[int, Row]]) -> Iterator[MadeBatch]:
@@ -209,7 +210,8 @@ class Batcher:
         if self._records and self._is_full(record, size_bytes):
             yield from self._close()
         if not self._records:
-            self._number, self._bytes = number, L.BATCH_HEADER
+            self._number, self._bytes, self._are_copies = number, L.BATCH_HEADER, True
+        self._are_copies &= is_copy(row)
         self._records.append(record)
         self._bytes += size_bytes
 
@@ -246,6 +248,7 @@ class Batcher:
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             base_sequence=producer.sequence,
+            is_copy=self._are_copies,
         )
 
     # --- control records

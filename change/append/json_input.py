@@ -130,6 +130,7 @@ def _as_dumped(row: Row, number: int) -> Row:
         raise BadLine(number, f"its timestamp {error}") from None
     return {
         "type": "record",
+        "exported": True,
         "offset": row.get("offset"),
         "timestamp": timestamp_ms,
         "key": row.get("key"),
@@ -198,6 +199,11 @@ def record_line(row: Row, number: int, offset: int, timestamp_ms: int, *, keep_o
         if value is None and "value" not in row:
             raise BadLine(number, "it has no value (a tombstone says null)")
     return Record(offset, timestamp_ms, key, value, _headers(headers, number) if headers else ())
+
+
+def is_copy(row: Row) -> bool:
+    """Whether a record line is from a dump or an export, and so of a record that a log holds."""
+    return "file" in row or "exported" in row
 
 
 def base_offset_of_file(row: Row) -> int | None:

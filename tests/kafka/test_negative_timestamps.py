@@ -64,6 +64,16 @@ def test_copy_of_a_log_with_negative_timestamps_equals_it(stored: Path, tmp_path
     appender(tmp_path)(tmp_path / "copy-0", dumped(stored))
     assert rows_of(tmp_path / "copy-0") == rows_of(stored)
 
+    lines = tmp_path / "exported"
+    assert run(["export", "--to", "json", "--quiet", "--output", str(lines), str(stored)]) == 0
+    (file,) = lines.glob("*.json")
+    appender(tmp_path)(tmp_path / "again-0", file.read_bytes())
+    assert _times(tmp_path / "again-0") == _times(stored)
+
+
+def _times(directory: Path) -> list[tuple[int, int]]:
+    return [(row["offset"], row["timestamp"]) for row in rows_of(directory) if row["type"] == "record"]
+
 
 def test_compaction_of_negative_timestamps_says_that_the_cleaner_fails(stored: Path, oracle: Oracle) -> None:
     settings = CleanSettings(now_ms=LATER_MS)
