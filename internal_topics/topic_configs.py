@@ -122,7 +122,7 @@ def settings_of(evidence: TopicEvidence) -> TopicSettings:
         return TopicSettings(
             found, unknown, f"--server-properties FILE, or {narrowed}", after_load=after_load
         )
-    return TopicSettings(found, after_load=after_load)
+    return TopicSettings(found, after_load=after_load, has_configs=evidence.topic_configs is not None)
 
 
 def _after_load(found: Mapping[str, Setting], evidence: TopicEvidence) -> dict[str, Setting]:

@@ -28,6 +28,7 @@ from kseg.compaction.retention.retention_evidence import (
     checkpointed_start,
     gather,
     open_log,
+    refuse_remote_start,
 )
 from kseg.compaction.retention.rows import COMMAND, RetainResult
 from kseg.compaction.retention.rules import (
@@ -50,6 +51,7 @@ from kseg.segment.partition.largest_timestamp import record_of
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.partition.targets import FileTarget, LogTarget, PartitionTarget, only_one_file
+from kseg.segment.partition.topic_settings import TopicSettings
 
 
 def retain_group(group: TargetGroup, options: RetainOptions) -> Iterator[Event]:
@@ -89,7 +91,7 @@ def prepare(
     elif is_kafka07(inputs):
         prepared = yield from _kafka07(target, inputs, options, result)
     else:
-        prepared = yield from _marked(target, listing, options, result)
+        prepared = yield from _marked(target, listing, options, result, known)
         # on a cluster the journal of the previous attempt contains what was moved
         if is_resumed and options.shared is None:
             prepared = replace(prepared, result=replace(prepared.result, log_start_moved=True))
@@ -122,7 +124,11 @@ def _plan(target: PartitionTarget, inputs: tuple[FileIdentity, ...], steps: tupl
 
 
 def _marked(
-    target: PartitionTarget, listing: Listing, options: RetainOptions, result: RetainResult
+    target: PartitionTarget,
+    listing: Listing,
+    options: RetainOptions,
+    result: RetainResult,
+    known: TopicSettings | None,
 ) -> Generator[Event, None, Prepared[RetainResult]]:
     from kseg.compaction.retention.marking import marking_steps
 
@@ -134,6 +140,9 @@ def _marked(
         decision = decide(evidence.log_to_retain, options.limits)
         if options.cuts is not None:
             decision = decide_to_free(evidence.log_to_retain, decision, options.cuts.get(target.path))
+        may_be_tiered = known is not None and known.may_be_tiered and not options.limits.is_tiered
+        if decision.rules and may_be_tiered:
+            refuse_remote_start(evidence, checkpointed_start(target, dir_state))
         outcomes = list(verdicts(evidence.log_to_retain, options, decision, _timestamps(evidence)))
         largest = [aged.largest.timestamp_ms for aged in evidence.segments]
         mtimes = [aged.mtime_ms for aged in evidence.segments]

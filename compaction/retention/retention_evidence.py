@@ -6,12 +6,13 @@ last segment is read, for the log end (`log_ends`).
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from kseg.change.plan.steps import FileIdentity
 from kseg.compaction.retention.options import RetainOptions
 from kseg.compaction.retention.rules import Candidate, LogToRetain
 from kseg.segment import layout as L
-from kseg.segment.errors import Refused, UsageError
+from kseg.segment.errors import FormatError, Refused, UsageError
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.largest_timestamp import LargestTimestamp, Loaded, largest_timestamp
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
@@ -21,6 +22,8 @@ from kseg.segment.partition.names import SEGMENT_ROLES, PartitionName, Role, par
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.scanning.preallocated_tail import has_preallocated_size
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.sidecar.leader_epochs import EpochHistory
 from kseg.segment.values import dataclass
 
 
@@ -105,6 +108,22 @@ def gather(
         (options.remote_end_offset or 0) if options.limits.is_copied else None,
     )
     return RetentionEvidence(log, by_name, segments, previous_start, log_to_retain)
+
+
+def refuse_remote_start(evidence: RetentionEvidence, checkpointed: int | None) -> None:
+    """Raises Refused if the log begins below its first local segment by its checkpoints, as only with tiered storage: then segments that
+    have not been copied must not be deleted, and a broker deletes the remote segments whose leader epochs are gone. checkpointed: its log
+    start offset."""
+    first = evidence.segments[0].segment.base_offset if evidence.segments else 0
+    if checkpointed is None or checkpointed >= first:
+        return
+    data = evidence.log.read_side_file(Role.LEADER_EPOCHS)
+    with suppress(FormatError):
+        if data is not None and EpochHistory(decode_leader_epochs(data)).begins_below(first):
+            raise Refused(
+                f"{evidence.log.directory}: by its checkpoints the log begins at {checkpointed}, below its first segment {first}, so the "
+                "older records may be in remote storage; --metadata PATH, or --config FILE with remote.storage.enable settles it"
+            )
 
 
 def _start_offset(log: PartitionLog, dir_state: LogDirState | None, options: RetainOptions) -> int:

@@ -68,7 +68,7 @@ class TopicSettings:
     empty if it is known. settles: the options that would specify it. remote_epochs: of one partition, the leader epochs of its segments in
     remote storage with their start offsets, if the partition itself has lost them. remote_end_offset: of one partition, the offset after
     the last one in remote storage, None if that is unknown. after_load: settings that have other values once the broker, which loads its
-    logs with these, has read its dynamic properties."""
+    logs with these, has read its dynamic properties. has_configs: the topic's own configuration is known."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
     unknown: str = ""
@@ -76,6 +76,7 @@ class TopicSettings:
     remote_epochs: tuple[tuple[int, int], ...] = ()
     remote_end_offset: int | None = None
     after_load: Mapping[str, Setting] = field(default_factory=dict)
+    has_configs: bool = False
 
     @property
     def policies(self) -> frozenset[str]:
@@ -89,6 +90,11 @@ class TopicSettings:
         """Whether the topic has tiered storage, as far as known."""
         found = self.settings.get(REMOTE_STORAGE)
         return has_tiers(found is not None and found.value.strip().lower() == "true", self.policies)
+
+    @property
+    def may_be_tiered(self) -> bool:
+        """Whether nothing says that the topic has no tiered storage."""
+        return self.is_tiered or not (self.has_configs or REMOTE_STORAGE in self.settings)
 
     def log_start(self, checkpointed: int, first_base_offset: int) -> int:
         """The log start offset after a load: with tiered storage it may be below the first local segment (Kafka: LogLoader.load)."""

@@ -77,6 +77,31 @@ def test_segments_not_known_to_be_copied_are_kept(partition: Path, remote_end: i
     assert ("nothing here says" in outcome.segments[0]["reason"]) is (not remote_end)
 
 
+@pytest.mark.parametrize("said", [{}, {"remote.storage.enable": "false"}, {"retention.ms": "-1"}])
+def test_log_that_may_have_older_records_in_remote_storage_needs_a_word_about_that(
+    partition: Path, said: dict[str, str]
+) -> None:
+    """Without the metadata log, a policy from the command line does not say whether the topic has tiered storage. A checkpointed log start
+    and leader epochs below the first segment say that it may."""
+    given = {"cleanup.policy": "delete", "retention.ms": str(DAY_MS), **said}
+    topics = {str(partition): TopicSettings({k: Setting(v, Source.OPTION) for k, v in given.items()})}
+    before = state(partition)
+    outcome = run(partition, topics=topics, apply=True)
+    if said.get("remote.storage.enable") == "false":
+        assert bases(partition) == [35]
+        return
+    assert state(partition) == before
+    # nothing is due without a limit
+    assert bool(outcome.failures) is (not said)
+
+
+def test_older_records_in_remote_storage_are_no_question_where_the_topic_is_known(partition: Path) -> None:
+    given = {name: Setting("delete", Source.OPTION) for name in ("cleanup.policy",)}
+    given["retention.ms"] = Setting(str(DAY_MS), Source.TOPIC)
+    outcome = run(partition, topics={str(partition): TopicSettings(given, has_configs=True)}, apply=True)
+    assert not outcome.failures and bases(partition) == [35]
+
+
 def test_segments_below_a_raised_log_start_need_no_copy(partition: Path) -> None:
     """As after DeleteRecords. The broker deletes the remote segments below the log start."""
     outcome = retained(partition, None, {"local.retention.ms": "-1"}, apply=True, log_start_offset=27)
