@@ -13,8 +13,8 @@
 4. The log start offset becomes the base of the first segment left, if that is greater; with tiered storage it stays.
 
 With tiered storage a broker also rolls an active segment that exceeds a limit, so that it can be copied. That deletes nothing, and is left
-to the broker, with one exception: once the pass of the size has rolled it, the pass of the time finds it closed, and deletes it if all of it
-is below the log start offset (rule 2d).
+to the broker, with one exception: once the pass of the size has rolled it, the pass of the time finds it closed, and deletes it if all of
+it is below the log start offset (rule 2d).
 
 Kafka 0.7 (`retain07`) has only the rules of size and time, in reverse order.
 """
@@ -191,7 +191,9 @@ def _is_rolled_and_expired(log_to_retain: LogToRetain, limits: Limits, index: in
     if index + 1 != len(log_to_retain.candidates) or log_to_retain.remote_end_offset is None:
         return False
     last = log_to_retain.candidates[index]
-    is_whole = log_to_retain.log_end_offset <= min(log_to_retain.log_start_offset, log_to_retain.high_watermark)
+    is_whole = log_to_retain.log_end_offset <= min(
+        log_to_retain.log_start_offset, log_to_retain.high_watermark
+    )
     is_rolled = last.size_bytes and excess_bytes([last], limits) >= last.size_bytes
     return bool(is_whole and is_rolled) and is_expired(log_to_retain, limits, last)
 
