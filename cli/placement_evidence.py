@@ -183,8 +183,28 @@ def replicas_missing(targets: Sequence[Target], finder: "MetadataFinder") -> "di
             node = finder.placed_node_of(log_dir)
             of_cluster = [each for each in log_dirs if finder.node_of(each).cluster_id == node.cluster_id]
             copy_of = copies_on_other_nodes(node.node_id, of_cluster, finder)
-            found[log_dir] = tuple(missing_replicas(log_dir, node, image, others, gone, copy_of))
+            missing = missing_replicas(log_dir, node, image, others, gone, copy_of)
+            found[log_dir] = _or_why_unknown(log_dir, missing)
     return found
+
+
+def doubts_of_metadata_logs(targets: Sequence[Target], finder: "MetadataFinder") -> "tuple[Finding, ...]":
+    """Why it is uncertain what the metadata logs of the log dirs among the targets say, and so which replicas are missing."""
+    log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
+    images = {image.path: image for each in log_dirs if (image := finder.governing_image(each))}
+    return tuple(doubt for image in images.values() for doubt in image.doubts)
+
+
+def _or_why_unknown(log_dir: str, findings: "Iterator[Finding]") -> "tuple[Finding, ...]":
+    """Findings about the replicas of a log dir, or the one that says which directory cannot be listed, so that nothing is known of them."""
+    from kseg.segment.errors import UnreadableInput
+    from kseg.segment.findings import Finding
+
+    try:
+        return tuple(findings)
+    except UnreadableInput as error:
+        message = f"{error}: it is unknown whether replicas are missing there or lack records"
+        return (Finding("unreadable-file", log_dir, message),)
 
 
 def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tuple[Finding, ...]":
@@ -200,7 +220,7 @@ def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tupl
         return tuple(chain.from_iterable(replaced_voters(log_dir, finder) for log_dir in log_dirs))
     from kseg.internal_topics.metadata.replicas_behind import replicas_behind
 
-    return tuple(replicas_behind(log_dirs, finder))
+    return _or_why_unknown(log_dirs[0], replicas_behind(log_dirs, finder))
 
 
 def registered_by_node(

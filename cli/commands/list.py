@@ -89,7 +89,7 @@ def command(
         return _list_remote(request, json, html, common, verbose)
     from kseg.cli.group_evidence import committed_offsets
     from kseg.cli.html.html_option import page_for
-    from kseg.cli.placement_evidence import replicas_missing, topic_names
+    from kseg.cli.placement_evidence import doubts_of_metadata_logs, replicas_missing, topic_names
     from kseg.cli.render import Style
     from kseg.cli.run import clock_ms, over_targets
     from kseg.cli.streams import terminal_columns
@@ -129,7 +129,8 @@ def command(
         names.update(topic_names(targets, finder))
         is_table = sum(isinstance(target, PartitionTarget) for target in targets) > 1
         options = replace(options, is_brief=is_table and not is_full and not options.count)
-        return options, tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
+        doubts = doubts_of_metadata_logs(targets, finder)
+        return options, (*doubts, *chain.from_iterable(replicas_missing(targets, finder).values()))
 
     def through(events: "Iterator[Event]") -> "Iterator[Event]":
         named = with_topic_names(events, names)

@@ -225,7 +225,7 @@ def _read(path: str) -> MetadataImage:
     # imported here: most directories have no metadata log to decode
     from kseg.internal_topics.metadata.metadata_log import read_metadata_file, read_metadata_log
 
-    if not places.isdir(path):
+    if not is_directory(path, path):
         return read_metadata_file(path)
     image = read_metadata_log(path)
     if image.is_certain:

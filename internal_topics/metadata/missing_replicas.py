@@ -94,7 +94,7 @@ def missing_replicas(
     was assigned to them (`MetadataFinder.gone_from`). While a broker uses the log dir, a replica counts as missing only if it is also
     missing according to the metadata log as it is now: the image may be older than the deletion of a topic, and a new topic is in the
     metadata log before its directories exist. An image of an earlier state is compared as it is. copy_of: finds the replica that another
-    node has."""
+    node has. Raises UnreadableInput for a log dir that cannot be listed."""
     if not image.is_certain or node.node_id is None:
         return
     present = names_in(log_dir)

@@ -7,7 +7,6 @@ then, this may be the last copy of what the new place has lost.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cache
 
 from kseg.change.apply.lock import is_locked
@@ -16,7 +15,7 @@ from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition
 from kseg.segment import layout as L
 from kseg.segment.diagnosis import ReplicaCopy
-from kseg.segment.errors import KsegError, UnreadableInput, VanishedInput
+from kseg.segment.errors import KsegError, VanishedInput
 from kseg.segment.files import read_small
 from kseg.segment.partition.directory import partition_name, partitions_in
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
@@ -36,11 +35,11 @@ def name_of(expected: ExpectedPartition) -> str:
 
 
 def names_in(log_dir: str) -> PartitionNames:
-    """The partition directories of a log dir, by the partition's name and their state."""
+    """The partition directories of a log dir, by the partition's name and their state. Raises UnreadableInput: what is in a directory that
+    cannot be listed is not missing."""
     found: PartitionNames = {}
-    with suppress(UnreadableInput):
-        for directory, name in partitions_in(log_dir):
-            found.setdefault(name.text, {}).setdefault(name.state, []).append(directory)
+    for directory, name in partitions_in(log_dir):
+        found.setdefault(name.text, {}).setdefault(name.state, []).append(directory)
     return found
 
 

@@ -51,7 +51,7 @@ from kseg.internal_topics.metadata.replica_directories import (
     topic_id_of,
 )
 from kseg.segment.diagnosis import Lack, ReplicaBehind, ReplicaDiverged
-from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
@@ -101,7 +101,7 @@ class _Place:
 
 
 def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator[Finding]:
-    """One finding for each replica. log_dirs: those of the run."""
+    """One finding for each replica. log_dirs: those of the run. Raises UnreadableInput for one that cannot be listed."""
     for of_cluster in _by_cluster(log_dirs, finder):
         newest = _newest(finder, of_cluster)
         if newest is None:
@@ -242,11 +242,7 @@ def _nowhere(
 
 def _present(log_dir: str, image: MetadataImage) -> dict[_Key, str]:
     found = {}
-    try:
-        directories = [*partitions_in(log_dir)]
-    except UnreadableInput:
-        return {}
-    for directory, name in directories:
+    for directory, name in partitions_in(log_dir):
         path = os.path.join(log_dir, directory)
         topic_id = topic_id_of(path)[1] if name.state is PartitionState.LIVE else None
         topic = None if topic_id is None else image.topics.get(topic_id)

@@ -21,7 +21,6 @@ Nothing else writes a marker, and a run that changes nothing does not touch it.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from kseg.recovery.repair.aligned_checkpoints import PartitionOutcome
@@ -52,10 +51,21 @@ class Marker:
     @property
     def content(self) -> bytes | None:
         """None when it cannot be read. Read on first use: reading changes the access time."""
-        with suppress(UnreadableInput):
+        return self._read()[0]
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be read; empty if it can."""
+        return self._read()[1]
+
+    def _read(self) -> tuple[bytes | None, str]:
+        try:
             content = read_small(self.path)
-            return None if unreadable.bytes_of(self.path) else content  # zeros carry no epoch
-        return None
+        except UnreadableInput as error:
+            return None, str(error)
+        if unreadable.bytes_of(self.path):
+            return None, "it cannot be read"  # zeros carry no epoch
+        return content, ""
 
 
 def has_marker(log_dir: str) -> bool:
@@ -112,8 +122,6 @@ def marker_objections(
         for directory, name in others
         for lie in marker_contradictions(os.path.join(log_dir, directory), name)
     ]
-    if marker.content is None:
-        reasons.append("it cannot be read")
     return reasons
 
 

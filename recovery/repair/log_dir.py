@@ -228,11 +228,14 @@ def _marking(
             why += f"; without a broker epoch, because {listed(marker.missing)} {'are' if len(marker.missing) > 1 else 'is'} missing"
         return _Marking(True, content, why, is_left)
     is_concerned = not is_there or any(outcome.changed for outcome in outcomes)
-    if marker is None or not (is_concerned or marker.content is None):
+    problem = "" if marker is None else marker.problem
+    if marker is None or not (is_concerned or problem):
         return _Marking(is_left=True)
     seen = {outcome.name for outcome in outcomes} if looked_at is None else looked_at
     others = [found for found in partitions_in(log_dir) if found[1] not in seen]
-    reasons = marker_objections(log_dir, marker, outcomes, others)
+    # read once: what a file system fails to deliver may be there the next time
+    reasons = [problem] if problem else []
+    reasons += marker_objections(log_dir, marker, outcomes, others)
     if reasons:
         why = f"the marker is no longer true: {listed(reasons)}"
         return _Marking(why=why)

@@ -62,10 +62,15 @@ def reported(output: str) -> list[str]:
     return [_BYTES.sub("", line) if '"type":"log-dir"' in line else line for line in lines]
 
 
-def errors_in(output: str) -> list[str]:
-    """The messages of the rows about targets that failed."""
-    rows = [json.loads(line) for line in output.splitlines() if line.startswith('{"type":"error"')]
-    return [row["message"] for row in rows]
+def failures_in(output: str) -> list[str]:
+    """What is said of each target that failed: the message of its error, and those of the findings about it."""
+    rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    found = [row for row in rows if row["type"] == "finding"]
+    return [
+        "\n".join([row["message"], *(each["message"] for each in found if each["path"] == row["path"])])
+        for row in rows
+        if row["type"] == "error"
+    ]
 
 
 @pytest.mark.parametrize("error", [errno.ESTALE, errno.ENOTCONN], ids=["stale", "not connected"])
@@ -85,7 +90,9 @@ def test_reading_commands_report_errors_of_a_lost_mount(
         struck = machine.run(words, root, Fault(Mode.FAIL, Kind.LOOK, at, error, lasts))
         reasons = [os.strerror(cause) for cause in (error, *OTHER_CAUSES)]
         is_reported = any(reason in struck.output for reason in reasons)
-        unexplained = [each for each in errors_in(struck.output) if not any(map(each.__contains__, reasons))]
+        unexplained = [
+            each for each in failures_in(struck.output) if not any(map(each.__contains__, reasons))
+        ]
         if struck.status not in (0, 1, 3, 4, 5) or "Traceback" in struck.output:
             wrong.append(f"{at} {struck.struck}: ends with {struck.status}: {struck.output[-600:]}")
         elif unexplained or (struck.status > 1 and not is_reported):
