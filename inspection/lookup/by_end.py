@@ -22,7 +22,7 @@ def earliest(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     offset = log.start_offset if remote_start is None else remote_start
     if remote_start is None and log.remote_start is not None:
         log.report_remote("which is its earliest offset with tiered storage")
-    entries = epoch_history(log, remote_start).entries
+    entries = epoch_history(log).entries
     epoch = entries[0].epoch if entries and entries[0].start_offset <= offset else None
     yield Answer(
         offset=offset,
@@ -72,7 +72,7 @@ def _with_epoch(log: PartitionLog, query: LookupQuery, offset: int) -> Answer:
     return Answer(
         offset=offset,
         timestamp_ms=L.NO_TIMESTAMP,
-        leader_epoch=epoch_history(log, log.remote_start).epoch_for_offset(offset),
+        leader_epoch=epoch_history(log).epoch_for_offset(offset),
         segment=log.segments[max(0, log.floor_index(offset))].path if is_local else None,
     )
 
@@ -97,12 +97,7 @@ def latest(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
 def by_leader_epoch(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     """The largest epoch ≤ the requested one, and its end offset."""
     assert query.leader_epoch is not None
-    remote_start = _remote_start(log, query)
-    if remote_start is None and log.remote_start is not None:
-        log.report_remote(
-            "where with tiered storage its epochs begin; only those of the local log are considered"
-        )
-    history = epoch_history(log, remote_start)
+    history = epoch_history(log)
     epoch, end_offset = history.end_offset_for(query.leader_epoch, log.end_offset)
     if end_offset == UNDEFINED_EPOCH_OFFSET:
         newest = history.latest

@@ -32,7 +32,8 @@ from kseg.segment.storage import places
 
 
 def epoch_history(log: PartitionLog, start_offset: int | None = None) -> EpochHistory:
-    """The leader epochs that a broker has after loading the log. start_offset: where the log begins if that is in remote storage."""
+    """The leader epochs that a broker has after loading the log. start_offset: below which they are dropped; None for the checkpointed log
+    start, which may be below the first segment with or without tiered storage, and is 0 without an entry (Kafka: LogLoader.load)."""
     if log.is_emptied:
         return EpochHistory()
     history = _checkpointed_epochs(log)
@@ -48,7 +49,7 @@ def epoch_history(log: PartitionLog, start_offset: int | None = None) -> EpochHi
                 )
             )
     history.truncate_from_end(log.end_offset)
-    history.truncate_from_start(log.start_offset if start_offset is None else start_offset)
+    history.truncate_from_start(log.known_start or 0 if start_offset is None else start_offset)
     return history
 
 

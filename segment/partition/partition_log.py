@@ -150,19 +150,25 @@ class PartitionLog(Notes):
     def start_offset(self) -> int:
         """The log start offset; 0 for a partition without segments and without any evidence of it."""
         first = self.segments[0].base_offset if self.segments else 0
+        known = self.known_start
+        return first if known is None else max(first, known)
+
+    @property
+    def known_start(self) -> int | None:
+        """The log start of the checkpoint, also if that is below the first segment; None if nothing tells."""
         if not self._start_is_known:
             self._wished_start = self._checkpointed(Role.LOG_START_OFFSETS)
             if self._wished_start is None:
                 self._wished_start = self._traced_start()
             self._start_is_known = True
-        return first if self._wished_start is None else max(first, self._wished_start)
+        return self._wished_start
 
     @property
     def remote_start(self) -> int | None:
         """The log start of the checkpoint if that is below the local log, as with tiered storage; another broker may have left such an
         entry when it died."""
-        start = self.start_offset
-        return self._wished_start if self._wished_start is not None and self._wished_start < start else None
+        known = self.known_start
+        return known if known is not None and known < self.start_offset else None
 
     def remote_words(self, offset: int) -> str:
         """Where an offset below the local log may be, in words; empty if the log does not reach down to it."""

@@ -215,7 +215,7 @@ def test_offset_below_the_local_log_may_be_in_remote_storage(
     shutil.rmtree(tmp_path / "__remote_log_metadata-7")
     assert run(["lookup", "--earliest", local]) == 0
     captured = capfd.readouterr()
-    assert captured.out.startswith("orders-0: offset 100, leader epoch 1\n")
+    assert captured.out.startswith("orders-0: offset 100, leader epoch 0\n")
     assert "starts at 10, which is its earliest offset with tiered storage" in captured.out + captured.err
 
 

@@ -191,21 +191,22 @@ def test_lookups_in_a_log_that_ends_below_its_start_equal_unified_log(
     assert latest["offset"] == loaded["last_stable_offset"] == loaded["log_end_offset"] == start
 
 
-def test_start_and_epochs_of_a_log_in_remote_storage_equal_unified_log(
-    oracle: Oracle, tmp_path: Path
+@pytest.mark.parametrize(("start", "is_tiered"), [(10, True), (10, False), (70, False), (0, False)])
+def test_start_and_epochs_of_a_log_that_starts_below_its_segments_equal_unified_log(
+    oracle: Oracle, tmp_path: Path, start: int, is_tiered: bool
 ) -> None:
-    """Also checks that the epochs are those of the complete log."""
+    """The epochs are those of the complete log, also without tiered storage: a load drops epochs below the log start of the checkpoint, not
+    those below the first segment."""
     log_dir(tmp_path)
-    steps = [{"what": "epoch_end", "epoch": epoch} for epoch in (0, 1)]
-    directory, remote = tmp_path / "orders-0", {str(tmp_path / "orders-0"): (RemoteSpan(10, 119, T0),)}
-    answer = oracle.partition(
-        directory, steps, clean=True, now=0, log_start_offset=10, tiered=True, config=TIERED
-    )
-    assert answer.loaded["log_start_offset"] == 10
+    ends: list[dict[str, Any]] = [{"what": "epoch_end", "epoch": epoch} for epoch in (0, 1)]
+    steps = [*ends, {"what": "offset_by_timestamp", "timestamp": -2}]
+    directory = tmp_path / "orders-0"
+    remote = {str(directory): (RemoteSpan(10, 119, T0),)} if is_tiered else {}
+    tiered: dict[str, Any] = {"tiered": True, "config": TIERED} if is_tiered else {}
+    answer = oracle.partition(directory, steps, clean=True, now=0, log_start_offset=start, **tiered)
+    assert answer.loaded["log_start_offset"] == (10 if is_tiered else 100)
     for step, line in zip(steps, answer.found, strict=True):
-        assert ours(directory, step, remote=remote, log_start_offset=10) == expected(step, line)
-    (row,) = ask(directory, "earliest", remote=remote, log_start_offset=10).rows
-    assert (row["offset"], row["leader_epoch"]) == (10, 0)
+        assert ours(directory, step, remote=remote, log_start_offset=start)[:3] == expected(step, line)[:3]
 
 
 @pytest.mark.parametrize("end", [0, 50, 100, 120, 124])
