@@ -1,5 +1,5 @@
-"""Why a 4.3.1 node refuses to start with its metadata log: feature levels, topic configurations, and records that contradict earlier ones;
-or with its bootstrap.checkpoint."""
+"""Why a 4.3.1 node refuses to start with its metadata log: feature levels, topic configurations, records that contradict earlier ones, and
+a log that begins above the end of the controllers'; or with its bootstrap.checkpoint."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -61,6 +61,24 @@ def refusals_of(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str
                 tuple(refused_configs(image) if is_broker else ()),
                 image.contradictions,
             )
+    return found
+
+
+def truncation_refusals(log_dirs: Sequence[str], finder: "MetadataFinder") -> dict[str, Thrown]:
+    """The exceptions of nodes that cannot truncate their metadata logs to the end of the controllers', by log dir. log_dirs: those of the
+    run."""
+    in_kraft = [log_dir for log_dir in log_dirs if not finder.uses_zookeeper(log_dir)]
+    if len(in_kraft) < 2:
+        return {}
+    from kseg.internal_topics.metadata.replicas_behind import refused_truncations
+
+    found = {}
+    for log_dir, each in refused_truncations(in_kraft, finder).items():
+        message = (
+            f"Attempt to truncate to the end of the controllers' metadata log (offset {each.end_offset}, and what they append until then), "
+            f"which is below the current high watermark {each.start_offset}"
+        )
+        found[log_dir] = Thrown("IllegalArgumentException", message)
     return found
 
 

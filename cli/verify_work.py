@@ -17,7 +17,7 @@ from kseg.cli.placement_evidence import (
     voters_around,
     voters_present,
 )
-from kseg.cli.start_refusals import Refusals, bootstrap_refusal, refusals_of
+from kseg.cli.start_refusals import Refusals, bootstrap_refusal, refusals_of, truncation_refusals
 from kseg.cli.topic_evidence import finder_for, load_settings, log_dirs_of, server_pairs
 from kseg.jobs.events import Event, Row
 from kseg.recovery.broker_start.forecast import StartForecast
@@ -89,6 +89,8 @@ class Verification:
             if log_dir in self.refusals:
                 refused = self.refusals[log_dir]
                 self._forecast.add_refused(log_dir, refused.thrown(), refused.contradiction())
+        for log_dir, thrown in truncation_refusals(log_dirs, finder).items():
+            self._forecast.add_refused_truncation(log_dir, thrown)
         topics = load_settings(targets, self._metadata, finder, self.server)
         return replace(options, identities=identities, topics=topics), (*findings, *missing, *behind)
 

@@ -11,20 +11,31 @@ examined together.
 3. Voters that lack committed records elect one of themselves if they are a majority, or if the voters that have them are absent. The others
    are then truncated to the leader's log end: topics that were created since are gone, and brokers rename their partitions as stray. A
    voter without a data directory here is assumed to be present, with all records.
+4. A node whose metadata log begins above the leader's log end, because it began with a snapshot or has deleted what a snapshot contains,
+   cannot be truncated: its high watermark starts at its log start, and KafkaRaftLog.truncateTo throws an IllegalArgumentException below it,
+   which ends the process before it loads a log. Only the log start counts: one with the same snapshot and a log from offset 0 is truncated.
+5. A node that knows a later leader epoch than that of the elected controller ignores it, and waits. The epoch grows with each election.
 
-Observed with 4.3.1: two of three controllers were restored from a backup, or were reformatted.
+Observed with 4.3.1: two of three controllers were restored from a backup, or were reformatted; the only controller was restored.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
+from kseg.internal_topics.broker_directories import ends_of
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Voter
 from kseg.internal_topics.metadata.replica_directories import topic_id_of
+from kseg.segment.counted import listed
 from kseg.segment.diagnosis import ReplacedVoter, ReplicaBehind
+from kseg.segment.errors import KsegError
+from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.partition.partition_epochs import last_epoch_below
+from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.sidecar.metadata_files import decode_quorum_state
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
@@ -57,6 +68,29 @@ class _Controller:
         return Voter(self.voter.id, self.directory_id) in own and own.isdisjoint(self.voters)
 
 
+@dataclass(frozen=True, slots=True)
+class _Lacking:
+    """A controller that lacks records. committed: those below this offset are known to be committed. unknown_topic: see
+    `_unknown_topic`."""
+
+    controller: _Controller
+    committed: int
+    unknown_topic: str | None
+
+    @property
+    def end_offset(self) -> int:
+        return 0 if self.controller.own is None else self.controller.own.end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedTruncation:
+    """A node that cannot truncate its metadata log. start_offset: of that log. end_offset: at which the log of the controller that is
+    elected ends before its election, at most."""
+
+    start_offset: int
+    end_offset: int
+
+
 def quorum_findings(
     log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
 ) -> Iterator[Finding]:
@@ -69,17 +103,22 @@ def quorum_findings(
     left = len(newest.voters) - len(replaced)
     for each in replaced:
         yield _replaced(each, newest, left, majority)
-    if os.path.dirname(newest.path) not in log_dirs:
-        return  # named by the user, and read instead of those in the log dirs
-    committed = _committed_end(newest, log_dirs, finder)
-    unknown = {each.voter: _unknown_topic(each, newest, log_dirs) for each in controllers}
-    lacking = [
-        each for each in controllers if unknown[each.voter] is not None or _lacks(each, newest, committed)
-    ]
-    if len(newest.voters) - len(lacking) >= majority:
-        return
-    for each in lacking:
-        yield _behind(each, newest, committed, unknown[each.voter], finder)
+    lacking = _lacking(controllers, log_dirs, newest, finder)
+    others = "" if left < majority else _others_words(lacking, log_dirs, newest, finder)
+    for behind in lacking:
+        yield _behind(behind, newest, others, finder)
+
+
+def refused_truncations(
+    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+) -> Mapping[str, RefusedTruncation]:
+    """By log dir, what ends nodes whose metadata logs begin above the log end of any controller that may be elected. Parameters: as for
+    `quorum_findings`. None if no controller can be elected."""
+    found = (_controller(voter, log_dirs, newest, finder) for voter in newest.voters)
+    controllers = [each for each in found if each is not None]
+    if sum(each.is_replaced for each in controllers) >= (len(newest.voters) + 1) // 2:
+        return {}
+    return _beginning_above(_lacking(controllers, log_dirs, newest, finder), log_dirs, newest, finder)
 
 
 def replaced_voters(log_dir: str, finder: MetadataFinder) -> Iterator[Finding]:
@@ -109,6 +148,85 @@ def _controller(
     image = finder.image_for(chosen[0])
     own = image if image is not None and os.path.dirname(image.path) == chosen[0] else None
     return _Controller(voter, chosen[0], finder.node_of(chosen[0]).directory_id, own, newest.voters)
+
+
+def _lacking(
+    controllers: Sequence[_Controller],
+    log_dirs: Sequence[str],
+    newest: MetadataImage,
+    finder: MetadataFinder,
+) -> list[_Lacking]:
+    """The controllers that lack committed records; none if the other voters are a majority."""
+    if os.path.dirname(newest.path) not in log_dirs:
+        return []  # named by the user, and read instead of those in the log dirs
+    committed = _committed_end(newest, log_dirs, finder)
+    lacking = [
+        _Lacking(each, committed, topic)
+        for each in controllers
+        if (topic := _unknown_topic(each, newest, log_dirs)) is not None or _lacks(each, newest, committed)
+    ]
+    return lacking if len(newest.voters) - len(lacking) <= len(newest.voters) // 2 else []
+
+
+def _beginning_above(
+    lacking: Sequence[_Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+) -> Mapping[str, RefusedTruncation]:
+    """See `refused_truncations`."""
+    end_offset = max((each.end_offset for each in lacking), default=0)
+    waiting = _of_later_epoch(lacking, log_dirs, newest, finder)
+    found = {}
+    for log_dir, own in _truncated_logs(lacking, log_dirs, finder):
+        start_offset = _log_start(own)
+        if start_offset > end_offset and log_dir not in waiting:
+            found[log_dir] = RefusedTruncation(start_offset, end_offset)
+    return found
+
+
+def _of_later_epoch(
+    lacking: Sequence[_Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+) -> list[str]:
+    """The log dirs of nodes that know a later leader epoch than the first election leads to. Another voter that knows it as well makes the
+    others go on to it."""
+    if len(lacking) < len(newest.voters):
+        return []
+    next_epoch = 1 + max(_known_epoch(each.controller.metadata_log, each.controller.own) for each in lacking)
+    return [
+        log_dir
+        for log_dir, own in _truncated_logs(lacking, log_dirs, finder)
+        if _known_epoch(own.path, own) > next_epoch
+    ]
+
+
+def _truncated_logs(
+    lacking: Sequence[_Lacking], log_dirs: Sequence[str], finder: MetadataFinder
+) -> Iterator[tuple[str, MetadataImage]]:
+    """The metadata logs, with their log dirs, that follow a controller that lacks records; none if no controller lacks any."""
+    of_lacking = {each.controller.log_dir for each in lacking}
+    for log_dir in log_dirs if lacking else ():
+        own = finder.image_for(log_dir)
+        if log_dir not in of_lacking and own is not None and os.path.dirname(own.path) == log_dir:
+            yield log_dir, own
+
+
+def _known_epoch(metadata_log: str, image: MetadataImage | None) -> int:
+    """The last leader epoch that a node knows; 0 if it knows none."""
+    epoch = 0 if image is None else max(image.epoch, 0)
+    with suppress(KsegError):
+        path = os.path.join(metadata_log, NAME_BY_ROLE[Role.QUORUM_STATE])
+        epoch = max(epoch, decode_quorum_state(read_small(path)).leader_epoch)
+    return epoch
+
+
+def _log_start(image: MetadataImage) -> int:
+    """The log start offset with which a node opens a metadata log. It empties a log that ends before the newest snapshot, and begins it
+    there (Kafka: KafkaRaftLog.truncateToLatestSnapshot)."""
+    names = map(parse_file_name, places.listdir(image.path))
+    bases = [name.base_offset or 0 for name in names if name.role is Role.LOG and name.is_live]
+    _, end_of_records = ends_of(PartitionTarget(image.path))
+    snapshot = 0
+    if image.snapshot is not None:
+        snapshot = parse_file_name(os.path.basename(image.snapshot)).base_offset or 0
+    return snapshot if not bases or 0 <= end_of_records < snapshot else min(bases)
 
 
 def _committed_end(newest: MetadataImage, log_dirs: Sequence[str], finder: MetadataFinder) -> int:
@@ -174,25 +292,44 @@ def _replaced(controller: _Controller, newest: MetadataImage, left: int, majorit
     return Finding(kind, path, message, numbers=about.numbers(), diagnosis=about)
 
 
-def _behind(
-    controller: _Controller,
-    newest: MetadataImage,
-    committed: int,
-    unknown_topic: str | None,
-    finder: MetadataFinder,
-) -> Finding:
+def _others_words(
+    lacking: Sequence[_Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+) -> str:
+    """Sentences about nodes whose metadata logs are not truncated at once, each after a full stop."""
+    refusing = _beginning_above(lacking, log_dirs, newest, finder)
+    waiting = _of_later_epoch(lacking, log_dirs, newest, finder)
+    said = (
+        (
+            refusing,
+            "A metadata log that begins above that end cannot be truncated, and its node does not start",
+        ),
+        (
+            waiting,
+            "A node that knows a later leader epoch waits until elections reach it, and does not serve",
+        ),
+    )
+    found = ""
+    for log_dirs_of, words in said:
+        ids = sorted({-1 if (node := finder.node_of(each).node_id) is None else node for each in log_dirs_of})
+        if ids:
+            found += f". {words}: {listed([f'node {each}' for each in ids], 5)}"
+    return found
+
+
+def _behind(lacking: _Lacking, newest: MetadataImage, others: str, finder: MetadataFinder) -> Finding:
+    """others: what the message says about other nodes in the end."""
+    controller, end_offset = lacking.controller, lacking.end_offset
     other = finder.node_of(os.path.dirname(newest.path)).node_id
-    end_offset = 0 if controller.own is None else controller.own.end_offset
     there = "is not there" if controller.own is None else f"ends at offset {end_offset} here"
-    known = f"up to offset {committed}"
-    if unknown_topic is not None and end_offset >= committed:
-        known = f"because brokers have made partitions of {unknown_topic}"
-    elif controller.own is not None and end_offset >= committed:
+    known = f"up to offset {lacking.committed}"
+    if lacking.unknown_topic is not None and end_offset >= lacking.committed:
+        known = f"because brokers have made partitions of {lacking.unknown_topic}"
+    elif controller.own is not None and end_offset >= lacking.committed:
         there = f"has other records here (up to epoch {controller.own.epoch})"
     message = (
         f"the metadata log {there}, and on node {other} at offset {newest.end_offset} ({newest.path}), with records that are committed "
         f"{known}. The voters that have them are not a majority: one that lacks them is elected, the other nodes truncate their "
-        "metadata logs to its end, and brokers set aside as stray what was created since"
+        f"metadata logs to its end, and brokers set aside as stray what was created since{others}"
     )
     behind = ReplicaBehind(newest.path, -1 if other is None else other, end_offset, newest.end_offset)
     return Finding(

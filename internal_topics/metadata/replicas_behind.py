@@ -33,7 +33,8 @@ from functools import cache
 
 from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import ends_of
-from kseg.internal_topics.metadata.controller_quorum import quorum_findings
+from kseg.internal_topics.metadata import controller_quorum
+from kseg.internal_topics.metadata.controller_quorum import RefusedTruncation
 from kseg.internal_topics.metadata.elections import Elections, elections_after
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import (
@@ -110,7 +111,7 @@ def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator
             log_dir: finding for log_dir in of_cluster for finding in _older_copy(log_dir, newest, finder)
         }
         yield from older.values()
-        for finding in quorum_findings(of_cluster, newest, finder):
+        for finding in controller_quorum.quorum_findings(of_cluster, newest, finder):
             if all(finding.path != each.path for each in older.values()):
                 yield finding
         unknown = [*_unknown_there(of_cluster, newest, finder)]
@@ -123,6 +124,16 @@ def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator
                 yield from _behind(place, elections)
                 yield from _diverged(place, elections)
         yield from _nowhere(of_cluster, replicas, unknown, newest, finder)
+
+
+def refused_truncations(log_dirs: Sequence[str], finder: MetadataFinder) -> Mapping[str, RefusedTruncation]:
+    """By log dir, the metadata logs that nodes cannot truncate to the log end of their controller. log_dirs: those of the run."""
+    found = dict[str, RefusedTruncation]()
+    for of_cluster in _by_cluster(log_dirs, finder):
+        newest = _newest(finder, of_cluster)
+        if newest is not None:
+            found |= controller_quorum.refused_truncations(of_cluster, newest, finder)
+    return found
 
 
 def _by_cluster(log_dirs: Iterable[str], finder: MetadataFinder) -> Iterator[list[str]]:

@@ -69,6 +69,10 @@ class StartForecast:
         directory.refused.extend(thrown)
         directory.contradiction = contradiction
 
+    def add_refused_truncation(self, log_dir: str, thrown: Thrown) -> None:
+        """Add the exception that ends a start because the metadata log begins above the end of the controllers'."""
+        self._directory(log_dir).refused_truncation = thrown
+
     def add_bootstrap_fault(self, log_dir: str, thrown: Thrown) -> None:
         """Add the exception that ends a start because of bootstrap.checkpoint."""
         self._directory(log_dir).bootstrap_fault = thrown

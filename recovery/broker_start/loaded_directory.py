@@ -31,6 +31,7 @@ class LoadedDirectory:
     changes. missing: those that the metadata log places here but that do not exist. obstructed: those whose name is taken by a file.
     is_checked: whether the partitions of the directory are known. refused: the exceptions that end the broker because of features and topic
     configurations in the metadata log that it does not allow. bootstrap_fault: the one that ends it because of bootstrap.checkpoint.
+    refused_truncation: the one that ends it because the metadata log begins above the end of the controllers'.
     contradiction: the one that ends it because of the metadata log record at this offset. voters: those of the quorum, as far as they are
     known; is_voter_present: whether the metadata log of one of them is in the run. uses_zookeeper: the broker keeps its metadata in
     ZooKeeper although it has a metadata log.
@@ -46,6 +47,7 @@ class LoadedDirectory:
     is_checked: bool = True
     refused: list[Thrown] = field(default_factory=list)
     bootstrap_fault: Thrown | None = None
+    refused_truncation: Thrown | None = None
     contradiction: tuple[int, Thrown] | None = None
     voters: frozenset[int] = frozenset()
     is_voter_present: bool = False

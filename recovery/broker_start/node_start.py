@@ -3,8 +3,8 @@
 What ends a start, in the order in which a broker reaches it (Kafka 4.3: KafkaRaftServer, SharedServer, LogManager, ReplicaManager):
 
 1. meta.properties of all data directories, a metadata log outside the metadata log dir, and bootstrap.checkpoint;
-2. the metadata log, space for it to grow, the locks, records of the metadata log that contradict those before them, features and
-   configurations of topics in it;
+2. the metadata log, space for it to grow, the locks, the end of the controllers' metadata logs, records of the metadata log that contradict
+   those before them, features and configurations of topics in it;
 3. during log loading: a directory that is not a partition, a load that fails with anything but an IOException, a partition that exists
    twice;
 4. all data directories, or the one with the metadata log, are offline.
@@ -116,6 +116,9 @@ def _before_loading(
         yield from start.prevents
         if start.is_read_only:
             yield from _not_writable(start)
+    for each in dirs:
+        if each.refused_truncation is not None:
+            yield each.refused_truncation
     ends = [each.metadata_log.log_end_offset for each in dirs if each.metadata_log is not None]
     for each in dirs:
         if each.start is not None and each.contradiction is not None:

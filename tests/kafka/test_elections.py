@@ -22,8 +22,10 @@ if "CI" not in os.environ:
 
 from kseg.cli.main import run
 from kseg.segment.partition.names import METADATA_DIRECTORY
+from tests.internal_topics.metadata_logs import write_snapshot
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
+from tests.support.compact_helpers import records
 from tests.support.doctor_helpers import rows_of
 from tests.support.trees import copy_tree
 
@@ -224,12 +226,69 @@ def test_controller_that_lacks_a_topic_of_the_brokers_is_behind(
     stray."""
     cluster = Cluster(electing_small / "killed", tmp_path, capfd)
     (log,) = (cluster.data(CONTROLLER) / METADATA_DIRECTORY).glob("*.log")
-    data, end = log.read_bytes(), 0
-    while CLICKS.encode() not in data[end : (after := end + 12 + int.from_bytes(data[end + 8 : end + 12]))]:
-        end = after
-    os.truncate(log, end)
+    os.truncate(log, _end_before(log, CLICKS))
     (finding,) = [row for row in cluster.asked("verify") if row.get("severity") == "error"]
     assert (finding["id"], finding["path"]) == ("replica-behind", str(log.parent))
     assert f"committed because brokers have made partitions of {CLICKS}. " in finding["message"]
     cluster.follow()
     assert not [row for row in cluster.asked("verify") if row.get("severity") == "error"]
+
+
+@pytest.mark.evidence("controller-quorum")
+def test_broker_whose_metadata_log_begins_above_the_end_of_its_controller_does_not_start(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Observed with these directories: "Attempt to truncate to offset 22, which is below the current high watermark 28". Where the
+    controller had the epoch of the last record, its log grew before the node fetched (34 to 43, below 77), and the node ended too. With a
+    log from offset 0 beside the snapshot it was truncated. One that knew epoch 4 waited for the controller, in epoch 2."""
+    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    ahead = cluster.data(1) / METADATA_DIRECTORY
+    (log,) = (cluster.data(CONTROLLER) / METADATA_DIRECTORY).glob("*.log")
+    before_orders, before_clicks = _end_before(log, ORDERS), _end_before(log, CLICKS)
+    _begin_at(ahead, before_clicks, start_offset=28)
+
+    def told() -> tuple[str, str, str | None]:
+        """What the error says about other nodes, and what happens to node 1."""
+        rows = cluster.asked("verify")
+        (message,) = [row["message"] for row in rows if row.get("severity") == "error"]
+        (start,) = [row for row in rows if row["type"] == "broker-start" and row["node_id"] == 1]
+        return message.partition("what was created since")[2], start["outcome"], start["message"]
+
+    os.truncate(log, before_clicks)
+    assert told() == ("", "starts", None)
+    os.truncate(log, before_orders)
+    cannot = (
+        "A metadata log that begins above that end cannot be truncated, and its node does not start: node 1"
+    )
+    thrown = (
+        "Attempt to truncate to the end of the controllers' metadata log (offset 22, and what they append until then), which is below the "
+        "current high watermark 28"
+    )
+    assert told() == (f". {cannot}", "does-not-start", thrown)
+    quorum_state = ahead / "quorum-state"
+    quorum_state.write_text(quorum_state.read_text().replace('"leaderEpoch":1', '"leaderEpoch":4'))
+    waits = (
+        "A node that knows a later leader epoch waits until elections reach it, and does not serve: node 1"
+    )
+    assert told() == (f". {waits}", "starts", None)
+    cluster.follow()
+    assert not [row for row in cluster.asked("verify") if row.get("severity") == "error"]
+
+
+def _end_before(log: Path, topic: str) -> int:
+    """The position of the batch in which a topic was created."""
+    data, end = log.read_bytes(), 0
+    while topic.encode() not in data[end : (after := end + 12 + int.from_bytes(data[end + 8 : end + 12]))]:
+        end = after
+    return end
+
+
+def _begin_at(metadata_log: Path, position: int, start_offset: int) -> None:
+    """Replace what a metadata log has below a position, and below the offset there, by a snapshot."""
+    made = [each.value for each in records(metadata_log) if each.offset < start_offset and each.key is None]
+    write_snapshot(metadata_log, start_offset, [each for each in made if each is not None])
+    (log,) = metadata_log.glob("*.log")
+    (metadata_log / f"{start_offset:020}.log").write_bytes(log.read_bytes()[position:])
+    for path in metadata_log.glob(f"{0:020}.*"):
+        path.unlink()
+    (metadata_log / "leader-epoch-checkpoint").write_text(f"0\n1\n1 {start_offset}\n")
