@@ -11,7 +11,7 @@ they read and check the bytes, and pass on only tables of headers.
    value that look like a batch do not), and scans everything else itself: damaged ranges, and the first batch of a part into which the
    previous batch extends. So no verdict depends on where a part started.
 4. The column `C.BODY` of the tables says what is known about the body of each batch. At the deep level checking the records is most of
-   the work, so the process that scans a part checks them as well. At the default level it checks the first bytes of each body, which
+   the work, so the process that scans a part checks them as well. At the default level it checks the beginning of each body, which
    spares this process the page faults.
 5. When a process dies, this one scans the rest alone.
 """

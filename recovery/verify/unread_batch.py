@@ -9,7 +9,7 @@ rules are those of the Java consumer of 4.3 (DefaultRecordBatch, CompletedFetch)
     control bit         a consumer skips control batches: it never returns data in them
     codec               a body that cannot be decompressed is not returned; of a truncated frame, an unknown part is returned
     a bad record        the records before it are returned
-    offsets             a record at or below the offset of the previous one is skipped
+    offsets             a record at or below the offset of the previous one, or below the batch, is skipped
 
 The number of records is counted to the end of the body; the declared count is not used.
 """
@@ -39,8 +39,9 @@ _FRAMES = {1: b"\x1f\x8b", 2: b"\x82SNAPPY\0", 3: b"\x04\x22\x4d\x18", 4: b"\x28
 @dataclass(slots=True)
 class _Walk:
     """The result of walking the body of a batch to its end. records: number that can be decoded. code: why the walk ended, from
-    `kernel.record_walk`; None if the body cannot be decompressed. late: indexes of records whose offset is not above the previous ones.
-    last_offset: the greatest. is_control: every record is a known control record."""
+    `kernel.record_walk`; None if the body cannot be decompressed. late: indexes of records whose offset is below the batch
+    or not above the previous ones. last_offset: the greatest, at least that before the batch. is_control: every record is a known control
+    record."""
 
     records: int = 0
     code: int | None = R.OK
@@ -98,7 +99,7 @@ class BatchReader:
         for field in range(C.BATCH_WIDTH):
             alone.cells[field] = table.at(field, row)
         alone.cells[C.COUNT] = L.INT32_MAX
-        walk, late, reached = _Walk(), list[int](), -1
+        walk, late, reached = _Walk(), list[int](), table.at(C.BASE_OFFSET, row) - 1
         for chunk in self._decoder.chunks(alone):
             for at, offset in enumerate(chunk.records.column(C.R_OFFSET), walk.records):
                 if offset <= reached:

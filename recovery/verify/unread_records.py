@@ -1,7 +1,7 @@
 """A `Consumer` that finds batches with a valid checksum from which consumers do not get every record, without opening each batch.
 
 The deep level decodes every batch, so only those that `records_check` rejected are examined here. The default level opens only
-batches whose header or first bytes are suspicious (`validate.next_doubtful`), and those followed by missing offsets. `unread_batch`
+batches whose header or first two records are suspicious (`validate.next_doubtful`), and those followed by missing offsets. `unread_batch`
 determines what is in them.
 """
 

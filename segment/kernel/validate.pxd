@@ -16,8 +16,10 @@ cpdef Py_ssize_t plain_valid(const unsigned char[::1] buf, Py_ssize_t row, Py_ss
 
 cdef int frame_codec(const unsigned char* body, Py_ssize_t p, Py_ssize_t size) noexcept
 
-@cython.locals(packed=cython.longlong, length=cython.longlong)
-cdef int begins_with_record(const unsigned char* body, Py_ssize_t p, Py_ssize_t size) noexcept
+@cython.locals(packed=cython.longlong, length=cython.longlong, end=cython.Py_ssize_t)
+cdef Py_ssize_t record_end(const unsigned char* body, Py_ssize_t p, Py_ssize_t body_end, long long delta) noexcept
+
+cdef int begins_with_records(const unsigned char* body, Py_ssize_t p, Py_ssize_t body_end, long long count) noexcept
 
 @cython.locals(found=cython.int, packed=cython.longlong, at=cython.longlong)
 cdef int looks_compressed(const unsigned char* body, Py_ssize_t p, Py_ssize_t size, int codec) noexcept
@@ -25,7 +27,7 @@ cdef int looks_compressed(const unsigned char* body, Py_ssize_t p, Py_ssize_t si
 @cython.locals(last=cython.longlong)
 cdef int is_dense(const long long* table, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop) noexcept
 
-@cython.locals(codec=cython.longlong, is_sound=cython.int)
+@cython.locals(codec=cython.longlong, is_sound=cython.int, end=cython.Py_ssize_t)
 cdef int examined_body(const unsigned char* source, Py_ssize_t start, Py_ssize_t size, const long long* table, Py_ssize_t capacity, Py_ssize_t row, Py_ssize_t stop) noexcept
 
 @cython.locals(source=cython.p_const_uchar, table=cython.p_const_longlong, size_of_buf=cython.Py_ssize_t, start=cython.longlong, size=cython.longlong, attributes=cython.longlong, largest=cython.longlong, base=cython.longlong, last=cython.longlong, count=cython.longlong, width=cython.longlong, codec=cython.longlong, known=cython.longlong, is_before_gap=cython.bint)

@@ -176,14 +176,29 @@ def frame_codec(body: Readable, p: int, size: int) -> int:
     return 0
 
 
-def begins_with_record(body: Readable, p: int, size: int) -> int:
-    """Whether the length of a record that fits is followed by attributes of zero; no compressed body begins like that."""
-    packed = buffer_access.varint(body, p, p + size)
+def record_end(body: Readable, p: int, body_end: int, delta: int) -> int:
+    """The end of the record at p; −1 unless it fits, and has attributes of zero and the offset delta `delta`."""
+    packed = buffer_access.varint(body, p, body_end)
     length = packed >> 4
     p = p + (packed & 15)
-    if packed == 0 or length < 1 or length > size - (packed & 15):
-        return 0
-    return 1 if body[p] == 0 else 0
+    if packed == 0 or length < 1 or length > body_end - p or body[p] != 0:
+        return -1
+    end = p + length
+    p = p + 1
+    # the timestamp delta
+    while p < end and body[p] > 127:
+        p = p + 1
+    packed = buffer_access.varint(body, p + 1, end)
+    return end if packed != 0 and packed >> 4 == delta else -1
+
+
+def begins_with_records(body: Readable, p: int, body_end: int, count: int) -> int:
+    """Whether a batch without missing offsets begins with its first two records; no compressed body begins like that. A client that numbers
+    the records of its batches wrongly is wrong from there on: 4.3.1 appends such a batch if it is not compressed (Kafka: LogValidator)."""
+    p = record_end(body, p, body_end, 0)
+    if p < 0 or count < 2:
+        return 1 if p == body_end else 0
+    return 1 if record_end(body, p, body_end, 1) > 0 else 0
 
 
 def looks_compressed(body: Readable, p: int, size: int, codec: int) -> int:
@@ -208,13 +223,16 @@ def is_dense(table: Readable, capacity: int, row: int, stop: int) -> int:
 def examined_body(
     source: Readable, start: int, size: int, table: Readable, capacity: int, row: int, stop: int
 ) -> int:
-    """What the body of a data batch at `start` shows at little cost, a BODY_…: its first bytes, unless a record may be missing."""
+    """What the body of a data batch at `start` shows at little cost, a BODY_…: its beginning, unless a record may be missing."""
     codec = table[C.ATTRIBUTES * capacity + row] & C.CODEC_MASK
     if codec:
         return C.BODY_BEGINS if looks_compressed(source, start + 61, size, codec) else C.BODY_UNKNOWN
-    if is_dense(table, capacity, row, stop) and begins_with_record(source, start + 61, size):
+    end = start + 61 + size
+    if is_dense(table, capacity, row, stop) and begins_with_records(
+        source, start + 61, end, table[C.COUNT * capacity + row]
+    ):
         return C.BODY_BEGINS
-    is_sound = body_is_sound(source, start + 61, start + 61 + size, table, capacity, row)
+    is_sound = body_is_sound(source, start + 61, end, table, capacity, row)
     return C.BODY_SOUND if is_sound else C.BODY_UNKNOWN
 
 
@@ -223,7 +241,7 @@ def next_doubtful(
 ) -> int:
     """The first row at or after `row` from which a consumer may not get every record although its checksum is valid.
 
-    Decided by the header, the first bytes of the body, and whether offsets are missing after it. If they are, an uncompressed
+    Decided by the header, the beginning of the body, and whether offsets are missing after it. If they are, an uncompressed
     batch is read, and a compressed one has to be opened, but only with `opens_before_gaps`. Batches of magic 0 and 1 are
     skipped.
     """

@@ -25,6 +25,8 @@ from kseg.segment.model import NewBatch
 from tests.kafka.price_damages import SEALED_KINDS, Kind
 from tests.support.kernel_variants import both
 from tests.support.pairs import combinations
+from tests.support.wrong_deltas import LOST as LOST_BY_DELTAS
+from tests.support.wrong_deltas import WRONG_DELTAS, write_log
 
 RECORDS = 5
 BATCHES = 6
@@ -42,6 +44,7 @@ LOST = {
     "codec-4": RECORDS,
     "codec-7": RECORDS,
 }
+OFFSETS_WITHIN_BATCH = ("offset-outside-batch", "offset-not-increasing-in-batch")
 HARMLESS = {"count-higher": 0, "transactional": 0, "timestamp-type": 0, "delete-horizon": 0}
 
 
@@ -121,6 +124,29 @@ def test_batch_that_breaks_off_inside_its_compression_has_unknown_cost(
     reported = costs(capfd, place)
     assert reported["kafka"]["records"] is reported["salvage"]["records"] is None
     assert reported["kafka"]["offsets"] == reported["salvage"]["offsets"] == RECORDS
+
+
+@pytest.mark.evidence("header-contradicts")
+@pytest.mark.parametrize("kind", WRONG_DELTAS)
+def test_every_batch_with_wrong_offset_deltas_is_found_without_reading_all(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """They used to be found only at the end of a segment or before missing offsets. `tests/kafka/test_wrong_deltas.py` has the real log
+    write the same batches."""
+    place = write_log(tmp_path / "metro-0", (None, kind, None, None, kind, None))
+    reported = costs(capfd, place)
+    lost = 2 * LOST_BY_DELTAS[kind]
+    assert (reported["kafka"]["records"], reported["salvage"]["records"]) == (lost, lost)
+    by_level = [
+        {
+            (row["id"], row["position"])
+            for row in rows(capfd, "verify", *words, "--json", place)
+            if row["type"] == "finding" and row["id"] in OFFSETS_WITHIN_BATCH
+        }
+        for words in ((), ("--deep",))
+    ]
+    assert by_level[0] == by_level[1]
+    assert len({position for _, position in by_level[0]}) == 2
 
 
 @pytest.mark.parametrize("codec", range(len(L.CODEC_NAMES)), ids=L.CODEC_NAMES)
