@@ -207,9 +207,11 @@ def _or_why_unknown(log_dir: str, findings: "Iterator[Finding]") -> "tuple[Findi
         return (Finding("unreadable-file", log_dir, message),)
 
 
-def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tuple[Finding, ...]":
+def behind_in_sync(
+    targets: Sequence[Target], finder: "MetadataFinder", server: Mapping[str, str] | None = None
+) -> "tuple[Finding, ...]":
     """A finding for each replica that lacks committed records and may lead, where the targets are log dirs of several nodes, and for each
-    controller that is no longer a voter."""
+    controller that is no longer a voter. server: the server.properties of one of the nodes."""
     whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
     log_dirs = [log_dir for log_dir in whole if not finder.uses_zookeeper(log_dir)]
     if not log_dirs:
@@ -220,7 +222,7 @@ def behind_in_sync(targets: Sequence[Target], finder: "MetadataFinder") -> "tupl
         return tuple(chain.from_iterable(replaced_voters(log_dir, finder) for log_dir in log_dirs))
     from kseg.internal_topics.metadata.replicas_behind import replicas_behind
 
-    return _or_why_unknown(log_dirs[0], replicas_behind(log_dirs, finder))
+    return _or_why_unknown(log_dirs[0], replicas_behind(log_dirs, finder, server))
 
 
 def registered_by_node(

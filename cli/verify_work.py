@@ -70,7 +70,7 @@ class Verification:
         finder = finder or self.finder(targets)
         identities, findings = topic_identities(targets, self._metadata, finder)
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
-        behind = behind_in_sync(targets, finder)
+        behind = behind_in_sync(targets, finder, self.server)
         created = (*missing, *(each for each in behind if _is_of_topic(each)))
         self._forecast.add_metadata(identities, [finding.path for finding in created])
         self.refusals = refusals_of(targets, finder)

@@ -5,7 +5,8 @@
    into the marker of each of its log dirs, is removed from the ISR and the ELR of all partitions (Kafka: ClusterControlManager,
    BrokerUncleanShutdownHandler). It leads nothing while a node that was stopped cleanly is in one of them. If none is left, the last one
    of the ISR leads, as the last known leader (PartitionChangeBuilder): any node of the ISR, depending on the order of their starts.
-3. With unclean.leader.election.enable, every replica: the first node that starts is elected if no node of (1) is running.
+3. With unclean.leader.election.enable, every replica: the first node that starts is elected if no node of (1) is running. That of the topic
+   counts, else the dynamic one of all brokers, else the one in the controllers' server.properties (ConfigurationControlManager).
 
 All of it was observed with three brokers of 4.3.1.
 """
@@ -13,6 +14,7 @@ All of it was observed with three brokers of 4.3.1.
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partition
@@ -35,10 +37,11 @@ def electable(partition: Partition) -> set[int]:
 @dataclass(frozen=True, slots=True)
 class Elections:
     """The elections after a start of all nodes. image: the metadata at that time. are_clean: by node, whether the controller will see that
-    it was stopped cleanly; without an entry, that is unknown."""
+    it was stopped cleanly; without an entry, that is unknown. static: properties of a controller."""
 
     image: MetadataImage
     are_clean: Mapping[int, bool]
+    static: Mapping[str, str] = field(default_factory=dict)
 
     def was_killed(self, node_id: int) -> bool:
         """Whether a node has ended in another way than by a clean stop."""
@@ -55,14 +58,17 @@ class Elections:
         return found if left else {*partition.isr} or {*partition.last_known_elr} or found
 
     def are_unclean(self, topic: str) -> bool:
-        """Whether a topic allows unclean elections, as far as the metadata tells (server.properties of the controllers may as well)."""
-        places = (self.image.topic_configs(topic), self.image.broker_configs(None))
+        """Whether a topic allows unclean elections, as far as the metadata and the known properties tell."""
+        places = (self.image.topic_configs(topic), self.image.broker_configs(None), self.static)
         value = next((each[_UNCLEAN] for each in places if _UNCLEAN in each), "false")
         return value.strip().lower() == "true"
 
 
-def elections_after(log_dirs: Iterable[str], image: MetadataImage, finder: MetadataFinder) -> Elections:
-    """log_dirs: those of stopped nodes of one cluster."""
+def elections_after(
+    log_dirs: Iterable[str], image: MetadataImage, finder: MetadataFinder, server: Mapping[str, str] | None
+) -> Elections:
+    """log_dirs: those of stopped nodes of one cluster. server: the server.properties of one of them, which count if it is a controller of
+    this cluster."""
     epochs: dict[int, list[int | None]] = defaultdict(list)
     for log_dir in log_dirs:
         node_id = finder.node_of(log_dir).node_id
@@ -75,7 +81,13 @@ def elections_after(log_dirs: Iterable[str], image: MetadataImage, finder: Metad
             are_clean[node_id] = False
         elif len(found) >= len(broker.log_dirs):
             are_clean[node_id] = True
-    return Elections(image, are_clean)
+    return Elections(image, are_clean, server if server is not None and _is_voter(server, image) else {})
+
+
+def _is_voter(server: Mapping[str, str], image: MetadataImage) -> bool:
+    node_id = (server.get("node.id") or "").strip()
+    roles = {role.strip() for role in server.get("process.roles", "").split(",")}
+    return "controller" in roles and any(str(voter.id) == node_id for voter in image.voters)
 
 
 def _epoch_at_stop(log_dir: str) -> int | None:

@@ -101,8 +101,11 @@ class _Place:
     replicas: Sequence[_Replica]
 
 
-def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator[Finding]:
-    """One finding for each replica. log_dirs: those of the run. Raises UnreadableInput for one that cannot be listed."""
+def replicas_behind(
+    log_dirs: Sequence[str], finder: MetadataFinder, server: Mapping[str, str] | None = None
+) -> Iterator[Finding]:
+    """One finding for each replica. log_dirs: those of the run. server: the server.properties of one of the nodes. Raises UnreadableInput
+    for a log dir that cannot be listed."""
     for of_cluster in _by_cluster(log_dirs, finder):
         newest = _newest(finder, of_cluster)
         if newest is None:
@@ -116,7 +119,7 @@ def replicas_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator
                 yield finding
         unknown = [*_unknown_there(of_cluster, newest, finder)]
         replicas = _replicas(of_cluster, newest, finder, older, unknown)
-        elections = elections_after(of_cluster, newest, finder)
+        elections = elections_after(of_cluster, newest, finder, server)
         for topic in sorted(newest.topics.values(), key=lambda each: each.name):
             for number, partition in sorted(topic.partitions.items()):
                 found = replicas.get((topic.id, number), ())

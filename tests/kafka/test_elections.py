@@ -66,14 +66,14 @@ class Cluster(TwoReplicas):
             ends.append(ends[-1] + 12 + int.from_bytes(data[ends[-1] + 8 : ends[-1] + 12]))
         return log, ends[1:]
 
-    def asked(self, command: str) -> list[dict[str, Any]]:
+    def asked(self, command: str, *options: str) -> list[dict[str, Any]]:
         self._capfd.readouterr()
-        assert run([command, "--json", *map(str, map(self.data, self.nodes))]) in (0, 1)
+        assert run([command, "--json", *options, *map(str, map(self.data, self.nodes))]) in (0, 1)
         return [json.loads(line) for line in self._capfd.readouterr().out.splitlines()]
 
-    def found(self, topic: str) -> dict[int, tuple[str, int, int, int]]:
+    def found(self, topic: str, *options: str) -> dict[int, tuple[str, int, int, int]]:
         """The findings about replicas of a topic by node: finding, end, the other node, and the end there."""
-        rows = [row for row in self.asked("verify") if row.get("id") in ABOUT_ELECTIONS]
+        rows = [row for row in self.asked("verify", *options) if row.get("id") in ABOUT_ELECTIONS]
         return {
             node_id: (row["id"], row["end_offset"], row["node"], row["other_end_offset"])
             for node_id in BROKERS
@@ -216,6 +216,22 @@ def test_doctor_says_which_node_to_start_before_an_unclean_election(
     }
     assert cluster.order() == ["Start node 3 before node 1, node 2, and wait until it leads"]
     assert cluster.found(ORDERS) == {}
+
+
+@pytest.mark.evidence("unclean-election-ahead")
+def test_unclean_elections_may_be_allowed_in_the_properties_of_the_controllers(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Observed: node 1, started alone, led ORDERS with this line in the properties of the controller; without it, ORDERS had no leader."""
+    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    file = tmp_path / "server.properties"
+    option = ("--server-properties", str(file))
+    allowed = f"log.dirs={cluster.data(CONTROLLER)}\nunclean.leader.election.enable=true\n"
+    file.write_text(f"{allowed}process.roles=controller\nnode.id={CONTROLLER}\n")
+    assert cluster.found(ORDERS, *option) == cluster.found(CLICKS)
+    # that of a broker has no effect
+    file.write_text(f"{allowed}process.roles=broker\nnode.id=1\n")
+    assert cluster.found(ORDERS, *option) == {}
 
 
 @pytest.mark.evidence("controller-quorum")
