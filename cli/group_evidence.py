@@ -11,7 +11,8 @@ from kseg.segment.partition.names import GROUP_TOPICS
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import ShareTopicOfGroup, TopicNames
+    from kseg.internal_topics.groups.group_results import ShareTopicOfGroup
+    from kseg.internal_topics.groups.group_rows import TopicNames
     from kseg.internal_topics.groups.groups import GroupsOptions
     from kseg.internal_topics.groups.partition_ends import Replicas
     from kseg.internal_topics.metadata.metadata_image import MetadataImage
@@ -192,7 +193,7 @@ class GroupRows:
     def __init__(
         self, evidence: GroupEvidence, asked: Sequence[str], options: "GroupsOptions", *, keeps_offsets: bool
     ) -> None:
-        from kseg.internal_topics.groups.group_rows import CoordinatorsOffsets
+        from kseg.internal_topics.groups.group_results import CoordinatorsOffsets
 
         self._evidence = evidence
         self._asked = asked
@@ -228,7 +229,7 @@ class GroupRows:
         self.is_whole = True
 
     def _note(self, result: object) -> None:
-        from kseg.internal_topics.groups.group_rows import (
+        from kseg.internal_topics.groups.group_results import (
             AboutGroup,
             OffsetOfGroup,
             ShareStateOfGroup,
@@ -248,7 +249,7 @@ class GroupRows:
         """Rows of the initialized partitions of share groups without a state. A partition of `__share_group_state` that is not here, or
         could not be read completely, may have it. A group coordinator lists no deleted topics."""
         from kseg.internal_topics.groups.coordinator_partition import partition_for
-        from kseg.internal_topics.groups.group_rows import StatelessPartition
+        from kseg.internal_topics.groups.group_results import StatelessPartition
         from kseg.internal_topics.groups.partition_ends import PartitionEnds
         from kseg.internal_topics.groups.share_rows import stateless_row
         from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, SharePartitionKey

@@ -22,7 +22,7 @@ from kseg.segment.terminal import shell_quoted, shortened, visible
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import OffsetOfGroup, PendingOffset, StatelessPartition
+    from kseg.internal_topics.groups.group_results import OffsetOfGroup, PendingOffset, StatelessPartition
     from kseg.internal_topics.transactions.transaction_rows import HangingTransaction, LostCommit
 
 _LISTED = 5  # transactions and groups with a step of their own

@@ -11,7 +11,7 @@ from kseg.segment.counted import shown_of
 from kseg.segment.terminal import shell_quoted, visible
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import OffsetOfGroup, StatelessPartition
+    from kseg.internal_topics.groups.group_results import OffsetOfGroup, StatelessPartition
 
 O = TypeVar("O", "OffsetOfGroup", "StatelessPartition")
 
@@ -23,7 +23,7 @@ def set_groups(clients: Clients, server: str) -> Iterator[NextStep]:
     """A consumer whose committed offset is outside the log falls back to auto.offset.reset, which may skip or repeat everything. For a
     group below the log start, the unread records begin there. A group beyond the log end has read everything that is left, but nothing that
     producers append from the log end on, perhaps before the reset."""
-    from kseg.internal_topics.groups.group_rows import BELOW_LOG_START
+    from kseg.internal_topics.groups.group_results import BELOW_LOG_START
 
     def reset(offset: "OffsetOfGroup") -> _Action:
         is_below = offset.status == BELOW_LOG_START

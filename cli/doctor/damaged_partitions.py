@@ -24,7 +24,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+    from kseg.internal_topics.groups.group_results import OffsetOfGroup
     from kseg.recovery.repair.options import RecoverOptions
     from kseg.recovery.repair.rows import RecoverResult
 

@@ -41,7 +41,7 @@ from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target
 from kseg.segment.storage import places
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+    from kseg.internal_topics.groups.group_results import OffsetOfGroup
     from kseg.internal_topics.groups.offset_expiry import ExpiryCheck
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
@@ -256,7 +256,7 @@ class Examination:
 
     def _groups(self) -> Iterator[Row]:
         from kseg.cli.doctor.group_work import group_rows
-        from kseg.internal_topics.groups.group_rows import (
+        from kseg.internal_topics.groups.group_results import (
             CoordinatorsOffsets,
             OffsetOfGroup,
             PendingOffset,

@@ -13,7 +13,7 @@ from kseg.segment.counted import listed, plural
 from kseg.segment.terminal import shell_word, visible
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_rows import OffsetOfGroup
+    from kseg.internal_topics.groups.group_results import OffsetOfGroup
 
 _NAMED = 20  # groups in a command: the tool passes over those that it is not given by name
 _FILES = 5

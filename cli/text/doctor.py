@@ -11,8 +11,9 @@ from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import VERSION, broker_start_words
+from kseg.cli.text.cost_words import is_costly, short_cost_words
 from kseg.cli.text.error_places import ErrorPlaces
-from kseg.cli.text.recover import doubt_words, is_costly, short_cost_words
+from kseg.cli.text.recover import doubt_words
 from kseg.cli.text.verify import looked_at_words
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, WARNING, Finding

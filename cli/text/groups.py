@@ -9,7 +9,7 @@ from kseg.cli.group_evidence import GroupEvidence
 from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.columns import TextColumn, aligned
-from kseg.internal_topics.groups.group_rows import (
+from kseg.internal_topics.groups.group_results import (
     BELOW_LOG_START,
     BEYOND_LOG_END,
     TOPIC_DELETED,

@@ -1,4 +1,4 @@
-"""The text of `recover`: the steps of a plan, and the cost of either policy."""
+"""The text of `recover`: the steps of a plan, the cost of either policy (`cost_words`), and the verdict."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
@@ -7,10 +7,20 @@ from kseg.cli.report import GOOD, Line
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
-from kseg.cli.text.plan_words import carried_words, room_words, settings_words, undo_words
+from kseg.cli.text.cost_words import (
+    NO_LOG,
+    POLICIES,
+    cost_lines,
+    is_costly,
+    lost_before,
+    missing_log_words,
+    short_cost_words,
+    stake_of,
+)
+from kseg.cli.text.plan_words import carried_words, room_words, undo_words
 from kseg.cli.text.replica_words import lost_replicas, missing_words
 from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
-from kseg.segment.counted import counted, listed, log_range_words, offsets_words
+from kseg.segment.counted import counted, log_range_words
 from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.scanning.lost_offsets import plus
@@ -18,11 +28,6 @@ from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
 
-_SPANS = 3  # of missing offsets
-_POLICIES = ("salvage", "kafka")
-_TAIL = "lost-tail"
-# the cost of a log that cannot be loaded, or stays damaged: more than the records of any log
-_NO_LOG = 1 << 40
 _PREDICATES = ("has ", "is ", "contains ", "cannot ", "was ")
 
 
@@ -73,17 +78,7 @@ def _result(values: Values) -> Iterator[str]:
     elif values.get("doubt"):
         yield f"  still not sound: {doubt_words(values['doubt'])}"
     yield from missing_words(values)
-    costs: Mapping[str, Values] = values.get("costs") or {}
-    if before := _lost_before(values):
-        yield f"  {before}"
-    elif any(map(is_costly, costs.values())):
-        for policy in _POLICIES:
-            if policy in costs:
-                yield f"  policy {policy} {_cost(costs[policy])}"
-        yield from _expired(values)
-        yield from _choice(costs)
-    if missing := _missing_words(values):
-        yield f"  {missing}"
+    yield from cost_lines(values)
     yield from carried_words(values)
     yield from room_words(values)
     yield from undo_words(values)
@@ -110,96 +105,6 @@ def _done(values: Values) -> str:
     return f"{'repaired in' if values.get('applied') else 'a repair is due:'} {counted(steps, 'step')}"
 
 
-def _cost(cost: Values) -> str:
-    if cost.get("dies_of"):
-        return f"cannot load it: a broker fails with {cost['dies_of']}"
-    batches, lost_bytes, offsets = cost.get("batches", 0), cost.get("bytes", 0), cost.get("offsets", 0)
-    left = cost.get("damaged_bytes_left", 0)
-    stays = f"; leaves {counted(int(left), 'damaged byte')} in place" if left else ""
-    lost = _lost(int(offsets), cost)
-    if not lost_bytes and not batches:
-        return f"removes nothing; {lost}{stays}" if left or offsets else "loses nothing"
-    valid = f", including {counted(batches, 'valid batch')}" if batches else ""
-    return f"removes {counted(int(lost_bytes), 'byte')}{valid}; {lost}{stays}"
-
-
-def _expired(values: Values) -> Iterator[str]:
-    """How much of the loss is due to retention, and by which limit."""
-    segments = int(values["costs"].get("kafka", {}).get("expired_segments") or 0)
-    if segments:
-        its = "its time index is" if segments == 1 else "their time indexes are"
-        yield f"  a broker's retention would delete {counted(segments, 'segment')} because {its} wrong"
-        yield from settings_words(values, ("cleanup.policy", "retention.ms"))
-
-
-def _lost(offsets: int, cost: Values) -> str:
-    """The records that consumers lose."""
-    records = cost.get("records", 0)
-    if records is None:
-        at_most = cost.get("records_at_most")
-        if at_most is None and not offsets:
-            return "an unknown number of records lost at the log end: their header, which has it, is damaged or incomplete"
-        if at_most is None:
-            return f"records in {counted(offsets, 'offset')} or more lost; their number is unknown, because it is in the damaged headers"
-        return (
-            f"at most {counted(at_most, 'record')} lost: the exact number is in the damaged headers, and "
-            "not every offset need have a record"
-        )
-    among = "" if records == offsets or not offsets else f" ({counted(offsets, 'offset')})"
-    return f"{counted(records, 'record')} lost{among}" if records or offsets else "no record lost"
-
-
-def _lost_before(values: Values) -> str:
-    """The loss of a log that is valid but shorter than checkpoints or side files say, as after a repair that was killed before it
-    updated them; empty if anything else is lost."""
-    removed = values.get("removed") or ()
-    costs = [*(values.get("costs") or {}).values()]
-    if values.get("steps") or not removed or any(each["finding"] != _TAIL for each in removed):
-        return ""
-    if not costs or any(
-        cost.get("dies_of") or cost["records_at_most"] != costs[0]["records_at_most"] for cost in costs
-    ):
-        return ""
-    last = [each["last_offset"] for each in removed if each["last_offset"] is not None]
-    offsets = f" ({offsets_words(values['log_end_offset'], max(last))})" if last else ""
-    return f"its end was lost earlier{offsets}: {_records_words(costs[0])}"
-
-
-def _missing_words(values: Values) -> str:
-    """Which records were missing before the repair, because their log was missing or empty; empty if there are none."""
-    missing = values.get("missing") or ()
-    if not missing:
-        return ""
-    spans = [
-        f"from {each['first_offset']} on"
-        if each["last_offset"] is None
-        else offsets_words(each["first_offset"], each["last_offset"])
-        for each in missing
-    ]
-    return f"the records of {counted(len(missing), 'log')} were missing before ({listed(spans, _SPANS)}), and no repair restores them"
-
-
-def _choice(costs: Mapping[str, Values]) -> Iterator[str]:
-    """One sentence that helps to choose between the policies."""
-    salvage, kafka = (costs.get(policy) for policy in _POLICIES)
-    if salvage is None or kafka is None:
-        return
-    if kafka.get("dies_of") or salvage.get("dies_of"):
-        if not salvage.get("dies_of"):
-            yield "  policy salvage is the only one that leaves a log"
-        return
-    unit = "records" if None not in (salvage["records"], kafka["records"]) else "offsets"
-    more = int(kafka[unit] or 0) - int(salvage[unit] or 0)
-    if more:
-        better, worse = ("salvage", "kafka") if more > 0 else ("kafka", "salvage")
-        saved = counted(abs(more), unit.removesuffix("s"))
-        yield f"  policy {better} keeps {saved} that policy {worse} loses"
-    elif kafka["damaged_bytes_left"]:
-        yield "  both policies lose the same; policy kafka leaves the damage, and consumers get stuck there"
-    else:
-        yield "  both policies lose the same"
-
-
 class CommandWith(Protocol):
     """Returns the command that carries out the plan, with these options and paths (None: those of the run)."""
 
@@ -215,14 +120,14 @@ class RecoverReport(ChangeReport):
         self._command = command
         # by data directory: the options to pass, and the data directories that provide the other values
         self.options_needed: dict[str, tuple[list[str], tuple[str, ...]]] = {}
-        self._policy = _POLICIES[0]
+        self._policy = POLICIES[0]
         self._to_repair = self._applied = self._not_sound = self._room_bytes = 0
         self._has_room = True
-        self._lost = dict.fromkeys(_POLICIES, 0)  # records lost, as far as known
-        self._unknown = dict.fromkeys(_POLICIES, 0)  # partitions that lose an unknown number of records
+        self._lost = dict.fromkeys(POLICIES, 0)  # records lost, as far as known
+        self._unknown = dict.fromkeys(POLICIES, 0)  # partitions that lose an unknown number of records
         # the most records that these partitions may lose; None if even that is unknown
-        self._at_most: dict[str, int | None] = dict.fromkeys(_POLICIES, 0)
-        self._crashes = dict.fromkeys(_POLICIES, 0)
+        self._at_most: dict[str, int | None] = dict.fromkeys(POLICIES, 0)
+        self._crashes = dict.fromkeys(POLICIES, 0)
         self.is_start_doubtful = self._is_own_due = self._is_own_repaired = False
         self._replicas_lost = self._missing_logs = 0
 
@@ -259,7 +164,7 @@ class RecoverReport(ChangeReport):
         for room in values.get("room") or ():
             self._room_bytes += room["needed"]
             self._has_room = self._has_room and room["fits"]
-        costs = {} if _lost_before(values) else values.get("costs") or {}
+        costs = {} if lost_before(values) else values.get("costs") or {}
         for policy, cost in costs.items():
             if cost.get("dies_of"):
                 self._crashes[policy] += 1
@@ -272,15 +177,15 @@ class RecoverReport(ChangeReport):
     def line(self, values: Values) -> str:
         costs: Mapping[str, Values] = values.get("costs") or {}
         has_cost = any(map(is_costly, costs.values()))
-        missing = _missing_words(values)
+        missing = missing_log_words(values)
         if not has_cost and not values.get("doubt") and not missing:
             return ""
         words = [_outcome(values)]
         if has_cost:
             words_by_policy = {
-                policy: short_cost_words(costs[policy]) for policy in _POLICIES if policy in costs
+                policy: short_cost_words(costs[policy]) for policy in POLICIES if policy in costs
             }
-            if before := _lost_before(values):
+            if before := lost_before(values):
                 words.append(before)
             elif len(set(words_by_policy.values())) == 1:
                 words.append(f"either policy {next(iter(words_by_policy.values()))}")
@@ -294,8 +199,8 @@ class RecoverReport(ChangeReport):
 
     def stake(self, values: Values) -> Stake:
         costs: Mapping[str, Values] = values.get("costs") or {}
-        by_policy = {policy: _stake(cost) for policy, cost in costs.items()}
-        own = by_policy.pop(self._policy, 0) + (_NO_LOG if values.get("doubt") else 0)
+        by_policy = {policy: stake_of(cost) for policy, cost in costs.items()}
+        own = by_policy.pop(self._policy, 0) + (NO_LOG if values.get("doubt") else 0)
         return own, sum(by_policy.values())
 
     def alike(self, values: Values) -> str:
@@ -326,7 +231,7 @@ class RecoverReport(ChangeReport):
 
         if not self._to_repair:
             return
-        for policy in _POLICIES:
+        for policy in POLICIES:
             words = [self._losses(policy)]
             if self._crashes[policy]:
                 words.append(f"{counted(self._crashes[policy], 'partition')} cannot be loaded")
@@ -373,39 +278,6 @@ class RecoverReport(ChangeReport):
             words += f"; {counted(self._replicas_lost, 'replica')} missing"
         is_doubtful = self.is_start_doubtful or self.options_needed
         return words + ("; a broker would still not start" if is_doubtful else "")
-
-
-def _stake(cost: Values) -> int:
-    """The cost of a policy for a partition, for comparison; in records if known."""
-    if cost.get("dies_of"):
-        return _NO_LOG
-    records = cost.get("records")
-    return int(cost.get("offsets", 0) if records is None else records)
-
-
-def is_costly(cost: Values) -> bool:
-    """Whether a policy loses anything of a partition, or leaves damage in it."""
-    return any(cost.values())
-
-
-def short_cost_words(cost: Values) -> str:
-    """The cost of one policy for a partition, without a subject: `loses 3 records`."""
-    if cost.get("dies_of"):
-        return f"cannot load it ({cost['dies_of']})"
-    left = cost.get("damaged_bytes_left", 0)
-    stays = f", leaves {counted(int(left), 'damaged byte')}" if left else ""
-    return f"loses {_records_words(cost)}{stays}"
-
-
-def _records_words(cost: Values) -> str:
-    records, at_most = cost.get("records", 0), cost.get("records_at_most")
-    if records is not None:
-        return counted(records, "record") if records else "nothing"
-    if at_most is not None:
-        return f"at most {counted(at_most, 'record')}"
-    if not cost.get("offsets"):
-        return "an unknown number of records at the log end"
-    return f"an unknown number of records in {counted(int(cost.get('offsets', 0)), 'offset')} or more"
 
 
 def _outcome(values: Values) -> str:

@@ -21,6 +21,7 @@ from kseg.internal_topics.groups.committed_offsets import committed_offset
 from kseg.internal_topics.groups.coordinator_partition import HomePartition
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS, OffsetKey
 from kseg.internal_topics.groups.group_replay import FailedRecord, LoadedGroups, load_groups
+from kseg.internal_topics.groups.group_results import UNREACHABLE, RowValues, result_of
 from kseg.internal_topics.groups.group_rows import TopicNames
 from kseg.internal_topics.groups.group_states import ModernGroup
 from kseg.internal_topics.groups.offset_expiry import ExpiryCheck, expiring_offsets
@@ -111,7 +112,7 @@ def _groups(target: LogTarget, name: PartitionName | None, options: GroupsOption
     count = options.names.partitions.get(CONSUMER_OFFSETS)
     home = HomePartition(None if name is None else name.partition, count)
     for row in _group_rows(loaded, options, ends, home):
-        yield Text(row) if isinstance(row, bytes) else Row(row, rows.result_of(row))
+        yield Text(row) if isinstance(row, bytes) else Row(row, result_of(row))
     check = options.expiry
     if check is not None and target.path in check.directories and not (loaded.failures or loaded.problems):
         yield from expiring_offsets(loaded, check, partial(_wants_key, options), options.names, ends)
@@ -122,7 +123,7 @@ def _groups(target: LogTarget, name: PartitionName | None, options: GroupsOption
 
 def _group_rows(
     loaded: LoadedGroups, options: GroupsOptions, ends: PartitionEnds | None, home: HomePartition
-) -> Iterator[rows.RowValues | bytes]:
+) -> Iterator[RowValues | bytes]:
     offsets, names = loaded.offsets, options.names
     for group_name, group in sorted(loaded.metadata.groups.items()):
         if options.wants(group_name):
@@ -178,9 +179,9 @@ def _share_groups(target: LogTarget, name: PartitionName, options: GroupsOptions
         topic = options.names.by_id.get(key.topic_id)
         if options.wants(key.group) and options.wants_partition(topic, key.partition):
             is_reachable = home.has(f"{key.group}:{key.topic_id}:{key.partition}")
-            status = None if is_reachable else rows.UNREACHABLE
+            status = None if is_reachable else UNREACHABLE
             row = share_rows.share_offset_row(key, state, options.names, ends, status)
-            yield Row(row, rows.result_of(row))
+            yield Row(row, result_of(row))
     yield Row({"type": "summary", "records": loaded.records})
 
 
@@ -228,7 +229,7 @@ def _of_record(path: str, failure: FailedRecord) -> Finding:
 
 def missing_groups(
     asked: Iterable[str], found: set[str], partitions: Mapping[int, bool], count: int | None
-) -> Iterator[rows.RowValues]:
+) -> Iterator[RowValues]:
     """Rows for requested groups that were not found. partitions: those of `__consumer_offsets` that were read, and whether they
     are complete. count: how many there are in the cluster, None when unknown."""
     from kseg.internal_topics.groups.coordinator_partition import partition_for

@@ -23,7 +23,8 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from kseg.internal_topics.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from kseg.internal_topics.groups.group_records import OffsetCommit, OffsetKey
 from kseg.internal_topics.groups.group_replay import LoadedGroups
-from kseg.internal_topics.groups.group_rows import AboutGroup, RowValues, TopicNames, offset_commit
+from kseg.internal_topics.groups.group_results import AboutGroup, RowValues
+from kseg.internal_topics.groups.group_rows import TopicNames, offset_commit
 from kseg.internal_topics.groups.group_states import ClassicGroup, Group, GroupType
 from kseg.internal_topics.groups.partition_ends import PartitionEnds
 from kseg.jobs.events import Row

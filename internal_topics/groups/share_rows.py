@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from kseg.internal_topics.groups.group_rows import RowValues, TopicNames
+from kseg.internal_topics.groups.group_results import RowValues
+from kseg.internal_topics.groups.group_rows import TopicNames
 from kseg.internal_topics.groups.group_states import ModernGroup
 from kseg.internal_topics.groups.partition_ends import PartitionEnds
 from kseg.internal_topics.groups.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch

@@ -16,7 +16,7 @@ from kseg.cli.doctor.situation import Situation
 from kseg.cli.main import run
 from kseg.cli.request import Request
 from kseg.internal_topics.broker_directories import ReplicaProgress
-from kseg.internal_topics.groups.group_rows import PendingOffset
+from kseg.internal_topics.groups.group_results import PendingOffset
 from kseg.internal_topics.transactions.transaction_log import CoordinatorView
 from kseg.internal_topics.transactions.transaction_rows import (
     HangingTransaction,

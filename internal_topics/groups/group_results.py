@@ -1,0 +1,130 @@
+"""What the rows about groups say, for other code: the result of each row (`Row.result`), and which of two committed offsets counts."""
+
+from typing import Generic, TypeVar
+
+from kseg.segment.values import dataclass
+
+RowValues = dict[str, object]
+T = TypeVar("T")
+
+BEYOND_LOG_END, BELOW_LOG_START = "beyond-log-end", "below-log-start"
+TOPIC_DELETED, TOPIC_RECREATED = "topic-deleted", "topic-recreated"
+UNREACHABLE = "unreachable"  # the group's coordinator is that of another partition (`coordinator_partition`)
+
+
+@dataclass(frozen=True, slots=True)
+class AboutGroup:
+    """The result of a row about this group."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetOfGroup(AboutGroup):
+    """The result of an offset row. status: what happens to a consumer that starts there, as in the row; None when unknown, for example
+    because the log end is."""
+
+    topic: str
+    partition: int
+    offset: int
+    status: str | None = None
+    log_end_offset: int | None = None
+
+    @property
+    def is_reachable(self) -> bool:
+        return self.status != UNREACHABLE
+
+    @property
+    def is_of_former_topic(self) -> bool:
+        """Whether it was committed in a deleted topic of the same name. A coordinator loads it, and compares topic ids only for consumers
+        of the consumer protocol: others continue at this offset in the topic of today (observed with 4.3.1)."""
+        return self.status == TOPIC_RECREATED
+
+    @property
+    def is_of_deleted_topic(self) -> bool:
+        """Whether its topic was deleted, and there is none of this name. A coordinator loads it and gives it to consumers, but deletes it
+        on request only once there is a topic of this name again (UNKNOWN_TOPIC_OR_PARTITION; observed with 4.3.1)."""
+        return self.status == TOPIC_DELETED
+
+    @property
+    def is_outside_log(self) -> bool:
+        return self.status in (BEYOND_LOG_END, BELOW_LOG_START)
+
+
+class CoordinatorsOffsets(Generic[T]):
+    """A value for each offset that a coordinator gives its group. Two partitions of `__consumer_offsets` may have one of the same key: the
+    one that the group's coordinator has loaded counts. by_key: the values by group, topic and partition, in the order of the first ones."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[tuple[str, str, int], T] = {}
+
+    def add(self, offset: OffsetOfGroup, value: T) -> None:
+        key = offset.group, offset.topic, offset.partition
+        if offset.is_reachable or key not in self.by_key:
+            self.by_key[key] = value
+
+
+@dataclass(frozen=True, slots=True)
+class PendingOffset(AboutGroup):
+    """The result of a pending_offset row. takes_effect: as in the row."""
+
+    topic: str
+    partition: int
+    offset: int
+    producer_id: int
+    takes_effect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShareTopicOfGroup(AboutGroup):
+    """The result of a share_topic row of partitions whose state is initialized."""
+
+    topic: str
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStateOfGroup(AboutGroup):
+    """The result of a share_offset row."""
+
+    topic_id: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatelessPartition(AboutGroup):
+    """The result of a share_offset row of a partition that a share group has initialized, but of which the share coordinator has no state:
+    its members get no record until the state is created again (observed with 4.3.1)."""
+
+    topic: str
+    partition: int
+
+
+def result_of(row: RowValues) -> AboutGroup:
+    """The result of a row about groups."""
+    group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))
+    if row["type"] == "offset" and isinstance(partition, int) and isinstance(offset, int):
+        status, end = row.get("status"), row.get("log_end_offset")
+        return OffsetOfGroup(
+            str(group),
+            str(topic),
+            partition,
+            offset,
+            status if isinstance(status, str) else None,
+            end if isinstance(end, int) else None,
+        )
+    producer_id, takes_effect = row.get("producer_id"), row.get("takes_effect")
+    if (
+        row["type"] == "pending_offset"
+        and isinstance(partition, int)
+        and isinstance(offset, int)
+        and isinstance(producer_id, int)
+    ):
+        return PendingOffset(str(group), str(topic), partition, offset, producer_id, bool(takes_effect))
+    topic_id, partitions = row.get("topic_id"), row.get("partitions")
+    if row["type"] == "share_topic" and row["status"] == "initialized" and isinstance(partitions, list):
+        return ShareTopicOfGroup(str(group), str(topic), str(topic_id), tuple(partitions))
+    if row["type"] == "share_offset" and row["status"] is None and isinstance(partition, int):
+        return ShareStateOfGroup(str(group), str(topic_id), partition)
+    return AboutGroup(str(group))
