@@ -10,8 +10,9 @@ doubtful batch is compared with all undoubted batches:
    its neighbours exactly, or it follows damage, which may extend into its header, and with its offsets unchanged it fills no gap exactly.
 3. Otherwise it was altered. If the true value is certain, because with it the batch joins adjacent batches without a gap (including damaged
    ones with a readable header), because it is one bit away from a claimed offset that is far from all others of the log, or because it is
-   one bit away and the file is named after it, the batch gets that value. Otherwise the batch competes for the offsets that it claims if
-   the log has them, or else is removed: no valid batch gets a guessed offset.
+   one bit away and the file is named after it, the batch gets that value; a copy of a batch that stays gets it only if one bit differs.
+   Otherwise the batch competes for the offsets that it claims if the log has them, or else is removed: no valid batch gets a guessed
+   offset.
 
 Doubtful batches whose claims are uncontested count as neighbours of one another: of two batches that changed places, each
 fills the gap that the other one leaves.
@@ -20,8 +21,9 @@ Then the leader epochs are checked in the resulting order (`salvaged_epochs`).
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from kseg.recovery.salvage.logs import HeaderFix, Logs, ValidRun, valid_run_of
 from kseg.recovery.salvage.outliers import BELIEVABLE_GAP, doubt_outliers, moved_to, set_altered_offset
@@ -105,6 +107,7 @@ class _Doubts:
         self._order = order
         self._known_end = known_end
         self._start = 0
+        self._claims: list[ValidRun] = []
         self._uncontested_claims: list[ValidRun] = []
         # damage whose offsets are known from headers
         damage = [loss for each in collectors for loss in each.losses if not loss.batches and loss.records]
@@ -114,7 +117,7 @@ class _Doubts:
 
     def resolved(self, doubtful: Sequence[DoubtfulBatch]) -> Iterator[ValidRun]:
         """The batches that stay, each as a valid run of one batch."""
-        claims = [doubt.claimed for doubt in doubtful]
+        self._claims = claims = [doubt.claimed for doubt in doubtful]
         self._start = self._start_of(claims)
         self._uncontested_claims = self._uncontested(claims)
         for doubt in doubtful:
@@ -124,7 +127,7 @@ class _Doubts:
             elif self._has_own_offsets(doubt) or self._has_copy(claimed):
                 _set_fix(self._logs, claimed, base_offset=None)
                 yield claimed
-            elif corrected is not None and self._is_certain(doubt):
+            elif corrected is not None and self._is_certain(doubt) and not self._is_repeated(doubt):
                 yield corrected
             elif doubt.is_above_both and not self._is_altered_copy(claimed):
                 yield claimed
@@ -145,7 +148,7 @@ class _Doubts:
             yield claimed
             return
         value = self._value_in_hole(collector, doubt)
-        if value is not None:
+        if value is not None and not self._is_repeated(doubt):
             moved = set_altered_offset(
                 self._logs, collector, claimed, value, "the gap around it is exactly as wide"
             )
@@ -316,6 +319,29 @@ class _Doubts:
             for value in one_bit_away(claimed.first_offset, 64)
             if 0 <= value <= self._order.last_offset - width
         )
+
+    def _is_repeated(self, doubt: DoubtfulBatch) -> bool:
+        """Whether a batch that stays has the same bytes, apart from an offset that differs in more than one bit: then this is a copy of it
+        with a damaged header, and no batch that was lost."""
+        claimed = doubt.claimed
+        same = () if doubt.is_one_bit else self._with_same_checksums.get(self._checksum(claimed), ())
+        return any(self._body(each) == self._body(claimed) for each in same)
+
+    @cached_property
+    def _with_same_checksums(self) -> Mapping[int, Sequence[ValidRun]]:
+        """The undoubted batches that have the checksum of a doubtful one, by checksum."""
+        wanted = {self._checksum(claim) for claim in self._claims}
+        found: dict[int, list[ValidRun]] = {}
+        for valid_run in self._order.kept:
+            for table in self._logs.tables(valid_run):
+                for row, checksum in enumerate(table.column(C.CRC)):
+                    if checksum in wanted:
+                        batch = valid_run_of(valid_run.log, table, row, row + 1)
+                        found.setdefault(checksum, []).append(batch)
+        return found
+
+    def _checksum(self, batch: ValidRun) -> int:
+        return next(table.at(C.CRC, 0) for table in self._logs.tables(batch))
 
     def _body(self, valid_run: ValidRun) -> memoryview:
         view = self._logs.view(valid_run.log)

@@ -36,4 +36,5 @@ cpdef int next_time_entry(const unsigned char[::1] index, Py_ssize_t slots, long
 @cython.locals(row=cython.Py_ssize_t, offset=cython.longlong, former=cython.Py_ssize_t, missed=cython.bint)
 cpdef Py_ssize_t next_record(const long long[::1] records, Py_ssize_t capacity, Py_ssize_t at, Py_ssize_t count, const long long[::1] batches, Py_ssize_t batch_capacity, long long[::1] state) except -1
 
+@cython.locals(declared=cython.longlong)
 cpdef int max_reached(const long long[::1] batches, Py_ssize_t capacity, Py_ssize_t row, long long greatest) except -1

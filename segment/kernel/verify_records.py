@@ -348,6 +348,5 @@ def max_reached(batches: Readable, capacity: int, row: int, greatest: int) -> in
     negative timestamp, which a broker accepts, it stores −1 (LogValidator)."""
     if batches[C.MAGIC * capacity + row] < 2 or batches[C.COUNT * capacity + row] <= 0:
         return 1
-    if greatest < -1:
-        greatest = -1
-    return 1 if greatest == batches[C.MAX_TIMESTAMP * capacity + row] else 0
+    declared = batches[C.MAX_TIMESTAMP * capacity + row]
+    return 1 if greatest == declared or (greatest < -1 and declared == -1) else 0

@@ -139,10 +139,10 @@ def _entry_at(
     if magic < L.MAGIC_V2:
         if _is_zero(view, position + L.MAGIC_POSITION, min(stop, position + L.ENTRY_OVERHEAD + size)):
             return None  # zeros instead of the magic byte and all that follows it
-        # the adjacent batches leave room for no other offset
-        is_alone = offset == lowest and upper == offset + 1
-        if not is_alone and not _is_legacy(view, position, position + L.ENTRY_OVERHEAD + size):
-            return None
+        if not _is_legacy(view, position, position + L.ENTRY_OVERHEAD + size):
+            # the adjacent batches leave room for no other offset; with zeros over its header a transaction marker would look like this
+            is_alone = offset == lowest and upper == offset + 1
+            return (L.ENTRY_OVERHEAD + size, (offset, offset, None)) if is_alone else None
         return _legacy_entry(head, offset, lowest, upper, L.ENTRY_OVERHEAD + size)
     written = _written(view, position, stop, head)
     if len(head) < L.BATCH_HEADER:

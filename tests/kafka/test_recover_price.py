@@ -142,6 +142,21 @@ def test_price_equals_the_records_the_real_log_no_longer_returns(
     assert found["offsets"] >= lost
 
 
+def test_zeros_over_a_marker_cost_at_most_one_record(
+    oracle: Oracle, sound: Path, held: list[Held], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its offset is left, and what says that it is a marker is not: with the magic byte 0 the header is that of an old message."""
+    directory = Path(shutil.copytree(sound, tmp_path / "metro-0"))
+    log = min(directory.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    position, size = next(span for span in batch_spans(log) if data[span[0] + 22] & 0x20)
+    data[position + 16 : position + size - 2] = bytes(size - 18)
+    log.write_bytes(bytes(data))
+    assert lost_by_kafka(oracle, directory, held, clean=True) == 0
+    found = price(directory, capfd, clean=True)
+    assert (found["records"], found["records_at_most"]) == (None, 1)
+
+
 @pytest.mark.evidence("missing-index-cut")
 def test_damaged_segment_without_its_index_is_truncated_and_later_ones_stay(
     oracle: Oracle, sound: Path, held: list[Held], tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -35,7 +35,8 @@ pytestmark = pytest.mark.slow
 DAMAGES = int(os.environ.get("KSEG_SALVAGE_DAMAGES", "150"))
 FIRST_SEED = int(os.environ.get("KSEG_SALVAGE_SEED", "904000"))
 # Seeds that salvage got wrong once: swapped batches were renumbered, an intact batch was dropped in favour of an altered one, leader epochs
-# were judged by batches that had been moved, a second salvage changed the result of the first.
+# were judged by batches that had been moved, a second salvage changed the result of the first, a copy of a batch with foreign bytes in its
+# base offset was given the offsets of another one that was lost.
 WRONG_ONCE = (
     880084,
     880240,
@@ -62,6 +63,7 @@ WRONG_ONCE = (
     923539,
     930327,
     933548,
+    4100180,
 )
 PARTS = 6
 
