@@ -230,8 +230,7 @@ class LogAppending(AppendJob[PartitionWriter]):
         self._records = 0
         self._is_compacted = "compact" in options.topic.policies
         self._without_key = 0
-        latest = self._partition.epochs.latest
-        self._latest_epoch = L.NO_LEADER_EPOCH if latest is None else latest.epoch
+        self._latest_epoch = self._partition.latest_epoch
         leader_epoch = options.batches.leader_epoch
         if leader_epoch is None:
             leader_epoch = max(0, self._latest_epoch)

@@ -138,8 +138,8 @@ class OpenPartition:
     """The state of a partition while batches are added to it; never touches the disk.
 
     A new partition starts at `start_offset`. To continue an existing one, pass its active segment, its producer state at the log
-    end, its leader epochs and the offset of its newest snapshot. next_offset: the log end offset. Methods that add data return
-    pieces, to be written in order.
+    end, its leader epochs, that of its last batch and the offset of its newest snapshot. next_offset: the log end offset. Methods that add
+    data return pieces, to be written in order.
     """
 
     def __init__(
@@ -150,6 +150,7 @@ class OpenPartition:
         active: OpenSegment | None = None,
         producers: ProducerState | None = None,
         epochs: EpochHistory | None = None,
+        last_epoch: int = L.NO_LEADER_EPOCH,
         last_snapshot_offset: int | None = None,
         now_ms: int | None = None,
     ) -> None:
@@ -157,8 +158,16 @@ class OpenPartition:
         self.active = active or OpenSegment(start_offset, self.rules, now_ms)
         self.producers = producers or ProducerState(start_offset)
         self.epochs = epochs or EpochHistory()
+        self._last_epoch = last_epoch
         self.next_offset = self.producers.end_offset
         self._last_snapshot_offset = start_offset if last_snapshot_offset is None else last_snapshot_offset
+
+    @property
+    def latest_epoch(self) -> int:
+        """The latest leader epoch, -1 if there is none. The history may lack that of the last batch: where the log starts at its end, a
+        load drops all epochs (Kafka: LogLoader.load)."""
+        latest = self.epochs.latest
+        return self._last_epoch if latest is None else max(latest.epoch, self._last_epoch)
 
     def append(self, data: NewBatch | bytes, now_ms: int | None = None) -> list[FilePiece]:
         """Add a batch, or the bytes of a set of batches in log format, which a roll never splits.

@@ -29,7 +29,7 @@ from kseg.segment import layout as L
 from kseg.segment.errors import Refused
 from kseg.segment.files import read_small
 from kseg.segment.findings import ERROR, Finding
-from kseg.segment.partition.derived_state import epoch_history, producer_state
+from kseg.segment.partition.derived_state import epoch_history, latest_known_epoch, producer_state
 from kseg.segment.partition.directory import list_partition
 from kseg.segment.partition.format_evidence import findings_against_v2
 from kseg.segment.partition.log_dir_state import read_log_dir_state
@@ -130,6 +130,7 @@ def reopen_partition(log: PartitionLog, rules: RollRules, now_ms: int | None = N
         active=active,
         producers=producers,
         epochs=epochs,
+        last_epoch=latest_known_epoch(log),
         last_snapshot_offset=max(log.snapshots, default=log.start_offset),
     )
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.segment import header_tables as C
+from kseg.segment import layout as L
 from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
@@ -51,6 +52,16 @@ def epoch_history(log: PartitionLog, start_offset: int | None = None) -> EpochHi
     history.truncate_from_end(log.end_offset)
     history.truncate_from_start(log.known_start or 0 if start_offset is None else start_offset)
     return history
+
+
+def latest_known_epoch(log: PartitionLog) -> int:
+    """The leader epoch of the last batch; of a log without batches, the latest in its checkpoint, even if a load drops it because it begins
+    at the log end. -1 if there is none."""
+    if (last := log.newest_batch) is not None:
+        return last.leader_epoch
+    history = _checkpointed_epochs(log)
+    latest = None if history is None else history.latest
+    return L.NO_LEADER_EPOCH if latest is None else latest.epoch
 
 
 def producer_state(log: PartitionLog, *, as_loaded: bool = False) -> ProducerState:

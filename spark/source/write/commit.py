@@ -319,9 +319,8 @@ class _Course:
         return self._append(item, writer, guard)
 
     def _append(self, item: _Item, writer: PartitionWriter, guard: Guard) -> int:
-        latest = writer.partition.epochs.latest
         with writer:
-            for batch in self._batches(item, writer.partition, 0 if latest is None else latest.epoch):
+            for batch in self._batches(item, writer.partition, max(0, writer.partition.latest_epoch)):
                 writer.append(batch, self._delivery.now_ms)
         guard.done()
         return writer.next_offset

@@ -11,7 +11,8 @@ import pytest
 from fixtures import healthy
 from kseg.change.append.json_input import BadLine
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
-from kseg.segment.sidecar.checkpoint import decode_leader_epochs
+from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_epochs
+from kseg.segment.sidecar.leader_epochs import EpochEntry
 from kseg.segment.sidecar.snapshot import decode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
 from tests.support.append_helpers import NOW_MS, Appended, Lines, dumped, rows_of, without_bytes
@@ -232,6 +233,25 @@ def test_append_never_lowers_the_leader_epoch(tmp_path: Path, appended: Appended
     assert [row["leader_epoch"] for row in rows_of(target) if row["type"] == "batch"] == [7, 7]
     with pytest.raises(BadLine, match="line 1: leader epoch 6 is below 7, the latest"):
         appended(target, [{"value": "c"}], leader_epoch=6)
+
+
+@pytest.mark.parametrize("is_emptied", [False, True])
+def test_append_keeps_the_leader_epoch_of_a_log_whose_records_were_deleted(
+    tmp_path: Path, appended: Appended, is_emptied: bool
+) -> None:
+    """The only epoch begins at the log end, since all records are below the log start: a load drops it (Kafka: LogLoader.load)."""
+    target, end = tmp_path / "metro-0", 2
+    assert appended(target, [{"value": "a"}, {"value": "b"}], leader_epoch=4)["log_end_offset"] == end
+    (target / "leader-epoch-checkpoint").write_bytes(encode_leader_epochs([EpochEntry(4, end)]))
+    if is_emptied:
+        # the segment before it was deleted
+        for path in target.glob(f"{0:020d}.*"):
+            path.unlink()
+        for suffix in (".log", ".index", ".timeindex"):
+            (target / f"{end:020d}{suffix}").touch()
+    appended(target, [{"value": "c"}])
+    assert [row["leader_epoch"] for row in rows_of(target) if row["type"] == "batch"][-1] == 4
+    assert (target / "leader-epoch-checkpoint").read_bytes() == encode_leader_epochs([EpochEntry(4, end)])
 
 
 PRODUCERS_INTERLEAVED = (
