@@ -151,7 +151,8 @@ def _names(images: "Sequence[MetadataImage]", at_ms: int | None) -> "TopicNames"
             by_id[topic_id] = topic.name
             ids[topic.name] = topic_id
             partitions[topic.name] = len(topic.partitions)
-    return TopicNames(by_id, partitions, ids, frozenset(deleted))
+    are_complete = all(image.is_certain for image in images)
+    return TopicNames(by_id, partitions, ids, frozenset(deleted), are_complete)
 
 
 def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[str, int]]]:

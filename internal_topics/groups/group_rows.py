@@ -35,12 +35,18 @@ _SEQUENCE_END = 1 << 31  # of partition numbers
 @dataclass(frozen=True, slots=True)
 class TopicNames:
     """Topics from the metadata log: names by id, including deleted topics, and numbers of partitions. ids: of the existing
-    topics, by name. deleted: ids of those that no longer existed at the requested time."""
+    topics, by name. deleted: ids of those that no longer existed at the requested time. are_complete: whether there is no other topic; a
+    damaged metadata log may lack some."""
 
     by_id: Mapping[str, str]
     partitions: Mapping[str, int]
     ids: Mapping[str, str]
     deleted: frozenset[str] = frozenset()
+    are_complete: bool = True
+
+    def is_gone(self, topic_id: str, name: str) -> bool:
+        """Whether the topic of this id, which had this name, exists no more."""
+        return topic_id != self.ids.get(name) and (self.are_complete or topic_id in self.deleted)
 
 
 def group_row(group: Group) -> RowValues:
@@ -241,9 +247,8 @@ def _commit_fields(commit: OffsetCommit) -> RowValues:
 
 def _status(commit: OffsetCommit, topic: str, names: TopicNames, ends: LogEnds | None) -> str | None:
     """What happens to a consumer that starts here; None if it is unknown."""
-    current = names.ids.get(topic)
-    if commit.topic_id is not None and names.ids and commit.topic_id != current:
-        return TOPIC_DELETED if current is None else TOPIC_RECREATED
+    if commit.topic_id is not None and names.ids and names.is_gone(commit.topic_id, topic):
+        return TOPIC_RECREATED if topic in names.ids else TOPIC_DELETED
     if ends is None:
         return None
     if commit.offset > ends.end_offset:
