@@ -2,16 +2,19 @@
 a log that begins above the end of the controllers'; or with its bootstrap.checkpoint."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kseg.recovery.broker_start.log_dir_start import Thrown
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.targets import Target
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
+    from kseg.internal_topics.metadata.controller_quorum import RefusedTruncation
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.metadata.refused_configs import RefusedConfig
     from kseg.internal_topics.metadata.refused_features import RefusedFeature
@@ -65,15 +68,18 @@ def refusals_of(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str
 
 
 def truncation_refusals(log_dirs: Sequence[str], finder: "MetadataFinder") -> dict[str, Thrown]:
-    """The exceptions of nodes that cannot truncate their metadata logs to the end of the controllers', by log dir. log_dirs: those of the
-    run."""
+    """The exceptions of nodes that cannot truncate their metadata logs to the end of the controllers', by log dir; none where a directory
+    cannot be listed, which `behind_in_sync` reports. log_dirs: those of the run."""
     in_kraft = [log_dir for log_dir in log_dirs if not finder.uses_zookeeper(log_dir)]
     if len(in_kraft) < 2:
         return {}
     from kseg.internal_topics.metadata.replicas_behind import refused_truncations
 
+    refused: Mapping[str, RefusedTruncation] = {}
+    with suppress(UnreadableInput):
+        refused = refused_truncations(in_kraft, finder)
     found = {}
-    for log_dir, each in refused_truncations(in_kraft, finder).items():
+    for log_dir, each in refused.items():
         message = (
             f"Attempt to truncate to the end of the controllers' metadata log (offset {each.end_offset}, and what they append until then), "
             f"which is below the current high watermark {each.start_offset}"

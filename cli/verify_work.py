@@ -71,8 +71,8 @@ class Verification:
         identities, findings = topic_identities(targets, self._metadata, finder)
         missing = tuple(chain.from_iterable(replicas_missing(targets, finder).values()))
         behind = behind_in_sync(targets, finder, self.server)
-        created = (*missing, *(each for each in behind if _is_of_topic(each)))
-        self._forecast.add_metadata(identities, [finding.path for finding in created])
+        created = [finding.path for finding in (*missing, *behind) if _is_of_topic(finding)]
+        self._forecast.add_metadata(identities, created)
         self.refusals = refusals_of(targets, finder)
         log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
         self.registered = registered_by_node(log_dirs, finder)

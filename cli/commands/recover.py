@@ -268,11 +268,17 @@ def command(
 def _look(run: "RecoverRun", asked: Asked, targets: "Sequence[Target]") -> None:
     """Add to the run what the metadata log, server.properties and a remote log say about its targets."""
     from kseg.cli.remote_evidence import with_remote_epochs
+    from kseg.segment.diagnosis import MissingReplica
 
     finder = finder_for(targets, asked.metadata, server_pairs(asked.server_properties))
     identities, findings = topic_identities(targets, asked.metadata, finder)
-    run.missing = replicas_missing(targets, finder)
-    run.first_events = (*findings, *chain.from_iterable(run.missing.values()))
+    found = replicas_missing(targets, finder)
+    run.first_events = (*findings, *chain.from_iterable(found.values()))
+    # without those about directories that cannot be listed
+    run.missing = {
+        log_dir: [each for each in of_log_dir if isinstance(each.diagnosis, MissingReplica)]
+        for log_dir, of_log_dir in found.items()
+    }
     known, _ = topic_settings(targets, asked, finder)  # its findings are reported already
     run.options = replace(run.options, identities=identities, topics=with_remote_epochs(targets, known))
 

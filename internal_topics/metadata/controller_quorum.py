@@ -29,7 +29,7 @@ from kseg.internal_topics.metadata.metadata_image import MetadataImage, Voter
 from kseg.internal_topics.metadata.replica_directories import topic_id_of
 from kseg.segment.counted import listed
 from kseg.segment.diagnosis import ReplacedVoter, ReplicaBehind
-from kseg.segment.errors import KsegError
+from kseg.segment.errors import KsegError, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
@@ -113,7 +113,7 @@ def refused_truncations(
     log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
 ) -> Mapping[str, RefusedTruncation]:
     """By log dir, what ends nodes whose metadata logs begin above the log end of any controller that may be elected. Parameters: as for
-    `quorum_findings`. None if no controller can be elected."""
+    `quorum_findings`. Empty if no controller can be elected. Raises UnreadableInput for a metadata log that cannot be listed."""
     found = (_controller(voter, log_dirs, newest, finder) for voter in newest.voters)
     controllers = [each for each in found if each is not None]
     if sum(each.is_replaced for each in controllers) >= (len(newest.voters) + 1) // 2:
@@ -219,8 +219,11 @@ def _known_epoch(metadata_log: str, image: MetadataImage | None) -> int:
 
 def _log_start(image: MetadataImage) -> int:
     """The log start offset with which a node opens a metadata log. It empties a log that ends before the newest snapshot, and begins it
-    there (Kafka: KafkaRaftLog.truncateToLatestSnapshot)."""
-    names = map(parse_file_name, places.listdir(image.path))
+    there (Kafka: KafkaRaftLog.truncateToLatestSnapshot). Raises UnreadableInput."""
+    try:
+        names = [parse_file_name(name) for name in places.listdir(image.path)]
+    except OSError as error:
+        raise cannot_read(image.path, error) from error
     bases = [name.base_offset or 0 for name in names if name.role is Role.LOG and name.is_live]
     _, end_of_records = ends_of(PartitionTarget(image.path))
     snapshot = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,9 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from kseg.internal_topics.metadata import replica_directories
+from kseg.segment.errors import cannot_read
+from kseg.segment.partition.names import PartitionName
 from tests.cli.test_known_topics import data, reported
 from tests.internal_topics.metadata_logs import topic_id
 from tests.support.command_lines import Say
@@ -40,6 +45,24 @@ def test_recover_reports_missing_replicas_until_they_return(
     for name in gone:
         shutil.move(tmp_path / name, data / name)
     assert say("recover", data)[0] == 0 and say("verify", data)[0] == 0
+
+
+def test_data_directory_that_cannot_be_listed_is_no_missing_replica(
+    data: Path, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mount fails while the replicas in it are compared with the metadata log."""
+
+    def fail(log_dir: str) -> list[tuple[str, PartitionName]]:
+        raise cannot_read(log_dir, OSError(errno.ESTALE, os.strerror(errno.ESTALE)))
+
+    monkeypatch.setattr(replica_directories, "partitions_in", fail)
+    for command in ("recover", "verify", "list"):
+        _, rows = say(command, data)
+        (found,) = [row for row in rows if row.get("id") == "unreadable-file"]
+        assert found["path"] == str(data) and os.strerror(errno.ESTALE) in found["message"]
+        assert not reported(rows, "replica-missing")
+        # recover has nothing to do with the data directory itself
+        assert not [row for row in rows if row["type"] == "result" and "log_dir" in row]
 
 
 def test_recover_text_explains_a_missing_replica(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
