@@ -2,10 +2,12 @@
 
 Existing files are kept, so an interrupted run continues where it stopped. In DIRECTORY (default bench/corpus, about 7 GB):
 
-| Name | Content | |---|---| | `plain-100`, `gzip-100`, `snappy-100`, `lz4-100`, `zstd-100` | the same 4.4 million records (100-byte JSON
-values, 13-byte keys), 100 a batch: 512 MiB when plain, with indexes | | `plain-1` … `zstd-1` | one record a batch: 512 MiB when plain | |
-`big` | one plain file above 2 GiB, which Kafka's own tools refuse | | `many` | a log dir after a clean shutdown: 200 partitions, two small
-segments each, every side file |
+    plain-100, gzip-100, snappy-100, lz4-100, zstd-100  the same 4.4 million records (100-byte JSON values, 13-byte
+                                                        keys), 100 a batch: 512 MiB when plain, with indexes
+    plain-1 … zstd-1                                    one record a batch: 512 MiB when plain
+    big                                                 one plain file above 2 GiB, which Kafka's own tools refuse
+    many                                                a log dir after a clean shutdown: 200 partitions, two small
+                                                        segments each, every side file
 
 Record n has offset n and time 1700000000000 + n ms in all of them.
 """

@@ -4,13 +4,21 @@
 Producers are idempotent by default since Kafka 3.0, and transactions are common; verification, recovery and compaction follow each producer
 from batch to batch. kseg itself writes the logs, because a broker's classes would take minutes; `tests/kafka` checks the writer.
 
-| Name | Content | |---|---| | `transactions` | a log dir after a clean stop: 200 partitions of two lz4 segments each, 8 transactional
-producers, one transaction in five aborted, an election in each segment, 430 MiB in 213,000 batches | | `idempotent` | one plain segment of
-512 MiB from 8 idempotent producers, 100 records a batch | | `idempotent-lz4` … `-gzip` | the same records, compressed | | `transactional` |
-one plain segment of 512 MiB from 8 transactional producers, 100 records a batch, a marker after every fourth | | `thousand` | a log dir
-after a clean stop: 1,050 partitions of two segments of a few batches | | `ten-thousand` | the same with 10,000 partitions | | `large`,
-`tiny`, `single`, `wide`, `headers`, `keys` | 256 MiB of records of 1 MiB, one a batch · 64 MiB of 10-byte values · 256 MiB of one record a
-batch · of 10,000 a batch · of three headers on each · without values |
+    transactions            a log dir after a clean stop: 200 partitions of two lz4 segments each, 8 transactional
+                            producers, one transaction in five aborted, an election in each segment, 430 MiB in 213,000
+                            batches
+    idempotent              one plain segment of 512 MiB from 8 idempotent producers, 100 records a batch
+    idempotent-lz4 … -gzip  the same records, compressed
+    transactional           one plain segment of 512 MiB from 8 transactional producers, 100 records a batch, a marker
+                            after every fourth
+    thousand                a log dir after a clean stop: 1,050 partitions of two segments of a few batches
+    ten-thousand            the same with 10,000 partitions
+    large                   256 MiB of records of 1 MiB, one a batch
+    tiny                    64 MiB of 10-byte values
+    single                  256 MiB of one record a batch
+    wide                    256 MiB of 10,000 records a batch
+    headers                 256 MiB of three headers on each record
+    keys                    256 MiB of records without values
 """
 
 from __future__ import annotations

@@ -90,12 +90,18 @@ def _read_line(values: Values) -> str:
     )
 
 
+def timestamp_of(values: Values) -> int | None:
+    """The `timestamp` of a record or an answer in milliseconds; None if it has none."""
+    timestamp_ms = values.get("timestamp")
+    return timestamp_ms if isinstance(timestamp_ms, int) and timestamp_ms != L.NO_TIMESTAMP else None
+
+
 def record_line(record: Values, most: int | None = None) -> str:
     """`offset 7 at 2024-05-01T12:00:00.123Z key "a" value "b" header "c"="d"`. most: characters of the key, of the value, and of all
     headers."""
     words = [f"offset {record.get('offset')}"]
-    if isinstance(record.get("timestamp"), int) and record["timestamp"] != L.NO_TIMESTAMP:
-        words.append(f"at {moment(record['timestamp'])}")
+    if (timestamp_ms := timestamp_of(record)) is not None:
+        words.append(f"at {moment(timestamp_ms)}")
     if "control" in record:
         control = record["control"]
         return " ".join((*words, f"control record {_control_words(control)}"))

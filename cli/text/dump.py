@@ -4,8 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from kseg.cli.text.common import bytes_words
-from kseg.segment import layout as L
+from kseg.cli.text.common import bytes_words, timestamp_of
 from kseg.segment.moments import moment
 from kseg.segment.storage import places
 
@@ -29,10 +28,8 @@ class RecordTable:
         if self._has_partitions:
             shown["partition"] = os.path.basename(os.path.dirname(places.abspath(str(values["file"]))))
         shown["offset"] = values.get("offset")
-        timestamp = values.get("timestamp")
-        shown["time"] = (
-            moment(timestamp) if isinstance(timestamp, int) and timestamp != L.NO_TIMESTAMP else None
-        )
+        timestamp_ms = timestamp_of(values)
+        shown["time"] = None if timestamp_ms is None else moment(timestamp_ms)
         if "control" in values:
             control = values["control"]
             kind = control.get("kind") if isinstance(control, Mapping) else control

@@ -7,8 +7,7 @@ from typing import Any
 from kseg.cli.report import VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
-from kseg.cli.text.common import plain_words, record_line
-from kseg.segment import layout as L
+from kseg.cli.text.common import plain_words, record_line, timestamp_of
 from kseg.segment.counted import counted, listed
 from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.moments import moment
@@ -122,9 +121,8 @@ def _name(values: Values) -> str:
 def _answer(values: Values) -> Iterator[str]:
     if values.get("offset") is not None:
         yield f"offset {values['offset']}"
-    timestamp = values.get("timestamp")
-    if isinstance(timestamp, int) and timestamp != L.NO_TIMESTAMP:
-        yield f"timestamp {moment(timestamp)} ({timestamp})"
+    if (timestamp_ms := timestamp_of(values)) is not None:
+        yield f"timestamp {moment(timestamp_ms)} ({timestamp_ms})"
     if values.get("leader_epoch") is not None:
         yield f"leader epoch {values['leader_epoch']}"
     if values.get("producer_id") is not None:

@@ -35,7 +35,6 @@ CONF = (
     ("spark.executor.memory", "512m"),
     ("spark.driver.host", "127.0.0.1"),
     ("spark.driver.bindAddress", "127.0.0.1"),
-    # workers begin with what tasks import
 )
 ROOM = "tests/spark/"
 Use = Callable[[str], "SparkSession"]
