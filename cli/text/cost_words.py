@@ -1,10 +1,11 @@
 """What a recovery costs: the sentences about what either policy loses of a partition, and about what was missing before."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from kseg.cli.text.plan_words import settings_words
 from kseg.segment.counted import counted, listed, offsets_words
+from kseg.segment.scanning.lost_offsets import plus
 
 Values = Mapping[str, Any]
 
@@ -13,6 +14,49 @@ _SPANS = 3  # of missing offsets
 _TAIL = "lost-tail"
 # the cost of a log that cannot be loaded, or stays damaged: more than the records of any log
 NO_LOG = 1 << 40
+
+
+class LossTotal:
+    """What one policy loses of several partitions."""
+
+    def __init__(self) -> None:
+        self._records = self._unloadable = 0
+        # partitions that lose an unknown number of records, and the most that these may lose, None if even that is unknown
+        self._unknown, self._at_most = 0, cast("int | None", 0)
+
+    def add(self, cost: Values) -> None:
+        """The cost of the policy for one partition."""
+        if cost.get("dies_of"):
+            self._unloadable += 1
+        elif cost["records"] is None:
+            self._unknown += 1
+            self._at_most = plus(self._at_most, cost.get("records_at_most"))
+        else:
+            self._records += cost["records"]
+
+    def records_words(self) -> str:
+        """`12 records lost, at most 30 more in 2 partitions`."""
+        if not self._records and not self._unknown:
+            return "no record lost"
+        words = f"{counted(self._records, 'record')} lost" if self._records else ""
+        if self._unknown and self._at_most is not None:
+            more = (
+                f"at most {self._at_most:,} more"
+                if words
+                else f"at most {counted(self._at_most, 'record')} lost"
+            )
+            words += f"{', ' if words else ''}{more} in {counted(self._unknown, 'partition')}"
+        elif self._unknown:
+            words += ", an unknown number in " if words else "an unknown number of records lost in "
+            words += counted(self._unknown, "partition")
+        return words
+
+    def words(self) -> str:
+        """The records, and the partitions that cannot be loaded."""
+        unloadable = (
+            f", {counted(self._unloadable, 'partition')} cannot be loaded" if self._unloadable else ""
+        )
+        return f"{self.records_words()}{unloadable}"
 
 
 def cost_lines(values: Values) -> Iterator[str]:

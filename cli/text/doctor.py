@@ -11,14 +11,13 @@ from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import VERSION, broker_start_words
-from kseg.cli.text.cost_words import is_costly, short_cost_words
+from kseg.cli.text.damage_costs import DamageCosts
 from kseg.cli.text.error_places import ErrorPlaces
-from kseg.cli.text.recover import doubt_words
 from kseg.cli.text.verify import looked_at_words
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, WARNING, Finding
 from kseg.segment.moments import moment
-from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC, GROUP_TOPICS
+from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC
 from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
@@ -26,24 +25,11 @@ Values = Mapping[str, Any]
 _SHOWN = 8
 _NAMED_DIRS = 3
 _FINDINGS_ROOM = 26  # infos are not shown
-_DAMAGED_BATCHES = {
-    "zero-tail",
-    "zero-filled",
-    "bad-crc",
-    "bad-length",
-    "bad-magic",
-    "foreign-bytes",
-    "unreadable-batch",
-}
 _STARTS = {
     "starts": "a broker starts",
     "starts-with-offline-log-dirs": "a broker starts without some of its data directories",
     "does-not-start": f"a {VERSION} broker does not start",
 }
-
-
-# of a transaction index that has no wrong entries
-_LACKING_ENTRIES = {"txn-index-missing-entry", "txn-index-bad-size"}
 
 
 class DoctorReport(Report):
@@ -55,6 +41,7 @@ class DoctorReport(Report):
         self._rows: dict[str, list[Values]] = {}
         self._counts: dict[str, int] = {}
         self._places = ErrorPlaces()
+        self._costs = DamageCosts()
 
     def finding(self, finding: Finding) -> None:
         super().finding(finding)
@@ -69,6 +56,8 @@ class DoctorReport(Report):
             kind = "lost_commit"
         if kind == "damage":
             self._places.add_damaged(values["errors"])
+            self._costs.add(values)
+            return
         self._counts[kind] = self._counts.get(kind, 0) + 1
         kept = self._rows.setdefault(kind, [])
         if len(kept) <= _SHOWN or kind in ("step", "leftovers", "log_dir", "retention"):
@@ -81,7 +70,7 @@ class DoctorReport(Report):
         yield from _section("what retention deletes after it", self._retention())
         yield from _section("committed offsets that expire after it", self._expiring())
         yield from _section("what is wrong", self._findings())
-        yield from _section("what the damage costs", self._costs())
+        yield from _section("what the damage costs", self._costs.lines())
         yield from _section("hanging transactions", self._hanging())
         yield from _section("committed transactions that a coordinator aborts", self._lost_commits())
         yield from _section("groups that do not continue where they stopped", self._stranded())
@@ -237,33 +226,6 @@ class DoctorReport(Report):
     def _findings(self) -> Iterator[Line]:
         yield from self._found.lines(ERROR, WARNING)
 
-    def _costs(self) -> Iterator[Line]:
-        found = self._rows.get("damage", ())
-        for values in found[: shown_of(self._counts.get("damage", 0), _SHOWN)]:
-            name = shown_path(str(values["partition"]))
-            if values["costs"] is None:
-                yield Line(
-                    f"{name}: unknown: {visible(str(values['reason'] or 'the repair could not be planned'))}"
-                )
-                continue
-            costs = values["costs"]
-            is_stray = "becomes-stray" in values["findings"]
-            if values["doubt"] and not is_stray and not any(map(is_costly, costs.values())):
-                yield Line(f"{name}: `recover` leaves it damaged: {doubt_words(values['doubt'])}")
-                continue
-            salvage = short_cost_words(costs["salvage"]) if "salvage" in costs else "loses nothing"
-            broker = f"; a broker {short_cost_words(costs['kafka'])}" if "kafka" in costs else ""
-            if is_stray:
-                broker = "; a broker sets it aside as stray"
-            ends = values["transaction_ends_lost"]
-            also = f"; the end of {counted(ends, 'transaction')} may be lost" if ends else ""
-            if logs := values["findings"].get("segment-missing"):
-                also += f"; the records of {counted(logs, 'missing log')} are lost unless {'it is' if logs == 1 else 'they are'} found"
-            also += _of_consumers(values["findings"])
-            recover = "recover --repair-bits" if values["repair_bits"] else "recover"
-            yield Line(f"{name}: `{recover}` {salvage}{broker}{also}{_of_groups(values)}")
-        yield from _more(self._counts.get("damage", 0))
-
     def _hanging(self) -> Iterator[Line]:
         found = self._rows.get("transaction", ())
         for values in found[: shown_of(self._counts.get("transaction", 0), _SHOWN)]:
@@ -321,32 +283,6 @@ class DoctorReport(Report):
             by_kind[values["kind"]] = count + values["count"], held + values["bytes"]
         for kind, (count, held) in by_kind.items():
             yield Line(f"{kind}: {count:,}, {size_words(held)}")
-
-
-def _of_consumers(found: Mapping[str, int]) -> str:
-    """What a wrong transaction index means for consumers: a fetch takes the aborted transactions from it (Kafka:
-    UnifiedLog.collectAbortedTransactions; observed with 4.3.1). found: the finding ids of a partition."""
-    wrong = {each for each in found if each.startswith("txn-index-")}
-    if not wrong:
-        return ""
-    hides = "" if wrong <= _LACKING_ENTRIES else ", and may miss committed ones"
-    return f"; as long as its transaction index is wrong, read_committed consumers get records of aborted transactions{hides}"
-
-
-def _of_groups(values: Values) -> str:
-    """What damage that a broker leaves means for the groups in a partition. values: a `damage` row."""
-    topic = str(values["partition"]).rpartition("-")[0]
-    is_left = values["costs"].get("kafka", {}).get("damaged_bytes_left", 0) > 0
-    found = set(values["findings"])
-    if topic not in GROUP_TOPICS or not is_left:
-        return ""
-    if found & _DAMAGED_BATCHES:
-        return ", and a coordinator that reads them loads no group of the partition, or wrong values: it does not verify checksums"
-    return (
-        ", and appends after them; then a coordinator loads no group of the partition"
-        if "torn-tail" in found
-        else ""
-    )
 
 
 def _identities(log_dirs: Sequence[Values], starts: Sequence[Values]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
 from kseg.cli.text.cost_words import (
     NO_LOG,
     POLICIES,
+    LossTotal,
     cost_lines,
     is_costly,
     lost_before,
@@ -23,7 +24,6 @@ from kseg.recovery.repair.meta_properties_repair import OPTION_VALUES
 from kseg.segment.counted import counted, log_range_words
 from kseg.segment.findings import ERROR, WARNING
 from kseg.segment.partition.names import METADATA_DIRECTORY
-from kseg.segment.scanning.lost_offsets import plus
 from kseg.segment.terminal import shown_path, visible
 
 Values = Mapping[str, Any]
@@ -123,11 +123,7 @@ class RecoverReport(ChangeReport):
         self._policy = POLICIES[0]
         self._to_repair = self._applied = self._not_sound = self._room_bytes = 0
         self._has_room = True
-        self._lost = dict.fromkeys(POLICIES, 0)  # records lost, as far as known
-        self._unknown = dict.fromkeys(POLICIES, 0)  # partitions that lose an unknown number of records
-        # the most records that these partitions may lose; None if even that is unknown
-        self._at_most: dict[str, int | None] = dict.fromkeys(POLICIES, 0)
-        self._crashes = dict.fromkeys(POLICIES, 0)
+        self._lost = {policy: LossTotal() for policy in POLICIES}
         self.is_start_doubtful = self._is_own_due = self._is_own_repaired = False
         self._replicas_lost = self._missing_logs = 0
 
@@ -166,13 +162,7 @@ class RecoverReport(ChangeReport):
             self._has_room = self._has_room and room["fits"]
         costs = {} if lost_before(values) else values.get("costs") or {}
         for policy, cost in costs.items():
-            if cost.get("dies_of"):
-                self._crashes[policy] += 1
-            elif cost["records"] is None:
-                self._unknown[policy] += 1
-                self._at_most[policy] = plus(self._at_most[policy], cost.get("records_at_most"))
-            else:
-                self._lost[policy] += cost["records"]
+            self._lost[policy].add(cost)
 
     def line(self, values: Values) -> str:
         costs: Mapping[str, Values] = values.get("costs") or {}
@@ -232,32 +222,15 @@ class RecoverReport(ChangeReport):
         if not self._to_repair:
             return
         for policy in POLICIES:
-            words = [self._losses(policy)]
-            if self._crashes[policy]:
-                words.append(f"{counted(self._crashes[policy], 'partition')} cannot be loaded")
             chosen = ""
             if policy == self._policy:
                 chosen = " (this run)" if self._applied else " (this plan)"
-            yield f"policy {policy}{chosen}: {', '.join(words)}"
+            yield f"policy {policy}{chosen}: {self._lost[policy].words()}"
         if self._room_bytes and not self._applied:
             short = "" if self._has_room else ", and there is not enough"
             yield f"needs up to {size_words(self._room_bytes)} of room{short}"
             if short:
                 yield advice(BESIDE)
-
-    def _losses(self, policy: str) -> str:
-        lost, unknown = self._lost[policy], self._unknown[policy]
-        if not lost and not unknown:
-            return "no record lost"
-        words = f"{counted(lost, 'record')} lost" if lost else ""
-        at_most = self._at_most[policy]
-        if unknown and at_most is not None:
-            more = f"at most {at_most:,} more" if words else f"at most {counted(at_most, 'record')} lost"
-            words += f"{', ' if words else ''}{more} in {counted(unknown, 'partition')}"
-        elif unknown:
-            words += ", an unknown number in " if words else "an unknown number of records lost in "
-            words += counted(unknown, "partition")
-        return words
 
     def _changes(self, all_of_them: str) -> str:
         if not self._to_repair:
@@ -269,7 +242,7 @@ class RecoverReport(ChangeReport):
             is_one = self._to_repair == 1
             verb = ("was repaired" if is_one else "were repaired") if self._applied == self._to_repair else ""
             verb = verb or ("is to be repaired" if is_one else "are to be repaired")
-            words = f"{self._to_repair:,} of {all_of_them} {verb}, {self._losses(self._policy)}"
+            words = f"{self._to_repair:,} of {all_of_them} {verb}, {self._lost[self._policy].records_words()}"
         if self._missing_logs:
             words += f"; the records of {counted(self._missing_logs, 'log')} were missing before"
         if self._not_sound:

@@ -94,6 +94,32 @@ def test_doctor_reports_what_verify_and_recover_report(
     assert sum(counts.values()) == of_type(rows, "summary")[0]["errors"]
 
 
+def test_largest_losses_of_many_partitions_come_first_with_the_total(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = broker_dir(tmp_path / "data", 3, 4)
+    partitions = sorted(data.glob("orders.*"))
+    for partition in partitions:
+        torn_tail(partition / ACTIVE)
+    bad_crc(partitions[-1] / ACTIVE)
+    rows = of_type(doctor(capfd, data, status=1), "damage")
+    assert [row["partition"] for row in rows] == [partition.name for partition in partitions]
+    lost = {
+        policy: sum(row["costs"][policy]["records"] for row in rows if row["costs"][policy]["records"])
+        for policy in ("salvage", "kafka")
+    }
+    unknown = [row["partition"] for row in rows if row["costs"]["salvage"]["records"] is None]
+    text = text_of(capfd, data)
+    at = text.index("what the damage costs:")
+    costs = text[at + 1 : at + 11]
+    assert costs[0].startswith(f"  {partitions[-1].name}: `recover")
+    assert costs[8] == "  … and 4 more (--verbose shows all)"
+    assert unknown == [] and lost["salvage"] < lost["kafka"]
+    assert costs[9] == (
+        f"  all 12: with `recover`, {lost['salvage']} records lost; without a repair, {lost['kafka']} records lost"
+    )
+
+
 def test_log_start_beyond_the_log_end_costs_all_records(
     capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
