@@ -16,6 +16,7 @@ from kseg.change.plan.steps import Plan, Step, Write
 from kseg.change.run.options import ChangeOptions
 from kseg.change.run.run_lifecycle import RunLifecycle
 from kseg.jobs.events import Event, Failure, Row
+from kseg.segment.counted import counted, listed
 from kseg.segment.errors import FormatError, Refused
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
@@ -104,13 +105,13 @@ class CheckpointRun(RunLifecycle[O], Generic[O, R]):
     def _policy_unknown(self) -> Failure:
         """The failure that names the partitions skipped because their cleanup.policy is unknown."""
         names = {own.topic for own in map(own_partition_name, self._unknown) if own is not None}
-        listed = sorted(names)[:_MAX_TOPICS_NAMED]
-        more = f" and {len(names) - len(listed)} more" if len(names) > len(listed) else ""
-        which = f": {', '.join(map(shown_path, listed))}{more}" if listed else ""
-        count = len(self._unknown)
+        which = (
+            f": {listed([shown_path(name) for name in sorted(names)], _MAX_TOPICS_NAMED)}" if names else ""
+        )
+        verb = "was" if len(self._unknown) == 1 else "were"
         sentence = (
-            f"{count} {'partition was' if count == 1 else 'partitions were'} skipped because the "
-            f"cleanup.policy is unknown{which}; give --metadata PATH (a metadata log that has it) or --cleanup-policy"
+            f"{counted(len(self._unknown), 'partition')} {verb} skipped because the cleanup.policy is unknown{which}; "
+            "give --metadata PATH (a metadata log that has it) or --cleanup-policy"
         )
         return Failure(self._unknown[0], sentence, Refused.exit_status, paths=tuple(self._unknown))
 
