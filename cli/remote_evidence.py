@@ -1,6 +1,6 @@
 """What `__remote_log_metadata` says about partitions with tiered storage: the leader epochs of segments in remote storage, for those that
-have lost their leader-epoch checkpoint, which the local log alone cannot restore there; where the remote segments end, for retention; and
-which there are, for lookups."""
+have lost their leader-epoch checkpoint, which the local log alone cannot restore there; where the remote segments begin and end, for
+retention and for partitions that have lost their local log; and which there are, for lookups."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -8,24 +8,29 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kseg.cli.topic_evidence import log_dirs_of
+from kseg.segment.diagnosis import MissingReplica
 from kseg.segment.errors import KsegError
 from kseg.segment.partition.remote_span import RemoteSpan
 from kseg.segment.partition.targets import PartitionTarget, Target, log_dir_of
+from kseg.segment.partition.topic_identity import IdentityByPath
 from kseg.segment.partition.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
+    from kseg.internal_topics.remote_log.offset_ranges import OffsetRange
     from kseg.internal_topics.remote_log.remote_segments import RemotePartition
     from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 
 def with_remote_epochs(
-    targets: Sequence[Target], topics: Mapping[str, TopicSettings]
+    targets: Sequence[Target], topics: Mapping[str, TopicSettings], identities: IdentityByPath | None
 ) -> Mapping[str, TopicSettings]:
-    """The settings by path, with the epochs of the partitions that have lost them."""
+    """The settings by path, with the epochs of the partitions that have lost them. identities: the metadata log has the topic ids of
+    partitions that have lost those as well."""
     wanted = [path for path in _tiered(targets, topics) if not _has_epochs(path)]
     if not wanted:
         return topics
-    known = _remote_partitions(targets, wanted)
+    restored = {path: each.topic_id for path, each in (identities or {}).items()}
+    known = _remote_partitions(targets, wanted, restored)
     epochs = {path: replace(topics[path], remote_epochs=each.leader_epochs()) for path, each in known.items()}
     return {**topics, **epochs}
 
@@ -60,17 +65,21 @@ def remote_spans(targets: Sequence[Target]) -> Mapping[str, tuple[RemoteSpan, ..
     return found
 
 
-def _begins_below(path: str) -> bool:
-    """Whether a partition has a log start in the checkpoint that is below its first local segment; most have no entry there."""
-    from kseg.segment.partition.directory import list_partition, own_partition_name
+def _checkpointed_start(path: str) -> int | None:
+    """The log start of a partition in the checkpoint; most have no entry there."""
+    from kseg.segment.partition.directory import own_partition_name
     from kseg.segment.partition.log_dir_state import read_log_dir_state
     from kseg.segment.partition.names import Role
 
-    name = own_partition_name(path)
-    offsets = read_log_dir_state(log_dir_of(PartitionTarget(path))).checkpoints.get(
-        Role.LOG_START_OFFSETS, {}
-    )
-    start = None if name is None else offsets.get((name.topic, name.partition))
+    name, around = own_partition_name(path), read_log_dir_state(log_dir_of(PartitionTarget(path)))
+    return None if name is None else around.offset(Role.LOG_START_OFFSETS, name.topic, name.partition)
+
+
+def _begins_below(path: str) -> bool:
+    """Whether the log start of a partition is below its first local segment."""
+    from kseg.segment.partition.directory import list_partition
+
+    start = _checkpointed_start(path)
     if start is None:
         return False
     with suppress(KsegError):
@@ -85,8 +94,26 @@ def _tiered(targets: Sequence[Target], topics: Mapping[str, TopicSettings]) -> l
     return [path for path in paths if path in topics and topics[path].is_tiered]
 
 
-def _remote_partitions(targets: Sequence[Target], paths: Sequence[str]) -> "dict[str, RemotePartition]":
-    """By path, as far as known."""
+def remote_ranges(
+    targets: Sequence[Target], missing: Mapping[str, MissingReplica]
+) -> "dict[str, OffsetRange]":
+    """The log start and the last offset in remote storage of partitions that have lost their local log, by its path, as far as known."""
+    if not missing:
+        return {}
+    topic_ids = {path: each.topic_id for path, each in missing.items()}
+    found = {}
+    for path, partition in _remote_partitions(targets, [*missing], topic_ids).items():
+        readable = partition.readable(partition.leader_epochs())
+        if readable:
+            start, last = _checkpointed_start(path), readable[-1][1]
+            found[path] = readable[0][0] if start is None else start, last
+    return {path: (start, last) for path, (start, last) in found.items() if start <= last}
+
+
+def _remote_partitions(
+    targets: Sequence[Target], paths: Sequence[str], restored: Mapping[str, str | None] | None = None
+) -> "dict[str, RemotePartition]":
+    """By path, as far as known. restored: the topic ids of partitions without a readable partition.metadata."""
     from kseg.internal_topics.broker_directories import find_broker_directories
     from kseg.internal_topics.remote_log.remote_listing import remote_partitions
     from kseg.recovery.verify.topic_ids import topic_id_of
@@ -96,7 +123,7 @@ def _remote_partitions(targets: Sequence[Target], paths: Sequence[str]) -> "dict
     with suppress(KsegError):  # the run itself reports what cannot be read
         known = remote_partitions(find_broker_directories(log_dirs_of(targets)))
         for path in paths:
-            name, topic_id = own_partition_name(path), topic_id_of(path)
+            name, topic_id = own_partition_name(path), topic_id_of(path) or (restored or {}).get(path)
             if name is not None and topic_id is not None and (topic_id, name.partition) in known:
                 found[path] = known[topic_id, name.partition]
     return found

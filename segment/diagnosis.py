@@ -113,7 +113,7 @@ class MissingReplica:
     """A partition that is missing from the log directory in which the metadata log places it. set_aside: a directory of the node whose
     log has the same topic id but another name: stray, renamed by hand, or left from a move between log dirs. others: the other nodes with
     a replica. copy: the most complete replica on the nodes of the run. is_rival: whether the node may lead as well as others that have
-    the records."""
+    the records. is_tiered: whether the topic has segments in remote storage."""
 
     topic: str
     partition: int
@@ -123,6 +123,7 @@ class MissingReplica:
     others: tuple[int, ...] = ()
     copy: ReplicaCopy | None = None
     is_rival: bool = False
+    is_tiered: bool = False
 
     def numbers(self) -> Numbers:
         numbers: dict[str, int | str | None] = {

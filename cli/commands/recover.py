@@ -280,7 +280,9 @@ def _look(run: "RecoverRun", asked: Asked, targets: "Sequence[Target]") -> None:
         for log_dir, of_log_dir in found.items()
     }
     known, _ = topic_settings(targets, asked, finder)  # its findings are reported already
-    run.options = replace(run.options, identities=identities, topics=with_remote_epochs(targets, known))
+    run.options = replace(
+        run.options, identities=identities, topics=with_remote_epochs(targets, known, identities)
+    )
 
 
 class _NextSteps:

@@ -23,7 +23,7 @@ from kseg.cli.doctor.next_step import ANY_SERVER
 from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.several_nodes_steps import OtherNode, node_words
 from kseg.cli.doctor.situation import Situation
-from kseg.cli.remote_evidence import with_remote_epochs
+from kseg.cli.remote_evidence import remote_ranges, with_remote_epochs
 from kseg.cli.request import Request
 from kseg.cli.topic_evidence import Asked, topic_settings
 from kseg.cli.verify_work import Verification
@@ -96,6 +96,7 @@ class Examination:
         yield from self._due_deletions(partitions)
         yield from self._left_over()
         self._note_deleted_topics()
+        self._situation.replicas.remote = remote_ranges(self._targets, self._situation.replicas.tiered)
         for number, step in enumerate(next_steps(self._situation), 1):
             yield Row(step_row(number, step))
 
@@ -183,7 +184,7 @@ class Examination:
             repair_bits=self._situation.repairs.flipped_batches > 0,
             settings=LoadSettings(now_ms=self._now_ms),
             identities=identities,
-            topics=with_remote_epochs(damaged, topics),
+            topics=with_remote_epochs(damaged, topics, identities),
         )
 
     def _note_lost_identities(self) -> None:

@@ -11,7 +11,7 @@ from kseg.segment.terminal import shell_quoted, shell_word
 from kseg.segment.values import dataclass
 
 ANY_SERVER = "HOST:PORT"  # placeholder for a bootstrap server
-_CHANGING = ("mv", "rmdir", "sed", "chown")
+_CHANGING = ("mv", "mkdir", "rmdir", "sed", "chown")
 _CHANGING_COMMANDS = ("undo", "recover", "retain", "append")
 _APPENDING = " | kseg append --apply "
 

@@ -14,6 +14,7 @@ from kseg.cli.request import Request
 from kseg.cli.text.replica_words import rename_back
 from kseg.internal_topics.broker_directories import end_offset_of
 from kseg.internal_topics.metadata.replica_directories import OF_A_MOVE, state_of
+from kseg.internal_topics.remote_log.offset_ranges import OffsetRange
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.diagnosis import (
     Lack,
@@ -24,6 +25,7 @@ from kseg.segment.diagnosis import (
     ReplicaDiverged,
 )
 from kseg.segment.findings import ERROR, Finding
+from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
@@ -39,7 +41,8 @@ class Replicas:
     has them); shorter: likewise, if these records may not be committed. out_of_sync: (replica that leads in an unclean election, what it
     lacks). diverged: (replica that is truncated, from which offset on). missing: directories of missing replicas; rivals: of those that a
     broker fetches from others unless its own node is elected; set_aside: of some,
-    the directory that has their log under another name; copied: of some, the replica of another node here. stopped_nodes: the ids of the
+    the directory that has their log under another name; copied: of some, the replica of another node here; tiered: those with tiered
+    storage; remote: of some of these, the log start and the last offset in remote storage. stopped_nodes: the ids of the
     examined nodes that are not running; nodes_with_others: further nodes that have another replica of any missing one."""
 
     request: Request
@@ -52,6 +55,8 @@ class Replicas:
     rivals: list[str] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
     copied: dict[str, ReplicaCopy] = field(default_factory=dict)
+    tiered: dict[str, MissingReplica] = field(default_factory=dict)
+    remote: dict[str, OffsetRange] = field(default_factory=dict)
     stopped_nodes: set[int] = field(default_factory=set)
     nodes_with_others: set[int] = field(default_factory=set)
 
@@ -87,6 +92,8 @@ class Replicas:
             self.set_aside[path] = missing.set_aside
         if missing.copy is not None:
             self.copied[path] = missing.copy
+        if missing.is_tiered:
+            self.tiered[path] = missing
 
 
 def replace_behind(replicas: Replicas) -> Iterator[NextStep]:
@@ -219,8 +226,10 @@ def put_back(replicas: Replicas, renamed: Iterable[str]) -> Iterator[NextStep]:
     }
     yield from _copy_missing(copied, replicas.request)
     here = {*dict(strays), *renamed, *copied}
-    yield from _find_copies(
-        [os.path.basename(path) for path in replicas.missing if path not in here], replicas
+    lost = [path for path in replicas.missing if path not in here]
+    yield from _find_copies(lost, replicas)
+    yield from _continue_remote(
+        {path: replicas.remote[path] for path in lost if path in replicas.remote}, replicas.request
     )
     for path, found in moved.items():
         if path not in copied:
@@ -243,16 +252,18 @@ def await_leaders(replicas: Replicas) -> Iterator[NextStep]:
         )
 
 
-def _find_copies(names: Sequence[str], replicas: Replicas) -> Iterator[NextStep]:
-    """names: of missing partitions."""
-    if not names:
+def _find_copies(paths: Sequence[str], replicas: Replicas) -> Iterator[NextStep]:
+    """paths: of missing partitions."""
+    if not paths:
         return
+    names = [os.path.basename(path) for path in paths]
     it, has, lies = ("it", "it has", "it is") if len(names) == 1 else ("them", "they have", "they are")
+    too = ", and the segments in remote storage" if any(path in replicas.tiered for path in paths) else ""
     shown = names[: shown_of(len(names), _LISTED)]
     yield NextStep(
         f"Put {shown_path(listed(names, _LISTED))} back before a broker starts and recreates {it} empty: "
         f"from a backup, a disk that is not mounted, or wherever else {lies} on this machine (`kseg "
-        f"verify` tells which copy is sound).{_without_a_copy(replicas.nodes_with_others, has)}",
+        f"verify` tells which copy is sound).{_without_a_copy(replicas.nodes_with_others, has, too)}",
         find_copies_command(shown),
     )
 
@@ -273,12 +284,29 @@ def _copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterat
     )
 
 
-def _without_a_copy(nodes: Iterable[int], has: str) -> str:
-    """The end of the sentence about missing replicas. nodes: those that have another replica. has: it has, or they have. An empty log that
-    leads makes the other replicas truncate theirs to nothing (observed with 4.3.1)."""
+def _continue_remote(ranges: Mapping[str, OffsetRange], request: Request) -> Iterator[NextStep]:
+    """An empty local log that begins where remote storage ends, with the leader epochs from `__remote_log_metadata`: a broker serves the
+    remote segments and continues after them (observed with 4.3.1)."""
+    shown = shown_of(len(ranges), _LISTED)
+    for path, (first, last) in list(ranges.items())[:shown]:
+        log = shell_quoted(os.path.join(path, f"{last + 1:020d}{LOG_SUFFIX}"))
+        place, log_dir = shell_quoted(path), shell_quoted(os.path.dirname(path))
+        yield NextStep(
+            f"If {shown_path(os.path.basename(path))} is nowhere, keep its records in remote storage, offsets {first} to {last}: a broker that finds "
+            f"an empty log with their leader epochs there serves them and continues at {last + 1}. Later records are lost.",
+            f"mkdir -p {place} && touch {log} && chown -R --reference={log_dir} {place} && kseg recover --apply --log-start-offset {first} {place}",
+        )
+    command = command_line("list", {"--remote": True}, request)
+    more = "list what remote storage has of them"
+    yield from likewise(len(ranges) - shown, "partition that remote storage has", command, more)
+
+
+def _without_a_copy(nodes: Iterable[int], has: str, too: str) -> str:
+    """The end of the sentence about missing replicas. nodes: those that have another replica. has: it has, or they have. too: what else is
+    given up. An empty log that leads makes the other replicas truncate theirs to nothing (observed with 4.3.1)."""
     others = [f"node {node}" for node in sorted(nodes)]
     if not others:
-        return f" To give up the records that only {has}, start the broker."
+        return f" To give up the records that only {has}{too}, start the broker."
     return (
         f" If there is none, stop {listed(others, _LISTED)} as well and copy the directory from there (of several, the one whose log ends "
         "last): started without it, this broker may lead with an empty log, and the other replicas delete their records."

@@ -9,6 +9,8 @@ its location (AssignmentsManager), so nothing is lost or missing. A log dir is e
 directory id and, of replicas without an assigned directory, those of a node that has registered only this one, and those in its
 checkpoints, which brokers write every minute from the existing logs. What is assigned to a directory that the node does not have any
 more, because a disk was replaced, is created in any log dir (Kafka: Partition.createLogInAssignedDirectoryId).
+With tiered storage, a broker that leads with an empty log knows none of the leader epochs of the segments in remote storage, and deletes
+them at once (Kafka: RemoteLogManager; observed with 4.3.1).
 The node of a log dir comes from its meta.properties, or else from the placement of its partitions (`node_by_placement`).
 """
 
@@ -42,6 +44,7 @@ from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, contains_partition_name
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.partition.topic_settings import CLEANUP_POLICY, REMOTE_STORAGE, has_tiers
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
@@ -297,6 +300,9 @@ def _finding(
             aside = (entry for entry in entries if os.path.join(log_dir, entry) not in named)
             message += "".join(f"; {entry} was set aside" for entry in aside)
     message += left.words()
+    is_tiered = _is_tiered(expected.topic, image)
+    if is_tiered and kind == "replica-missing":
+        message += "; if it leads with an empty log, it deletes the partition's segments in remote storage"
     missing = MissingReplica(
         expected.topic,
         expected.partition,
@@ -306,8 +312,16 @@ def _finding(
         tuple(others),
         left.copy,
         is_rival,
+        is_tiered,
     )
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
+
+
+def _is_tiered(topic: str, image: MetadataImage) -> bool:
+    configs = image.topic_configs(topic)
+    return has_tiers(
+        configs.get(REMOTE_STORAGE, "").lower() == "true", configs.get(CLEANUP_POLICY, "").split(",")
+    )
 
 
 def _set_aside(

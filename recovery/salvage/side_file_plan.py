@@ -342,7 +342,7 @@ class SideFilePlan:
         if (
             filed is None
             and _EPOCHS not in self._working_image.image
-            and not (self._rebuild or history.entries)
+            and not (self._rebuild or history.entries or self._lacks_remote_epochs(history))
         ):
             return
         why = "rebuilt from the batches" if history is made.epochs else "cut to the log"

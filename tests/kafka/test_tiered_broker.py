@@ -1,13 +1,15 @@
 """A real broker with tiered storage: `kseg list --remote` reports what the remote store contains and a consumer receives. What `recover`
-does about a lost leader-epoch checkpoint, `retain` about local segments and `append` about the leader epochs before them keeps the broker
-from deleting it."""
+does about a lost leader-epoch checkpoint, `doctor` about a lost local log, `retain` about local segments and `append` about the leader
+epochs before them keeps the broker from deleting it."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,7 @@ def in_store(root: Path, topic: str) -> list[Path]:
 
 
 @pytest.mark.evidence("remote-epochs")
+@pytest.mark.evidence("replica-missing")
 def test_remote_segments_are_those_in_the_store_and_consumed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,6 +158,15 @@ def test_remote_segments_are_those_in_the_store_and_consumed(
     lost, _ = listed(data, capfd)
     assert len(in_store(tmp_path, "kept")) >= len(kept) - 1
     assert lost["directory"] is None and lost["remote"] == partition["remote"]
+    _put_empty_log_there(data, capfd)
+    remote_end = lost["remote"][-1][1] + 1
+    with broker:
+        assert [record.offset for record in broker.consume("orders")] == [*range(remote_end)]
+        producer = broker.producer()
+        producer.produce("orders", value=b"x", partition=0)
+        producer.flush()
+        assert broker.consume("orders")[-1].offset == remote_end
+    assert len(in_store(tmp_path, "orders")) == len(stored)
 
 
 def _asked(broker: Broker, times: list[int]) -> list[int]:
@@ -209,6 +221,19 @@ def _rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, A
     capfd.readouterr()
     assert run([*map(str, words), "--json"]) in (0, 1)
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def _put_empty_log_there(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Follow the step of `doctor` for a partition that has lost its local log: without it, the broker deletes what the remote store has."""
+    rows = _rows(capfd, "doctor", data)
+    (missing,) = [row for row in rows if row["type"] == "finding" and row["id"] == "replica-missing"]
+    assert "deletes the partition's segments in remote storage" in missing["message"]
+    (step,) = [row["command"] for row in rows if row["type"] == "step" and "recover" in row["command"]]
+    make, create, give, repair = (shlex.split(command) for command in step.split(" && "))
+    for command in (make, create, give):
+        subprocess.run(command, check=True)
+    assert run(repair[1:]) == 0
+    assert not [row for row in _rows(capfd, "verify", data) if row.get("severity") == "error"]
 
 
 def _append(partition: Path, lines: Path) -> None:

@@ -76,6 +76,19 @@ def test_lost_epochs_are_restored_from_the_remote_segments(
     assert content == whole and LOST in errors
 
 
+@pytest.mark.evidence("remote-epochs")
+@pytest.mark.parametrize("lost", [None, "", "0\n0\n"])
+def test_a_log_without_local_records_gets_the_epochs_of_the_remote_segments(
+    log: Path, tmp_path: Path, lost: str | None
+) -> None:
+    for file in log.iterdir():
+        file.unlink()
+    (log / f"{20:020d}.log").touch()
+    if lost is not None:
+        (log / EPOCHS).write_text(lost)
+    assert repaired(log, tmp_path, REMOTE) == ("0\n3\n0 0\n2 12\n3 17\n", {LOST})
+
+
 def test_restored_epochs_begin_at_the_log_start(log: Path, tmp_path: Path) -> None:
     (log / EPOCHS).unlink()
     assert repaired(log, tmp_path, REMOTE, start=14)[0] == "0\n3\n2 14\n3 17\n5 25\n"
