@@ -85,7 +85,8 @@ def _why_in_the_way(finding: Finding) -> str:
     is_odd = (
         places.lexists(finding.path) and not places.isfile(finding.path) and not places.islink(finding.path)
     )
-    if finding.id == "unreadable-file" and is_odd:
+    # a data directory or a partition that cannot be read is also reported by this finding, and stays
+    if finding.id == "unreadable-file" and is_odd and parse_file_name(name).is_well_formed:
         return (
             "a broker expects a file of this name, and this is not one; restore the file if you have it "
             "(`kseg recover` rebuilds everything except logs)"

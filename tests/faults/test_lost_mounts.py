@@ -19,6 +19,7 @@ import pytest
 
 from tests.faults import shim
 from tests.faults.shim import Fault, Kind, Machine, Mode
+from tests.support.doctor_helpers import NOW
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,6 +37,7 @@ COMMANDS = {
     "recover": ("recover", "--json", "--jobs", "1"),
     "retain": ("retain", "--json", "--retention-ms", "1d", "--now", "1700000000000", "--jobs", "1"),
 }
+MOVING = ("mv", "rm", "rmdir", "sed")
 _BYTES = re.compile(r'"bytes":[0-9]+')
 _TIMES = re.compile(r'"(estimated_s|estimated_at_bytes_per_s|bytes_free)":[^,}]*')
 
@@ -104,6 +106,35 @@ def test_reading_commands_report_errors_of_a_lost_mount(
             wrong.append(
                 f"{at} {struck.struck}: says something else and no error: {_first(struck.output, sound.output)}"
             )
+    assert not wrong, "\n".join(wrong)
+
+
+def test_doctor_moves_nothing_out_because_of_a_lost_mount(
+    machine: Machine, data: Path, tmp_path: Path
+) -> None:
+    """One of two data directories disappears while both are examined. Told: to move the other one out, with all its partitions, because it
+    is no file."""
+    second = tmp_path / "mount" / "second"
+    shutil.copytree(data / "stations-0", second / "stations-0")
+    for path in data.iterdir():
+        # a broker fails on a bootstrap.checkpoint that cannot be read, and does not need it
+        if path.is_file() and path.name != "bootstrap.checkpoint":
+            shutil.copy2(path, second)
+    meta = second / "meta.properties"
+    meta.write_text(re.sub("directory.id=.*", "directory.id=AsCu_Qd6HlJL_AROE7wUxg", meta.read_text()))
+    first = shutil.copytree(data, tmp_path / "first", ignore=shutil.ignore_patterns("stations-0"))
+    words = ["doctor", "--json", "--jobs", "1", *NOW, str(first), str(second)]
+    sound = machine.run(words, second, Fault())
+    assert sound.status in (0, 1), sound.output
+    wrong, calls = [], sound.calls(Kind.LOOK)
+    for at in range(3, calls, STRIDE or calls // 40):
+        struck = machine.run(words, second, Fault(Mode.FAIL, Kind.LOOK, at, errno.ESTALE))
+        rows = [json.loads(line) for line in struck.output.splitlines() if line.startswith("{")]
+        moving = [
+            row["command"] for row in rows if row["type"] == "step" and row["command"].split()[0] in MOVING
+        ]
+        if struck.status not in (0, 1, 3, 4, 5) or moving:
+            wrong.append(f"{at} {struck.struck}: ends with {struck.status}: {moving}")
     assert not wrong, "\n".join(wrong)
 
 
