@@ -23,6 +23,7 @@ from kseg.change.append.append_guard import Protection
 from kseg.change.append.append_input import AppendInput
 from kseg.change.append.append_job import AppendJob, AppendResult
 from kseg.change.append.batching import Batcher, BatchRules, MadeBatch, Producer
+from kseg.change.append.dumps import Dumps
 from kseg.change.append.first_lines import Numbered, first_lines, start_offset
 from kseg.change.append.json_input import BadLine, json_rows
 from kseg.change.append.options import AppendOptions
@@ -158,6 +159,8 @@ def _taken(
 ) -> Generator[Event, None, "AppendJob[Any]"]:
     """A job that has processed all lines, and is still open."""
     rows = json_rows(blocks)
+    if options.dumps is not None:
+        rows = Dumps(options.dumps, source.name).checked(rows)
     first = first_lines(rows)
     job = _job(target, options, first, protection)
     try:

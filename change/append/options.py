@@ -19,8 +19,9 @@ class AppendOptions:
     partition of Kafka 0.7.
 
     topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
-    its first line does). accept_unreadable: append although bytes of the partition cannot be read. keeping: where journals and
-    quarantines are written. topic: as far as known.
+    its first line does). dumps: how many complete dumps the lines are (module dumps); None: unknown.
+    accept_unreadable: append although bytes of the partition cannot be read. keeping: where journals and quarantines are
+    written. topic: as far as known.
     """
 
     source: str | None
@@ -33,6 +34,7 @@ class AppendOptions:
     topic_id: str | None = None
     start_offset: int | None = None
     kafka07: bool = False
+    dumps: int | None = None
     accept_unreadable: bool = False
     keeping: Keeping = BESIDE
     topic: TopicSettings = field(default_factory=TopicSettings)

@@ -85,6 +85,14 @@ def command(
             panel=INPUT,
         ),
     ] = None,
+    dumps: Annotated[
+        int | None,
+        count_option(
+            "The lines are the output of this many runs of dump --json, each of which must be complete: append nothing if one failed, was "
+            "killed, or lacks what it could not read and no other has.",
+            INPUT,
+        ),
+    ] = None,
     partial_batches: Annotated[
         bool,
         Option(
@@ -237,6 +245,7 @@ def command(
         topic_id=topic_id,
         start_offset=start_offset,
         kafka07=format == "0.7",
+        dumps=dumps,
         topic=topic_settings([target], Asked())[0].get(target.path, TopicSettings()),
     )
     again = apply_command("append", plan, Request(paths))

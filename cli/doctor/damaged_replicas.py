@@ -13,7 +13,7 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
 
-from kseg.cli.doctor.next_step import NextStep, likewise, move_command
+from kseg.cli.doctor.next_step import NextStep, copy_command, likewise, move_command, put_command
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.broker_directories import progress_of
@@ -150,7 +150,7 @@ def _copied(path: str, whole: str) -> NextStep:
     return NextStep(
         f"{shown_path(path)} is damaged, and {shown_path(whole)} has every record of it. Before any of the nodes starts, move the damaged one out of "
         "the data directory, and copy the other one: its files are valid on every node.",
-        f"{move_command(path)} && cp -a {shell_quoted(whole)} {shell_quoted(path)}",
+        copy_command(whole, path, first=move_command(path)),
     )
 
 
@@ -158,14 +158,17 @@ def _put_together(path: str, pieces: Sequence[_Piece]) -> Iterator[NextStep]:
     log_dir, name = os.path.split(os.path.normpath(path))
     made = os.path.join(f"{places.abspath(log_dir)}-whole", name)
     first = pieces[1]
+    # an earlier attempt, to which append would add
+    anew = f"rm -r {shell_quoted(made)} && " if places.lexists(made) else ""
     yield NextStep(
         f"{shown_path(path)} is damaged at offset {first.first}, and {shown_path(first.path)} has what cannot be read there. Before either is repaired or "
         "copied, put the log together.",
-        f"mkdir -p {shell_quoted(os.path.dirname(made))} && {{ {' '.join(piece.command for piece in pieces)} }} | kseg append --apply --from - {shell_quoted(made)}",
+        f"{anew}mkdir -p {shell_quoted(os.path.dirname(made))} && {{ {' '.join(piece.command for piece in pieces)} }} | "
+        f"kseg append --apply --dumps {len(pieces)} --from - {shell_quoted(made)}",
     )
     metadata = NAME_BY_ROLE[Role.PARTITION_METADATA]
     yield NextStep(
         "Then put it in place of the damaged one, with its topic id.",
         f"cp -p {shell_quoted(os.path.join(path, metadata))} {shell_quoted(made)} && rm -r {shell_quoted(os.path.join(made, KSEG_DIRECTORY))} && "
-        f"{move_command(path)} && mv {shell_quoted(made)} {shell_quoted(path)}",
+        f"{put_command(made, path, first=move_command(path))}",
     )

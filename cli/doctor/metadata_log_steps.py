@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.next_step import NextStep, likewise, move_command
+from kseg.cli.doctor.next_step import NextStep, copy_command, likewise, move_command
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.metadata.metadata_log_files import log_files
@@ -23,7 +23,13 @@ from kseg.segment.diagnosis import MetadataGap, ReissuedProducerIds
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.log_dir_state import KRAFT_VERSION, read_log_dir_state
-from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
+from kseg.segment.partition.names import (
+    COPYING_SUFFIX,
+    METADATA_DIRECTORY,
+    NAME_BY_ROLE,
+    Role,
+    parse_file_name,
+)
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shortened, shown_path, visible
 from kseg.segment.values import dataclass
@@ -138,7 +144,7 @@ def copied_log(log_dir: str, is_due: bool = True) -> NextStep:
         "the node can also be started without it, and fetches it; but if one of its data directories was "
         "replaced or formatted, it may lead partitions with empty logs, and kseg can name these only with "
         "the metadata log.",
-        f"cp -r PATH/{METADATA_DIRECTORY} {shell_quoted(log_dir)}/",
+        copy_command(f"PATH/{METADATA_DIRECTORY}", os.path.join(log_dir, METADATA_DIRECTORY), how="cp -r"),
         is_due,
     )
 
@@ -168,7 +174,11 @@ def renamed_metadata_log(log_dirs: Sequence[str]) -> str | None:
     found = []
     for log_dir in log_dirs:
         with suppress(OSError), places.scandir(log_dir) as entries:
-            found += [entry.path for entry in entries if entry.is_dir() and _is_metadata_log(entry.path)]
+            found += [
+                entry.path
+                for entry in entries
+                if not entry.name.endswith(COPYING_SUFFIX) and entry.is_dir() and _is_metadata_log(entry.path)
+            ]
     return found[0] if len(found) == 1 else None
 
 

@@ -1,11 +1,12 @@
 """One step of `kseg doctor`."""
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 
 from kseg.segment.counted import counted
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import KSEG_DIRECTORY
+from kseg.segment.partition.names import COPYING_SUFFIX, KSEG_DIRECTORY, MAX_DIRECTORY_NAME
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shell_word
 from kseg.segment.values import dataclass
@@ -31,6 +32,7 @@ class NextStep:
         words = self.command.split()
         return (
             _APPENDING in self.command
+            or COPYING_SUFFIX in self.command
             or words[0] in _CHANGING
             or (words[0] == "kseg" and words[1] in _CHANGING_COMMANDS)
         )
@@ -53,9 +55,46 @@ def move_command(path: str) -> str:
         name = f"{partition}-{name}"
     around, inner = os.path.split(places.abspath(log_dir))
     around = around if os.path.isabs(path) else os.path.relpath(around)
-    return (
-        f"mv {shell_quoted(path)} {shell_quoted(os.path.normpath(os.path.join(around, f'{inner}-{name}')))}"
-    )
+    goal = os.path.normpath(os.path.join(around, f"{inner}-{name}"))
+    return f"mv {shell_quoted(path)} {shell_quoted(_free_name(goal))}"
+
+
+def _free_name(path: str) -> str:
+    """`path`, with a number if it is taken: an earlier step has moved something there, which `mv` would replace, or move into."""
+    taken = itertools.chain((path,), (f"{path}.{number}" for number in itertools.count(2)))
+    return next(each for each in taken if not places.lexists(each))
+
+
+def copy_command(source: str, path: str, *, how: str = "cp -a", first: str = "") -> str:
+    """The command that copies a directory or file to `path`. The copy gets its name only when it is complete and on disk. Until then a
+    broker does not start with the directory: if the disk becomes full or the power fails, a log that lacks its end, or its
+    beginning, would lead. It can be given again. first: a command that makes room at `path` once the copy is complete."""
+    around, name = os.path.split(os.path.normpath(path))
+    copying = os.path.join(around, name[: MAX_DIRECTORY_NAME - len(COPYING_SUFFIX)] + COPYING_SUFFIX)
+    commands = [
+        # of an earlier copy, whose source may have had other files
+        *([f"rm -r {shell_quoted(copying)}"] if places.lexists(copying) else []),
+        f"{how} -T {shell_quoted(source)} {shell_quoted(copying)}",
+        f"sync -f {shell_quoted(copying)}",
+        *filter(None, [first]),
+        f"mv -T {shell_quoted(copying)} {shell_quoted(path)}",
+    ]
+    return " && ".join(commands)
+
+
+def put_command(source: str, path: str, *, first: str = "") -> str:
+    """The command that gives a directory the name `path`, which is copied if it is on another file system. first: as above."""
+    if _device(source) != _device(path):
+        return copy_command(source, path, first=first)
+    return f"{first} && mv -T {shell_quoted(source)} {shell_quoted(path)}"
+
+
+def _device(path: str) -> int:
+    """The file system of the directory around a path, which may not exist yet."""
+    around = os.path.dirname(places.abspath(path))
+    while not places.lexists(around):
+        around = os.path.dirname(around)
+    return places.stat(around).st_dev
 
 
 def find_copies_command(partitions: Iterable[str]) -> str:

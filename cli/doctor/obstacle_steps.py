@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from kseg.cli.doctor.new_metadata_log_steps import format_command
-from kseg.cli.doctor.next_step import NextStep, likewise, move_command
+from kseg.cli.doctor.next_step import NextStep, copy_command, likewise, move_command
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.segment.counted import shown_of
@@ -139,7 +139,7 @@ def copy_linked_files(obstacles: Obstacles) -> Iterator[NextStep]:
         yield NextStep(
             f"{shown_path(path)} is a link to {shown_path(target)}, and `kseg recover` does not change "
             "files through links: replace the link with a copy.",
-            f"cp --remove-destination --preserve=all {shell_quoted(target)} {shell_quoted(path)}",
+            copy_command(target, path, how="cp --preserve=all"),
         )
     directories = dict.fromkeys(map(os.path.dirname, linked[shown:]))
     command = f"find {' '.join(map(shell_quoted, directories))} -type l"

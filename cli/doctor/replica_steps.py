@@ -8,7 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from kseg.cli.doctor.next_step import ANY_SERVER, NextStep, find_copies_command, likewise, move_command
+from kseg.cli.doctor.next_step import (
+    ANY_SERVER,
+    NextStep,
+    copy_command,
+    find_copies_command,
+    likewise,
+    move_command,
+)
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.cli.text.replica_words import rename_back
@@ -119,7 +126,6 @@ def _copies(
     shown = shown_of(len(pairs), _LISTED)
     for path, other in pairs[:shown]:
         name = shown_path(os.path.basename(path))
-        copy = f"cp -a {shell_quoted(other)} {shell_quoted(path)}"
         is_here = places.lexists(path)
         move = "move this one out of the data directory, and " if is_here else ""
         why = f"{shown_path(path)} {what}"
@@ -127,7 +133,7 @@ def _copies(
             why = f"{shown_path(path)} lacks records of the cluster's metadata."
         yield NextStep(
             f"{why} Before any of the nodes starts, {move}copy {copied}: its files are valid on every node.",
-            f"{move_command(path)} && {copy}" if is_here else copy,
+            copy_command(other, path, first=move_command(path) if is_here else ""),
         )
     command = command_line("verify", {"--verbose": True}, replicas.request)
     yield from likewise(
@@ -276,7 +282,7 @@ def _copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterat
             f"{shown_path(path)} is missing, and its node may lead with an empty log. Before any of the nodes starts, copy the replica of node "
             f"{copy.node}, whose log ends at offset {copy.end_offset}: its files are valid on every node. If the lost directory turns up (in a "
             "backup, or on a disk that is not mounted), put that back instead, if its log ends later.",
-            f"cp -aT {shell_quoted(copy.directory)} {shell_quoted(path)}",
+            copy_command(copy.directory, path),
         )
     command = command_line("verify", {"--verbose": True}, request)
     yield from likewise(

@@ -19,7 +19,7 @@ from kseg.segment.diagnosis import WrongTopicId
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.log_dir_state import read_log_dir_state
-from kseg.segment.partition.names import contains_partition_name
+from kseg.segment.partition.names import COPYING_SUFFIX, contains_partition_name
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
 from kseg.segment.values import dataclass
@@ -76,6 +76,11 @@ def foreign_steps(
                 "that partition, move it out of the data directory.",
                 f"mv -T {shell_quoted(path)} {shell_quoted(os.path.join(os.path.dirname(path), former_name))}",
             )
+        elif path.endswith(COPYING_SUFFIX):
+            yield NextStep(
+                "Remove this unfinished copy, which the step of another `kseg doctor` began: a broker does not start with it.",
+                f"rm -r {shell_quoted(path)}",
+            )
         elif os.path.basename(path) == _OF_FILE_SYSTEM:
             yield _remove_lost_and_found(path)
         else:
@@ -115,6 +120,8 @@ def _former_names(foreign: Sequence[str]) -> dict[str, str]:
     have had it."""
     found: dict[str, str] = {}
     for path in foreign:
+        if path.endswith(COPYING_SUFFIX):
+            continue
         log_dir, name = os.path.split(path)
         checkpoints = read_log_dir_state(log_dir).checkpoints.values()
         noted = {f"{topic}-{number}" for offsets in checkpoints for topic, number in offsets}

@@ -42,7 +42,13 @@ from kseg.segment.diagnosis import MissingReplica, ReplicaCopy
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.log_dir_state import LogDirState, read_log_dir_state
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role, contains_partition_name
+from kseg.segment.partition.names import (
+    COPYING_SUFFIX,
+    NAME_BY_ROLE,
+    PartitionState,
+    Role,
+    contains_partition_name,
+)
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.partition.topic_settings import CLEANUP_POLICY, REMOTE_STORAGE, has_tiers
 from kseg.segment.storage import places
@@ -366,9 +372,15 @@ def _has_number(entry: str, expected: ExpectedPartition) -> bool:
 
 
 def _nameless_in(log_dir: str) -> list[str]:
-    """The directories in a log dir whose names are not those of partitions."""
+    """The directories in a log dir whose names are not those of partitions, without unfinished copies."""
     with suppress(OSError), places.scandir(log_dir) as entries:
-        return [entry.name for entry in entries if partition_name(entry.name) is None and entry.is_dir()]
+        return [
+            entry.name
+            for entry in entries
+            if partition_name(entry.name) is None
+            and not entry.name.endswith(COPYING_SUFFIX)
+            and entry.is_dir()
+        ]
     return []
 
 

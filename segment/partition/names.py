@@ -206,6 +206,8 @@ _FILE_STATE_SUFFIXES = tuple(_STATES)
 # files written by the tasks of a cluster job until they are joined (`write.staged_runs`)
 STAGED_PREFIX = "kseg-staged-"
 STREAM_PREFIX = "kseg-stream-"  # records which micro-batch of a streaming query was written last
+# a copy that a step of `doctor` makes, until it is complete and gets its name
+COPYING_SUFFIX = ".kseg-copying"
 UNDONE_PREFIX = "kseg-undone-"  # files that an undo removed and kept
 # the first of them also begins the names of files that belong to a journal
 _OWN_PREFIXES = ("kseg-journal-", STAGED_PREFIX, UNDONE_PREFIX)

@@ -85,7 +85,7 @@ def test_doctor_asks_for_a_metadata_log_in_no_directory(
     rows = doctor(capfd, data, status=0)
     step, copy, *new_log = of_type(rows, "step")
     assert step["command"] == find_metadata_log().command
-    assert copy["command"] == f"cp -r PATH/{METADATA} {data}/"
+    assert copy["command"].startswith(f"cp -r -T PATH/{METADATA} {data}/{METADATA}.kseg-copying && ")
     assert [each["command"].split()[0] for each in new_log] == [
         *("sed", "kafka-storage.sh", "kafka-server-start.sh"),
         *["kafka-topics.sh"] * 5,

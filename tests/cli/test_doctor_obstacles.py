@@ -133,7 +133,8 @@ def test_doctor_does_not_repair_a_metadata_log_with_a_gap(
     rows = doctor(capfd, data, status=1)
     first, copy, *_, again = [step["command"] for step in of_type(rows, "step") if step["due"]]
     assert first.startswith(f"mv {data}/__cluster_metadata-0 ") and again == f"kseg doctor {data}"
-    assert copy == f"cp -r PATH/__cluster_metadata-0 {data}/"
+    assert copy.startswith(f"cp -r -T PATH/__cluster_metadata-0 {data}/__cluster_metadata-0.kseg-copying && ")
+    assert copy.endswith(f" {data}/__cluster_metadata-0")
     CASES["leader_epochs_foreign"](data)
     reported = commands(doctor(capfd, data, status=1))
     assert reported[:2] == [f"kseg recover {data}/fares-0", f"kseg recover --apply {data}/fares-0"]

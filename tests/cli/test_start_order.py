@@ -18,6 +18,10 @@ def steps_of(*found: tuple[str, str, int, int]) -> tuple[list[str], list[str]]:
     return copies, [step.why.partition(":")[0] for step in start_in_order(replicas)]
 
 
+def copied(source: str, path: str) -> str:
+    return f"cp -a -T {source} {path}.kseg-copying && sync -f {path}.kseg-copying && mv -T {path}.kseg-copying {path}"
+
+
 def test_nodes_with_the_longest_replicas_start_first() -> None:
     assert steps_of(("/1/a-0", "/3/a-0", 3, 1), ("/2/a-0", "/3/a-0", 3, 2), ("/1/b-0", "/4/b-0", 4, 1)) == (
         [],
@@ -28,9 +32,9 @@ def test_nodes_with_the_longest_replicas_start_first() -> None:
 
 def test_replicas_are_copied_if_each_node_would_have_to_start_first() -> None:
     both = ("/1/a-0", "/3/a-0", 3, 1), ("/3/b-0", "/1/b-0", 1, 3)
-    assert steps_of(*both) == (["cp -a /3/a-0 /1/a-0", "cp -a /1/b-0 /3/b-0"], [])
+    assert steps_of(*both) == ([copied("/3/a-0", "/1/a-0"), copied("/1/b-0", "/3/b-0")], [])
 
 
 def test_replica_is_copied_if_its_node_is_a_voter() -> None:
     """A node that is a broker and a controller is needed for a quorum."""
-    assert steps_of(("/1/a-0", "/3/a-0", 3, -1)) == (["cp -a /3/a-0 /1/a-0"], [])
+    assert steps_of(("/1/a-0", "/3/a-0", 3, -1)) == ([copied("/3/a-0", "/1/a-0")], [])

@@ -38,6 +38,12 @@ ABOUT_ELECTIONS = ("replica-behind", "replica-shorter", "unclean-election-ahead"
 MARKER = ".kafka_cleanshutdown"
 
 
+def typed(step: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a step as it is printed. before: a command of the shell that runs first."""
+    command = before + re.sub(r"\bkseg (?=dump|append)", f"{sys.executable} -m kseg ", step)
+    return subprocess.run(command, shell=True, check=False, capture_output=True, text=True)
+
+
 class Cluster(TwoReplicas):
     """A copy of one of the states in the capture."""
 
@@ -88,8 +94,7 @@ class Cluster(TwoReplicas):
         """Run the steps exactly as they are printed, up to the one that checks again."""
         steps = [step for step in self.steps() if not step.startswith("kseg ")]
         for step in steps:
-            typed = re.sub(r"\bkseg (?=dump|append)", f"{sys.executable} -m kseg ", step)
-            subprocess.run(typed, shell=True, check=True, stdout=subprocess.DEVNULL)
+            typed(step).check_returncode()
         return steps
 
     def order(self) -> list[str]:
@@ -157,7 +162,14 @@ def test_damaged_replica_is_replaced_by_an_undamaged_one(
     cluster.damage(2, 3)
     cluster.damage(3, 5)
     own, whole = cluster.data(2) / f"{ORDERS}-0", cluster.data(1) / f"{ORDERS}-0"
-    assert cluster.steps()[0] == f"mv {own} {cluster.data(2)}-{own.name} && cp -a {whole} {own}"
+    copying, aside = f"{own}.kseg-copying", f"{cluster.data(2)}-{own.name}"
+    commands = (
+        f"cp -a -T {whole} {copying}",
+        f"sync -f {copying}",
+        f"mv {own} {aside}",
+        f"mv -T {copying} {own}",
+    )
+    assert cluster.steps()[0] == " && ".join(commands)
     # each of two damaged ones has what the other one lacks
     cluster.damage(1, 4)
     assert [step.split(" && ")[0] for step in cluster.steps()[::2]][:3] == [

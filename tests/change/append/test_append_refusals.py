@@ -142,3 +142,48 @@ def test_append_to_0_7_refuses_unsupported_features(tmp_path: Path, appended: Ap
     file.write_bytes(file.read_bytes()[:-1])
     with trees.unchanged(target), pytest.raises(Refused, match=r"is valid up to byte [1-9][0-9]* only"):
         appended(target, [{"value": "c"}])
+
+
+def record(offset: int) -> dict[str, object]:
+    return {"type": "record", "file": f"{0:020}.log", "position": 0, "offset": offset, "value": "a"}
+
+
+SUMMARY = {"type": "summary", "targets_failed": 0, "interrupted": False}
+LOST = {
+    "type": "finding",
+    "severity": "error",
+    "path": "a.log",
+    "first_offset": 1,
+    "last_offset": 2,
+    "message": "m",
+}
+WHOLE = [record(0), LOST, SUMMARY, record(1), record(2), SUMMARY, record(3), LOST, SUMMARY]
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (WHOLE, ""),
+        (WHOLE[:3] + WHOLE[6:], "it has 2 of 3 complete dumps"),
+        (WHOLE[:4] + WHOLE[6:], "it has 2 of 3 complete dumps"),
+        (WHOLE[:-1], "it has 2 of 3 complete dumps"),
+        ([*WHOLE, record(4)], "it has 3 of 3 complete dumps, and more lines after the last"),
+        ([*WHOLE[:3], LOST, *WHOLE[5:]], "offsets 1 to 2 could not be read, and no other dump has them"),
+        ([*WHOLE[:3], {"type": "error", "message": "gone"}, *WHOLE[3:]], "line 4: gone"),
+        ([*WHOLE[:3], {**LOST, "first_offset": None}, *WHOLE[3:]], "line 4: a.log: m"),
+        (
+            [*WHOLE[:5], {**SUMMARY, "interrupted": True}, *WHOLE[6:]],
+            "line 6: the dump did not come to its end",
+        ),
+    ],
+)
+def test_append_refuses_incomplete_dumps(
+    tmp_path: Path, appended: Appended, lines: list[dict[str, object]], why: str
+) -> None:
+    target = tmp_path / "made-0"
+    if not why:
+        assert appended(target, lines, options={"dumps": 3})["records"] == 4
+        return
+    with pytest.raises(Refused, match=f": {why}; nothing was appended$"):
+        appended(target, lines, options={"dumps": 3})
+    assert not target.exists()

@@ -1,0 +1,66 @@
+"""The commands of `doctor` that move and copy: what an earlier step has put aside stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kseg.cli.doctor.next_step import copy_command, move_command, put_command
+from tests.support.mounts import mounted
+
+
+def typed(command: str) -> None:
+    subprocess.run(command, shell=True, check=True)
+
+
+def test_second_move_leaves_what_the_first_has_moved(tmp_path: Path) -> None:
+    partition = tmp_path / "data" / "orders-0"
+    for content in ("first", "second", "third"):
+        partition.mkdir(parents=True)
+        snapshot = partition / f"{7:020}.snapshot"
+        snapshot.write_text(content)
+        typed(move_command(str(snapshot)))
+        (partition / "log").write_text(content)
+        typed(move_command(str(partition)))
+    found = {
+        str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()
+    }
+    number = f"data-orders-0-{7:020}.snapshot"
+    assert found == {
+        number: "first",
+        f"{number}.2": "second",
+        f"{number}.3": "third",
+        "data-orders-0/log": "first",
+        "data-orders-0.2/log": "second",
+        "data-orders-0.3/log": "third",
+    }
+
+
+def test_longest_name_of_a_partition_can_be_copied(tmp_path: Path) -> None:
+    source, path = tmp_path / "from", tmp_path / f"{'t' * 249}-0"
+    source.mkdir()
+    (source / "log").write_text("records")
+    typed(copy_command(str(source), str(path)))
+    assert (path / "log").read_text() == "records"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["from", path.name]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+def test_directory_from_another_file_system_is_copied_before_it_gets_its_name(tmp_path: Path) -> None:
+    """`mv` across file systems gives a name to what it has copied so far."""
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "tmpfs") as disk:
+        made, path = tmp_path / "whole" / "orders-0", disk / "orders-0"
+        for directory in (made, path):
+            directory.mkdir(parents=True)
+            (directory / "log").write_text(directory.parent.name)
+        command = put_command(str(made), str(path), first=move_command(str(path)))
+        assert command.startswith(f"cp -a -T {made} {path}.kseg-copying && ")
+        typed(command)
+        assert [(path / "log").read_text(), os.listdir(disk)] == ["whole", ["orders-0"]]
+    assert (tmp_path / "disk-orders-0" / "log").read_text() == "disk"
+    (tmp_path / "data").mkdir()
+    near = tmp_path / "data" / "orders-0"
+    assert put_command(str(made), str(near), first="true") == f"true && mv -T {made} {near}"
