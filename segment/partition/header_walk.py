@@ -3,7 +3,8 @@
 `Scanner` verifies the CRC of every batch that it passes, which a lookup cannot afford. Plan:
 
 1. Walk headers into tables that start small and grow, without verifying CRCs (`VALID` stays -1).
-2. Accept a table while its offsets increase, within each batch and from batch to batch, and every length leads to the next header.
+2. Accept a table while its offsets increase, from the base offset of the segment on, within each batch and from batch to batch, and every
+   length leads to the next header.
 3. At the first implausible table, continue with the scanner: CRCs, damage spans.
 
 A caller that picks a batch from a table verifies that one (`BatchWalk.has_valid_crc`). If its CRC is wrong, the walk was misled by
@@ -74,7 +75,7 @@ class BatchWalk:
         window = _FIRST_WINDOW_BYTES if self._file.is_in_part else 0
         table = Columns(C.BATCH_WIDTH, capacity)
         state = memoryview(array("q", [position, 0]))
-        before = -1
+        before = self.base_offset - 1
         while position < end:
             state[S.BATCHES_END] = position
             until = -1

@@ -260,6 +260,20 @@ def test_lookup_skips_an_index_entry_whose_batch_claims_lower_offsets(
 
 
 @pytest.mark.evidence("damage-offsets")
+def test_lookup_does_not_skip_a_damaged_batch_that_claims_offsets_below_the_segment(
+    plain: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing before the first batch contradicts its offsets but the file name."""
+    path = max(plain.glob("*.log"))
+    _, size = next(iter(batch_spans(path)))
+    base = int(path.stem)
+    put(path, (0, (base ^ 256).to_bytes(8, "big")), (size - 4, b"\x55" * 4))
+    assert base ^ 256 < base
+    (answer,) = common_answers(plain, capfd)
+    assert answer[1:5] == (path.name, 0, size, base)
+
+
+@pytest.mark.evidence("damage-offsets")
 def test_removed_batch_beside_damage_counts_only_its_own_offsets(
     plain: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

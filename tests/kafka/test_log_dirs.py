@@ -71,8 +71,9 @@ def _of_a_start_that_fails(
     if start is None:
         return [f"{name} ends the start, nothing is said"]
     failed = {each["exception"] for each in start["partitions_failed"]}
-    of_directories = (row.get("start") or {} for row in rows if row["type"] == "verified")
-    failed |= {thrown for each in of_directories for thrown, _ in each.get("unloadable", ())}
+    of_directories = [row.get("start") or {} for row in rows if row["type"] == "verified"]
+    reasons = (each.get(kind, ()) for each in of_directories for kind in ("unloadable", "offline"))
+    failed |= {thrown for found in reasons for thrown, _ in found}
     # how another partition in the same directory fails depends on which of them is loaded first
     is_by_turns = name == "KafkaStorageException" and failed & {"IOException", "MalformedInputException"}
     if name in failed or start["exception"] == name or is_by_turns:
@@ -91,12 +92,13 @@ def test_forecast_for_random_data_directories_matches_log_manager(
     assert differences(oracle, log_dirs, foretold(log_dirs, capfd)) == []
 
 
-@pytest.mark.parametrize("seed", [6, 284, 1928, 2503, 2694])
+@pytest.mark.parametrize("seed", [6, 284, 1928, 2503, 2694, 5100026])
 def test_forecast_for_data_directories_that_once_differed_matches_log_manager(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
 ) -> None:
     """Seeds with an open transaction in an offline directory; a negative number of entries; a duplicate partition, one of which is not
-    loaded; a directory marked for deletion that cannot be loaded; and an empty segment named after the offset of a batch."""
+    loaded; a directory marked for deletion that cannot be loaded; an empty segment named after the offset of a batch; and a directory
+    marked for deletion that takes the data directory offline before another log is recovered in it."""
     test_forecast_for_random_data_directories_matches_log_manager(oracle, tmp_path, capfd, seed)
 
 
