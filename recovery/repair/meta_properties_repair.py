@@ -24,7 +24,7 @@ from kseg.recovery.verify.identity_evidence import (
     why_identity_is_missing,
 )
 from kseg.recovery.verify.small_files import unreadable_file
-from kseg.segment.errors import FormatError, UnreadableInput, UsageError
+from kseg.segment.errors import FormatError, UnreadableInput, UsageError, VanishedInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.java import uuids
@@ -104,16 +104,19 @@ def identity_repair(
     path = os.path.join(log_dir, META_PROPERTIES)
     is_old = is_without_kraft([log_dir, *others], partitions)
     unfinished = _unfinished(log_dir)
-    data, may_start = b"", False
-    if os.path.lexists(path):
-        try:
-            data = read_small(path)
-            problem = decode_meta_properties(data).problem
-        except UnreadableInput as error:
+    data, problem, may_start, is_there = b"", "", False, True
+    try:
+        data = read_small(path)
+        problem = decode_meta_properties(data).problem
+    except UnreadableInput as error:
+        # only what opening it says shows that it is missing: `lexists` is also false when the disk fails
+        is_there = not isinstance(error, VanishedInput) or os.path.lexists(path)
+        if is_there:
             finding = unreadable_file(path, error)
             return IdentityRepair(finding, doubt="has a meta.properties that cannot be read")
-        except FormatError as error:
-            problem = str(error)
+    except FormatError as error:
+        problem = str(error)
+    if is_there:
         if not problem:
             return None
         finding = Finding("meta-properties-corrupt", path, problem)

@@ -3,7 +3,9 @@ that."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -230,3 +232,22 @@ def test_two_lost_directory_ids_get_separate_working_commands(
         run(command.split()[1:])
         assert "next, with" not in capfd.readouterr().out
         assert written(lost[number]) >= {"node.id=1", f"directory.id=X{number}2QS2nOGAEJKAio_iZM7A"}
+
+
+def test_meta_properties_behind_a_failing_disk_is_not_written_anew(
+    capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An existing file was taken for missing when its status could not be read once (EIO, a stale mount): the plan was to write another one,
+    with a new directory id, whose node loses its place in every partition here."""
+    data = shutil.copytree(capture_small / "data", tmp_path / "data")
+    lstat = os.lstat
+
+    def failing(path: Any, *, dir_fd: int | None = None) -> os.stat_result:
+        if str(path) == str(data / META):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return lstat(path, dir_fd=dir_fd)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", failing)
+        rows = output(capfd, "recover", data)
+    assert not [row for row in rows if row.get("id") == KIND or row.get("file") == META]
