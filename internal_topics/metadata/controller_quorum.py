@@ -5,12 +5,10 @@ examined together.
    metadata log dir. A data directory that was reformatted has another id: its node is an observer, and is asked for no vote, until it is
    added as a voter. If too few of the former voters are left, no leader is elected, and no node serves requests (Kafka: KafkaRaftClient,
    VoterSet).
-2. Records are known to be committed up to the end of the newest snapshot, which contains only committed ones, and up to the last
-   registration of a broker, which waits for the response. A log that has another epoch at that offset has other records. A topic is
-   committed if a broker has a partition of it: brokers apply nothing else.
-3. Voters that lack committed records elect one of themselves if they are a majority, or if the voters that have them are absent. The others
-   are then truncated to the leader's log end: topics that were created since are gone, and brokers rename their partitions as stray. A
-   voter without a data directory here is assumed to be present, with all records.
+2. Voters that lack committed records elect one of themselves if they are a majority (`lacking_controllers`). The others are then truncated
+   to the leader's log end: topics that were created since are gone, and brokers rename their partitions as stray.
+3. A node whose own metadata log is from before other voters were added may elect itself. It leads those nodes that ask it and know no later
+   leader epoch.
 4. A node whose metadata log begins above the leader's log end, because it began with a snapshot or has deleted what a snapshot contains,
    cannot be truncated: its high watermark starts at its log start, and KafkaRaftLog.truncateTo throws an IllegalArgumentException below it,
    which ends the process before it loads a log. Only the log start counts: one with the same snapshot and a log from offset 0 is truncated.
@@ -24,62 +22,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from kseg.internal_topics.broker_directories import ends_of
+from kseg.internal_topics.metadata.lacking_controllers import (
+    Election,
+    Lacking,
+    VoterLogDir,
+    controllers_in,
+    lacking_controllers,
+)
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
-from kseg.internal_topics.metadata.metadata_image import MetadataImage, Voter
-from kseg.internal_topics.metadata.replica_directories import topic_id_of
+from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.segment.counted import listed
 from kseg.segment.diagnosis import ReplacedVoter, ReplicaBehind
 from kseg.segment.errors import KsegError, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
-from kseg.segment.partition.partition_epochs import last_epoch_below
+from kseg.segment.partition.names import NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.sidecar.metadata_files import decode_quorum_state
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class _Controller:
-    """The metadata log dir of a voter's node. directory_id: of the log dir, None if unknown. own: the metadata log in it, None if there
-    is none. voters: of the cluster."""
-
-    voter: Voter
-    log_dir: str
-    directory_id: str | None
-    own: MetadataImage | None
-    voters: tuple[Voter, ...]
-
-    @property
-    def metadata_log(self) -> str:
-        return os.path.join(self.log_dir, METADATA_DIRECTORY)
-
-    @property
-    def is_replaced(self) -> bool:
-        return None not in (self.voter.directory_id, self.directory_id) and (
-            self.voter.directory_id != self.directory_id
-        )
-
-    @property
-    def is_of_another_quorum(self) -> bool:
-        """Whether its own metadata log lists it as a voter, but none of the cluster's voters."""
-        own = set() if self.own is None else {*self.own.voters}
-        return Voter(self.voter.id, self.directory_id) in own and own.isdisjoint(self.voters)
-
-
-@dataclass(frozen=True, slots=True)
-class _Lacking:
-    """A controller that lacks records. committed: those below this offset are known to be committed. unknown_topic: see
-    `_unknown_topic`."""
-
-    controller: _Controller
-    committed: int
-    unknown_topic: str | None
-
-    @property
-    def end_offset(self) -> int:
-        return 0 if self.controller.own is None else self.controller.own.end_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +57,15 @@ def quorum_findings(
 ) -> Iterator[Finding]:
     """Findings about controllers that are no longer voters, and about voters whose metadata logs lack committed records. log_dirs: those of
     stopped nodes of one cluster. newest: the newest metadata log in them."""
-    found = [_controller(voter, log_dirs, newest, finder) for voter in newest.voters]
-    controllers = [each for each in found if each is not None]
+    controllers = controllers_in(log_dirs, newest, finder)
     majority = len(newest.voters) // 2 + 1
     replaced = [each for each in controllers if each.is_replaced]
     left = len(newest.voters) - len(replaced)
     for each in replaced:
         yield _replaced(each, newest, left, majority)
-    lacking = _lacking(controllers, log_dirs, newest, finder)
-    others = "" if left < majority else _others_words(lacking, log_dirs, newest, finder)
+    lacking = lacking_controllers(controllers, log_dirs, newest, finder)
+    elected = _by_cluster(lacking)
+    others = "" if left < majority else _others_words(elected, log_dirs, newest, finder)
     for behind in lacking:
         yield _behind(behind, newest, others, finder)
 
@@ -114,11 +75,16 @@ def refused_truncations(
 ) -> Mapping[str, RefusedTruncation]:
     """By log dir, what ends nodes whose metadata logs begin above the log end of any controller that may be elected. Parameters: as for
     `quorum_findings`. Empty if no controller can be elected. Raises UnreadableInput for a metadata log that cannot be listed."""
-    found = (_controller(voter, log_dirs, newest, finder) for voter in newest.voters)
-    controllers = [each for each in found if each is not None]
+    controllers = controllers_in(log_dirs, newest, finder)
     if sum(each.is_replaced for each in controllers) >= (len(newest.voters) + 1) // 2:
         return {}
-    return _beginning_above(_lacking(controllers, log_dirs, newest, finder), log_dirs, newest, finder)
+    lacking = lacking_controllers(controllers, log_dirs, newest, finder)
+    return _beginning_above(_by_cluster(lacking), log_dirs, newest, finder)
+
+
+def _by_cluster(lacking: Sequence[Lacking]) -> list[Lacking]:
+    """Those of which one is elected by a majority of the cluster's voters."""
+    return [each for each in lacking if each.election is Election.BY_CLUSTER]
 
 
 def replaced_voters(log_dir: str, finder: MetadataFinder) -> Iterator[Finding]:
@@ -128,48 +94,15 @@ def replaced_voters(log_dir: str, finder: MetadataFinder) -> Iterator[Finding]:
         return
     node = finder.node_of(log_dir)
     for voter in image.voters:
-        controller = _Controller(voter, log_dir, node.directory_id, image, image.voters)
+        controller = VoterLogDir(voter, log_dir, node.directory_id, image, image.voters)
         if voter.id == node.node_id and controller.is_replaced:
             yield _replaced(
                 controller, image, left=len(image.voters) - 1, majority=len(image.voters) // 2 + 1
             )
 
 
-def _controller(
-    voter: Voter, log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> _Controller | None:
-    """None if none of these log dirs is, or is certain to be, the metadata log dir of the voter's node."""
-    of_node = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id == voter.id]
-    chosen = [log_dir for log_dir in of_node if places.isdir(os.path.join(log_dir, METADATA_DIRECTORY))]
-    if not chosen and len({*of_node, *(each for one in of_node[:1] for each in finder.others_of(one))}) == 1:
-        chosen = of_node
-    if len(chosen) != 1:
-        return None
-    image = finder.image_for(chosen[0])
-    own = image if image is not None and os.path.dirname(image.path) == chosen[0] else None
-    return _Controller(voter, chosen[0], finder.node_of(chosen[0]).directory_id, own, newest.voters)
-
-
-def _lacking(
-    controllers: Sequence[_Controller],
-    log_dirs: Sequence[str],
-    newest: MetadataImage,
-    finder: MetadataFinder,
-) -> list[_Lacking]:
-    """The controllers that lack committed records; none if the other voters are a majority."""
-    if os.path.dirname(newest.path) not in log_dirs:
-        return []  # named by the user, and read instead of those in the log dirs
-    committed = _committed_end(newest, log_dirs, finder)
-    lacking = [
-        _Lacking(each, committed, topic)
-        for each in controllers
-        if (topic := _unknown_topic(each, newest, log_dirs)) is not None or _lacks(each, newest, committed)
-    ]
-    return lacking if len(newest.voters) - len(lacking) <= len(newest.voters) // 2 else []
-
-
 def _beginning_above(
-    lacking: Sequence[_Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+    lacking: Sequence[Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
 ) -> Mapping[str, RefusedTruncation]:
     """See `refused_truncations`."""
     end_offset = max((each.end_offset for each in lacking), default=0)
@@ -183,7 +116,7 @@ def _beginning_above(
 
 
 def _of_later_epoch(
-    lacking: Sequence[_Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+    lacking: Sequence[Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
 ) -> list[str]:
     """The log dirs of nodes that know a later leader epoch than the first election leads to. Another voter that knows it as well makes the
     others go on to it."""
@@ -198,7 +131,7 @@ def _of_later_epoch(
 
 
 def _truncated_logs(
-    lacking: Sequence[_Lacking], log_dirs: Sequence[str], finder: MetadataFinder
+    lacking: Sequence[Lacking], log_dirs: Sequence[str], finder: MetadataFinder
 ) -> Iterator[tuple[str, MetadataImage]]:
     """The metadata logs, with their log dirs, that follow a controller that lacks records; none if no controller lacks any."""
     of_lacking = {each.controller.log_dir for each in lacking}
@@ -232,42 +165,7 @@ def _log_start(image: MetadataImage) -> int:
     return snapshot if not bases or 0 <= end_of_records < snapshot else min(bases)
 
 
-def _committed_end(newest: MetadataImage, log_dirs: Sequence[str], finder: MetadataFinder) -> int:
-    """Records of the newest metadata log below this offset are committed; 0 if that is unknown."""
-    images = (finder.image_for(log_dir) for log_dir in log_dirs)
-    ends = [broker.epoch + 1 for broker in newest.brokers.values()]
-    for image in images:
-        if image is not None and image.snapshot is not None and image.is_certain:
-            snapshot = parse_file_name(os.path.basename(image.snapshot))
-            end_offset = snapshot.base_offset or 0
-            if snapshot.epoch == last_epoch_below(newest.path, end_offset):
-                ends.append(end_offset)
-    return min(max(ends, default=0), newest.end_offset)
-
-
-def _lacks(controller: _Controller, newest: MetadataImage, committed: int) -> bool:
-    own = controller.own
-    if own is None:
-        return committed > 0
-    epoch = last_epoch_below(newest.path, committed)
-    return own.end_offset < committed or (epoch is not None and -1 < own.epoch < epoch)
-
-
-def _unknown_topic(controller: _Controller, newest: MetadataImage, log_dirs: Sequence[str]) -> str | None:
-    """A topic that the metadata log of a controller ends before, although there are partitions of it; None if there is none."""
-    own = controller.own
-    if own is None or own.end_offset >= newest.end_offset:
-        return None
-    for topic_id in newest.topics.keys() - own.topics.keys():
-        topic = newest.topics[topic_id]
-        names = [f"{topic.name}-{number}" for number in topic.partitions]
-        paths = (os.path.join(log_dir, name) for name in names for log_dir in log_dirs)
-        if any(topic_id_of(path)[1] == topic_id for path in paths):
-            return topic.name
-    return None
-
-
-def _replaced(controller: _Controller, newest: MetadataImage, left: int, majority: int) -> Finding:
+def _replaced(controller: VoterLogDir, newest: MetadataImage, left: int, majority: int) -> Finding:
     """left: the number of voters that are left."""
     voter, is_lost = controller.voter, left < majority
     message = (
@@ -296,7 +194,7 @@ def _replaced(controller: _Controller, newest: MetadataImage, left: int, majorit
 
 
 def _others_words(
-    lacking: Sequence[_Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+    lacking: Sequence[Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
 ) -> str:
     """Sentences about nodes whose metadata logs are not truncated at once, each after a full stop."""
     refusing = _beginning_above(lacking, log_dirs, newest, finder)
@@ -319,7 +217,7 @@ def _others_words(
     return found
 
 
-def _behind(lacking: _Lacking, newest: MetadataImage, others: str, finder: MetadataFinder) -> Finding:
+def _behind(lacking: Lacking, newest: MetadataImage, others: str, finder: MetadataFinder) -> Finding:
     """others: what the message says about other nodes in the end."""
     controller, end_offset = lacking.controller, lacking.end_offset
     other = finder.node_of(os.path.dirname(newest.path)).node_id
@@ -331,10 +229,31 @@ def _behind(lacking: _Lacking, newest: MetadataImage, others: str, finder: Metad
         there = f"has other records here (up to epoch {controller.own.epoch})"
     message = (
         f"the metadata log {there}, and on node {other} at offset {newest.end_offset} ({newest.path}), with records that are committed "
-        f"{known}. The voters that have them are not a majority: one that lacks them is elected, the other nodes truncate their "
-        f"metadata logs to its end, and brokers set aside as stray what was created since{others}"
+        f"{known}. {_election_words(lacking, others)}"
     )
     behind = ReplicaBehind(newest.path, -1 if other is None else other, end_offset, newest.end_offset)
     return Finding(
         "replica-behind", controller.metadata_log, message, numbers=behind.numbers(), diagnosis=behind
+    )
+
+
+_TRUNCATED = "truncate their metadata logs to its end, and brokers set aside as stray what was created since"
+
+
+def _election_words(lacking: Lacking, others: str) -> str:
+    if lacking.election is Election.BY_CLUSTER:
+        return f"The voters that have them are not a majority: one that lacks them is elected, the other nodes {_TRUNCATED}{others}"
+    if lacking.election is Election.NONE:
+        return "The voters lack them, and none has a metadata log with which it can be elected: no node of the cluster serves"
+    controller = lacking.controller
+    voters = sorted(voter.id for voter in controller.quorum)
+    epoch = 1 + _known_epoch(controller.metadata_log, controller.own)
+    named = (
+        f"the only voter is node {voters[0]}"
+        if len(voters) == 1
+        else f"the voters are nodes {listed(list(map(str, voters)), 5)}"
+    )
+    return (
+        f"According to it {named}: node {controller.voter.id} can be elected without voters that have them, with leader epoch {epoch}. Nodes "
+        f"that ask it and know no later one {_TRUNCATED}"
     )

@@ -1,0 +1,218 @@
+"""Controllers whose metadata logs lack committed records, if the data directories of several nodes are examined together, and whether one
+of them may be elected.
+
+1. Records are known to be committed up to the end of the newest snapshot, which contains only committed ones, and up to the last
+   registration of a broker, which waits for the response. A log that has another epoch at that offset has other records. A topic is
+   committed if a broker has a partition of it: brokers apply nothing else.
+2. A node is a candidate in the quorum that its own metadata log names, however old that is: the voter of a copy from before others were
+   added elects itself. In a dynamic quorum, one without a metadata log is no candidate; it votes for whoever asks for the vote of its
+   directory id. A voter votes for a log that ends no earlier than its own (Kafka: KafkaRaftClient.handleVoteRequest), so a controller that
+   lacks records is elected only by others that lack them, if these are a majority of its quorum.
+3. If no voter that has all records can be elected either, as where none has a metadata log, the others are needed.
+4. A voter without a data directory here is assumed to be present, with all records.
+
+Observed with 4.3.1: of three controllers, two had the state from before they were added, the first one did, or it was removed as a voter
+and its old disk was mounted again.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from kseg.internal_topics.metadata.metadata_image import MetadataImage, Voter
+from kseg.internal_topics.metadata.replica_directories import topic_id_of
+from kseg.segment.partition.names import METADATA_DIRECTORY, parse_file_name
+from kseg.segment.partition.partition_epochs import last_epoch_below
+from kseg.segment.storage import places
+from kseg.segment.values import dataclass
+
+
+class Election(StrEnum):
+    """Whether a controller that lacks records is elected."""
+
+    BY_CLUSTER = "by-cluster"  # it or another one of those, by a majority of the cluster's voters
+    ALONE = "alone"  # by the voters in its own metadata log, without those added since
+    NONE = "none"  # nobody is
+
+
+@dataclass(frozen=True, slots=True)
+class VoterLogDir:
+    """The metadata log dir of a voter's node. directory_id: of the log dir, None if unknown. own: the metadata log in it, None if there
+    is none. voters: of the cluster."""
+
+    voter: Voter
+    log_dir: str
+    directory_id: str | None
+    own: MetadataImage | None
+    voters: tuple[Voter, ...]
+
+    @property
+    def metadata_log(self) -> str:
+        return os.path.join(self.log_dir, METADATA_DIRECTORY)
+
+    @property
+    def is_replaced(self) -> bool:
+        return None not in (self.voter.directory_id, self.directory_id) and (
+            self.voter.directory_id != self.directory_id
+        )
+
+    @property
+    def is_of_another_quorum(self) -> bool:
+        """Whether its own metadata log lists it as a voter, but none of the cluster's voters."""
+        own = set() if self.own is None else {*self.own.voters}
+        return Voter(self.voter.id, self.directory_id) in own and own.isdisjoint(self.voters)
+
+    @property
+    def quorum(self) -> tuple[Voter, ...]:
+        """The voters among which it is a candidate; none if it is not."""
+        quorum = self.voters
+        if any(voter.directory_id is not None for voter in self.voters):
+            quorum = () if self.own is None else self.own.voters
+        return quorum if not self.is_replaced and self.is_one_of(quorum) else ()
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """What voters compare."""
+        return (-1, 0) if self.own is None else (self.own.epoch, self.own.end_offset)
+
+    def is_one_of(self, voters: Sequence[Voter]) -> bool:
+        return any(
+            each.id == self.voter.id and each.directory_id in (None, self.directory_id) for each in voters
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A controller that lacks records. committed: those below this offset are known to be committed. unknown_topic: see
+    `_unknown_topic`."""
+
+    controller: VoterLogDir
+    committed: int
+    unknown_topic: str | None
+    election: Election
+
+    @property
+    def end_offset(self) -> int:
+        return 0 if self.controller.own is None else self.controller.own.end_offset
+
+
+def controllers_in(
+    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+) -> list[VoterLogDir]:
+    """The controllers that are voters, as far as their log dirs are known."""
+    found = (_controller(voter, log_dirs, newest, finder) for voter in newest.voters)
+    return [each for each in found if each is not None]
+
+
+def lacking_controllers(
+    controllers: Sequence[VoterLogDir],
+    log_dirs: Sequence[str],
+    newest: MetadataImage,
+    finder: MetadataFinder,
+) -> list[Lacking]:
+    """The controllers that lack committed records and may be elected, or without which nobody is. controllers: see `controllers_in`."""
+    if os.path.dirname(newest.path) not in log_dirs:
+        return []  # named by the user, and read instead of those in the log dirs
+    committed = _committed_end(newest, log_dirs, finder)
+    found = {}
+    for each in (*controllers, *_former_controllers(log_dirs, newest, finder)):
+        topic = _unknown_topic(each, newest, log_dirs)
+        if topic is not None or _lacks(each, newest, committed):
+            found[each.log_dir] = each, topic
+    elections = _elections([each for each, _ in found.values()], controllers, newest)
+    return [
+        Lacking(each, committed, topic, elections[log_dir])
+        for log_dir, (each, topic) in found.items()
+        if log_dir in elections
+    ]
+
+
+def _elections(
+    lacking: Sequence[VoterLogDir], controllers: Sequence[VoterLogDir], newest: MetadataImage
+) -> dict[str, Election]:
+    """By log dir, of those that may be elected or are needed."""
+    majority = len(newest.voters) // 2 + 1
+    left = len(newest.voters) - sum(each.is_replaced for each in controllers)
+    is_lost = left < majority
+    # the steps for a lost quorum give its voters their directory ids back
+    voters = [each for each in lacking if each in controllers and (is_lost or not each.is_replaced)]
+    elected = [each for each in lacking if _is_elected(each, lacking)]
+    found = {each.log_dir: Election.ALONE for each in elected}
+    if len(voters) >= majority and (is_lost or any(each in voters for each in elected)):
+        found |= {each.log_dir: Election.BY_CLUSTER for each in voters}
+    elif len(voters) == left and not is_lost:
+        found |= {each.log_dir: Election.NONE for each in voters}
+    return found
+
+
+def _is_elected(candidate: VoterLogDir, lacking: Sequence[VoterLogDir]) -> bool:
+    """Whether the votes of controllers that lack records are enough."""
+    quorum = candidate.quorum
+    votes = sum(each.reach <= candidate.reach and each.is_one_of(quorum) for each in lacking)
+    return votes > len(quorum) // 2
+
+
+def _controller(
+    voter: Voter, log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+) -> VoterLogDir | None:
+    """None if none of these log dirs is, or is certain to be, the metadata log dir of the voter's node."""
+    of_node = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id == voter.id]
+    chosen = [log_dir for log_dir in of_node if places.isdir(os.path.join(log_dir, METADATA_DIRECTORY))]
+    if not chosen and len({*of_node, *(each for one in of_node[:1] for each in finder.others_of(one))}) == 1:
+        chosen = of_node
+    if len(chosen) != 1:
+        return None
+    image = finder.image_for(chosen[0])
+    own = image if image is not None and os.path.dirname(image.path) == chosen[0] else None
+    return VoterLogDir(voter, chosen[0], finder.node_of(chosen[0]).directory_id, own, newest.voters)
+
+
+def _former_controllers(
+    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+) -> Iterator[VoterLogDir]:
+    """The nodes that are no voters any more, but are according to their own metadata logs."""
+    voters = {voter.id for voter in newest.voters}
+    for log_dir in log_dirs:
+        node, own = finder.node_of(log_dir), finder.image_for(log_dir)
+        if node.node_id is None or node.node_id in voters:
+            continue
+        if own is not None and os.path.dirname(own.path) == log_dir:
+            yield VoterLogDir(
+                Voter(node.node_id, node.directory_id), log_dir, node.directory_id, own, newest.voters
+            )
+
+
+def _committed_end(newest: MetadataImage, log_dirs: Sequence[str], finder: MetadataFinder) -> int:
+    """Records of the newest metadata log below this offset are committed; 0 if that is unknown."""
+    images = (finder.image_for(log_dir) for log_dir in log_dirs)
+    ends = [broker.epoch + 1 for broker in newest.brokers.values()]
+    for image in images:
+        if image is not None and image.snapshot is not None and image.is_certain:
+            snapshot = parse_file_name(os.path.basename(image.snapshot))
+            end_offset = snapshot.base_offset or 0
+            if snapshot.epoch == last_epoch_below(newest.path, end_offset):
+                ends.append(end_offset)
+    return min(max(ends, default=0), newest.end_offset)
+
+
+def _lacks(controller: VoterLogDir, newest: MetadataImage, committed: int) -> bool:
+    own = controller.own
+    if own is None:
+        return committed > 0
+    epoch = last_epoch_below(newest.path, committed)
+    return own.end_offset < committed or (epoch is not None and -1 < own.epoch < epoch)
+
+
+def _unknown_topic(controller: VoterLogDir, newest: MetadataImage, log_dirs: Sequence[str]) -> str | None:
+    """A topic that the metadata log of a controller ends before, although there are partitions of it; None if there is none."""
+    own = controller.own
+    if own is None or own.end_offset >= newest.end_offset:
+        return None
+    for topic_id in newest.topics.keys() - own.topics.keys():
+        topic = newest.topics[topic_id]
+        names = [f"{topic.name}-{number}" for number in topic.partitions]
+        paths = (os.path.join(log_dir, name) for name in names for log_dir in log_dirs)
+        if any(topic_id_of(path)[1] == topic_id for path in paths):
+            return topic.name
+    return None
