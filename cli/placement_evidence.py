@@ -210,12 +210,23 @@ def _or_why_unknown(log_dir: str, findings: "Iterator[Finding]") -> "tuple[Findi
 def behind_in_sync(
     targets: Sequence[Target], finder: "MetadataFinder", server: Mapping[str, str] | None = None
 ) -> "tuple[Finding, ...]":
-    """A finding for each replica that lacks committed records and may lead, where the targets are log dirs of several nodes, and for each
-    controller that is no longer a voter. server: the server.properties of one of the nodes."""
+    """A finding for each log of a move that replaces a longer one, for each replica that lacks committed records and may lead, where the
+    targets are log dirs of several nodes, and for each controller that is no longer a voter. server: the server.properties of one of the
+    nodes."""
     whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
     log_dirs = [log_dir for log_dir in whole if not finder.uses_zookeeper(log_dir)]
     if not log_dirs:
         return ()
+    from kseg.internal_topics.metadata.moved_logs import moved_logs_behind
+
+    moved = _or_why_unknown(log_dirs[0], moved_logs_behind(log_dirs, finder))
+    return (*moved, *_among_nodes(log_dirs, finder, server))
+
+
+def _among_nodes(
+    log_dirs: Sequence[str], finder: "MetadataFinder", server: Mapping[str, str] | None
+) -> "tuple[Finding, ...]":
+    """The findings of `behind_in_sync` about replicas and controllers."""
     if not _are_of_several_nodes(log_dirs, finder):
         from kseg.internal_topics.metadata.controller_quorum import replaced_voters
 

@@ -169,6 +169,22 @@ class ReplicaBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class MovedLogBehind:
+    """A log that a broker puts in the place of a longer one. former: that one. end_offset, former_end_offset: after the last records."""
+
+    former: str
+    end_offset: int
+    former_end_offset: int
+
+    def numbers(self) -> Numbers:
+        return {
+            "other": self.former,
+            "end_offset": self.end_offset,
+            "other_end_offset": self.former_end_offset,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaDiverged:
     """A replica with committed records that the one of the leader does not have. leader, node: that replica, and its node. offset: to which
     this one is truncated. end_offset: of this one."""
@@ -304,6 +320,7 @@ Diagnosis = (
     | MissingReplica
     | ReplicaBehind
     | ReplicaDiverged
+    | MovedLogBehind
     | ReplacedVoter
     | PartitionTwice
     | MetadataGap

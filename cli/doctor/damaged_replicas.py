@@ -1,5 +1,5 @@
-"""The steps for logs that are damaged inside, where the data directories of several nodes are examined and other replicas have what cannot
-be read.
+"""The steps for logs that are damaged inside, where other replicas have what cannot be read: on other nodes that are examined as well, or
+on the same node, between whose log dirs the replica is moved.
 
 `recover` removes the damaged bytes, a broker everything behind them as well, and a longer log that is damaged must not be copied over a
 shorter one that has these records. So before anything is copied or repaired:
@@ -7,6 +7,7 @@ shorter one that has these records. So before anything is copied or repaired:
 1. If another replica is undamaged and covers the log, with the same or a later leader epoch at its end, it takes its place.
 2. Otherwise the log is put together from pieces (docs/usage.md, One log from several copies), if others have everything that is lost, with
    the same leader epoch there: after an unclean election they can have other records with the same offsets.
+3. A damaged log of a move (`-future`) is only moved out of the way of the one that it copies, which may be deleted for it otherwise.
 """
 
 import os
@@ -14,16 +15,24 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
 
 from kseg.cli.doctor.next_step import NextStep, copy_command, likewise, move_command, put_command
+from kseg.cli.doctor.replica_steps import stop_move
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.broker_directories import progress_of
-from kseg.internal_topics.metadata.replica_directories import topic_id_of
+from kseg.internal_topics.metadata.replica_directories import state_of, topic_id_of
 from kseg.segment.counted import shown_of
 from kseg.segment.diagnosis import InvalidBytes
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
-from kseg.segment.partition.names import KSEG_DIRECTORY, METADATA_DIRECTORY, NAME_BY_ROLE, Role
+from kseg.segment.partition.directory import partition_name
+from kseg.segment.partition.names import (
+    KSEG_DIRECTORY,
+    METADATA_DIRECTORY,
+    NAME_BY_ROLE,
+    PartitionState,
+    Role,
+)
 from kseg.segment.partition.partition_epochs import last_epoch_below
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
@@ -73,7 +82,8 @@ class DamagedReplicas:
 
     def steps(self, replaced: Collection[str]) -> Iterator[NextStep]:
         """replaced: replicas that other steps replace."""
-        found = [*self._found({*self.lost} - {*replaced} - self.unknown)]
+        moving = {path for path in self.unknown if state_of(path) is PartitionState.FUTURE}
+        found = [*self._found(({*self.lost} - self.unknown | moving) - {*replaced})]
         shown = shown_of(len(found), _LISTED)
         for steps in found[:shown]:
             yield from steps
@@ -83,9 +93,9 @@ class DamagedReplicas:
     def _found(self, directories: Collection[str]) -> Iterator[list[NextStep]]:
         by_name: dict[str, list[str]] = {}
         for path in self.partitions:
-            by_name.setdefault(os.path.basename(path), []).append(path)
+            by_name.setdefault(_partition_of(path), []).append(path)
         for path in sorted(directories):
-            name = os.path.basename(path)
+            name = _partition_of(path)
             others = [
                 other
                 for other in by_name.get(name, ())
@@ -94,6 +104,10 @@ class DamagedReplicas:
             if not others or name == METADATA_DIRECTORY:
                 continue
             whole = self._whole(path, others)
+            if state_of(path) is PartitionState.FUTURE:
+                if whole is not None and state_of(whole) is PartitionState.LIVE:
+                    yield [stop_move(path, f"{shown_path(path)} is damaged, and {shown_path(whole)} is not.")]
+                continue
             pieces = self._pieces(path, others) if whole is None else []
             if whole is not None:
                 yield [_copied(path, whole)]
@@ -135,6 +149,13 @@ class DamagedReplicas:
             _start_of(other) <= gap.start and gap.stop <= progress_of(PartitionTarget(other)).end_offset
         )
         return is_inside and last_epoch_below(other, gap.stop) == last_epoch_below(path, gap.stop)
+
+
+def _partition_of(path: str) -> str:
+    """Its name without the suffix of a move."""
+    entry = os.path.basename(path)
+    name = partition_name(entry)
+    return entry if name is None else name.text
 
 
 def _start_of(path: str) -> int:

@@ -78,6 +78,7 @@ from kseg.cli.doctor.replica_steps import (
     replace_behind,
     save_diverged,
     start_in_order,
+    stop_moves,
 )
 from kseg.cli.doctor.several_nodes_steps import set_node_ids, take_apart
 from kseg.cli.doctor.situation import Situation
@@ -182,6 +183,13 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         situation.obstacles,
         situation.replicas,
     )
+    unmoved = [*stop_moves(replicas)]
+    if not replicas.twice:
+        unmoved += situation.damaged_replicas.steps({path for path, _ in replicas.moved_behind})
+    if unmoved:
+        yield from unmoved
+        yield _again(situation)
+        return
     yield from keep_one(replicas)
     if advice.split()[1:2] in (["recover"], ["retain"]):
         yield from make_room(situation.disks)

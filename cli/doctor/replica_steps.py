@@ -26,6 +26,7 @@ from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.diagnosis import (
     Lack,
     MissingReplica,
+    MovedLogBehind,
     PartitionTwice,
     ReplicaBehind,
     ReplicaCopy,
@@ -46,11 +47,12 @@ _LISTED = 5  # replicas with a step of their own
 class Replicas:
     """twice: (partition directory, another one of the same partition). behind: (replica that lacks records, the one of another node that
     has them); shorter: likewise, if these records may not be committed. out_of_sync: (replica that leads in an unclean election, what it
-    lacks). diverged: (replica that is truncated, from which offset on). missing: directories of missing replicas; rivals: of those that a
-    broker fetches from others unless its own node is elected; set_aside: of some,
-    the directory that has their log under another name; copied: of some, the replica of another node here; tiered: those with tiered
-    storage; remote: of some of these, the log start and the last offset in remote storage. stopped_nodes: the ids of the
-    examined nodes that are not running; nodes_with_others: further nodes that have another replica of any missing one."""
+    lacks). diverged: (replica that is truncated, from which offset on). moved_behind: (log of a move, the longer log that it replaces).
+    missing: directories of missing replicas; rivals: of those that a broker fetches from others unless its own node is elected;
+    set_aside: of some, the directory that has their log under another name; copied: of some, the replica of another node here;
+    tiered: those with tiered storage; remote: of some of these, the log start and the last offset in remote storage.
+    stopped_nodes: the ids of the examined nodes that are not running; nodes_with_others: further nodes that have another replica of any
+    missing one."""
 
     request: Request
     twice: list[tuple[str, str]] = field(default_factory=list)
@@ -58,6 +60,7 @@ class Replicas:
     shorter: list[tuple[str, str]] = field(default_factory=list)
     out_of_sync: list[tuple[str, ReplicaBehind]] = field(default_factory=list)
     diverged: list[tuple[str, int]] = field(default_factory=list)
+    moved_behind: list[tuple[str, str]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     rivals: list[str] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
@@ -74,6 +77,8 @@ class Replicas:
             self._note_behind(path, diagnosis)
         elif isinstance(diagnosis, ReplicaDiverged):
             self.diverged.append((path, diagnosis.offset))
+        elif isinstance(diagnosis, MovedLogBehind):
+            self.moved_behind.append((path, diagnosis.former))
         elif isinstance(diagnosis, PartitionTwice):
             self.twice.append((path, diagnosis.other))
         elif isinstance(diagnosis, MissingReplica):
@@ -181,6 +186,26 @@ def save_diverged(replicas: Replicas) -> Iterator[NextStep]:
         )
     command = command_line("verify", {"--verbose": True}, replicas.request)
     yield from likewise(len(replicas.diverged) - shown, "replica", command)
+
+
+def stop_moves(replicas: Replicas) -> Iterator[NextStep]:
+    """The steps for logs of moves that would replace longer ones."""
+    shown = shown_of(len(replicas.moved_behind), _LISTED)
+    for path, former in replicas.moved_behind[:shown]:
+        yield stop_move(
+            path, f"{shown_path(path)} has fewer records than {shown_path(former)}, which it replaces."
+        )
+    command = command_line("verify", {"--verbose": True}, replicas.request)
+    yield from likewise(len(replicas.moved_behind) - shown, "moved log", command)
+
+
+def stop_move(path: str, why: str) -> NextStep:
+    """path: the `-future` log. Without it a broker keeps the log where it is, and reports its log dir (observed with 4.3.1)."""
+    return NextStep(
+        f"{why} Move it out of the data directory before the broker starts, which then keeps the other log and serves it. Request the move again "
+        "with kafka-reassign-partitions.sh if it is still wanted.",
+        move_command(path),
+    )
 
 
 def keep_one(replicas: Replicas) -> Iterator[NextStep]:

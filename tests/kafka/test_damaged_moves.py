@@ -1,0 +1,150 @@
+"""A replica that was being moved to another log dir of its broker when its log, or the copy of it, was damaged. `doctor` keeps what either
+has: a broker would complete the move with the damaged copy, and delete the whole log, or truncate the whole copy to the damaged log. The
+directories are those of the capture `moving-small`, and the real nodes are started on them before and after the steps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.cli.main import run
+from tests.kafka.conftest import require_kafka
+from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
+from tests.support.trees import copy_tree
+
+pytestmark = pytest.mark.kafka
+
+NODE = 2
+# MOVED is assigned to the log dir of the copy, ALONE still to that of its log
+MOVED, ALONE = "moved", "alone"
+RECORDS = {MOVED: 20, ALONE: 40}
+
+
+class Moving(TwoReplicas):
+    """The cluster of the capture after a kill."""
+
+    def __init__(self, root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        super().__init__(root)
+        self._capfd = capfd
+        self.log_dirs = [self.nodes[NODE].root / name for name in ("data", "more")]
+        self.nodes[NODE].properties["log.dirs"] = ",".join(map(str, self.log_dirs))
+        for log_dir in self.log_dirs:
+            (log_dir / ".kafka_cleanshutdown").unlink()
+
+    def directory(self, pattern: str) -> Path:
+        (found,) = (path for log_dir in self.log_dirs for path in log_dir.glob(pattern))
+        return found
+
+    def log_of(self, topic: str) -> Path:
+        return self.directory(f"{topic}-0") / f"{0:020d}.log"
+
+    def copy_of(self, topic: str) -> Path:
+        return self.directory(f"{topic}-0.*-future") / f"{0:020d}.log"
+
+    def copy_all(self, topic: str) -> None:
+        """As if the whole log had been copied."""
+        for file in self.log_of(topic).parent.iterdir():
+            shutil.copy2(file, self.copy_of(topic).parent)
+
+    def asked(self, command: str) -> list[dict[str, Any]]:
+        self._capfd.readouterr()
+        assert run([command, "--json", *map(str, self.log_dirs)]) in (0, 1)
+        return [json.loads(line) for line in self._capfd.readouterr().out.splitlines()]
+
+    def found(self) -> dict[str, str]:
+        """The ids of the errors, by partition directory without its random part."""
+        rows = [row for row in self.asked("verify") if row.get("severity") == "error"]
+        return {re.sub(r"\.\w+-future.*", "-future", Path(row["path"]).name): row["id"] for row in rows}
+
+    def follow(self) -> int:
+        """Run the steps exactly as they are printed, up to the one that checks again; returns their number."""
+        steps = [row["command"] for row in self.asked("doctor") if row["type"] == "step"]
+        first = [step for step in steps if not step.startswith("kseg doctor")]
+        assert not any(step.startswith("kseg recover") for step in first)
+        for step in first:
+            typed = re.sub(r"\bkseg (?=dump|append)", f"{sys.executable} -m kseg ", step)
+            subprocess.run(typed, shell=True, check=True, stdout=subprocess.DEVNULL)
+        return len(first)
+
+    def served(self, topic: str) -> int:
+        """The number of records that a consumer receives once the nodes run."""
+        self.prepare()
+        self.begin(CONTROLLER, NODE)
+        return len(self.nodes[NODE].consume(topic))
+
+
+@pytest.fixture
+def cluster(moving_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Moving]:
+    require_kafka()
+    cluster = Moving(copy_tree(moving_small, tmp_path / "cluster"), capfd)
+    try:
+        yield cluster
+    finally:
+        cluster.abandon()
+
+
+def _spoil(log: Path, first: int, end: int) -> None:
+    """Damage bytes."""
+    data = bytearray(log.read_bytes())
+    data[first:end] = b"\xff" * (end - first)
+    log.write_bytes(data)
+
+
+@pytest.mark.evidence("moved-log")
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_completed_move_to_a_log_that_lost_its_records(cluster: Moving, is_followed: bool) -> None:
+    """As after a power failure: nothing syncs what was copied a moment ago."""
+    os.truncate(cluster.copy_of(MOVED), 0)
+    for index in cluster.copy_of(MOVED).parent.glob("*index"):
+        os.truncate(index, 0)
+    assert cluster.found()[f"{MOVED}-0-future"] == "moved-log-behind"
+    if is_followed:
+        assert cluster.follow() == 1
+        assert "moved-log-behind" not in cluster.found().values()
+    assert cluster.served(MOVED) == (RECORDS[MOVED] if is_followed else 0)
+
+
+@pytest.mark.evidence("moved-log")
+def test_completed_move_to_a_damaged_log(cluster: Moving) -> None:
+    log = cluster.copy_of(MOVED)
+    _spoil(log, log.stat().st_size - 20, log.stat().st_size)
+    assert cluster.found()[f"{MOVED}-0-future"] == "moved-log-behind"
+    assert cluster.follow() == 1
+    assert cluster.served(MOVED) == RECORDS[MOVED]
+
+
+@pytest.mark.evidence("damaged-replica")
+@pytest.mark.parametrize("share", [1, 2])
+def test_damaged_log_whose_copy_has_the_records(cluster: Moving, share: int) -> None:
+    """Without the steps a broker truncates both to the damage. share: 1 for a whole copy, 2 for half of one."""
+    cluster.copy_all(ALONE)
+    log, copy = cluster.log_of(ALONE), cluster.copy_of(ALONE)
+    size = log.stat().st_size
+    os.truncate(copy, size // share)
+    _spoil(log, size // 40 + 80, size // 40 + 90)
+    assert cluster.follow() == share
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
+@pytest.mark.evidence("damaged-replica")
+def test_damaged_copy_of_a_whole_log(cluster: Moving) -> None:
+    cluster.copy_all(ALONE)
+    size = cluster.log_of(ALONE).stat().st_size
+    _spoil(cluster.copy_of(ALONE), size // 40 + 80, size // 40 + 90)
+    assert cluster.follow() == 1
+    assert cluster.found() == {}
+    assert cluster.served(ALONE) == RECORDS[ALONE]
