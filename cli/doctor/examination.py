@@ -37,7 +37,7 @@ from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import METADATA_DIRECTORY, TRANSACTION_STATE_TOPIC, PartitionState
-from kseg.segment.partition.targets import LogDirTarget, PartitionTarget, Target, log_dir_of
+from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target, log_dir_of
 from kseg.segment.storage import places
 
 if TYPE_CHECKING:
@@ -81,13 +81,16 @@ class Examination:
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass on the events of the verification, then yield everything that depends on its findings."""
         partitions = {target.path: target for target in self._targets if isinstance(target, PartitionTarget)}
+        examined = {target.path for target in self._targets if not isinstance(target, FileTarget)}
         self._situation.damaged_replicas.partitions = [*partitions]
         for event in self._verification.through(events):
             if isinstance(event, Finding):
                 self._situation.note(event)
                 self._damaged.note(event, partitions)
-            elif isinstance(event, Failure) and is_empty_directory(event.path):
-                self._situation.obstacles.given_empty.append(event.path)
+            elif isinstance(event, Failure) and event.path not in examined:
+                obstacles = self._situation.obstacles
+                is_empty = is_empty_directory(event.path)
+                (obstacles.given_empty if is_empty else obstacles.unread).append(event.path)
             yield event
         yield from self._costs()
         self._note_lost_identities()

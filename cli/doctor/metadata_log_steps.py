@@ -18,7 +18,7 @@ from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.metadata.metadata_log_files import log_files
 from kseg.recovery.broker_start.metadata_start import snapshot_fault
-from kseg.segment.counted import shown_of
+from kseg.segment.counted import listed, shown_of
 from kseg.segment.diagnosis import MetadataGap, ReissuedProducerIds
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
@@ -215,8 +215,15 @@ def find_newer_metadata_log() -> NextStep:
     )
 
 
-def find_metadata_log() -> NextStep:
-    """Not due: most likely the metadata log is in a data directory of the node that was not given."""
+def find_metadata_log(unread: Sequence[str] = (), again: str = "") -> NextStep:
+    """Not due: most likely the metadata log is in a data directory of the node that was not given. unread: paths that were given and cannot
+    be read. again: the command that examines them once more."""
+    if unread:
+        return NextStep(
+            f"{shown_path(listed(unread, _LISTED))} could not be read, and may contain {METADATA_DIRECTORY}, which tells which partitions belong "
+            "here. Examine all of them again when it can be read, before a broker starts.",
+            again,
+        )
     return NextStep(
         f"{METADATA_DIRECTORY} tells which partitions belong here, but none of these directories "
         "contains it: add the data directory that does (metadata.log.dir, else the first of log.dirs). "

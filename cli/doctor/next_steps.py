@@ -120,7 +120,9 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
         return
     yield from _keep_what_goes(situation)
     yield from _once_running(situation)
-    if metadata.is_lacking and metadata.renamed is None:
+    if metadata.is_lacking and situation.obstacles.unread:
+        yield find_metadata_log(situation.obstacles.unread, _again(situation).command)
+    elif metadata.is_lacking and metadata.renamed is None:
         log_dir = disks.hosts[0].path
         yield find_metadata_log()
         yield copied_log(log_dir, is_due=False)

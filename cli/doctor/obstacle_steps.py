@@ -37,7 +37,7 @@ _BY_ID = {
 class Obstacles:
     """in_the_way: paths that prevent a start, with the reason. in_other_case: directories in which files have lost the case of their names.
     linked: files of damaged partitions that are links. given_files, given_empty: paths of the request that are no data directories because
-    they are files, or empty. unformatted: directories in log.dirs that do not exist or are empty."""
+    they are files, or empty. unread: those that cannot be read. unformatted: directories in log.dirs that do not exist or are empty."""
 
     request: Request
     in_the_way: dict[str, str] = field(default_factory=dict)
@@ -45,6 +45,7 @@ class Obstacles:
     linked: list[str] = field(default_factory=list)
     given_files: list[str] = field(default_factory=list)
     given_empty: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     unformatted: list[str] = field(default_factory=list)
 
     def takes(self, finding: Finding) -> bool:

@@ -160,3 +160,16 @@ def test_renamed_metadata_log_gets_its_name_back(
         f"mv -T {data}/{name} {data}/{METADATA}",
         f"kseg doctor {data}",
     ]
+
+
+def test_metadata_log_may_be_in_a_directory_that_cannot_be_read(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Told: how to make a new metadata log, without configurations and ACLs."""
+    shutil.rmtree(data / METADATA)
+    unread = data.parent / "unread"
+    unread.symlink_to(unread.name)  # ELOOP, also for root
+    steps = of_type(doctor(capfd, data, unread, status=5), "step")
+    (step,) = [each for each in steps if METADATA in each["why"] or METADATA in each["command"]]
+    assert step["why"].startswith(f"{unread} could not be read, and may contain {METADATA}")
+    assert step["command"] == f"kseg doctor {data} {unread}"
