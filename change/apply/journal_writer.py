@@ -10,6 +10,7 @@ from dataclasses import replace
 from kseg.change.apply.disk import Disk
 from kseg.change.apply.elsewhere import DONE, OPEN
 from kseg.change.apply.file_operations import (
+    copy_file,
     give_owner,
     make_directories,
     remove_if_empty,
@@ -20,6 +21,8 @@ from kseg.change.apply.journal import Journal, JournalState, state_of, whole_lin
 from kseg.change.apply.journal_lines import LIMIT_BYTES, VERSION, Line, encoded, is_too_large
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.segment.partition.names import KSEG_DIRECTORY
+
+_OF_THE_JOURNAL = -1  # instead of the number of a step
 
 
 def begin(location: JournalLocation, header: Line, disk: Disk) -> Journal:
@@ -133,10 +136,9 @@ def append(journal: Journal, line: Line, disk: Disk) -> Journal:
     end, added = len(before), encoded(line, before, is_signed=True)
     if end + len(added) > LIMIT_BYTES:
         raise OSError(errno.EFBIG, "the journal of so large a change could not be read again", journal.path)
+    _unshare(journal.location, disk)
     descriptor = disk.open_to_write(journal.path)
     try:
-        if os.fstat(descriptor).st_nlink != 1:
-            raise OSError(errno.EMLINK, "it has a second name elsewhere (a hard link)", journal.path)
         disk.truncate(descriptor, end)
         try:
             write_all(disk, descriptor, added, end)
@@ -151,6 +153,21 @@ def append(journal: Journal, line: Line, disk: Disk) -> Journal:
             _point(journal.location, DONE, disk)
     lines = (*journal.lines, line)
     return replace(journal, lines=lines, state=state_of(lines))
+
+
+def _unshare(location: JournalLocation, disk: Disk) -> None:
+    """Give a journal that has a second name elsewhere (a backup made with `cp -l`) a file of its own, so that the line does not
+    appear there too. Raises OSError."""
+    status = disk.status(location.journal)
+    if status is None or status.st_nlink == 1:
+        return
+    if location.home is not None:  # the place for new files may be on another file system
+        raise OSError(errno.EMLINK, "it has a second name elsewhere (a hard link)", location.journal)
+    own = location.new(_OF_THE_JOURNAL)
+    remove_quietly(disk, own)
+    copy_file(disk, location.journal, own)
+    disk.rename(own, location.journal)
+    disk.sync_directory(os.path.dirname(location.journal))
 
 
 def _point(location: JournalLocation, how: str, disk: Disk) -> None:

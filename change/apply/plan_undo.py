@@ -112,7 +112,10 @@ class PlanUndo:
             is_as_found = (status.st_size, status.st_mtime_ns) == (found.size_bytes, found.mtime_ns)
             if not is_as_found and name not in self._tails:
                 raise Refused(f"cannot undo: {path} is not what was removed; nothing was changed")
-            return status.st_ino
+            if now is None or name not in self._tails or not self._is_linked_elsewhere(name, path):
+                return status.st_ino
+            disk.unlink(path)
+            status = None
         if is_copied and self._change.elsewhere is not None:
             source = os.path.join(self._change.elsewhere, name)
         elif now is not None:
@@ -124,12 +127,24 @@ class PlanUndo:
                 raise Refused(f"cannot undo: {path} is not what was removed; nothing was changed")
             disk.unlink(path)
         made.append(path)
-        if not is_copied:
+        if not is_copied and name in self._tails and self._is_linked_elsewhere(name, source):
+            copy_file(disk, source, path)  # its end is appended to this copy, and not in the backup too
+        elif not is_copied:
             return link_or_copy(disk, source, path)
-        if copy_file(disk, source, path) != self._staged.copied[name]:
-            raise Refused(f"cannot undo: {source} is not what was removed; nothing was changed")
+        else:
+            self._copy_back(name, source, path)
         held = disk.status(path)
         return -1 if held is None else held.st_ino
+
+    def _copy_back(self, name: str, source: str, path: str) -> None:
+        """Copy a file from a quarantine elsewhere."""
+        if copy_file(self._disk, source, path) != self._staged.copied[name]:
+            raise Refused(f"cannot undo: {source} is not what was removed; nothing was changed")
+
+    def _is_linked_elsewhere(self, name: str, path: str) -> bool:
+        """Whether a file that was truncated has a name that this change does not know (a backup made with `cp -l`)."""
+        names = map(self._location.target, (*self._course.touched, *self._course.made))
+        return has_other_names(path, (self._location.old(name), *names), self._disk)
 
     # --- after the commit
 
@@ -190,8 +205,7 @@ class PlanUndo:
         )
         if not may_grow(path, tail_file, tail.position, disk):
             raise Refused(f"cannot undo: {path} continues with other bytes than {tail_file}")
-        names = map(self._location.target, (*self._course.touched, *self._course.made))
-        if has_other_names(path, (self._location.old(tail.name), *names), disk):
+        if self._is_linked_elsewhere(tail.name, path):
             raise Refused(
                 f"cannot undo: {path} has a second name elsewhere (a hard link), which would grow too"
             )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan, Remove, Truncate, Write
 from kseg.cli.main import run
 from tests.support.failing_disks import QuickDisk, Stopped, StoppingDisk
+from tests.support.failing_renames import failing_renames
 from tests.support.trees import copy_tree, differences, tree_state
 
 ID = "20260101T000000Z-00000001"
@@ -280,3 +282,35 @@ def test_one_partition_can_be_undone_alone_without_a_clean_marker(data: Path) ->
     (data / ".kafka_cleanshutdown").unlink()
     assert run(["undo", "--quiet", str(partition)]) == 0
     assert state(partition) == before
+
+
+def is_a_step(path: str, new_path: str) -> bool:
+    """Whether a rename puts a new file in its place, in a change of a partition, except an index, which comes before a log is truncated."""
+    return "/.kseg/" in path and "/.kseg/" not in new_path and not new_path.endswith("index")
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+@pytest.mark.parametrize("policy", ["salvage", "kafka"])
+def test_change_can_be_undone_after_a_backup_of_hard_links(
+    policy: str, is_done: bool, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cp -al` after the change links the journal and truncated logs as well: the undo refused, with its own command as the way to
+    continue."""
+    log = max((data / "metro-none-0").glob("*.log"))
+    content = bytearray(log.read_bytes())
+    content[200] ^= 1
+    log.write_bytes(content)
+    (data / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    damaged = tree_state(data)
+    words = ["recover", "--policy", policy, "--apply", "--quiet", "--jobs", "1", str(data)]
+    with nullcontext() if is_done else failing_renames(monkeypatch, errno.EIO, is_a_step):
+        assert run(words) in ((0, 1) if is_done else (4, 5))
+    backup = tmp_path / "backup"
+    subprocess.run(["cp", "-al", str(data), str(backup)], check=True)
+    linked = tree_state(backup)
+    assert linked != damaged
+    for path in (data, *sorted(data.glob("*/"))):
+        if any(path.glob("kseg-journal-*")) or (path / ".kseg").exists():
+            assert run(["undo", "--quiet", str(path)]) == 0
+    assert differences(damaged, tree_state(data)) == []
+    assert differences(linked, tree_state(backup)) == []
