@@ -281,6 +281,14 @@ def rooms_for(needs: Iterable[tuple[str, int]], files: Iterable[tuple[str, int]]
     return tuple(found.values())
 
 
+def rooms_for_copy(source: str, path: str) -> tuple[Room, ...]:
+    """The space that a copy of a directory with its holes needs at `path`; nothing if the directory cannot be listed."""
+    names: list[str] = []
+    with suppress(OSError):
+        names = DISK.names(source)
+    return rooms_for((os.path.dirname(path), _occupied(source, name, 1 << 63)) for name in names)
+
+
 @dataclass(frozen=True, slots=True)
 class FileSystem:
     """free_bytes: for an ordinary user. free_files: how many can be created; None without such a limit."""

@@ -170,7 +170,7 @@ def _start_of(path: str) -> int:
 def _copied(path: str, whole: str) -> NextStep:
     return NextStep(
         f"{shown_path(path)} is damaged, and {shown_path(whole)} has every record of it. Before any of the nodes starts, move the damaged one out of "
-        "the data directory, and copy the other one: its files are valid on every node.",
+        "the data directory, and copy the other one: its files are valid on every node.{lack_of_room(whole, path)}",
         copy_command(whole, path, first=move_command(path)),
     )
 

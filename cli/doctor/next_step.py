@@ -4,6 +4,8 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator
 
+from kseg.change.apply.room import rooms_for_copy
+from kseg.cli.text.amounts import size_words
 from kseg.segment.counted import counted
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import COPYING_SUFFIX, KSEG_DIRECTORY, MAX_DIRECTORY_NAME
@@ -80,6 +82,15 @@ def copy_command(source: str, path: str, *, how: str = "cp -a", first: str = "")
         f"mv -T {shell_quoted(copying)} {shell_quoted(path)}",
     ]
     return " && ".join(commands)
+
+
+def lack_of_room(source: str, path: str) -> str:
+    """The sentence that a copy of a directory needs more room than there is at `path`; empty if there is enough, or that is unknown."""
+    return "".join(
+        f" The copy needs {size_words(room.needed_bytes)}, and {size_words(room.free_bytes)} are free there: make room first."
+        for room in rooms_for_copy(source, path)
+        if not room.is_enough
+    )
 
 
 def put_command(source: str, path: str, *, first: str = "") -> str:

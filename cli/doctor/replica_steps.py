@@ -13,6 +13,7 @@ from kseg.cli.doctor.next_step import (
     NextStep,
     copy_command,
     find_copies_command,
+    lack_of_room,
     likewise,
     move_command,
 )
@@ -137,7 +138,7 @@ def _copies(
         if name == METADATA_DIRECTORY:
             why = f"{shown_path(path)} lacks records of the cluster's metadata."
         yield NextStep(
-            f"{why} Before any of the nodes starts, {move}copy {copied}: its files are valid on every node.",
+            f"{why} Before any of the nodes starts, {move}copy {copied}: its files are valid on every node.{lack_of_room(other, path)}",
             copy_command(other, path, first=move_command(path) if is_here else ""),
         )
     command = command_line("verify", {"--verbose": True}, replicas.request)
@@ -306,7 +307,7 @@ def _copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterat
         yield NextStep(
             f"{shown_path(path)} is missing, and its node may lead with an empty log. Before any of the nodes starts, copy the replica of node "
             f"{copy.node}, whose log ends at offset {copy.end_offset}: its files are valid on every node. If the lost directory turns up (in a "
-            "backup, or on a disk that is not mounted), put that back instead, if its log ends later.",
+            "backup, or on a disk that is not mounted), put that back instead, if its log ends later.{lack_of_room(copy.directory, path)}",
             copy_command(copy.directory, path),
         )
     command = command_line("verify", {"--verbose": True}, request)

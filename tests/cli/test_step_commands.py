@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kseg.cli.doctor.next_step import copy_command, move_command, put_command
+from kseg.cli.doctor.next_step import copy_command, lack_of_room, move_command, put_command
 from tests.support.mounts import mounted
 
 
@@ -64,3 +64,18 @@ def test_directory_from_another_file_system_is_copied_before_it_gets_its_name(tm
     (tmp_path / "data").mkdir()
     near = tmp_path / "data" / "orders-0"
     assert put_command(str(made), str(near), first="true") == f"true && mv -T {made} {near}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+def test_copy_without_enough_room_says_so(tmp_path: Path) -> None:
+    source = tmp_path / "orders-0"
+    source.mkdir()
+    (source / "log").write_bytes(bytes(40 << 10))
+    os.truncate(source / "log", 1 << 20)  # a hole
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=64k", "tmpfs") as disk:
+        assert lack_of_room(str(source), str(disk / "orders-0")) == ""
+        (disk / "other").write_bytes(bytes(32 << 10))
+        assert lack_of_room(str(source), str(disk / "orders-0")) == (
+            " The copy needs 40.0 KiB, and 32.0 KiB are free there: make room first."
+        )
+        assert lack_of_room(str(tmp_path / "gone"), str(disk / "orders-0")) == ""
