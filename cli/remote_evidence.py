@@ -54,18 +54,18 @@ def with_remote_ends(
 def remote_spans(targets: Sequence[Target]) -> Mapping[str, tuple[RemoteSpan, ...]]:
     """By path, the segments in remote storage of partitions whose log begins below their first local segment, as far as known."""
     paths = [target.path for target in targets if isinstance(target, PartitionTarget)]
-    below = [path for path in paths if _begins_below(path)]
+    below = [path for path in paths if begins_below(path)]
     if not below:
         return {}
     found = {}
     for path, partition in _remote_partitions(targets, below).items():
-        history = _local_epochs(path)
+        history = local_epochs(path)
         lineage = None if history is None else [(each.epoch, each.start_offset) for each in history.entries]
         found[path] = tuple(partition.spans(lineage))
     return found
 
 
-def _checkpointed_start(path: str) -> int | None:
+def checkpointed_start(path: str) -> int | None:
     """The log start of a partition in the checkpoint; most have no entry there."""
     from kseg.segment.partition.directory import own_partition_name
     from kseg.segment.partition.log_dir_state import read_log_dir_state
@@ -75,11 +75,11 @@ def _checkpointed_start(path: str) -> int | None:
     return None if name is None else around.offset(Role.LOG_START_OFFSETS, name.topic, name.partition)
 
 
-def _begins_below(path: str) -> bool:
+def begins_below(path: str) -> bool:
     """Whether the log start of a partition is below its first local segment."""
     from kseg.segment.partition.directory import list_partition
 
-    start = _checkpointed_start(path)
+    start = checkpointed_start(path)
     if start is None:
         return False
     with suppress(KsegError):
@@ -105,7 +105,7 @@ def remote_ranges(
     for path, partition in _remote_partitions(targets, [*missing], topic_ids).items():
         readable = partition.readable(partition.leader_epochs())
         if readable:
-            start, last = _checkpointed_start(path), readable[-1][1]
+            start, last = checkpointed_start(path), readable[-1][1]
             found[path] = readable[0][0] if start is None else start, last
     return {path: (start, last) for path, (start, last) in found.items() if start <= last}
 
@@ -121,7 +121,7 @@ def _remote_partitions(
 
     found = {}
     with suppress(KsegError):  # the run itself reports what cannot be read
-        known = remote_partitions(find_broker_directories(log_dirs_of(targets)))
+        known = remote_partitions(find_broker_directories(log_dirs_of(targets))) or {}
         for path in paths:
             name, topic_id = own_partition_name(path), topic_id_of(path) or (restored or {}).get(path)
             if name is not None and topic_id is not None and (topic_id, name.partition) in known:
@@ -132,7 +132,7 @@ def _remote_partitions(
 def _end_of(partition: "RemotePartition", path: str) -> int | None:
     """The offset after the last one that the leader epochs of the local log have in remote storage (Kafka: RemoteLogManager.
     findHighestRemoteOffset); None if these cannot be read."""
-    history = _local_epochs(path)
+    history = local_epochs(path)
     if history is None:
         return None
     readable = partition.readable([(entry.epoch, entry.start_offset) for entry in history.entries])
@@ -143,11 +143,11 @@ def _has_epochs(path: str) -> bool:
     """Whether the checkpoint has the epochs below the first local segment."""
     from kseg.segment.partition.directory import list_partition
 
-    segments, history = list_partition(path).segments, _local_epochs(path)
+    segments, history = list_partition(path).segments, local_epochs(path)
     return history is not None and (not segments or history.begins_below(segments[0].base_offset))
 
 
-def _local_epochs(path: str) -> "EpochHistory | None":
+def local_epochs(path: str) -> "EpochHistory | None":
     """The leader epochs in the partition's checkpoint, None if they cannot be read."""
     from kseg.segment.partition.partition_epochs import partition_epochs
     from kseg.segment.sidecar.leader_epochs import EpochHistory

@@ -60,6 +60,7 @@ class Verification:
         self.registered: Registered = {}
         self._finder: MetadataFinder | None = None
         self._log_dirs: list[str] = []
+        self._targets: Sequence[Target] = ()
         self._greatest_ids: dict[str, int] = {}  # producer ids, by live partition
 
     def look(
@@ -77,7 +78,7 @@ class Verification:
         log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
         self.registered = registered_by_node(log_dirs, finder)
         self._forecast.add_registered(self.registered)
-        self._finder, self._log_dirs = finder, log_dirs
+        self._finder, self._log_dirs, self._targets = finder, log_dirs, targets
         for log_dir in log_dirs:
             present = voters_present(log_dir, log_dirs, finder)
             self._forecast.add_voters(log_dir, voters_around(log_dir, log_dirs, finder), present)
@@ -101,7 +102,7 @@ class Verification:
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the work, followed by what only all partitions together show, and a `broker-start` row for each node."""
-        return self._forecast.through(chain(self._noting(events), self._reissued()))
+        return self._forecast.through(chain(self._noting(events), self._reissued(), self._gaps()))
 
     def _noting(self, events: Iterator[Event]) -> Iterator[Event]:
         for event in events:
@@ -117,6 +118,12 @@ class Verification:
             from kseg.internal_topics.metadata.reissued_producer_ids import reissued_producer_ids
 
             yield from reissued_producer_ids(self._greatest_ids, self._log_dirs, self._finder)
+
+    def _gaps(self) -> "Iterator[Finding]":
+        if self._finder is not None:
+            from kseg.cli.remote_gaps import remote_gaps
+
+            yield from remote_gaps(self._targets, self._finder)
 
 
 def _is_of_topic(finding: "Finding") -> bool:

@@ -106,11 +106,11 @@ def topic_partitions(directories: BrokerDirectories) -> list[LogTarget]:
     ]
 
 
-def remote_partitions(directories: BrokerDirectories) -> Mapping[PartitionKey, RemotePartition]:
-    """The remote segments of each partition; nothing where a record of the topic cannot be read, since it may be about any of them."""
+def remote_partitions(directories: BrokerDirectories) -> Mapping[PartitionKey, RemotePartition] | None:
+    """The remote segments of each partition; None where a record of the topic cannot be read, since it may be about any of them."""
     state = RemoteLogState()
     events = [event for log in topic_partitions(directories) for event in _read(state, log)]
-    return {} if any(isinstance(event, Finding) for event in events) else state.partitions
+    return None if any(isinstance(event, Finding) for event in events) else state.partitions
 
 
 def _read(state: RemoteLogState, log: LogTarget) -> Iterator[Event]:

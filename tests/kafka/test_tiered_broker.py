@@ -20,9 +20,10 @@ import pytest
 if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
-from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
@@ -167,6 +168,71 @@ def test_remote_segments_are_those_in_the_store_and_consumed(
         producer.flush()
         assert broker.consume("orders")[-1].offset == remote_end
     assert len(in_store(tmp_path, "orders")) == len(stored)
+
+
+@pytest.mark.evidence("remote-gap")
+def test_offsets_whose_remote_segments_are_unknown_are_out_of_range(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A power failure cuts the end of `__remote_log_metadata`, after the local segments were deleted."""
+    require_kafka()
+    broker = tiered(tmp_path)
+    with broker:
+        broker.create_topic(
+            "orders", remote_storage_enable="true", local_retention_bytes="1", retention_ms="-1"
+        )
+        producer = broker.producer(compression_type="none")
+        for number in range(RECORDS // 4):
+            producer.produce("orders", value=b"x" * 500, partition=0)
+            if number % 10 == 9:
+                producer.flush()
+        local = broker.data / "orders-0"
+        broker.wait_for("the local log's end", lambda: len([*local.glob("*.log")]) == 1)
+    data = broker.data
+    first_local = int(next(iter(local.glob("*.log"))).stem)
+    assert not _gaps(data, capfd)
+    log = max(data.glob("__remote_log_metadata-*/*.log"), key=lambda path: path.stat().st_size)
+    spans = list(batch_spans(log))
+    os.truncate(log, spans[len(spans) // 2][0])
+    (data / ".kafka_cleanshutdown").unlink()
+    assert run(["recover", "--apply", str(data)]) == 0
+    ((first, last),) = _gaps(data, capfd)
+    assert 0 < first < last == first_local - 1
+    with broker:
+        assert [_fetched(broker, offset) for offset in (0, first - 1, first, last)] == [
+            0,
+            first - 1,
+            None,
+            None,
+        ]
+        assert _fetched(broker, last + 1) == last + 1
+    shutil.rmtree(log.parent)
+    assert not _gaps(data, capfd)
+
+
+def _gaps(data: Path, capfd: pytest.CaptureFixture[str]) -> list[tuple[int, int]]:
+    rows = _rows(capfd, "verify", data)
+    return [(row["first_offset"], row["last_offset"]) for row in rows if row.get("id") == "remote-gap"]
+
+
+def _fetched(broker: Broker, offset: int) -> int | None:
+    """The offset of the first record that a fetch from `offset` returns; None if the broker has none there."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "fetching",
+            "auto.offset.reset": "error",
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition("orders", 0, offset)])
+    try:
+        (message,) = consumer.consume(1, CLIENT_LIMIT_S)
+        error = message.error()
+        assert error is None or error.code() == KafkaError._AUTO_OFFSET_RESET, error
+        return None if error is not None else message.offset()
+    finally:
+        consumer.close()
 
 
 def _asked(broker: Broker, times: list[int]) -> list[int]:

@@ -1,0 +1,122 @@
+"""Offsets of partitions with tiered storage that are neither local nor in remote storage, as after the loss of the end of
+`__remote_log_metadata` in a power failure: brokers delete local segments once these records say that they were copied.
+
+A broker serves a remote segment only if `__remote_log_metadata` has it, and never copies one below the end of what was copied. It answers
+OFFSET_OUT_OF_RANGE in the gap, though the objects may be in the store (observed with 4.3.1). What a partition says counts only where all of
+`__remote_log_metadata` is here, and no other node may lead it with later records. A log start below the first remote segment proves nothing
+while there is any segment: its checkpoint is a minute old, and a broker that becomes leader raises it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kseg.cli.remote_evidence import begins_below, checkpointed_start, local_epochs
+from kseg.cli.topic_evidence import log_dirs_of, partitions_among
+from kseg.segment.counted import counted
+from kseg.segment.errors import KsegError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.names import PartitionState
+from kseg.segment.partition.targets import PartitionTarget, Target, log_dir_of
+from kseg.segment.partition.topic_settings import REMOTE_STORAGE
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.broker_directories import BrokerDirectories
+    from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+    from kseg.internal_topics.metadata.metadata_image import MetadataImage
+    from kseg.internal_topics.remote_log.remote_segments import PartitionKey, RemotePartition
+
+
+def remote_gaps(targets: Sequence[Target], finder: "MetadataFinder") -> Iterator[Finding]:
+    """A finding for each gap, where no broker runs: while one does, segments are copied and deleted."""
+    from kseg.change.apply.running_broker import is_in_use
+
+    images = {log_dir: finder.image_for(log_dir) for log_dir in log_dirs_of(targets)}
+    tiered = {log_dir: _tiered_topics(image) for log_dir, image in images.items() if image is not None}
+    if not any(tiered.values()):
+        return
+    below = [target for target in _of_topics(targets, tiered) if begins_below(target.path)]
+    if not below or any(map(is_in_use, below)):
+        return
+    nodes = {finder.node_of(log_dir).node_id for log_dir in images}
+    with suppress(KsegError):  # the run itself reports what cannot be read
+        known = _known(targets, [image for image in images.values() if image is not None], nodes)
+        for target in below if known is not None else ():
+            yield from _gaps_of(target.path, known or {})
+
+
+def _tiered_topics(image: "MetadataImage") -> frozenset[str]:
+    names = (topic.name for topic in image.topics.values()) if image.is_certain else ()
+    return frozenset(
+        name for name in names if image.topic_configs(name).get(REMOTE_STORAGE, "").lower() == "true"
+    )
+
+
+def _of_topics(targets: Sequence[Target], tiered: Mapping[str, Collection[str]]) -> Iterator[PartitionTarget]:
+    from kseg.segment.partition.directory import own_partition_name
+
+    for target in partitions_among(targets):
+        name = own_partition_name(target.path)
+        if (
+            name is not None
+            and name.state is PartitionState.LIVE
+            and name.topic in tiered.get(log_dir_of(target), ())
+        ):
+            yield target
+
+
+def _known(
+    targets: Sequence[Target], images: "Sequence[MetadataImage]", nodes: Collection[int | None]
+) -> "Mapping[PartitionKey, RemotePartition] | None":
+    """The remote segments by partition; None unless all of them are certain. nodes: those whose log dirs are here."""
+    from kseg.internal_topics.broker_directories import find_broker_directories
+    from kseg.internal_topics.remote_log.remote_listing import remote_partitions
+
+    directories = find_broker_directories(log_dirs_of(targets))
+    if not all(_has_all_metadata(image, directories, nodes) for image in images):
+        return None
+    return remote_partitions(directories)
+
+
+def _has_all_metadata(
+    image: "MetadataImage", directories: "BrokerDirectories", nodes: Collection[int | None]
+) -> bool:
+    from kseg.internal_topics.topic_names import REMOTE_LOG_METADATA
+
+    topic_id, here = image.id_by_name.get(REMOTE_LOG_METADATA), directories.replicas(REMOTE_LOG_METADATA)
+    return topic_id is not None and all(
+        number in here and {*partition.isr, *partition.elr} <= {*nodes}
+        for number, partition in image.topics[topic_id].partitions.items()
+    )
+
+
+def _gaps_of(path: str, known: "Mapping[PartitionKey, RemotePartition]") -> Iterator[Finding]:
+    from kseg.internal_topics.remote_log.offset_ranges import minus
+    from kseg.recovery.verify.topic_ids import topic_id_of
+    from kseg.segment.partition.directory import list_partition, own_partition_name
+
+    name, topic_id, start, history = (
+        own_partition_name(path),
+        topic_id_of(path),
+        checkpointed_start(path),
+        local_epochs(path),
+    )
+    end = list_partition(path).segments[0].base_offset
+    if name is None or topic_id is None or start is None or history is None or not history.begins_below(end):
+        return
+    partition = known.get((topic_id, name.partition))
+    lineage = [(each.epoch, each.start_offset) for each in history.entries]
+    readable = [] if partition is None else partition.readable(lineage)
+    if readable:
+        start = max(start, readable[0][0])
+    elif partition is not None:
+        return
+    for first, last in minus([(start, end - 1)], readable):
+        yield Finding(
+            "remote-gap",
+            path,
+            f"offsets {first} to {last} are below the local log, and no record of __remote_log_metadata has "
+            f"them in remote storage: consumers that reach these {counted(last + 1 - first, 'offset')} are reset",
+            first_offset=first,
+            last_offset=last,
+        )
