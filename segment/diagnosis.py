@@ -170,7 +170,8 @@ class ReplicaBehind:
 
 @dataclass(frozen=True, slots=True)
 class MovedLogBehind:
-    """A log that a broker puts in the place of a longer one. former: that one. end_offset, former_end_offset: after the last records."""
+    """A log that takes the place of a longer one, or has taken it. former: that one, which a broker deletes. end_offset,
+    former_end_offset: after the last records."""
 
     former: str
     end_offset: int

@@ -12,14 +12,16 @@ shorter one that has these records. So before anything is copied or repaired:
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from kseg.cli.doctor.next_step import NextStep, copy_command, likewise, move_command, put_command
 from kseg.cli.doctor.replica_steps import stop_move
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.broker_directories import progress_of
-from kseg.internal_topics.metadata.replica_directories import state_of, topic_id_of
+from kseg.internal_topics.metadata.replica_directories import has_segment, names_in, state_of, topic_id_of
 from kseg.segment.counted import shown_of
 from kseg.segment.diagnosis import InvalidBytes
 from kseg.segment.errors import KsegError
@@ -39,6 +41,9 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
 from kseg.segment.values import dataclass
+
+if TYPE_CHECKING:
+    from kseg.recovery.verify.options import VerifyOptions
 
 _LISTED = 5  # replicas with a step of their own
 _MOST_PIECES = 20  # of a command that can still be read
@@ -61,11 +66,12 @@ class _Piece:
 
 @dataclass(slots=True)
 class DamagedReplicas:
-    """partitions: the directories of all that are examined. lost: by directory, the offsets that cannot be read because of damage with
-    valid batches behind it. unknown: directories with further damage."""
+    """partitions: the directories of all that are examined. options: of their verification. lost: by directory, the offsets that cannot be
+    read because of damage with valid batches behind it. unknown: directories with further damage."""
 
     request: Request
     partitions: Sequence[str] = ()
+    options: "VerifyOptions | None" = None
     lost: dict[str, list[range]] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
 
@@ -79,6 +85,27 @@ class DamagedReplicas:
             self.lost.setdefault(directory, []).append(range(first, last + 1))
         else:
             self.unknown.add(directory)
+
+    def _verified(self, path: str) -> list[str]:
+        """The logs of the same partition that are marked for deletion, which a verification of the data directories leaves out."""
+        from kseg.recovery.verify.verify import verify
+
+        found = []
+        for log_dir in sorted({os.path.dirname(each) for each in self.partitions}):
+            with suppress(KsegError):  # what cannot be read has nothing to offer
+                for entry in names_in(log_dir).get(_partition_of(path), {}).get(PartitionState.DELETE, ()):
+                    other = os.path.join(log_dir, entry)
+                    if (
+                        self.options is None
+                        or topic_id_of(other) != topic_id_of(path)
+                        or not has_segment(other)
+                    ):
+                        continue
+                    for event in verify(PartitionTarget(other), self.options):
+                        if isinstance(event, Finding):
+                            self.note(event)
+                    found.append(other)
+        return found
 
     def steps(self, replaced: Collection[str]) -> Iterator[NextStep]:
         """replaced: replicas that other steps replace."""
@@ -98,7 +125,7 @@ class DamagedReplicas:
             name = _partition_of(path)
             others = [
                 other
-                for other in by_name.get(name, ())
+                for other in (*by_name.get(name, ()), *self._verified(path))
                 if other != path and other not in self.unknown and topic_id_of(other) == topic_id_of(path)
             ]
             if not others or name == METADATA_DIRECTORY:

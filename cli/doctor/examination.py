@@ -83,6 +83,7 @@ class Examination:
         partitions = {target.path: target for target in self._targets if isinstance(target, PartitionTarget)}
         examined = {target.path for target in self._targets if not isinstance(target, FileTarget)}
         self._situation.damaged_replicas.partitions = [*partitions]
+        self._situation.damaged_replicas.options = self._options
         for event in self._verification.through(events):
             if isinstance(event, Finding):
                 self._situation.note(event)

@@ -35,7 +35,7 @@ from kseg.segment.diagnosis import (
 )
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
-from kseg.segment.partition.names import METADATA_DIRECTORY
+from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shell_word, shown_path
@@ -190,12 +190,20 @@ def save_diverged(replicas: Replicas) -> Iterator[NextStep]:
 
 
 def stop_moves(replicas: Replicas) -> Iterator[NextStep]:
-    """The steps for logs of moves that would replace longer ones."""
+    """The steps for logs of moves that replace longer ones."""
     shown = shown_of(len(replicas.moved_behind), _LISTED)
     for path, former in replicas.moved_behind[:shown]:
-        yield stop_move(
-            path, f"{shown_path(path)} has fewer records than {shown_path(former)}, which it replaces."
-        )
+        if state_of(path) is PartitionState.FUTURE:
+            yield stop_move(
+                path, f"{shown_path(path)} has fewer records than {shown_path(former)}, which it replaces."
+            )
+        else:
+            kept = os.path.join(os.path.dirname(former), os.path.basename(path))
+            yield NextStep(
+                f"{shown_path(path)} has fewer records than {shown_path(former)}, whose place it took when the replica was moved. Move it out of the data "
+                "directory, and give the other one its name back before a broker starts and deletes it. A broker serves it from there.",
+                f"{move_command(path)} && mv -T {shell_quoted(former)} {shell_quoted(kept)}",
+            )
     command = command_line("verify", {"--verbose": True}, replicas.request)
     yield from likewise(len(replicas.moved_behind) - shown, "moved log", command)
 

@@ -1,9 +1,13 @@
-"""Logs of moves between log dirs that a broker completes at its start although the log it then deletes has more records.
+"""Logs of moves between log dirs that have fewer records than the logs that a broker deletes for them.
 
-The controller assigns a replica to its new log dir once the `-future` log there has caught up; the broker then puts it in the place of the
-former log. If it ends in between, the next start does that, without comparing the two (Kafka: LogManager.recoverAbandonedFutureLogs;
-observed with 4.3.1): what the former log has beyond the end of the other one is lost, and a power failure may have taken all of a log that
-was copied a moment ago.
+1. The controller assigns a replica to its new log dir once the `-future` log there has caught up; the broker then puts it in the place of
+   the former log. If it ends in between, the next start does that, without comparing the two (Kafka:
+   LogManager.recoverAbandonedFutureLogs; observed with 4.3.1).
+2. Then the former log is marked for deletion, and deleted log.segment.delete.delay.ms (a minute) later, or as long after the next start.
+
+What the former log has beyond the end of the other one is lost then. Nothing syncs a log before it takes the place of another, so that a
+power failure may have taken all of it. A replica that was moved to other nodes and back leaves such a log as well, and needs it only if it
+may lead.
 """
 
 import os
@@ -11,58 +15,90 @@ from collections.abc import Iterator, Sequence
 
 from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import ends_of
+from kseg.internal_topics.metadata.elections import electable
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
-from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node
-from kseg.internal_topics.metadata.replica_directories import has_segment, topic_id_of
+from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node, Partition
+from kseg.internal_topics.metadata.replica_directories import has_segment, names_in, topic_id_of
 from kseg.segment.diagnosis import MovedLogBehind
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.names import PartitionName, PartitionState
+from kseg.segment.partition.partition_epochs import last_epoch_below
 from kseg.segment.partition.targets import PartitionTarget
 
 
 def moved_logs_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterator[Finding]:
-    """One finding for each `-future` log. log_dirs: of stopped brokers; others are left out, since their logs grow. Raises UnreadableInput
-    for a log dir that cannot be listed."""
+    """One finding for each log. log_dirs: of stopped brokers; others are left out, since their logs grow. Raises UnreadableInput for a log
+    dir that cannot be listed."""
     for log_dir in log_dirs:
         image, node = finder.governing_image(log_dir), finder.node_of(log_dir)
-        if image is None or not image.is_certain:
+        if image is None or not image.is_certain or node.node_id is None or is_locked(log_dir):
             continue
-        moved = [
-            (os.path.join(log_dir, entry), name)
-            for entry, name in partitions_in(log_dir)
-            if name.state is PartitionState.FUTURE
-        ]
-        for path, name in moved if not is_locked(log_dir) else ():
-            topic_id = topic_id_of(path)[1]
-            if topic_id is None or not _is_assigned(topic_id, name, image, node):
-                continue
-            former = _former_log(name, topic_id, finder.others_of(log_dir))
-            if former is not None:
-                yield from _behind(path, former, name)
+        for entry, name in partitions_in(log_dir):
+            path = os.path.join(log_dir, entry)
+            if name.state is PartitionState.FUTURE:
+                yield from _before_the_change(path, name, image, node, finder.others_of(log_dir))
+            elif name.state is PartitionState.DELETE:
+                yield from _after_the_change(path, name, image, node, [log_dir, *finder.others_of(log_dir)])
 
 
-def _is_assigned(topic_id: str, name: PartitionName, image: MetadataImage, node: Node) -> bool:
-    """Whether the replica is assigned to the node's log dir."""
-    topic = image.topics.get(topic_id)
-    partition = None if topic is None else topic.partitions.get(name.partition)
-    if partition is None or node.node_id is None or node.directory_id is None:
-        return False
-    return partition.directory_of(node.node_id) == node.directory_id
+def _before_the_change(
+    path: str, name: PartitionName, image: MetadataImage, node: Node, others: Sequence[str]
+) -> Iterator[Finding]:
+    """path: the log of the move. others: the other log dirs of the node."""
+    topic_id = topic_id_of(path)[1]
+    partition = _partition(topic_id, name, image)
+    is_assigned = (
+        partition is not None
+        and node.node_id is not None
+        and partition.directory_of(node.node_id) == node.directory_id is not None
+    )
+    former = _live(name, topic_id, others) if is_assigned else None
+    if former is not None:
+        then = (
+            f"The metadata log assigns {name.text} to this log dir: at its next start a broker completes the move, and deletes the other log "
+            "with the records that this one lacks"
+        )
+        yield from _behind(path, former, then)
 
 
-def _former_log(name: PartitionName, topic_id: str, others: Sequence[str]) -> str | None:
-    """others: the other log dirs of the node."""
-    paths = (os.path.join(other, name.text) for other in others)
+def _after_the_change(
+    former: str, name: PartitionName, image: MetadataImage, node: Node, log_dirs: Sequence[str]
+) -> Iterator[Finding]:
+    """former: the log that is marked for deletion. log_dirs: of the node."""
+    topic_id = topic_id_of(former)[1]
+    partition = _partition(topic_id, name, image)
+    may_lead = partition is not None and node.node_id in electable(partition)
+    path = _live(name, topic_id, log_dirs) if may_lead else None
+    if path is not None and _epoch(former) >= _epoch(path):
+        then = f"The broker was moving {name.text} between them, and deletes the other log a minute after its start"
+        yield from _behind(path, former, then)
+
+
+def _partition(topic_id: str | None, name: PartitionName, image: MetadataImage) -> Partition | None:
+    topic = image.topics.get(topic_id or "")
+    return None if topic is None else topic.partitions.get(name.partition)
+
+
+def _live(name: PartitionName, topic_id: str | None, log_dirs: Sequence[str]) -> str | None:
+    paths = (
+        os.path.join(log_dir, entry)
+        for log_dir in log_dirs
+        for entry in names_in(log_dir).get(name.text, {}).get(PartitionState.LIVE, ())
+    )
     return next((path for path in paths if topic_id_of(path)[1] == topic_id and has_segment(path)), None)
 
 
-def _behind(path: str, former: str, name: PartitionName) -> Iterator[Finding]:
+def _epoch(path: str) -> int:
+    """The last leader epoch of a log's records; -1 if none is known."""
+    epoch = last_epoch_below(path, ends_of(PartitionTarget(path))[1])
+    return -1 if epoch is None else epoch
+
+
+def _behind(path: str, former: str, then: str) -> Iterator[Finding]:
+    """then: the sentence about what a broker does."""
     (_, end), (_, former_end) = ends_of(PartitionTarget(path)), ends_of(PartitionTarget(former))
     if end < former_end:
         behind = MovedLogBehind(former, max(end, 0), former_end)
-        message = (
-            f"the records end at offset {behind.end_offset} here, and in {former} at offset {former_end}. The metadata log assigns {name.text} to this log dir: at its next "
-            "start a broker completes the move, and deletes the other log with the records that this one lacks"
-        )
+        message = f"the records end at offset {behind.end_offset} here, and in {former} at offset {former_end}. {then}"
         yield Finding("moved-log-behind", path, message, numbers=behind.numbers(), diagnosis=behind)

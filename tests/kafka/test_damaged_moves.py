@@ -60,6 +60,12 @@ class Moving(TwoReplicas):
         for file in self.log_of(topic).parent.iterdir():
             shutil.copy2(file, self.copy_of(topic).parent)
 
+    def take_place(self, topic: str) -> None:
+        """As if the move had been completed a moment ago."""
+        log, copy = self.log_of(topic).parent, self.copy_of(topic).parent
+        log.rename(log.with_name(f"{log.name}.{'a' * 32}-delete"))
+        copy.rename(copy.with_name(log.name))
+
     def asked(self, command: str) -> list[dict[str, Any]]:
         self._capfd.readouterr()
         assert run([command, "--json", *map(str, self.log_dirs)]) in (0, 1)
@@ -125,6 +131,34 @@ def test_completed_move_to_a_damaged_log(cluster: Moving) -> None:
     assert cluster.found()[f"{MOVED}-0-future"] == "moved-log-behind"
     assert cluster.follow() == 1
     assert cluster.served(MOVED) == RECORDS[MOVED]
+
+
+@pytest.mark.evidence("moved-log")
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_moved_log_that_lost_its_records_after_it_took_the_place_of_the_former_one(
+    cluster: Moving, is_followed: bool
+) -> None:
+    """The former log is marked for deletion, and a broker deletes it a minute after its start."""
+    cluster.take_place(MOVED)
+    os.truncate(cluster.log_of(MOVED), 0)
+    for index in cluster.log_of(MOVED).parent.glob("*index"):
+        os.truncate(index, 0)
+    assert cluster.found()[f"{MOVED}-0"] == "moved-log-behind"
+    if is_followed:
+        assert cluster.follow() == 1
+        assert "moved-log-behind" not in cluster.found().values()
+    assert cluster.served(MOVED) == (RECORDS[MOVED] if is_followed else 0)
+
+
+@pytest.mark.evidence("damaged-replica")
+def test_damaged_log_that_took_the_place_of_a_whole_one(cluster: Moving) -> None:
+    cluster.copy_all(ALONE)
+    cluster.take_place(ALONE)
+    log = cluster.log_of(ALONE)
+    size = log.stat().st_size
+    _spoil(log, size // 40 + 80, size // 40 + 90)
+    assert cluster.follow() == 1
+    assert cluster.served(ALONE) == RECORDS[ALONE]
 
 
 @pytest.mark.evidence("damaged-replica")
