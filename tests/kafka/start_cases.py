@@ -136,6 +136,14 @@ def lost_and_found(data: Path) -> None:
 
 
 @case
+def unfinished_copies(data: Path) -> None:
+    """Of steps of `doctor` that a full disk has interrupted."""
+    for name in ("fares-0", METADATA):
+        copying = shutil.copytree(data / name, data / f"{name}.kseg-copying")
+        max(copying.glob("*.log")).unlink()
+
+
+@case
 def nested(data: Path) -> None:
     shutil.copytree(data / "fares-0", data / "inner-0" / "fares-0")
     shutil.copy(data / "meta.properties", data / "inner-0")

@@ -109,6 +109,7 @@ IN_THE_GATE = (
     "second_is_empty",
     "foreign_cluster",
     "lost_and_found",
+    "unfinished_copies",
     "directory_id_twice",
     "metadata_torn",
     "metadata_snapshot_foreign",
