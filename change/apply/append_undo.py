@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from kseg.change.apply.disk import Disk
-from kseg.change.apply.file_operations import checksum, copy_file, remove_if_empty, remove_quietly
+from kseg.change.apply.file_operations import checksum, copy_file, give_times, remove_if_empty, remove_quietly
 from kseg.change.apply.journal import Journal, JournalState
 from kseg.change.apply.journal_lines import LOG_ROLES, last_log
 from kseg.change.apply.journal_location import JournalLocation
@@ -165,7 +165,7 @@ class AppendUndo:
                 disk.rename(location.old(name), location.target(name))
         for name in self._grows:
             quarantine.cut(location.target(name), name, self._found[name].size_bytes)
-            disk.change_times(location.target(name), self._found[name].mtime_ns)
+            give_times(disk, location.target(name), self._found[name].mtime_ns)
         disk.sync_directory(location.directory)
         actual = {name: numbers_of(seen)[:2] for name, seen in look(location.directory, disk).items()}
         if actual != {name: numbers_of(seen)[:2] for name, seen in self._found.items()}:

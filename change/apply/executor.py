@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from kseg.change.apply.disk import DISK, Disk, kept_open
 from kseg.change.apply.elsewhere import check_place
-from kseg.change.apply.file_operations import checksum, is_same_file, remove_quietly
+from kseg.change.apply.file_operations import checksum, give_times, is_same_file, remove_quietly
 from kseg.change.apply.journal import Journal, JournalState, is_there, partition_journals, read_journal
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation, location_for
@@ -250,11 +250,14 @@ def _take_steps(change: Change, done: int, disk: Disk) -> None:
     assert staged is not None
     location, progress = change.journal.location, change.progress
     for number, step in enumerate(progress.steps[done:], done):
+        # some file systems (btrfs) sync the one file and not the names before it: after a power failure, the log would be cut first
+        if isinstance(step, Truncate) and number:
+            disk.sync_directory(location.directory)
         _take(location, number, step, progress, disk)
     for tail in progress.tails:  # a kill may have come between the truncation and this
         name = progress.survivors.get(tail.name)
         if name is not None:
-            disk.change_times(location.target(name), progress.inputs[tail.name].mtime_ns)
+            give_times(disk, location.target(name), progress.inputs[tail.name].mtime_ns)
     disk.sync_directory(location.directory)
     _verify(change, staged, disk)
     for name in progress.survivors:

@@ -92,6 +92,16 @@ def give_likeness(disk: Disk, path: str, like: os.stat_result) -> bool:
     return is_owned
 
 
+def give_times(disk: Disk, path: str, mtime_ns: int) -> None:
+    """Set the modification time of a file, and sync it: syncing the directory does not on every file system."""
+    disk.change_times(path, mtime_ns)
+    descriptor = disk.open_to_read(path)
+    try:
+        disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+
+
 def copy_file(disk: Disk, source_path: str, path: str) -> int:
     """Copy a file to `path` with its attributes, sync it, and compare; returns the CRC-32C. Raises OSError."""
     like = disk.status(source_path)

@@ -9,6 +9,7 @@ from kseg.change.apply.file_operations import (
     checksum,
     copy,
     copy_file,
+    give_times,
     is_same_file,
     link_or_copy,
     remove_quietly,
@@ -170,7 +171,11 @@ class PlanUndo:
             path = target if is_there else holder
             for tail in self._tails.get(name, ()):
                 self._append_tail(tail, path)
-            disk.change_times(path, self._course.inputs[name].mtime_ns)
+            mtime_ns = self._course.inputs[name].mtime_ns
+            if name in self._tails:
+                give_times(disk, path, mtime_ns)
+            else:
+                disk.change_times(path, mtime_ns)
             if not is_there:
                 self._keep(name, restored)
                 disk.rename(holder, target)

@@ -8,10 +8,12 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kseg.change.apply.disk import Disk
 from kseg.change.apply.executor import apply_plan, finish
 from kseg.change.apply.journal_scan import journals_in
 from kseg.change.apply.lock import claimed
@@ -64,6 +66,54 @@ def test_change_creates_no_directory_that_fails_a_broker(tmp_path: Path) -> None
     assert (directory / f"kseg-journal-{ID}-old-.kafka_cleanshutdown").read_bytes() == LOG_DIR[
         ".kafka_cleanshutdown"
     ]
+
+
+class SyncingDisk(Disk):
+    """Records what is done to a file or directory that has not been synced since, by its name now."""
+
+    def __init__(self) -> None:
+        self.unsynced: set[str] = set()
+        self.cut_before_names: list[str] = []
+
+    def truncate(self, descriptor: int, size_bytes: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.dirname(path) in self.unsynced and path.endswith(LOG):
+            self.cut_before_names.append(path)
+        super().truncate(descriptor, size_bytes)
+        self.unsynced.add(path)
+
+    def change_times(self, path: str, mtime_ns: int) -> None:
+        super().change_times(path, mtime_ns)
+        self.unsynced.add(path)
+
+    def rename(self, path: str, new_path: str) -> None:
+        super().rename(path, new_path)
+        self.unsynced |= {os.path.dirname(new_path)}
+
+    def unlink(self, path: str) -> None:
+        super().unlink(path)
+        self.unsynced |= {os.path.dirname(path)}
+
+    def sync(self, descriptor: int) -> None:
+        self.unsynced.discard(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    def sync_directory(self, path: str) -> None:
+        self.unsynced.discard(path)
+
+
+def test_truncated_log_is_synced_after_the_names_before_it_and_with_its_time(tmp_path: Path) -> None:
+    """btrfs syncs a file without them: after a power failure the log was cut before the steps that precede it, or had the time of the
+    truncation, and undo took it for a later change."""
+    directory = CASES["truncate"].lay(tmp_path)
+    disk = SyncingDisk()
+    plan = CASES["truncate"].plan(directory)
+    steps = sorted(plan.steps, key=lambda step: isinstance(step, Truncate))
+    apply_plan(replace(plan, steps=tuple(steps)), journal_id=ID, disk=disk)
+    assert not disk.cut_before_names
+    assert not {str(directory), str(directory / LOG)} & disk.unsynced
+    (journal,) = journals_in(str(directory))
+    undo(journal.location, disk)
+    assert not {str(directory), str(directory / LOG)} & disk.unsynced
 
 
 def test_change_keeps_permissions_and_times(tmp_path: Path) -> None:

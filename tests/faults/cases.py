@@ -136,6 +136,9 @@ CASES = {
         RETAIN.lay, (*_APPEND[:-1], "5", "--topic-id", "Pm0fXkDvQ0yTn7Qq3uXJ8A", "NEW")
     ),
     "undo recover": Case(RECOVER.lay, ("undo", "DATA"), ((*_RECOVER, "--apply", "DATA"),)),
+    "undo recover as a broker": Case(
+        _unclean, ("undo", "DATA"), ((*_RECOVER, "--policy", "kafka", "--apply", "DATA"),)
+    ),
     "undo append": Case(RETAIN.lay, ("undo", "DATA"), ((*_APPEND, "ORDERS"),)),
     "export json": Case(
         _export, ("export", "--to", "json", "--no-meta", "--jobs", "1", "--output", "OUT", "DATA")
