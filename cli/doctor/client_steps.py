@@ -22,7 +22,12 @@ from kseg.segment.terminal import shell_quoted, shortened, visible
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_results import OffsetOfGroup, PendingOffset, StatelessPartition
+    from kseg.internal_topics.groups.group_results import (
+        OffsetOfGroup,
+        PendingOffset,
+        ShareStateOfGroup,
+        StatelessPartition,
+    )
     from kseg.internal_topics.transactions.transaction_rows import HangingTransaction, LostCommit
 
 _LISTED = 5  # transactions and groups with a step of their own
@@ -33,7 +38,8 @@ class Clients:
     """now_ms: the time of the run. hanging: transactions that nothing will end. lost_commits: committed ones that a coordinator would
     abort. stranded: committed offsets outside their logs. of_former_topics: those in deleted topics of the same name. of_deleted_topics:
     those in deleted topics of whose name there is none today. unreachable: those in a partition of `__consumer_offsets` where no
-    coordinator looks for their groups. stateless: partitions of share groups without a state. pending: offsets in open transactions.
+    coordinator looks for their groups. stateless: partitions of share groups without a state. ahead: states of share
+    groups that are ahead of the log. pending: offsets in open transactions.
     ids_behind: the transactional ids whose newest records are lost, by the partition that has them. lost_ends: partitions without
     transactions that were committed to them."""
 
@@ -46,6 +52,7 @@ class Clients:
     of_deleted_topics: "list[OffsetOfGroup]" = field(default_factory=list)
     unreachable: "list[OffsetOfGroup]" = field(default_factory=list)
     stateless: "list[StatelessPartition]" = field(default_factory=list)
+    ahead: "list[ShareStateOfGroup]" = field(default_factory=list)
     pending: "list[PendingOffset]" = field(default_factory=list)
     ids_behind: dict[str, dict[str, None]] = field(default_factory=dict)
     lost_ends: list[str] = field(default_factory=list)

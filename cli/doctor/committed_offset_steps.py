@@ -11,9 +11,9 @@ from kseg.segment.counted import shown_of
 from kseg.segment.terminal import shell_quoted, visible
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_results import OffsetOfGroup, StatelessPartition
+    from kseg.internal_topics.groups.group_results import OffsetOfGroup, ShareStateOfGroup, StatelessPartition
 
-O = TypeVar("O", "OffsetOfGroup", "StatelessPartition")
+O = TypeVar("O", "OffsetOfGroup", "ShareStateOfGroup", "StatelessPartition")
 
 _LISTED = 5  # groups with a step of their own
 _Action = tuple[str, str]  # why, and options of Kafka's tool
@@ -78,6 +78,21 @@ def restore_share_states(clients: Clients, server: str) -> Iterator[NextStep]:
         return why, "--reset-offsets --to-earliest --dry-run"
 
     yield from _by_topic(clients.stateless, reset, clients, server, tool="kafka-share-groups.sh")
+
+
+def reset_share_states(clients: Clients, server: str) -> Iterator[NextStep]:
+    """The steps for share groups whose state is ahead of the log. What is appended before the reset cannot be told from what was lost."""
+
+    def reset(state: "ShareStateOfGroup") -> _Action:
+        why = (
+            f"For {visible(state.group)}, records beyond the log end of {state.topic} count as delivered: it never gets what producers append at "
+            "their offsets. With the broker running, before they append, and all members of the group stopped for a minute, preview a new "
+            "beginning; then replace --dry-run with --execute. --to-latest skips what was not finished, --to-earliest delivers everything "
+            "again, and --to-datetime lies between them."
+        )
+        return why, "--reset-offsets --to-latest --dry-run"
+
+    yield from _by_topic(clients.ahead, reset, clients, server, tool="kafka-share-groups.sh")
 
 
 def _by_topic(

@@ -24,7 +24,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_results import OffsetOfGroup
+    from kseg.internal_topics.groups.group_results import OffsetOfGroup, ShareStateOfGroup
     from kseg.recovery.repair.options import RecoverOptions
     from kseg.recovery.repair.rows import RecoverResult
 
@@ -105,9 +105,15 @@ class DamagedPartitions:
     def will_contain(self, found: "OffsetOfGroup") -> bool:
         """Whether a committed offset will be inside the log once `recover` has moved its ends. Resetting such an offset would skip or
         repeat records."""
-        return any(
-            found.offset in ends for ends in self._repaired_ends.get((found.topic, found.partition), ())
-        )
+        return self._contains(found.topic, found.partition, found.offset)
+
+    def leaves_ahead(self, state: "ShareStateOfGroup") -> bool:
+        """Whether the state of a share group is ahead of the log, and will be then."""
+        end = state.finished_end
+        return end is not None and not self._contains(state.topic, state.partition, end)
+
+    def _contains(self, topic: str, partition: int, offset: int) -> bool:
+        return any(offset in ends for ends in self._repaired_ends.get((topic, partition), ()))
 
     def with_repaired_end(self, found: "OffsetOfGroup") -> "OffsetOfGroup":
         """The same committed offset, with the log end that `recover` will leave."""

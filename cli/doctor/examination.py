@@ -265,6 +265,7 @@ class Examination:
             CoordinatorsOffsets,
             OffsetOfGroup,
             PendingOffset,
+            ShareStateOfGroup,
             StatelessPartition,
         )
         from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets
@@ -279,6 +280,9 @@ class Examination:
                 situation.clients.pending.append(found)
             elif isinstance(found, StatelessPartition):
                 situation.clients.stateless.append(found)
+                yield row
+            elif isinstance(found, ShareStateOfGroup) and self._damaged.leaves_ahead(found):
+                situation.clients.ahead.append(found)
                 yield row
             elif isinstance(found, ExpiringOffsets):
                 situation.expiring.append(found)

@@ -24,7 +24,7 @@
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
 13. Once the nodes run, replace voters of the quorum, abort hanging transactions, reset groups whose committed offset is outside the
     log, or was in a partition where their coordinator does not look for it, delete committed offsets of deleted topics, and create the
-    states of share groups again that are lost.
+    states of share groups again that are lost or ahead of the log.
 
 A metadata log that is in none of the directories comes last: find it, copy it from another node, or create it again
 (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
@@ -38,6 +38,7 @@ from kseg.cli.doctor.client_steps import end_transactions, find_lost_ends, write
 from kseg.cli.doctor.committed_offset_steps import (
     delete_former,
     delete_when_recreated,
+    reset_share_states,
     restore_share_states,
     set_groups,
 )
@@ -267,6 +268,7 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     yield from delete_former(situation.clients, server)
     yield from delete_when_recreated(situation.clients, server)
     yield from restore_share_states(situation.clients, server)
+    yield from reset_share_states(situation.clients, server)
     if situation.clients.unreachable:
         from kseg.cli.doctor.unreachable_steps import restore_unreachable
 

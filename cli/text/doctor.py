@@ -126,7 +126,7 @@ class DoctorReport(Report):
         if stranded := self._counts.get("offset", 0):
             words.append(counted(stranded, "unusable committed offset"))
         if stateless := self._counts.get("share_offset", 0):
-            words.append(f"{counted(stateless, 'partition')} of share groups without a state")
+            words.append(f"{counted(stateless, 'partition')} of share groups without a usable state")
         return ", ".join(words)
 
     # --- the machine
@@ -269,11 +269,10 @@ class DoctorReport(Report):
         stateless = self._rows.get("share_offset", ())
         for values in stateless[: shown_of(self._counts.get("share_offset", 0), _SHOWN)]:
             place = f"{values['topic']}-{values['partition']}"
-            yield Line(
-                visible(
-                    f"{values['group']}: the state of {place} is lost; members of this share group get no record"
-                )
-            )
+            problem = f"the state of {place} is lost; members of this share group get no record"
+            if values["status"] == "beyond-log-end":
+                problem = f"the log of {place} ends at {values['log_end_offset']}, but offsets below {values['finished_end_offset']} count as delivered"
+            yield Line(visible(f"{values['group']}: {problem}"))
         yield from _more(self._counts.get("share_offset", 0))
 
     def _leftovers(self) -> Iterator[Line]:

@@ -29,11 +29,13 @@ Values = Mapping[str, Any]
 
 _GROUPS_SHOWN, _PARTITIONS_SHOWN, _SHOWN = 20, 40, 5
 _NAMED = 20  # groups in a command
+_AHEAD = "ahead-of-log"  # a share group that is beyond the log end is not reset
 _PROBLEMS = {
     BEYOND_LOG_END: "beyond the log end: a consumer that starts there resets to where auto.offset.reset says",
     BELOW_LOG_START: "below the log start: a consumer that starts there resets to where auto.offset.reset says",
     UNREACHABLE: "in a partition of __consumer_offsets where a starting broker does not look for the group: its consumers start where auto.offset.reset says",
     NO_STATE: "of share groups without a state in the partition of __share_group_state where a broker looks for it: their members get no record",
+    _AHEAD: "of share groups with records as delivered that are beyond the log end: their members never get what is appended there",
     TOPIC_DELETED: "for a topic that was deleted",
     TOPIC_RECREATED: "for a deleted topic of the same name as one of today: consumers of the classic protocol continue there, and skip or repeat its records",
 }
@@ -133,6 +135,8 @@ class GroupsReport(Report):
         place = f"{values['topic'] or values.get('topic_id')}-{values['partition']}"
         if lag is not None and (self._worst is None or lag > self._worst[0]):
             self._worst = lag, place, group.name
+        if is_share and status == BEYOND_LOG_END:
+            status = _AHEAD
         if status in _PROBLEMS:
             group.notes[status] = group.notes.get(status, 0) + 1
             self._problem_counts[status] = self._problem_counts.get(status, 0) + 1

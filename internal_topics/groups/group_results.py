@@ -86,10 +86,13 @@ class ShareTopicOfGroup(AboutGroup):
 
 @dataclass(frozen=True, slots=True)
 class ShareStateOfGroup(AboutGroup):
-    """The result of a share_offset row."""
+    """The result of a share_offset row of a state that the share coordinator uses. finished_end: the offset after the last record that is
+    not delivered again, if that is beyond the log end."""
 
+    topic: str
     topic_id: str
     partition: int
+    finished_end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,9 @@ def result_of(row: RowValues) -> AboutGroup:
     topic_id, partitions = row.get("topic_id"), row.get("partitions")
     if row["type"] == "share_topic" and row["status"] == "initialized" and isinstance(partitions, list):
         return ShareTopicOfGroup(str(group), str(topic), str(topic_id), tuple(partitions))
-    if row["type"] == "share_offset" and row["status"] is None and isinstance(partition, int):
-        return ShareStateOfGroup(str(group), str(topic_id), partition)
+    is_used = row["type"] == "share_offset" and row["status"] in (None, BEYOND_LOG_END)
+    if is_used and isinstance(partition, int):
+        end = row.get("finished_end_offset") if row["status"] == BEYOND_LOG_END else None
+        finished_end = end if isinstance(end, int) else None
+        return ShareStateOfGroup(str(group), str(topic), str(topic_id), partition, finished_end)
     return AboutGroup(str(group))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kseg.internal_topics.groups.group_results import RowValues
+from kseg.internal_topics.groups.group_results import BEYOND_LOG_END, RowValues
 from kseg.internal_topics.groups.group_rows import TopicNames
 from kseg.internal_topics.groups.group_states import ModernGroup
 from kseg.internal_topics.groups.partition_ends import PartitionEnds
@@ -38,7 +38,8 @@ def share_offset_row(
     status: str | None = None,
 ) -> RowValues:
     """The progress of a share group in a partition. status: NO_STATE; UNREACHABLE for a state in another partition than the one where the
-    share coordinator looks for it, which the broker does not use (observed with 4.3.1); None for all others."""
+    share coordinator looks for it, which the broker does not use (observed with 4.3.1). None for all others: BEYOND_LOG_END if records have
+    been delivered that the log has lost. What is appended at their offsets is not delivered (observed with 4.3.1)."""
     topic = names.by_id.get(key.topic_id)
     known = None if ends is None or topic is None else ends.of(topic, key.partition)
     start: int | None = None if state.start_offset == -1 else state.start_offset
@@ -49,6 +50,8 @@ def share_offset_row(
     if known is not None and start is not None and state.delivery_complete_count >= 0:
         lag = known.end_offset - start - state.delivery_complete_count
     complete = state.delivery_complete_count
+    if status is None and known is not None and state.finished_end > known.end_offset:
+        status = BEYOND_LOG_END
     return {
         "type": "share_offset",
         "group": key.group,
@@ -62,6 +65,7 @@ def share_offset_row(
         "acknowledged": counts[DeliveryState.ACKNOWLEDGED],
         "archived": counts[DeliveryState.ARCHIVED],
         "delivery_complete_count": None if complete == -1 else complete,
+        "finished_end_offset": None if state.finished_end == -1 else state.finished_end,
         "leader_epoch": state.leader_epoch,
         "state_epoch": state.state_epoch,
         "snapshot_epoch": state.snapshot_epoch,

@@ -71,6 +71,14 @@ class ShareState:
     write_ms: int | None
     timestamp_ms: int
 
+    @property
+    def finished_end(self) -> int:
+        """The offset after the last record that is not delivered again: the start offset, or one after it."""
+        ends = (
+            each.last_offset + 1 for each in self.batches if each.delivery_state != DeliveryState.AVAILABLE
+        )
+        return max(ends, default=self.start_offset)
+
 
 @dataclass(slots=True)
 class LoadedShareState:

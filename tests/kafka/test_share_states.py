@@ -1,7 +1,7 @@
 """`__share_group_state` as a share coordinator loads it: deliveries in every state, from a real member and from random records written
 while the broker is stopped. The broker is asked with the requests with which a partition's leader reads its state.
 
-Takes some twenty seconds: one broker with one restart.
+Takes some forty seconds: two brokers with restarts.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import random
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import pytest
 if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
+from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from tests.internal_topics.coordinator_logs import key, value
 from tests.kafka.broker import Broker
@@ -46,23 +48,33 @@ def _shown(capfd: pytest.CaptureFixture[str], path: Path) -> dict[tuple[str, int
     return {(row["group"], row["partition"]): row for row in rows if row["type"] == "share_offset"}
 
 
-def _step_of_doctor(capfd: pytest.CaptureFixture[str], data: Path) -> list[str]:
-    """The words of the step for the group whose state is lost, after those for the server."""
+def _step_of_doctor(capfd: pytest.CaptureFixture[str], data: Path, group: str, status: str) -> list[str]:
+    """The words of the step for a group with a state of that status in one partition, after those for the server."""
     rows = rows_of(capfd, "doctor", "--json", data, status=1)
-    (lost,) = of_type(rows, "share_offset")
-    assert (lost["group"], lost["partition"], lost["status"]) == ("half", 0, "no-state")
-    (step,) = (row for row in of_type(rows, "step") if row["due"])
+    (place,) = (
+        (row["group"], row["partition"])
+        for row in of_type(rows, "share_offset")
+        if row["status"] == status and row["group"] == group
+    )
+    assert place == (group, 0)
+    (step,) = (row for row in of_type(rows, "step") if row["due"] and f"--group {group} " in row["command"])
     tool, _, _, *words = shlex.split(step["command"])
     assert tool == "kafka-share-groups.sh"
     return words
 
 
+def _reset(broker: Broker, clients: GroupClients, words: list[str]) -> None:
+    """Follow the step, once the members are gone."""
+    group = words[words.index("--group") + 1]
+    broker.wait_for("the members to be gone", lambda: not clients.ask("describe")["members"])
+    assert group in clients.ask("share_tool", words=words)["printed"]
+    words[words.index("--dry-run")] = "--execute"
+    assert group in clients.ask("share_tool", words=words)["printed"]
+
+
 def _reset_and_read(broker: Broker, clients: GroupClients, words: list[str]) -> None:
     """A member of the group gets records again after the step; before it, it had got none for a minute (observed with 4.3.1)."""
-    broker.wait_for("the members to be gone", lambda: not clients.ask("describe")["members"])
-    assert "half" in clients.ask("share_tool", words=words)["printed"]
-    words[words.index("--dry-run")] = "--execute"
-    assert "half" in clients.ask("share_tool", words=words)["printed"]
+    _reset(broker, clients, words)
     assert clients.ask("share", group="half", topic=QUIET, records=4, rejected=[])["read"] == [0, 1, 2, 3]
 
 
@@ -103,20 +115,25 @@ def _batches(chance: random.Random, first: int) -> Iterator[Row]:
         first = last + 1 + chance.choice((0, 0, 3))
 
 
+def _broker(root: Path, data: Path | None = None) -> Broker:
+    """Members that are gone leave their group sooner than after 45 seconds."""
+    return Broker(
+        root / "broker",
+        data,
+        group_share_session_timeout_ms="3000",
+        group_share_min_session_timeout_ms="3000",
+        group_share_heartbeat_interval_ms="500",
+        group_share_min_heartbeat_interval_ms="500",
+    )
+
+
 @pytest.mark.evidence("share-state")
 @pytest.mark.behaviour("G12")
 def test_share_states_are_those_a_share_coordinator_has_loaded(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     require_kafka()
-    # members that are gone leave their group sooner than after 45 seconds
-    broker = Broker(
-        tmp_path / "broker",
-        group_share_session_timeout_ms="3000",
-        group_share_min_session_timeout_ms="3000",
-        group_share_heartbeat_interval_ms="500",
-        group_share_min_heartbeat_interval_ms="500",
-    )
+    broker = _broker(tmp_path)
     with broker:
         broker.create_topic(FARES, PARTITIONS)
         producer = broker.producer()
@@ -139,7 +156,7 @@ def test_share_states_are_those_a_share_coordinator_has_loaded(
     # the group still has the partition as initialized
     append_records(broker.data / f"{STATE}-0", (gone, None))
     found = _shown(capfd, broker.data)
-    reset = _step_of_doctor(capfd, broker.data)
+    reset = _step_of_doctor(capfd, broker.data, "half", "no-state")
     keys = [
         {"group": f"g{number}", "topic_id": topic_id, "partition": number % PARTITIONS}
         for number in range(60)
@@ -175,6 +192,57 @@ def test_share_states_are_those_a_share_coordinator_has_loaded(
     assert before["half", 0]["start_offset"] is not None and listed["half", 0]["start_offset"] is None
     for place, row in listed.items():
         assert (found[place]["start_offset"], found[place]["lag"]) == (row["start_offset"], row["lag"])
+
+
+@pytest.mark.evidence("share-state")
+def test_records_appended_where_a_share_group_is_ahead_of_the_log_are_not_delivered(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The log loses its end in a power failure, but the state of the group does not. After the step of `doctor` it gets new records."""
+    require_kafka()
+    broker = _broker(tmp_path)
+    with broker:
+        broker.create_topic(FARES)
+        _append(broker, RECORDS)
+        with GroupClients(broker.bootstrap, is_apart=True) as clients:
+            odd = [*range(1, RECORDS, 2)]
+            assert (
+                len(clients.ask("share", group="real", topic=FARES, records=RECORDS, rejected=odd)["read"])
+                == RECORDS
+            )
+    data = broker.data
+    assert _shown(capfd, data)["real", 0]["status"] is None
+    (log,) = (data / f"{FARES}-0").glob("*.log")
+    spans = list(batch_spans(log))
+    os.truncate(log, spans[len(spans) // 2][0])
+    (data / ".kafka_cleanshutdown").unlink()
+    assert run(["recover", "--apply", str(data)]) == 0
+    state = _shown(capfd, data)["real", 0]
+    end = state["log_end_offset"]
+    assert 0 < end < state["finished_end_offset"] == RECORDS and state["status"] == "beyond-log-end"
+    words = _step_of_doctor(capfd, data, "real", "beyond-log-end")
+    copy = _broker(tmp_path / "other", Path(shutil.copytree(data, tmp_path / "copy")))
+    with copy, GroupClients(copy.bootstrap, is_apart=True) as clients:
+        _append(copy, RECORDS + 2 - end)
+        read = clients.ask("share", group="real", topic=FARES, records=2, rejected=[])["read"]
+        assert read == [RECORDS, RECORDS + 1]
+    with broker, GroupClients(broker.bootstrap, is_apart=True) as clients:
+        _reset(broker, clients, words)
+        _append(broker, 2)
+        assert clients.ask("share", group="real", topic=FARES, records=2, rejected=[])["read"] == [
+            end,
+            end + 1,
+        ]
+
+
+def _append(broker: Broker, count: int) -> None:
+    """A batch for every two records."""
+    producer = broker.producer()
+    for number in range(count):
+        producer.produce(FARES, b"value %d" % number, partition=0)
+        if number % 2:
+            producer.flush()
+    producer.flush()
 
 
 def _number(shown: object) -> object:
