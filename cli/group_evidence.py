@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kseg.internal_topics.groups.groups import GroupsOptions
     from kseg.internal_topics.groups.partition_ends import Replicas
     from kseg.internal_topics.metadata.metadata_image import MetadataImage
+    from kseg.segment.errors import KsegError
     from kseg.segment.partition.targets import PartitionTarget
 
 
@@ -24,7 +25,7 @@ class GroupEvidence:
     """chosen: the partitions of group topics to load; of several replicas the most recent one. offsets_partitions: the
     numbers of those of `__consumer_offsets`, and whether each is complete. count: the partition count of `__consumer_offsets` in the
     metadata log, None if unknown. tiered: the directories of partitions with tiered storage, whose log may begin in remote storage.
-    passed_over: the replicas that were not chosen. findings: about the metadata log."""
+    passed_over: the replicas that were not chosen. findings: about the metadata log. unread: why PATHs are skipped."""
 
     chosen: frozenset[str]
     offsets_partitions: dict[int, bool]
@@ -34,6 +35,13 @@ class GroupEvidence:
     tiered: frozenset[str]
     passed_over: tuple[str, ...]
     findings: "tuple[Finding, ...]"
+    unread: "tuple[KsegError, ...]"
+
+    def nothing_found(self, why: str) -> "KsegError":
+        """The error if no partition was found: what is missing may be in a PATH that cannot be read."""
+        from kseg.segment.errors import UsageError
+
+        return self.unread[0] if self.unread else UsageError(why)
 
     def count_given(self, found: Iterable[str]) -> int | None:
         """The partition count of `__consumer_offsets`: from the metadata log, else Kafka's default unless a higher partition number or
@@ -71,10 +79,12 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
 
     given = {path.rstrip("/") or path for path in paths}
     replicas: dict[tuple[str, int], list[LogTarget]] = {}
+    unread: list[KsegError] = []
     for path in paths:
         try:
             found = find_broker_directories([path])
-        except KsegError:
+        except KsegError as error:
+            unread.append(error)
             continue
         for each in found.partitions:
             if each.name is not None and (each.is_live or each.target.path in given):
@@ -109,6 +119,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
         tiered=_tiered(directories, list(images.values())),
         passed_over=tuple(passed_over),
         findings=told_of(images.values()),
+        unread=tuple(unread),
     )
 
 
@@ -162,11 +173,11 @@ def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[
     from kseg.internal_topics.groups.committed_offsets import committed_offset
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
     from kseg.internal_topics.groups.group_replay import load_groups
-    from kseg.segment.errors import KsegError, UsageError
+    from kseg.segment.errors import KsegError
 
     evidence = group_evidence(paths, None)
     if not evidence.offsets_partitions:
-        raise UsageError(
+        raise evidence.nothing_found(
             f"no partition of {CONSUMER_OFFSETS} in {', '.join(paths)}: nothing is known about groups"
         )
     found: dict[tuple[str, int], list[tuple[str, int]]] = {}

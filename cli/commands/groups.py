@@ -75,7 +75,9 @@ def command(
         raise Refused(f"{reset_csv} already exists")
     evidence = group_evidence(paths, metadata, at)
     if evidence.replicas and not evidence.chosen:
-        raise UsageError(f"no partition of __consumer_offsets or __share_group_state in {', '.join(paths)}")
+        raise evidence.nothing_found(
+            f"no partition of __consumer_offsets or __share_group_state in {', '.join(paths)}"
+        )
     options = GroupsOptions(
         at_ms=at,
         groups=frozenset(groups),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -515,3 +517,23 @@ def test_list_shows_the_lag_of_each_partition(tmp_path: Path, capfd: pytest.Capt
     assert table[head][-3:] == ["LAG", "OF", "GROUP"]
     assert (table[head + 1][0], table[head + 1][-2:]) == ("fares", ["6", "billing"])
     assert run(["list", "--sort", "lag", str(log_dir)]) == 2
+
+
+@pytest.mark.parametrize("command", [["groups"], ["list", "--groups"]])
+def test_coordinator_log_may_be_in_a_directory_that_cannot_be_read(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_segment(tmp_path / "fares-0", batch(0, (None, b"v")))
+    unread = tmp_path / "unread"
+    unread.mkdir()
+    scandir = os.scandir
+
+    def failing(path: Any = ".") -> Any:
+        if str(path) == str(unread):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    assert run([*command, str(tmp_path / "fares-0"), str(unread)]) == 3
+    error = capfd.readouterr().err
+    assert error == f"kseg: cannot read {unread}: {os.strerror(errno.ESTALE)}\n"
