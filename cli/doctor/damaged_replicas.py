@@ -1,5 +1,5 @@
-"""The steps for logs that are damaged inside, where other replicas have what cannot be read: on other nodes that are examined as well, or
-on the same node, between whose log dirs the replica is moved.
+"""The steps for logs that are damaged inside, have bad sectors or have lost segments, where other replicas have what cannot be read: on
+other nodes that are examined as well, or on the same node, between whose log dirs the replica is moved.
 
 `recover` removes the damaged bytes, a broker everything behind them as well, and a longer log that is damaged must not be copied over a
 shorter one that has these records. So before anything is copied or repaired:
@@ -16,14 +16,21 @@ from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.next_step import NextStep, copy_command, likewise, move_command, put_command
+from kseg.cli.doctor.next_step import (
+    NextStep,
+    copy_command,
+    lack_of_room,
+    likewise,
+    move_command,
+    put_command,
+)
 from kseg.cli.doctor.replica_steps import stop_move
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.broker_directories import progress_of
 from kseg.internal_topics.metadata.replica_directories import has_segment, names_in, state_of, topic_id_of
 from kseg.segment.counted import shown_of
-from kseg.segment.diagnosis import InvalidBytes
+from kseg.segment.diagnosis import InvalidBytes, UnreadableBytes
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
@@ -45,6 +52,7 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from kseg.recovery.verify.options import VerifyOptions
 
+_LOST_SEGMENTS = ("segment-missing", "segment-gap")
 _LISTED = 5  # replicas with a step of their own
 _MOST_PIECES = 20  # of a command that can still be read
 
@@ -66,8 +74,8 @@ class _Piece:
 
 @dataclass(slots=True)
 class DamagedReplicas:
-    """partitions: the directories of all that are examined. options: of their verification. lost: by directory, the offsets that cannot be
-    read because of damage with valid batches behind it. unknown: directories with further damage."""
+    """partitions: the directories of all that are examined. options: of their verification. lost: by directory, the offsets that are
+    missing or cannot be read, with valid batches behind them. unknown: directories with further damage."""
 
     request: Request
     partitions: Sequence[str] = ()
@@ -78,9 +86,12 @@ class DamagedReplicas:
     def note(self, finding: Finding) -> None:
         about, directory = finding.diagnosis, os.path.dirname(finding.path)
         first, last = finding.first_offset, finding.last_offset
-        if finding.severity != ERROR or not finding.path.endswith(LOG_SUFFIX):
+        is_segment = finding.id in _LOST_SEGMENTS
+        if not is_segment and (finding.severity != ERROR or not finding.path.endswith(LOG_SUFFIX)):
             return
-        is_inside = isinstance(about, InvalidBytes) and about.resumed_offset is not None
+        if isinstance(about, UnreadableBytes):
+            return  # the batches there have findings of their own
+        is_inside = is_segment or (isinstance(about, InvalidBytes) and about.resumed_offset is not None)
         if is_inside and first is not None and last is not None and first <= last:
             self.lost.setdefault(directory, []).append(range(first, last + 1))
         else:
@@ -197,7 +208,7 @@ def _start_of(path: str) -> int:
 def _copied(path: str, whole: str) -> NextStep:
     return NextStep(
         f"{shown_path(path)} is damaged, and {shown_path(whole)} has every record of it. Before any of the nodes starts, move the damaged one out of "
-        "the data directory, and copy the other one: its files are valid on every node.{lack_of_room(whole, path)}",
+        f"the data directory, and copy the other one: its files are valid here too.{lack_of_room(whole, path)}",
         copy_command(whole, path, first=move_command(path)),
     )
 

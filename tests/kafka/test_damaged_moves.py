@@ -22,8 +22,10 @@ if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
+from kseg.segment.kernel import bad_pages
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
+from tests.support.sector_faults import BadSectors, bad_sectors
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -110,6 +112,20 @@ def _spoil(log: Path, first: int, end: int) -> None:
     log.write_bytes(data)
 
 
+def _split(log: Path, *offsets: int) -> None:
+    """Put the records from each of these offsets on, which begin batches, into a segment of their own."""
+    data, ends = log.read_bytes(), [0]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + 12 + int.from_bytes(data[ends[-1] + 8 : ends[-1] + 12]))
+    begins = {int.from_bytes(data[end : end + 8]): end for end in ends[:-1]}
+    cuts = [begins[offset] for offset in offsets]
+    for offset, begin, end in zip((0, *offsets), (0, *cuts), (*cuts, len(data)), strict=True):
+        segment = log.with_name(f"{offset:020d}.log")
+        segment.write_bytes(data[begin:end])
+        segment.with_suffix(".index").write_bytes(b"")
+        segment.with_suffix(".timeindex").write_bytes(b"")
+
+
 @pytest.mark.evidence("moved-log")
 @pytest.mark.parametrize("is_followed", [False, True])
 def test_completed_move_to_a_log_that_lost_its_records(cluster: Moving, is_followed: bool) -> None:
@@ -171,6 +187,44 @@ def test_damaged_log_whose_copy_has_the_records(cluster: Moving, share: int) -> 
     os.truncate(copy, size // share)
     _spoil(log, size // 40 + 80, size // 40 + 90)
     assert cluster.follow() == share
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
+@pytest.mark.evidence("damaged-replica")
+@pytest.mark.parametrize("is_index_left", [True, False])
+def test_lost_segment_that_the_copy_has(cluster: Moving, is_index_left: bool) -> None:
+    """The copy has lost the last segment, so that neither is whole."""
+    _split(cluster.log_of(ALONE), 14, 28)
+    cluster.copy_all(ALONE)
+    for lost in (
+        cluster.log_of(ALONE).with_name(f"{14:020d}"),
+        cluster.copy_of(ALONE).with_name(f"{28:020d}"),
+    ):
+        lost.with_suffix(".log").unlink()
+        if not is_index_left:
+            lost.with_suffix(".index").unlink()
+    assert cluster.follow() == 2
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
+@pytest.mark.evidence("damaged-replica")
+def test_bad_sectors_where_the_copy_has_the_records(cluster: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy has half of the log. Only doctor finds bad sectors; the pieces that its steps take are beside them."""
+    cluster.copy_all(ALONE)
+    os.truncate(cluster.copy_of(ALONE), cluster.copy_of(ALONE).stat().st_size // 2)
+    bad_sectors(monkeypatch, BadSectors()).spoil(cluster.log_of(ALONE), [5, 6, 12])
+    try:
+        steps = [row["command"] for row in cluster.asked("doctor") if row["type"] == "step"]
+        assert cluster.follow() == 2
+    finally:
+        monkeypatch.undo()
+        bad_pages.forget()
+    pieces = re.findall(
+        r"(?:--from-offset (\d+) )?(?:--to-offset (\d+) )?\S*alone-0(\.\w+-future)?;", steps[0]
+    )
+    batch = cluster.log_of(ALONE).stat().st_size // RECORDS[ALONE]
+    lost = {at // batch for sector in (5, 6, 12) for at in (sector * 512, sector * 512 + 511)}
+    assert {int(first) for first, _, is_copy in pieces if is_copy} <= lost
     assert cluster.served(ALONE) == RECORDS[ALONE]
 
 
