@@ -20,6 +20,8 @@ from kseg.internal_topics.metadata.metadata_log_files import log_files
 from kseg.recovery.broker_start.metadata_start import snapshot_fault
 from kseg.segment.counted import listed, shown_of
 from kseg.segment.diagnosis import MetadataGap, ReissuedProducerIds
+from kseg.segment.errors import UnreadableInput
+from kseg.segment.files import is_directory
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.log_dir_state import KRAFT_VERSION, read_log_dir_state
@@ -163,8 +165,15 @@ def _reaches_back(directory: str, damaged: Sequence[str]) -> bool:
 def lacks_metadata_log(log_dirs: Sequence[str]) -> bool:
     """Whether these are data directories of a KRaft node, and none of them has the metadata log."""
     return any(read_log_dir_state(log_dir).meta_version == KRAFT_VERSION for log_dir in log_dirs) and not any(
-        places.isdir(os.path.join(log_dir, METADATA_DIRECTORY)) for log_dir in log_dirs
+        _may_be_directory(os.path.join(log_dir, METADATA_DIRECTORY)) for log_dir in log_dirs
     )
+
+
+def _may_be_directory(path: str) -> bool:
+    try:
+        return bool(is_directory(path))
+    except UnreadableInput:
+        return True
 
 
 def renamed_metadata_log(log_dirs: Sequence[str]) -> str | None:

@@ -32,7 +32,7 @@ from kseg.segment import header_tables as C
 from kseg.segment.counted import offsets_words
 from kseg.segment.diagnosis import MetadataGap
 from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
-from kseg.segment.files import MappedFile, read_small
+from kseg.segment.files import MappedFile, is_directory, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
 from kseg.segment.partition.names import NAME_BY_ROLE, FileName, Role, parse_file_name
@@ -83,7 +83,7 @@ def read_metadata_file(path: str, reading: MetadataReading = _WHOLE_LOG) -> Meta
 
 def metadata_log_steps(path: str, reading: MetadataReading) -> Generator[Advance, None, MetadataImage]:
     """The same for either, with the progress."""
-    reader = _reader_of_log if places.isdir(path) else _reader_of_file
+    reader = _reader_of_log if is_directory(path) else _reader_of_file
     return reader(path, reading).steps()
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fixtures.diseases import bad_crc
-from kseg.cli.doctor.metadata_log_steps import find_metadata_log, is_metadata_snapshot, snapshot_steps
+from kseg.cli.doctor.metadata_log_steps import (
+    find_metadata_log,
+    is_metadata_snapshot,
+    lacks_metadata_log,
+    snapshot_steps,
+)
 from kseg.cli.main import run
 from tests.kafka.start_cases import CASES
 from tests.support import trees
@@ -173,3 +181,21 @@ def test_metadata_log_may_be_in_a_directory_that_cannot_be_read(
     (step,) = [each for each in steps if METADATA in each["why"] or METADATA in each["command"]]
     assert step["why"].startswith(f"{unread} could not be read, and may contain {METADATA}")
     assert step["command"] == f"kseg doctor {data} {unread}"
+
+
+def test_metadata_log_that_cannot_be_found_out_about_is_not_lacking(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not lacks_metadata_log([str(data)])
+    stat = os.stat
+
+    def failing(path: Any, **options: Any) -> os.stat_result:
+        if str(path) == str(data / METADATA):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+        return stat(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", failing)
+        assert not lacks_metadata_log([str(data)])
+    shutil.rmtree(data / METADATA)
+    assert lacks_metadata_log([str(data)])
