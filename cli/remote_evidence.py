@@ -104,9 +104,10 @@ def remote_ranges(
     found = {}
     for path, partition in _remote_partitions(targets, [*missing], topic_ids).items():
         readable = partition.readable(partition.leader_epochs())
-        if readable:
-            start, last = checkpointed_start(path), readable[-1][1]
-            found[path] = readable[0][0] if start is None else start, last
+        with suppress(KsegError):  # the run itself reports that
+            start = checkpointed_start(path)
+            if readable:
+                found[path] = readable[0][0] if start is None else start, readable[-1][1]
     return {path: (start, last) for path, (start, last) in found.items() if start <= last}
 
 

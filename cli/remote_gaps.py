@@ -35,11 +35,11 @@ def remote_gaps(targets: Sequence[Target], finder: "MetadataFinder") -> Iterator
     tiered = {log_dir: _tiered_topics(image) for log_dir, image in images.items() if image is not None}
     if not any(tiered.values()):
         return
-    below = [target for target in _of_topics(targets, tiered) if begins_below(target.path)]
-    if not below or any(map(is_in_use, below)):
-        return
     nodes = {finder.node_of(log_dir).node_id for log_dir in images}
     with suppress(KsegError):  # the run itself reports what cannot be read
+        below = [target for target in _of_topics(targets, tiered) if begins_below(target.path)]
+        if not below or any(map(is_in_use, below)):
+            return
         known = _known(targets, [image for image in images.values() if image is not None], nodes)
         for target in below if known is not None else ():
             yield from _gaps_of(target.path, known or {})
