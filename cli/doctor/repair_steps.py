@@ -16,6 +16,7 @@ from kseg.segment.counted import counted, shown_of
 from kseg.segment.diagnosis import DoubtfulLogStart, InvalidBytes
 from kseg.segment.findings import ERROR, WARNING, Finding
 from kseg.segment.layout import LOG_SUFFIX
+from kseg.segment.partition.names import COPYING_SUFFIX
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 from kseg.segment.values import dataclass
@@ -118,8 +119,12 @@ def copy_open_logs(repairs: Repairs, hosts: Iterable[LogDirHost]) -> Iterator[Ne
         if process_id and not places.lexists(log):
             name = os.path.join(os.path.basename(directory), os.path.basename(log))
             yield NextStep(
-                f"{shown_path(name)} was deleted, and the broker may still have it open: copy it back before the broker stops, and it is gone.",
-                f"find /proc/{process_id}/fd -lname {shell_word(f'*/{name} (deleted)')} -exec cp {{}} {shell_quoted(log)} ';'",
+                f"{shown_path(name)} was deleted, and the broker may still have it open: copy it back before the broker stops, and it is gone. "
+                "If the disk has no room for it, copy it to another one.",
+                # the copy gets its name when it is complete: find ends with status 0 when it is not, and this step would not be shown again
+                f"find /proc/{process_id}/fd -lname {shell_word(f'*/{name} (deleted)')} -exec sh -c "
+                f"""'cp -p "$1" "$2{COPYING_SUFFIX}" && sync -f "$2{COPYING_SUFFIX}" && mv -T "$2{COPYING_SUFFIX}" "$2"' """
+                f"- {{}} {shell_quoted(log)} ';'",
             )
 
 
