@@ -82,6 +82,7 @@ class ChangedLife:
         self.undoable: list[tuple[Trees, Logs]] = []
         self._lines = root / "lines.jsonl"
         self._has_losses = False
+        self._damaged: Trees | None = None
 
     def change(self) -> None:
         """Make some changes to the data directories and check each."""
@@ -141,6 +142,7 @@ class ChangedLife:
         self.undoable.clear()
         self.logs = logs_in(self.log_dirs)
         self._has_losses = True
+        self._damaged = self._trees()
         before = self._changed("recover")
         for name, log in self.logs.items():
             assert set(before[name].records) <= set(log.records), name
@@ -152,6 +154,8 @@ class ChangedLife:
         self._run("undo", *self.log_dirs)
         assert self._trees() == trees
         assert logs_in(self.log_dirs) == self.logs
+        if trees == self._damaged:
+            self._changed("recover")
 
     def _changed(self, command: str, *words: str) -> Logs:
         properties = str(self.life.broker.root / "server.properties")
