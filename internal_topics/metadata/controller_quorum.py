@@ -224,7 +224,7 @@ def _behind(lacking: Lacking, newest: MetadataImage, others: str, finder: Metada
     there = "is not there" if controller.own is None else f"ends at offset {end_offset} here"
     known = f"up to offset {lacking.committed}"
     if lacking.unknown_topic is not None and end_offset >= lacking.committed:
-        known = f"because brokers have made partitions of {lacking.unknown_topic}"
+        known = f"because brokers have applied changes of {lacking.unknown_topic}"
     elif controller.own is not None and end_offset >= lacking.committed:
         there = f"has other records here (up to epoch {controller.own.epoch})"
     message = (

@@ -2,8 +2,8 @@
 of them may be elected.
 
 1. Records are known to be committed up to the end of the newest snapshot, which contains only committed ones, and up to the last
-   registration of a broker, which waits for the response. A log that has another epoch at that offset has other records. A topic is
-   committed if a broker has a partition of it: brokers apply nothing else.
+   registration of a broker, which waits for the response. A log that has another epoch at that offset has other records. A change
+   of a partition is committed if a broker has applied it: it has the partition, or its replica there, or the leader epoch.
 2. A node is a candidate in the quorum that its own metadata log names, however old that is: the voter of a copy from before others were
    added elects itself. In a dynamic quorum, one without a metadata log is no candidate; it votes for whoever asks for the vote of its
    directory id. A voter votes for a log that ends no earlier than its own (Kafka: KafkaRaftClient.handleVoteRequest), so a controller that
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
-from kseg.internal_topics.metadata.metadata_image import MetadataImage, Voter
+from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partition, Voter
 from kseg.internal_topics.metadata.replica_directories import topic_id_of
 from kseg.segment.partition.names import METADATA_DIRECTORY, parse_file_name
 from kseg.segment.partition.partition_epochs import last_epoch_below
@@ -117,7 +117,7 @@ def lacking_controllers(
     committed = _committed_end(newest, log_dirs, finder)
     found = {}
     for each in (*controllers, *_former_controllers(log_dirs, newest, finder)):
-        topic = _unknown_topic(each, newest, log_dirs)
+        topic = _unknown_topic(each, newest, log_dirs, finder)
         if topic is not None or _lacks(each, newest, committed):
             found[each.log_dir] = each, topic
     elections = _elections([each for each, _ in found.values()], controllers, newest)
@@ -204,15 +204,29 @@ def _lacks(controller: VoterLogDir, newest: MetadataImage, committed: int) -> bo
     return own.end_offset < committed or (epoch is not None and -1 < own.epoch < epoch)
 
 
-def _unknown_topic(controller: VoterLogDir, newest: MetadataImage, log_dirs: Sequence[str]) -> str | None:
-    """A topic that the metadata log of a controller ends before, although there are partitions of it; None if there is none."""
+def _unknown_topic(
+    controller: VoterLogDir, newest: MetadataImage, log_dirs: Sequence[str], finder: MetadataFinder
+) -> str | None:
+    """A topic of which a broker has applied changes that the metadata log of a controller ends before; None if there is none."""
     own = controller.own
     if own is None or own.end_offset >= newest.end_offset:
         return None
-    for topic_id in newest.topics.keys() - own.topics.keys():
-        topic = newest.topics[topic_id]
-        names = [f"{topic.name}-{number}" for number in topic.partitions]
-        paths = (os.path.join(log_dir, name) for name in names for log_dir in log_dirs)
-        if any(topic_id_of(path)[1] == topic_id for path in paths):
-            return topic.name
+    for topic in newest.topics.values():
+        earlier = own.topics.get(topic.id)
+        for number, partition in topic.partitions.items():
+            before = None if earlier is None else earlier.partitions.get(number)
+            paths = [os.path.join(log_dir, f"{topic.name}-{number}") for log_dir in log_dirs]
+            for path in paths if partition != before else ():
+                node_id = finder.node_of(os.path.dirname(path)).node_id
+                if topic_id_of(path)[1] == topic.id and _is_later(path, node_id, before):
+                    return topic.name
     return None
+
+
+def _is_later(path: str, node_id: int | None, before: Partition | None) -> bool:
+    """Whether a replica shows that the partition has changed since this state: it did not exist, or not on this node, or it had an earlier
+    leader epoch."""
+    if before is None or (node_id is not None and node_id not in before.replicas):
+        return True
+    epoch = last_epoch_below(path, 2**63 - 1)
+    return epoch is not None and epoch > before.leader_epoch

@@ -257,7 +257,7 @@ def test_controller_that_lacks_a_topic_of_the_brokers_is_behind(
     os.truncate(log, _end_before(log, CLICKS))
     (finding,) = [row for row in cluster.asked("verify") if row.get("severity") == "error"]
     assert (finding["id"], finding["path"]) == ("replica-behind", str(log.parent))
-    assert f"committed because brokers have made partitions of {CLICKS}. " in finding["message"]
+    assert f"committed because brokers have applied changes of {CLICKS}. " in finding["message"]
     cluster.follow()
     assert not [row for row in cluster.asked("verify") if row.get("severity") == "error"]
 
