@@ -17,7 +17,11 @@ from tests.kafka.shared_java import run_java
 CONTROLLERS = (101, 102, 103)
 BROKER = 1
 CLUSTER = "Mz9XvQe1R0mU7bTq2LkP5w"
-_NOT_YET = ("BROKER_NOT_AVAILABLE", "Direct-to-controller communication is not supported")
+_NOT_YET = (
+    "BROKER_NOT_AVAILABLE",
+    "Direct-to-controller communication is not supported",
+    "is not ready to receive requests",
+)
 
 
 class QuorumNode(Broker):
