@@ -3,7 +3,9 @@ milliseconds."""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
 
 import pytest
 
@@ -21,6 +23,7 @@ _EPOCH_MS = re.compile(r"(?<![\w.])1[67]\d{11}(?: ms\b)?(?!\))")
 _SINGULAR_IN_S = frozenset(
     ("alias", "bus", "has", "is", "was", "its", "this", "ms", "loss", "class", "pass", "address", "process")
 )
+_CALL = re.compile(r"\{[a-z_][a-z_.]*\(")
 _MILLISECONDS = re.compile(r"\{[^{}]*(?:timestamp|_ms)[^{}]*\} ms\b")
 
 
@@ -62,7 +65,23 @@ def test_no_source_sentence_has_epoch_milliseconds(room: str) -> None:
     assert not [each for each in output if _MILLISECONDS.search(each[1])]
 
 
+def _calls_in_plain_strings(source: str) -> list[str]:
+    """String literals with a call in braces that are no f-strings, so that users would read the call."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    plain = (each.string for each in tokens if each.type == tokenize.STRING)
+    return [text for text in plain if "f" not in text[: text.index(text[-1])].lower() and _CALL.search(text)]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_sentence_shows_a_call_of_the_source(room: str) -> None:
+    files = sorted((ROOT / room).rglob("*.py"))
+    assert not [
+        (path.name, text) for path in files for text in _calls_in_plain_strings(path.read_text("utf-8"))
+    ]
+
+
 def test_sentence_checks_find_their_mistakes() -> None:
+    assert _calls_in_plain_strings('f"{a(b)}" "is {words(found)}"') == ['"is {words(found)}"']
     assert _PLURAL_OF_ONE.findall("1 errors") and _PLURAL_OF_ONE.findall("and 1 more batches")
     assert not _PLURAL_OF_ONE.findall("2.1 records") and not _PLURAL_OF_ONE.findall("orders-1 is")
     assert _SAME_TWICE.search("offsets 116 to 116") and not _SAME_TWICE.search("offsets 116 to 1160")

@@ -315,7 +315,7 @@ def _copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterat
         yield NextStep(
             f"{shown_path(path)} is missing, and its node may lead with an empty log. Before any of the nodes starts, copy the replica of node "
             f"{copy.node}, whose log ends at offset {copy.end_offset}: its files are valid on every node. If the lost directory turns up (in a "
-            "backup, or on a disk that is not mounted), put that back instead, if its log ends later.{lack_of_room(copy.directory, path)}",
+            f"backup, or on a disk that is not mounted), put that back instead, if its log ends later.{lack_of_room(copy.directory, path)}",
             copy_command(copy.directory, path),
         )
     command = command_line("verify", {"--verbose": True}, request)
