@@ -160,7 +160,8 @@ def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
     """Examine the nodes one by one. Before and after that, the steps for what shows only when they are examined together."""
     identities, replicas = situation.identities, situation.replicas
     yield from save_diverged(replicas)
-    whole = [*situation.damaged_replicas.steps({path for path, _ in (*replicas.behind, *replicas.shorter)})]
+    replaced = {path for path, _ in (*replicas.behind, *replicas.shorter, *replicas.moved_behind)}
+    whole = [*stop_moves(replicas), *situation.damaged_replicas.steps(replaced)]
     if whole:
         yield from whole
         yield _again(situation)

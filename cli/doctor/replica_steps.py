@@ -198,11 +198,10 @@ def stop_moves(replicas: Replicas) -> Iterator[NextStep]:
                 path, f"{shown_path(path)} has fewer records than {shown_path(former)}, which it replaces."
             )
         else:
-            kept = os.path.join(os.path.dirname(former), os.path.basename(path))
             yield NextStep(
-                f"{shown_path(path)} has fewer records than {shown_path(former)}, whose place it took when the replica was moved. Move it out of the data "
-                "directory, and give the other one its name back before a broker starts and deletes it. A broker serves it from there.",
-                f"{move_command(path)} && mv -T {shell_quoted(former)} {shell_quoted(kept)}",
+                f"{shown_path(path)} has fewer records than {shown_path(former)}, from which the replica was moved. Before a broker starts and deletes that, "
+                "move this one out of the data directory, and copy the other one: its files are valid here too.",
+                f"{move_command(path)} && cp -a {shell_quoted(former)} {shell_quoted(path)}",
             )
     command = command_line("verify", {"--verbose": True}, replicas.request)
     yield from likewise(len(replicas.moved_behind) - shown, "moved log", command)

@@ -6,8 +6,7 @@
 2. Then the former log is marked for deletion, and deleted log.segment.delete.delay.ms (a minute) later, or as long after the next start.
 
 What the former log has beyond the end of the other one is lost then. Nothing syncs a log before it takes the place of another, so that a
-power failure may have taken all of it. A replica that was moved to other nodes and back leaves such a log as well, and needs it only if it
-may lead.
+power failure may have taken all of it. The same holds for a replica that was reassigned to another node.
 """
 
 import os
@@ -39,7 +38,7 @@ def moved_logs_behind(log_dirs: Sequence[str], finder: MetadataFinder) -> Iterat
             if name.state is PartitionState.FUTURE:
                 yield from _before_the_change(path, name, image, node, finder.others_of(log_dir))
             elif name.state is PartitionState.DELETE:
-                yield from _after_the_change(path, name, image, node, [log_dir, *finder.others_of(log_dir)])
+                yield from _after_the_change(path, name, image, log_dirs, finder)
 
 
 def _before_the_change(
@@ -63,16 +62,32 @@ def _before_the_change(
 
 
 def _after_the_change(
-    former: str, name: PartitionName, image: MetadataImage, node: Node, log_dirs: Sequence[str]
+    former: str, name: PartitionName, image: MetadataImage, log_dirs: Sequence[str], finder: MetadataFinder
 ) -> Iterator[Finding]:
-    """former: the log that is marked for deletion. log_dirs: of the node."""
-    topic_id = topic_id_of(former)[1]
-    partition = _partition(topic_id, name, image)
-    may_lead = partition is not None and node.node_id in electable(partition)
-    path = _live(name, topic_id, log_dirs) if may_lead else None
-    if path is not None and _epoch(former) >= _epoch(path):
-        then = f"The broker was moving {name.text} between them, and deletes the other log a minute after its start"
+    """former: the log that is marked for deletion. log_dirs: of the run. A replica of its own node counts, or those of all nodes that may
+    lead."""
+    log_dir, topic_id = os.path.dirname(former), topic_id_of(former)[1]
+    partition, node = _partition(topic_id, name, image), finder.node_of(log_dir)
+    leaders = set() if partition is None else electable(partition)
+    nodes = {node.node_id: [log_dir, *finder.others_of(log_dir)]}
+    if node.node_id not in leaders:
+        nodes = {leader: _of_node(leader, node, log_dirs, finder) for leader in leaders}
+    found = [
+        path for leader, each in nodes.items() if leader in leaders and (path := _live(name, topic_id, each))
+    ]
+    if not found or len(found) < len(nodes):
+        return
+    path = max(found, key=lambda each: ends_of(PartitionTarget(each))[1])
+    if _epoch(former) >= _epoch(path):
+        then = f"{name.text} was moved from there, and node {node.node_id} deletes that log a minute after its start"
         yield from _behind(path, former, then)
+
+
+def _of_node(node_id: int, former: Node, log_dirs: Sequence[str], finder: MetadataFinder) -> list[str]:
+    """The log dirs of a stopped node in the cluster of the former one."""
+    wanted = (former.cluster_id, node_id)
+    nodes = ((each, finder.node_of(each)) for each in log_dirs)
+    return [each for each, node in nodes if (node.cluster_id, node.node_id) == wanted and not is_locked(each)]
 
 
 def _partition(topic_id: str | None, name: PartitionName, image: MetadataImage) -> Partition | None:

@@ -166,6 +166,26 @@ def test_moved_log_that_lost_its_records_after_it_took_the_place_of_the_former_o
     assert cluster.served(MOVED) == (RECORDS[MOVED] if is_followed else 0)
 
 
+@pytest.mark.evidence("moved-log")
+def test_reassigned_replica_that_lost_its_records(cluster: Moving) -> None:
+    """The node that it came from has marked its log for deletion."""
+    former, log = cluster.nodes[1].root / "data" / f"{ALONE}-0.{'a' * 32}-delete", cluster.log_of(ALONE)
+    shutil.copytree(log.parent, former)
+    shutil.rmtree(cluster.copy_of(ALONE).parent)
+    for file in (log, *log.parent.glob("*index")):
+        os.truncate(file, 0)
+    assert "moved-log-behind" not in cluster.found().values()
+    cluster.log_dirs += [
+        cluster.nodes[1].root / "data",
+        cluster.nodes[1].root / "more",
+        cluster.data(CONTROLLER),
+    ]
+    assert cluster.found()[f"{ALONE}-0"] == "moved-log-behind"
+    assert cluster.follow() == 1
+    assert "moved-log-behind" not in cluster.found().values()
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
 @pytest.mark.evidence("damaged-replica")
 def test_damaged_log_that_took_the_place_of_a_whole_one(cluster: Moving) -> None:
     cluster.copy_all(ALONE)
