@@ -3,8 +3,8 @@ failed or was killed, and the records that it lacks would be missing from the lo
 
 1. A dump that has come to its end writes its summary last.
 2. It writes an error for a target that it could not read, and the summary counts it.
-3. It writes a finding for damage inside a log, with the offsets that it could not read. Another dump has records among them:
-   that is what it was added for.
+3. It writes a finding for damage inside a log, with the offsets that it could not read, also if it was not asked for these. Another
+   dump between its neighbours does not: that is what it was added for, though the cleaner may have left nothing there.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,6 +14,8 @@ from kseg.change.append.json_input import Row
 from kseg.segment.errors import Refused
 from kseg.segment.findings import ERROR
 
+_NOTHING = range(0)
+
 
 class Dumps:
     """Checks the lines of a number of dumps. name: of the input."""
@@ -22,8 +24,8 @@ class Dumps:
         self._number = number
         self._name = name
         self._complete = 0
-        # by dump: the ranges of offsets that it has, ascending, and those that it reports as lost
-        self._found: list[list[range]] = [[]]
+        # by dump: the first and the last offset that it has, and the ranges that it reports as lost
+        self._found: list[range] = [_NOTHING]
         self._lost: list[list[range]] = [[]]
 
     def checked(self, rows: Iterable[Numbered]) -> Iterator[Numbered]:
@@ -31,16 +33,24 @@ class Dumps:
         for number, row in rows:
             self._note(number, row)
             yield number, row
-        if self._complete != self._number or self._found[-1]:
+        if self._complete != self._number or len(self._found[-1]):
             more = ", and more lines after the last" if self._complete == self._number else ""
             raise self._refused(f"it has {self._complete} of {self._number} complete dumps{more}")
-        for place, ranges in enumerate(self._lost):
-            others = [found for other, found in enumerate(self._found) if other != place]
-            for lost in ranges:
-                if not any(_overlap(each, lost) for found in others for each in found):
-                    raise self._refused(
-                        f"offsets {lost.start} to {lost.stop - 1} could not be read, and no other dump has them"
-                    )
+        for lost in (each for ranges in self._lost for each in ranges):
+            if self._is_missing(lost):
+                raise self._refused(
+                    f"offsets {lost.start} to {lost.stop - 1} could not be read, and no other dump has them"
+                )
+
+    def _is_missing(self, lost: range) -> bool:
+        """Whether each dump that may have to provide these offsets, between those before and those after it, reports some as lost."""
+        may = []
+        for place, ranges in enumerate(self._lost[: self._complete]):
+            begin = max((each.stop for each in self._found[:place] if len(each)), default=0)
+            end = min((each.start for each in self._found[place + 1 :] if len(each)), default=lost.stop)
+            if _overlap(range(begin, end), lost):
+                may.append(any(_overlap(each, lost) for each in ranges))
+        return bool(may) and all(may)
 
     def _note(self, number: int, row: Row) -> None:
         kind = row.get("type", "record")
@@ -57,7 +67,7 @@ class Dumps:
             if row.get("targets_failed") or row.get("interrupted"):
                 raise self._refused(f"line {number}: the dump did not come to its end")
             self._complete += 1
-            self._found.append([])
+            self._found.append(_NOTHING)
             self._lost.append([])
 
     def _note_offsets(self, row: Row) -> None:
@@ -66,10 +76,8 @@ class Dumps:
         if type(first) is not int or type(last) is not int:
             return
         found = self._found[-1]
-        if found and found[-1].start <= first <= found[-1].stop:
-            found[-1] = range(found[-1].start, max(found[-1].stop, last + 1))
-        else:
-            found.append(range(first, last + 1))
+        start = min(found.start, first) if len(found) else first
+        self._found[-1] = range(start, max(found.stop, last + 1))
 
     def _refused(self, why: str) -> Refused:
         return Refused(f"{self._name}: {why}; nothing was appended")
