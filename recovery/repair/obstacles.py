@@ -15,16 +15,19 @@ _NOT_KAFKAS = (Role.UNKNOWN, Role.KSEG_JOURNAL)
 
 def obstacles(directory: str) -> list[str]:
     """Names of Kafka files in a partition that are not regular files. Raises UnreadableInput, also for a log among them: its content is
-    missing, and a repair of the rest would remove its indexes."""
+    missing, and a repair of the rest would remove its indexes. A log of Kafka 0.7 is none of the logs of a later broker."""
     try:
         with places.scandir(directory) as entries:
-            names = [entry.name for entry in entries if not entry.is_file()]
+            is_file = {entry.name: entry.is_file() for entry in entries}
     except OSError as error:
         raise cannot_read(directory, error) from error
+    names = [name for name, is_regular in is_file.items() if not is_regular]
     found = sorted(name for name in names if parse_file_name(name).role not in _NOT_KAFKAS)
+    roles = {parsed.role for parsed in map(parse_file_name, is_file) if parsed.is_live}
+    log_role = Role.LOG if Role.LOG in roles else Role.KAFKA07_LOG
     for name in found:
         parsed = parse_file_name(name)
-        if parsed.is_live and parsed.role in (Role.LOG, Role.KAFKA07_LOG):
+        if parsed.is_live and parsed.role is log_role:
             raise UnreadableInput(f"cannot read {os.path.join(directory, name)}: not a regular file")
     return found
 

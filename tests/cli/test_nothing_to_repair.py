@@ -133,6 +133,18 @@ def test_directory_named_like_an_unneeded_side_file_is_reported(
 
 
 @pytest.mark.evidence("directory-in-place")
+def test_directory_named_like_a_log_of_kafka_07_beside_later_logs_is_reported(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = partition / f"{177:020}.kafka"
+    other.mkdir()
+    log(partition).with_suffix(".index").unlink()
+    assert run(["recover", "--apply", str(partition)]) == 1
+    assert f"still not sound: {other.name} is not a regular file" in capfd.readouterr().out
+    assert log(partition).with_suffix(".index").exists() and other.is_dir()
+
+
+@pytest.mark.evidence("directory-in-place")
 def test_nothing_is_repaired_beside_a_log_that_is_not_a_file(
     partition: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
