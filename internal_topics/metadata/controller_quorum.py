@@ -19,7 +19,6 @@ Observed with 4.3.1: two of three controllers were restored from a backup, or we
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 
 from kseg.internal_topics.broker_directories import ends_of
 from kseg.internal_topics.metadata.lacking_controllers import (
@@ -27,18 +26,17 @@ from kseg.internal_topics.metadata.lacking_controllers import (
     Lacking,
     VoterLogDir,
     controllers_in,
+    known_epoch,
     lacking_controllers,
 )
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.segment.counted import listed
 from kseg.segment.diagnosis import ReplacedVoter, ReplicaBehind
-from kseg.segment.errors import KsegError, cannot_read
-from kseg.segment.files import read_small
+from kseg.segment.errors import cannot_read
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.partition.targets import PartitionTarget
-from kseg.segment.sidecar.metadata_files import decode_quorum_state
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
@@ -122,11 +120,11 @@ def _of_later_epoch(
     others go on to it."""
     if len(lacking) < len(newest.voters):
         return []
-    next_epoch = 1 + max(_known_epoch(each.controller.metadata_log, each.controller.own) for each in lacking)
+    next_epoch = 1 + max(known_epoch(each.controller.metadata_log, each.controller.own) for each in lacking)
     return [
         log_dir
         for log_dir, own in _truncated_logs(lacking, log_dirs, finder)
-        if _known_epoch(own.path, own) > next_epoch
+        if known_epoch(own.path, own) > next_epoch
     ]
 
 
@@ -139,15 +137,6 @@ def _truncated_logs(
         own = finder.image_for(log_dir)
         if log_dir not in of_lacking and own is not None and os.path.dirname(own.path) == log_dir:
             yield log_dir, own
-
-
-def _known_epoch(metadata_log: str, image: MetadataImage | None) -> int:
-    """The last leader epoch that a node knows; 0 if it knows none."""
-    epoch = 0 if image is None else max(image.epoch, 0)
-    with suppress(KsegError):
-        path = os.path.join(metadata_log, NAME_BY_ROLE[Role.QUORUM_STATE])
-        epoch = max(epoch, decode_quorum_state(read_small(path)).leader_epoch)
-    return epoch
 
 
 def _log_start(image: MetadataImage) -> int:
@@ -246,8 +235,13 @@ def _election_words(lacking: Lacking, others: str) -> str:
     if lacking.election is Election.NONE:
         return "The voters lack them, and none has a metadata log with which it can be elected: no node of the cluster serves"
     controller = lacking.controller
+    if lacking.election is Election.AS_FORMER_LEADER:
+        return (
+            f"Other voters remember node {controller.voter.id} as the leader of an epoch that it has lost: its process ends as soon as one of them "
+            "says so (IllegalStateException), and without its vote no leader is elected"
+        )
     voters = sorted(voter.id for voter in controller.quorum)
-    epoch = 1 + _known_epoch(controller.metadata_log, controller.own)
+    epoch = 1 + known_epoch(controller.metadata_log, controller.own)
     named = (
         f"the only voter is node {voters[0]}"
         if len(voters) == 1

@@ -9,21 +9,27 @@ of them may be elected.
    directory id. A voter votes for a log that ends no earlier than its own (Kafka: KafkaRaftClient.handleVoteRequest), so a controller that
    lacks records is elected only by others that lack them, if these are a majority of its quorum.
 3. If no voter that has all records can be elected either, as where none has a metadata log, the others are needed.
-4. A voter without a data directory here is assumed to be present, with all records.
+4. A controller that has lost the leader epoch in which others remember it as the leader ends as soon as one of them says so, with an
+   IllegalStateException (Kafka: KafkaRaftClient.maybeTransition). The others elect a new leader if they are a majority without it.
+5. A voter without a data directory here is assumed to be present, with all records.
 
 Observed with 4.3.1: of three controllers, two had the state from before they were added, the first one did, or it was removed as a voter
-and its old disk was mounted again.
+and its old disk was mounted again; of two, the last leader had no metadata log.
 """
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from enum import StrEnum
 
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partition, Voter
 from kseg.internal_topics.metadata.replica_directories import topic_id_of
-from kseg.segment.partition.names import METADATA_DIRECTORY, parse_file_name
+from kseg.segment.errors import KsegError
+from kseg.segment.files import read_small
+from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.partition.partition_epochs import last_epoch_below
+from kseg.segment.sidecar.metadata_files import QuorumState, decode_quorum_state
 from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
@@ -34,6 +40,7 @@ class Election(StrEnum):
     BY_CLUSTER = "by-cluster"  # it or another one of those, by a majority of the cluster's voters
     ALONE = "alone"  # by the voters in its own metadata log, without those added since
     NONE = "none"  # nobody is
+    AS_FORMER_LEADER = "as-former-leader"  # nobody is: it ends when others say that it is the leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +150,33 @@ def _elections(
         found |= {each.log_dir: Election.BY_CLUSTER for each in voters}
     elif len(voters) == left and not is_lost:
         found |= {each.log_dir: Election.NONE for each in voters}
+    former = [each for each in voters if each.log_dir not in found and _is_remembered(each, controllers)]
+    if left - len(former) < majority:
+        found |= {each.log_dir: Election.AS_FORMER_LEADER for each in former}
     return found
+
+
+def _is_remembered(controller: VoterLogDir, controllers: Sequence[VoterLogDir]) -> bool:
+    """Whether another controller remembers this one as the leader of an epoch that it does not know."""
+    epoch = known_epoch(controller.metadata_log, controller.own)
+    others = (quorum_state(each.metadata_log) for each in controllers if each is not controller)
+    return any(
+        each is not None and each.leader_id == controller.voter.id and each.leader_epoch > epoch
+        for each in others
+    )
+
+
+def known_epoch(metadata_log: str, image: MetadataImage | None) -> int:
+    """The last leader epoch that a node knows; 0 if it knows none."""
+    state = quorum_state(metadata_log)
+    return max(0, -1 if image is None else image.epoch, 0 if state is None else state.leader_epoch)
+
+
+def quorum_state(metadata_log: str) -> QuorumState | None:
+    """The quorum-state of a metadata log, None if it cannot be read."""
+    with suppress(KsegError):
+        return decode_quorum_state(read_small(os.path.join(metadata_log, NAME_BY_ROLE[Role.QUORUM_STATE])))
+    return None
 
 
 def _is_elected(candidate: VoterLogDir, lacking: Sequence[VoterLogDir]) -> bool:

@@ -54,7 +54,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeControlle
         cluster.quorum("--command-config", properties, "add-controller")
         broker.create_topic(LATE)
         cluster.produce(LATE, RECORDS[LATE])
-        cluster.stop(BROKER, FIRST, ADDED)
+        # the last leader stops last: otherwise ADDED may be elected
+        cluster.stop(BROKER, ADDED, FIRST)
     finally:
         cluster.abandon()
     yield cluster
@@ -143,4 +144,30 @@ def test_added_voter_without_its_metadata_log_votes_for_the_other_one(
     first.wait_for("its election", is_elected)
     added.wait_for("its start", lambda: is_elected() and "Kafka Server started" in added.log_text())
     cluster.begin(BROKER)
+    assert consumed(cluster) == RECORDS
+
+
+@pytest.mark.evidence("controller-quorum")
+def test_last_leader_without_its_metadata_log_ends_and_needs_the_other_one(
+    cluster: ThreeControllers, capfd: pytest.CaptureFixture[str]
+) -> None:
+    restore(cluster, ADDED)
+    first, added = cluster.nodes[FIRST], cluster.nodes[ADDED]
+    # as after an election of ADDED
+    state = first.data / "__cluster_metadata-0" / "quorum-state"
+    known = json.loads(state.read_text())
+    known |= {"leaderId": ADDED, "leaderEpoch": known["leaderEpoch"] + 1}
+    state.write_text(json.dumps(known))
+    ((node, message),) = behind(cluster, capfd).items()
+    assert node == f"node-{ADDED}"
+    assert f"Other voters remember node {ADDED} as the leader of an epoch that it has lost" in message
+    fault = f"Received request or response with leader OptionalInt[{ADDED}] and epoch {known['leaderEpoch']}"
+    cluster.begin(FIRST, ADDED, is_awaited=False)
+    added.wait_for("its end", lambda: fault in added.log_text())
+    cluster.abandon()
+    for command in [row["command"] for row in asked(cluster, capfd, "doctor") if row["type"] == "step"]:
+        if not command.startswith("kseg "):
+            subprocess.run(command, shell=True, check=True)
+    assert behind(cluster, capfd) == {}
+    cluster.begin(FIRST, ADDED, BROKER)
     assert consumed(cluster) == RECORDS

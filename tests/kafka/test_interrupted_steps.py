@@ -49,7 +49,7 @@ def test_replica_stays_until_the_copy_that_replaces_it_is_complete(
     assert cluster.found(ORDERS) == {}
 
 
-@pytest.mark.evidence("replica-missing", "bad-directory-name")
+@pytest.mark.evidence("replica-missing", "bad-directory")
 def test_unfinished_copy_is_not_taken_for_the_missing_replica(
     electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,4 +87,6 @@ def test_controller_that_lacks_an_added_partition(
     strays = [*cluster.data(BROKERS[0]).glob(f"{ADDED}.*-stray")]
     assert bool(strays) is not is_followed
     if is_followed:
-        assert len(cluster.nodes[BROKERS[0]].consume(TOPIC, 1)) == RECORDS
+        broker = cluster.nodes[BROKERS[0]]
+        # the high watermark of a new leader begins at that of its checkpoint
+        broker.wait_for("the records", lambda: len(broker.consume(TOPIC, 1)) == RECORDS)
