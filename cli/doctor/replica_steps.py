@@ -200,8 +200,8 @@ def stop_moves(replicas: Replicas) -> Iterator[NextStep]:
         else:
             yield NextStep(
                 f"{shown_path(path)} has fewer records than {shown_path(former)}, from which the replica was moved. Before a broker starts and deletes that, "
-                "move this one out of the data directory, and copy the other one: its files are valid here too.",
-                f"{move_command(path)} && cp -a {shell_quoted(former)} {shell_quoted(path)}",
+                f"move this one out of the data directory, and copy the other one: its files are valid here too.{lack_of_room(former, path)}",
+                copy_command(former, path, first=move_command(path)),
             )
     command = command_line("verify", {"--verbose": True}, replicas.request)
     yield from likewise(len(replicas.moved_behind) - shown, "moved log", command)
