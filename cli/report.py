@@ -25,7 +25,8 @@ _LESSER_SHARE = 4  # warnings and infos may each take this fraction of them
 
 
 class Line(NamedTuple):
-    """A line to print. tone: ERROR, WARNING, INFO or GOOD; a terminal colours its first word or its severity accordingly."""
+    """A line to print. tone: ERROR, WARNING, INFO or GOOD; a terminal colours its severity, its first word, or all of it if it
+    is indented."""
 
     text: str
     tone: str = ""

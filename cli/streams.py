@@ -65,15 +65,20 @@ class Output:
         self.write(encoded(text) + b"\n")
 
     def painted(self, text: str, tone: str) -> None:
-        """A line for people. tone: a severity or `good`; on a terminal that word, or the first word, has the colour of the tone."""
+        """A line for people. tone: a severity or `good`; on a terminal that word has its colour, otherwise the first word, or all of a line
+        that is indented, which belongs to a section."""
         plain = encoded(text)
         if not self._has_colour or tone not in _COLOURS:
             self.write(plain + b"\n")
             return
         safe = for_terminal(plain)
         mark = b": " + tone.encode() + b": "
-        start = safe.index(mark) + 2 if mark in safe else 0
-        stop = start + len(tone) if mark in safe else len(safe) if b" " not in safe else safe.index(b" ")
+        if mark in safe:
+            start = safe.index(mark) + len(b": ")
+            stop = start + len(tone)
+        else:
+            start = len(safe) - len(safe.lstrip(b" "))
+            stop = len(safe) if start or b" " not in safe else safe.index(b" ")
         colour = b"\x1b[" + _COLOURS[tone] + b"m"
         self.write_exactly(safe[:start] + colour + safe[start:stop] + b"\x1b[0m" + safe[stop:] + b"\n")
 

@@ -191,7 +191,8 @@ class DoctorReport(Report):
     def _starts(self) -> Iterator[Line]:
         for start in self._rows.get("broker-start", ()):
             tone = ERROR if start["outcome"] == "does-not-start" else ""
-            yield from (Line(words, tone) for words in broker_start_words(start))
+            first, *more = broker_start_words(start)
+            yield from (Line(first, tone), *map(Line, more))
 
     def _retention(self) -> Iterator[Line]:
         found = self._rows.get("retention", ())

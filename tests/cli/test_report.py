@@ -145,6 +145,10 @@ def test_severities_are_coloured_on_a_terminal_unless_disabled(flipped: Path) ->
     shown = on_terminal(words)
     assert shown.startswith(b"\x1b[1;31mDAMAGED:\x1b[0m 1 error")
     assert b": \x1b[1;31merror\x1b[0m: " in shown
+    (flipped / "orders.01-5" / "leader-epoch-checkpoint").write_text("garbage")
+    page = on_terminal(["doctor", *NOW, "--no-progress", "--jobs", "1", str(flipped)])
+    assert b"\n  \x1b[1;31ma 4.3.1 broker on node 1 does not start: " in page
+    assert b"\x1b[1;31m\x1b[0m" not in page
     assert b"\x1b" not in on_terminal(words, NO_COLOR="1")
     assert b"\x1b" not in on_terminal(words, TERM="dumb")
 
