@@ -47,7 +47,7 @@ from kseg.segment.errors import Refused, UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.format_evidence import findings_against_v2
-from kseg.segment.partition.names import PartitionState, Role, parse_file_name
+from kseg.segment.partition.names import PartitionState, is_kafka07_log, parse_file_name
 from kseg.segment.partition.targets import FileTarget, LogTarget, PartitionTarget, only_one_file
 from kseg.segment.partition.topic_settings import CLEANUP_POLICY, TopicSettings
 
@@ -116,7 +116,7 @@ def _not_cleaned(target: PartitionTarget) -> Finding | None:
         why = "snapshots trim the metadata log, not compaction"
     elif name is not None and name.state not in (PartitionState.LIVE, PartitionState.FUTURE):
         why = f"the directory was set aside ({name.state}), so a broker does not clean it"
-    elif Role.KAFKA07_LOG in {parse_file_name(entry).role for entry in os.listdir(target.path)}:
+    elif is_kafka07_log(map(parse_file_name, os.listdir(target.path))):
         why = "Kafka 0.7 has neither keys nor compaction"
     return Finding("not-compacted", target.path, why) if why else None
 

@@ -49,7 +49,7 @@ from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.partition.largest_timestamp import record_of
 from kseg.segment.partition.log_dir_state import LogDirState
-from kseg.segment.partition.names import Role, parse_file_name
+from kseg.segment.partition.names import Role, is_kafka07_log, parse_file_name
 from kseg.segment.partition.targets import FileTarget, LogTarget, PartitionTarget, only_one_file
 from kseg.segment.partition.topic_settings import TopicSettings
 
@@ -266,9 +266,9 @@ def _unmarked(
     from kseg.compaction.retention.unmark import plan_unmark
 
     names = frozenset(file.name for file in inputs)
-    is_kafka07 = any(parse_file_name(name).role is Role.KAFKA07_LOG for name in names)
+    has_kafka07_log = is_kafka07_log(map(parse_file_name, names))
     dir_state: LogDirState | None = None
-    if is_kafka07:
+    if has_kafka07_log:
         live = [
             name for name in map(parse_file_name, names) if name.role is Role.KAFKA07_LOG and name.is_live
         ]
@@ -289,11 +289,11 @@ def _unmarked(
         )
         yield events.Row(row)
     first = start = unmarking.bases[0] if unmarking.bases else first
-    if options.limits.is_tiered and not is_kafka07:
+    if options.limits.is_tiered and not has_kafka07_log:
         start = checkpointed_start(target, dir_state) or 0
     if start is not None and options.log_start_offset is not None:
         start = max(start, options.log_start_offset)
-    keeps_start = is_kafka07 or options.limits.is_tiered
+    keeps_start = has_kafka07_log or options.limits.is_tiered
     result = replace(
         result,
         first_base_offset=first,

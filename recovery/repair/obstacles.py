@@ -44,10 +44,10 @@ def with_obstacles(repair: Repair, directory: str, names: list[str]) -> Repair:
         )
         for name in names
     ]
-    doubt = (
-        repair.doubt
-        or f"{names[0]} is not a regular file, but a broker needs one with that name; move it away"
-    )
+    needs = "but a broker needs one with that name"
+    if parse_file_name(names[0]).role is Role.KAFKA07_LOG:
+        needs = "but has the name of a log of Kafka 0.7"
+    doubt = repair.doubt or f"{names[0]} is not a regular file, {needs}; move it away"
     return replace(repair, findings=(*findings, *repair.findings), doubt=doubt)
 
 

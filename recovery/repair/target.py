@@ -12,7 +12,7 @@ from kseg.change.plan.steps import FileIdentity
 from kseg.segment.errors import UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import INDEX_ROLES, PartitionName, Role, parse_file_name
+from kseg.segment.partition.names import INDEX_ROLES, PartitionName, Role, is_kafka07_log, parse_file_name
 from kseg.segment.partition.targets import LogTarget, PartitionTarget
 from kseg.segment.values import dataclass
 
@@ -42,9 +42,8 @@ class RecoveryTarget:
 
     @property
     def is_kafka07(self) -> bool:
-        """Whether this is a 0.7 log: `.kafka` files and no `.log`."""
-        roles = {parse_file_name(file.name).role for file in self.inputs}
-        return Role.KAFKA07_LOG in roles and Role.LOG not in roles
+        """Whether this is a log of Kafka 0.7."""
+        return is_kafka07_log(parse_file_name(file.name) for file in self.inputs)
 
     def restricted(self, image: DirectoryImage) -> DirectoryImage:
         """The image without changes to files outside the target."""

@@ -17,6 +17,7 @@ A name that is none of these is a `FileName` too, with role UNKNOWN: no file is 
 """
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 
@@ -341,3 +342,9 @@ def is_of_partition(name: FileName) -> bool:
         or name.role in _PARTITION_ROLES
         or (name.role is Role.METADATA_SNAPSHOT and name.is_well_formed)
     )
+
+
+def is_kafka07_log(names: Iterable[FileName]) -> bool:
+    """Whether files of these names are a log of Kafka 0.7: there are `.kafka` files, and no `.log`, which later brokers read alone."""
+    roles = {name.role for name in names}
+    return Role.KAFKA07_LOG in roles and Role.LOG not in roles

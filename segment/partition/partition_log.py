@@ -12,7 +12,7 @@ counts every byte that was read, `findings` collects the problems found, and `pa
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 from kseg.segment import layout as L
@@ -30,6 +30,7 @@ from kseg.segment.partition.names import (
     FileState,
     PartitionState,
     Role,
+    is_kafka07_log,
     parse_file_name,
 )
 from kseg.segment.partition.targets import LogTarget, PartitionTarget
@@ -81,7 +82,8 @@ class PartitionLog(Notes):
             for entry, name in named.items()
             if name.base_offset is None and name.is_live
         }
-        self.is_kafka07 = _is_kafka07(named.values() if of_one is None else (of_one,))
+        found = named.values() if of_one is None else (of_one,)
+        self.is_kafka07 = is_kafka07_log(name for name in found if name.base_offset is not None)
         self.segments = [] if self.is_kafka07 else self._segments_of(prefix, named, of_one)
         self.is_directory = of_one is None
         self.snapshots = self._numbered(prefix, named, Role.PRODUCER_SNAPSHOT) if of_one is None else {}
@@ -346,8 +348,3 @@ def _listed_with_plain_logs(directory: str) -> list[str]:
     except OSError as error:
         raise cannot_read(directory, error) from error
     return [entry.name for entry in entries]
-
-
-def _is_kafka07(names: Iterable[FileName]) -> bool:
-    roles = {name.role for name in names if name.base_offset is not None}
-    return Role.KAFKA07_LOG in roles and Role.LOG not in roles

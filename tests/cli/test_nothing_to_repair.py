@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -14,6 +15,8 @@ from fixtures import healthy
 from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from kseg.segment.crc import crc32c
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
 from tests.kafka.start_cases import CASES as CASES_OF_STARTS
 from tests.support.salvage_cases import log
 from tests.support.trees import copy_tree
@@ -138,10 +141,24 @@ def test_directory_named_like_a_log_of_kafka_07_beside_later_logs_is_reported(
 ) -> None:
     other = partition / f"{177:020}.kafka"
     other.mkdir()
+    with PartitionLog(PartitionTarget(str(partition))) as sound:
+        log_end_offset = sound.end_offset
     log(partition).with_suffix(".index").unlink()
     assert run(["recover", "--apply", str(partition)]) == 1
-    assert f"still not sound: {other.name} is not a regular file" in capfd.readouterr().out
+    doubt = f"still not sound: {other.name} is not a regular file, but has the name of a log of Kafka 0.7"
+    assert doubt in capfd.readouterr().out
     assert log(partition).with_suffix(".index").exists() and other.is_dir()
+    for words in (
+        ["compact", "--cleanup-policy", "compact"],
+        ["retain", "--cleanup-policy", "delete", "--unmark"],
+    ):
+        assert run([*words, "--json", str(partition)]) in (0, 1)
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        (result,) = [
+            row for row in rows if row["type"] == "result" and row.get("partition") == partition.name
+        ]
+        assert result["log_end_offset"] == log_end_offset
+        assert not [row for row in rows if row.get("id") == "not-compacted"]
 
 
 @pytest.mark.evidence("directory-in-place")
