@@ -136,7 +136,7 @@ def append(journal: Journal, line: Line, disk: Disk) -> Journal:
     end, added = len(before), encoded(line, before, is_signed=True)
     if end + len(added) > LIMIT_BYTES:
         raise OSError(errno.EFBIG, "the journal of so large a change could not be read again", journal.path)
-    _unshare(journal.location, disk)
+    _unshare(journal, disk)
     descriptor = disk.open_to_write(journal.path)
     try:
         disk.truncate(descriptor, end)
@@ -155,13 +155,15 @@ def append(journal: Journal, line: Line, disk: Disk) -> Journal:
     return replace(journal, lines=lines, state=state_of(lines))
 
 
-def _unshare(location: JournalLocation, disk: Disk) -> None:
-    """Give a journal that has a second name elsewhere (a backup made with `cp -l`) a file of its own, so that the line does not
-    appear there too. Raises OSError."""
+def _unshare(journal: Journal, disk: Disk) -> None:
+    """Give a signed journal that has a second name elsewhere (a backup made with `cp -l`) a file of its own, so that the line does not
+    appear there too. Raises OSError, also for an unsigned one: somebody may have put it there with a link to it."""
+    location = journal.location
     status = disk.status(location.journal)
     if status is None or status.st_nlink == 1:
         return
-    if location.home is not None:  # the place for new files may be on another file system
+    # with a home elsewhere, the place for new files may be on another file system
+    if location.home is not None or not journal.is_signed:
         raise OSError(errno.EMLINK, "it has a second name elsewhere (a hard link)", location.journal)
     own = location.new(_OF_THE_JOURNAL)
     remove_quietly(disk, own)

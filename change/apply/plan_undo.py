@@ -113,7 +113,7 @@ class PlanUndo:
             is_as_found = (status.st_size, status.st_mtime_ns) == (found.size_bytes, found.mtime_ns)
             if not is_as_found and name not in self._tails:
                 raise Refused(f"cannot undo: {path} is not what was removed; nothing was changed")
-            if now is None or name not in self._tails or not self._is_linked_elsewhere(name, path):
+            if now is None or not self._needs_own_file(name, path):
                 return status.st_ino
             disk.unlink(path)
             status = None
@@ -128,7 +128,7 @@ class PlanUndo:
                 raise Refused(f"cannot undo: {path} is not what was removed; nothing was changed")
             disk.unlink(path)
         made.append(path)
-        if not is_copied and name in self._tails and self._is_linked_elsewhere(name, source):
+        if not is_copied and self._needs_own_file(name, source):
             copy_file(disk, source, path)  # its end is appended to this copy, and not in the backup too
         elif not is_copied:
             return link_or_copy(disk, source, path)
@@ -141,6 +141,12 @@ class PlanUndo:
         """Copy a file from a quarantine elsewhere."""
         if copy_file(self._disk, source, path) != self._staged.copied[name]:
             raise Refused(f"cannot undo: {source} is not what was removed; nothing was changed")
+
+    def _needs_own_file(self, name: str, path: str) -> bool:
+        """Whether a log that was truncated is in a backup as well, in which its end must not appear. Who presents an unsigned journal may
+        have linked the log, so with one the undo is refused when the end would be appended."""
+        is_trusted = self._change.journal.is_signed
+        return is_trusted and name in self._tails and self._is_linked_elsewhere(name, path)
 
     def _is_linked_elsewhere(self, name: str, path: str) -> bool:
         """Whether a file that was truncated has a name that this change does not know (a backup made with `cp -l`)."""
