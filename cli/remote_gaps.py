@@ -41,8 +41,9 @@ def remote_gaps(targets: Sequence[Target], finder: "MetadataFinder") -> Iterator
         if not below or any(map(is_in_use, below)):
             return
         known = _known(targets, [image for image in images.values() if image is not None], nodes)
-        for target in below if known is not None else ():
-            yield from _gaps_of(target.path, known or {})
+        if known is not None:
+            for target in below:
+                yield from _gaps_of(target.path, known)
 
 
 def _tiered_topics(image: "MetadataImage") -> frozenset[str]:

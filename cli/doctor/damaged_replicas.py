@@ -97,26 +97,28 @@ class DamagedReplicas:
         else:
             self.unknown.add(directory)
 
-    def _verified(self, path: str) -> list[str]:
-        """The logs of the same partition that are marked for deletion, which a verification of the data directories leaves out."""
-        from kseg.recovery.verify.verify import verify
-
-        found = []
+    def _marked_for_deletion(self) -> dict[str, list[str]]:
+        """The logs that are marked for deletion, by partition: a verification of the data directories leaves them out."""
+        found: dict[str, list[str]] = {}
         for log_dir in sorted({os.path.dirname(each) for each in self.partitions}):
             with suppress(KsegError):  # what cannot be read has nothing to offer
-                for entry in names_in(log_dir).get(_partition_of(path), {}).get(PartitionState.DELETE, ()):
-                    other = os.path.join(log_dir, entry)
-                    if (
-                        self.options is None
-                        or topic_id_of(other) != topic_id_of(path)
-                        or not has_segment(other)
-                    ):
-                        continue
-                    for event in verify(PartitionTarget(other), self.options):
-                        if isinstance(event, Finding):
-                            self.note(event)
-                    found.append(other)
+                for name, by_state in names_in(log_dir).items():
+                    for entry in by_state.get(PartitionState.DELETE, ()):
+                        found.setdefault(name, []).append(os.path.join(log_dir, entry))
         return found
+
+    def _verified(self, directories: Sequence[str]) -> Iterator[str]:
+        """Verify logs that the run left out, and return those that have something to offer."""
+        from kseg.recovery.verify.verify import verify
+
+        for path in directories:
+            if self.options is None or not has_segment(path):
+                continue
+            with suppress(KsegError):
+                for event in verify(PartitionTarget(path), self.options):
+                    if isinstance(event, Finding):
+                        self.note(event)
+                yield path
 
     def steps(self, replaced: Collection[str]) -> Iterator[NextStep]:
         """replaced: replicas that other steps replace."""
@@ -132,11 +134,13 @@ class DamagedReplicas:
         by_name: dict[str, list[str]] = {}
         for path in self.partitions:
             by_name.setdefault(_partition_of(path), []).append(path)
+        deleted = self._marked_for_deletion() if directories else {}
         for path in sorted(directories):
             name = _partition_of(path)
+            by_name.setdefault(name, []).extend(self._verified(deleted.pop(name, ())))
             others = [
                 other
-                for other in (*by_name.get(name, ()), *self._verified(path))
+                for other in by_name[name]
                 if other != path and other not in self.unknown and topic_id_of(other) == topic_id_of(path)
             ]
             if not others or name == METADATA_DIRECTORY:

@@ -82,6 +82,15 @@ def stake_of(cost: Values) -> int:
     return int(cost.get("offsets", 0) if records is None else records)
 
 
+def stakes_of(values: Values, policy: str) -> tuple[int, int]:
+    """What is at stake in a partition, for comparison: what this policy loses, with doubts about the result above all, and what the other
+    one loses. values: a row with `costs` and `doubt`."""
+    costs: Mapping[str, Values] = values.get("costs") or {}
+    by_policy = {name: stake_of(cost) for name, cost in costs.items()}
+    own = by_policy.pop(policy, 0) + (NO_LOG if values.get("doubt") else 0)
+    return own, sum(by_policy.values())
+
+
 def is_costly(cost: Values) -> bool:
     """Whether a policy loses anything of a partition, or leaves damage in it."""
     return any(cost.values())

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kseg.cli.report import VERBOSE_SHOWS_ALL, Line
-from kseg.cli.text.cost_words import NO_LOG, LossTotal, is_costly, short_cost_words, stake_of
+from kseg.cli.text.cost_words import NO_LOG, LossTotal, is_costly, short_cost_words, stakes_of
 from kseg.cli.text.recover import doubt_words
 from kseg.segment.counted import counted, shown_of
 from kseg.segment.partition.names import GROUP_TOPICS
@@ -79,11 +79,7 @@ class DamageCosts:
 
 def _stake(values: Values) -> tuple[int, int]:
     """What is lost of a partition by a repair, and by a broker, for comparison."""
-    costs: Mapping[str, Values] | None = values["costs"]
-    if costs is None:
-        return NO_LOG, 0
-    own, broker = (stake_of(costs[policy]) if policy in costs else 0 for policy in ("salvage", "kafka"))
-    return own + (NO_LOG if values["doubt"] else 0), broker
+    return (NO_LOG, 0) if values["costs"] is None else stakes_of(values, "salvage")
 
 
 def _cost(values: Values) -> str:

@@ -8,7 +8,6 @@ from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.change_report import ChangeReport, Stake, incomplete_words
 from kseg.cli.text.cost_words import (
-    NO_LOG,
     POLICIES,
     LossTotal,
     cost_lines,
@@ -16,7 +15,7 @@ from kseg.cli.text.cost_words import (
     lost_before,
     missing_log_words,
     short_cost_words,
-    stake_of,
+    stakes_of,
 )
 from kseg.cli.text.plan_words import carried_words, room_words, undo_words
 from kseg.cli.text.replica_words import lost_replicas, missing_words
@@ -188,10 +187,7 @@ class RecoverReport(ChangeReport):
         return "; ".join(words)
 
     def stake(self, values: Values) -> Stake:
-        costs: Mapping[str, Values] = values.get("costs") or {}
-        by_policy = {policy: stake_of(cost) for policy, cost in costs.items()}
-        own = by_policy.pop(self._policy, 0) + (NO_LOG if values.get("doubt") else 0)
-        return own, sum(by_policy.values())
+        return stakes_of(values, self._policy)
 
     def alike(self, values: Values) -> str:
         return f"{_outcome(values)}, no record lost" if values.get("steps") else _outcome(values)

@@ -17,7 +17,7 @@ from kseg.internal_topics.broker_directories import ends_of
 from kseg.internal_topics.metadata.elections import electable
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node, Partition
-from kseg.internal_topics.metadata.replica_directories import has_segment, names_in, topic_id_of
+from kseg.internal_topics.metadata.replica_directories import has_segment, topic_id_of
 from kseg.segment.diagnosis import MovedLogBehind
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
@@ -96,11 +96,7 @@ def _partition(topic_id: str | None, name: PartitionName, image: MetadataImage) 
 
 
 def _live(name: PartitionName, topic_id: str | None, log_dirs: Sequence[str]) -> str | None:
-    paths = (
-        os.path.join(log_dir, entry)
-        for log_dir in log_dirs
-        for entry in names_in(log_dir).get(name.text, {}).get(PartitionState.LIVE, ())
-    )
+    paths = (os.path.join(log_dir, name.text) for log_dir in log_dirs)
     return next((path for path in paths if topic_id_of(path)[1] == topic_id and has_segment(path)), None)
 
 

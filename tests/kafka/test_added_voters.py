@@ -98,6 +98,16 @@ def consumed(cluster: ThreeControllers) -> dict[str, int]:
     return {topic: len(broker.consume(topic)) for topic in RECORDS}
 
 
+def assert_steps_keep_everything(cluster: ThreeControllers, capfd: pytest.CaptureFixture[str]) -> None:
+    """Follow the steps of doctor, and start all nodes."""
+    for command in [row["command"] for row in asked(cluster, capfd, "doctor") if row["type"] == "step"]:
+        if not command.startswith("kseg "):
+            subprocess.run(command, shell=True, check=True)
+    assert behind(cluster, capfd) == {}
+    cluster.begin(FIRST, ADDED, BROKER)
+    assert consumed(cluster) == RECORDS
+
+
 @pytest.mark.evidence("controller-quorum")
 def test_voter_restored_from_before_others_were_added_elects_itself(
     cluster: ThreeControllers, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -118,12 +128,7 @@ def test_voter_restored_from_before_others_were_added_elects_itself(
     cluster.abandon()
     shutil.rmtree(tmp_path / "cluster")
     (tmp_path / "kept").rename(tmp_path / "cluster")
-    for command in [row["command"] for row in asked(cluster, capfd, "doctor") if row["type"] == "step"]:
-        if not command.startswith("kseg "):
-            subprocess.run(command, shell=True, check=True)
-    assert behind(cluster, capfd) == {}
-    cluster.begin(FIRST, ADDED, BROKER)
-    assert consumed(cluster) == RECORDS
+    assert_steps_keep_everything(cluster, capfd)
 
 
 @pytest.mark.evidence("controller-quorum")
@@ -165,9 +170,4 @@ def test_last_leader_without_its_metadata_log_ends_and_needs_the_other_one(
     cluster.begin(FIRST, ADDED, is_awaited=False)
     added.wait_for("its end", lambda: fault in added.log_text())
     cluster.abandon()
-    for command in [row["command"] for row in asked(cluster, capfd, "doctor") if row["type"] == "step"]:
-        if not command.startswith("kseg "):
-            subprocess.run(command, shell=True, check=True)
-    assert behind(cluster, capfd) == {}
-    cluster.begin(FIRST, ADDED, BROKER)
-    assert consumed(cluster) == RECORDS
+    assert_steps_keep_everything(cluster, capfd)
