@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.next_step import NextStep, copy_command, likewise, move_command
+from kseg.cli.doctor.next_step import NO_PARTIAL_COPIES, NextStep, copy_command, likewise, move_command
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.metadata.metadata_log_files import log_files
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _LISTED = 5  # properties with a step of their own
 _WITH_SNAPSHOT = "with metadata.log.max.record.bytes.between.snapshots=1"
 _SNAPSHOT_WRITTEN = "wait until each has a newer .checkpoint file in __cluster_metadata-0"
-_FIND = f"find / -type d -name '{METADATA_DIRECTORY}*' -not -empty"
+_FIND = f"find / -type d -name '{METADATA_DIRECTORY}*' -not -empty {NO_PARTIAL_COPIES}"
 _OF_THE_PREVIEW = "@metadata-0"
 
 

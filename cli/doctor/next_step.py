@@ -17,6 +17,9 @@ ANY_SERVER = "HOST:PORT"  # placeholder for a bootstrap server
 _CHANGING = ("mv", "mkdir", "rmdir", "sed", "chown")
 _CHANGING_COMMANDS = ("undo", "recover", "retain", "append")
 _APPENDING = " | kseg append --apply "
+NO_PARTIAL_COPIES = (
+    f"-not -path '*{COPYING_SUFFIX}*'"  # for `find`: nothing of what `copy_command` did not complete
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class NextStep:
         words = self.command.split()
         return (
             _APPENDING in self.command
-            or COPYING_SUFFIX in self.command
+            or (COPYING_SUFFIX in self.command and NO_PARTIAL_COPIES not in self.command)
             or words[0] in _CHANGING
             or (words[0] == "kseg" and words[1] in _CHANGING_COMMANDS)
         )
@@ -110,7 +113,8 @@ def _device(path: str) -> int:
 
 def find_copies_command(partitions: Iterable[str]) -> str:
     """The command that lists the directories on this machine that may be of one of these partitions: of its own name, with a suffix
-    (`-stray`, `.bak`), and what `move_command` makes of the latter. An empty one is no copy. partitions: `orders-0`."""
+    (`-stray`, `.bak`), and what `move_command` makes of the latter. An empty one is no copy, and neither is one that `copy_command` did not
+    complete. partitions: `orders-0`."""
     names = (name for each in partitions for name in (each, f"{each}[!0-9]*", f"*-{each}[!0-9]*"))
     wanted = " -o ".join(f"-name {shell_word(name)}" for name in names)
-    return rf"find / -type d \( {wanted} \) -not -empty"
+    return rf"find / -type d \( {wanted} \) -not -empty {NO_PARTIAL_COPIES}"

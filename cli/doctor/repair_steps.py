@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
-from kseg.cli.doctor.next_step import NextStep, likewise, move_command
+from kseg.cli.doctor.next_step import NO_PARTIAL_COPIES, NextStep, likewise, move_command
 from kseg.cli.next_command import command_line, next_command
 from kseg.cli.request import Request
 from kseg.inspection.log_dir_host import LogDirHost
@@ -102,7 +102,7 @@ def find_lost_logs(repairs: Repairs) -> Iterator[NextStep]:
         yield NextStep(
             f"{log} of {shown_path(partition)} is missing or empty, and no repair can restore it. If it is anywhere on this machine (in a backup, or on "
             "a disk that is not mounted), copy it back before the repair; if another replica has the records, its directory will do as well.",
-            f"find / -type f -name {log} -path {shell_word(f'*{partition}*')} -not -empty",
+            f"find / -type f -name {log} -path {shell_word(f'*{partition}*')} -not -empty {NO_PARTIAL_COPIES}",
         )
     command = command_line("verify", {"--verbose": True}, repairs.request)
     yield from likewise(len(repairs.lost_logs) - shown, "segment", command)

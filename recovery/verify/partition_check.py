@@ -177,6 +177,7 @@ class PartitionCheck:
             evidence = self._evidence(indexes) if is_last else SideFileEvidence(epochs=self._history)
             file = yield from self._open(stack, segment.log)
             if file is None:
+                self.facts.append(SegmentFacts.of_unread(segment))
                 return
             view = file.view
             consumers: list[Consumer] = []
@@ -352,9 +353,8 @@ class PartitionCheck:
                     self._log_start, end_offset, self._last_epoch(last), is_in_use=is_in_use
                 )
             elif self._last_epoch(last) >= 0 and self._epoch_entry_path() == self._directory.path:
-                yield Finding(
-                    "leader-epoch-file-missing", self._directory.path, "there is no leader-epoch-checkpoint"
-                )
+                message = "there is no leader-epoch-checkpoint"
+                yield Finding("leader-epoch-file-missing", self._directory.path, message)
             yield from self.replay.open_transactions(self._directory.path)
             if self._log_dir_state is not None and self._directory.name is not None:
                 first = self.facts[0].base_offset

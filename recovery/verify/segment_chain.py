@@ -148,7 +148,7 @@ class SegmentChain:
             cleaned_to = checkpoints.offset(Role.CLEANER_OFFSETS, name.topic, name.partition)
         if cleaned_to or CLEANUP_POLICY in self._topic.settings:
             return bool(cleaned_to)
-        empty = (each.base_offset for each in facts[:-1] if not each.size_bytes)
+        empty = (each.base_offset for each in facts[:-1] if not each.size_bytes and not each.damage)
         return any(each.gaps for each in facts) or any(base not in self._emptied_logs for base in empty)
 
 

@@ -29,6 +29,7 @@ from kseg.segment.header_tables import Columns
 from kseg.segment.kernel import state_fields as S
 from kseg.segment.kernel import verify_records
 from kseg.segment.moments import moment
+from kseg.segment.partition.directory import SegmentFiles
 from kseg.segment.partition.log_shape import ShapeTaker
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding
@@ -81,6 +82,12 @@ class SegmentFacts:
     damaged_bytes: int = 0
     damage: list[tuple[int, int]] = field(default_factory=list)
     batch_findings: int = 0
+
+    @classmethod
+    def of_unread(cls, segment: SegmentFiles) -> "SegmentFacts":
+        """A segment whose log cannot be opened: all of it counts as damaged, so that its end is not taken for known."""
+        log = segment.log
+        return cls(log.path, segment.base_offset, log.size_bytes, damage=[(0, log.size_bytes)])
 
     @property
     def has_valid_crc(self) -> bool:

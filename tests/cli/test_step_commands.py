@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kseg.cli.doctor.next_step import copy_command, lack_of_room, move_command, put_command
+from kseg.cli.doctor.next_step import (
+    NextStep,
+    copy_command,
+    find_copies_command,
+    lack_of_room,
+    move_command,
+    put_command,
+)
 from tests.support.mounts import mounted
 
 
@@ -79,3 +86,22 @@ def test_copy_without_enough_room_says_so(tmp_path: Path) -> None:
             " The copy needs 40.0 KiB, and 32.0 KiB are free there: make room first."
         )
         assert lack_of_room(str(tmp_path / "gone"), str(disk / "orders-0")) == ""
+
+
+def test_search_for_copies_finds_no_partial_one(tmp_path: Path) -> None:
+    source = tmp_path / "backup" / "orders-0.bak"
+    source.mkdir(parents=True)
+    (source / "00000000000000000000.log").write_bytes(b"records")
+    (tmp_path / "data").mkdir()
+    copy = copy_command(str(source), str(tmp_path / "data" / "orders-0"))
+    partial = tmp_path / "data" / "orders-0.kseg-copying"
+    assert str(partial) in copy  # as an interrupted step leaves it
+    partial.mkdir()
+    (partial / "00000000000000000000.log").write_bytes(b"rec")
+    command = find_copies_command(["orders-0"])
+    assert not NextStep("", command).needs_stopped_broker
+    assert NextStep("", copy).needs_stopped_broker
+    here = command.replace("find / ", f"find {tmp_path} ", 1)
+    assert here != command
+    found = subprocess.run(["sh", "-c", here], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines() == [str(source)]
