@@ -20,8 +20,10 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.partition.topic_settings import (
     CLEANUP_POLICY,
+    COMPRESSION_TYPE,
     REMOTE_COPY_DISABLE,
     REMOTE_STORAGE,
+    TIMESTAMP_TYPE,
     Setting,
     Source,
     TopicSettings,
@@ -53,6 +55,8 @@ _BROKER_NAMES: Mapping[str, tuple[tuple[str, int], ...]] = {
     "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
     "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
     "producer.id.expiration.ms": (("producer.id.expiration.ms", 1),),
+    COMPRESSION_TYPE: ((COMPRESSION_TYPE, 1),),
+    TIMESTAMP_TYPE: (("log.message.timestamp.type", 1),),
 }
 # A broker loads its logs with the values of server.properties: it reads dynamic broker properties only afterwards (Kafka:
 # BrokerMetadataPublisher.initializeManagers; observed with 4.3.1).

@@ -325,6 +325,7 @@ class LogAppending(AppendJob[PartitionWriter]):
             log_end_offset=self.log_end_offset,
             lines_ignored=dict(self._batcher.ignored),
             batches_left_out=self._batcher.left_out,
+            timestamps_replaced=self._batcher.restamped,
             transaction_start_offset=self._transaction_start_offset,
         )
 

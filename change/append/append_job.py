@@ -16,7 +16,8 @@ from kseg.segment.values import dataclass
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendResult(ChangeResult):
     """What `append` makes of one partition: the line `{"type":"result","command":"append", …}` of docs/json.md.
-    transaction_start_offset: of the transaction that a requested marker ends."""
+    timestamps_replaced: number of timestamps of lines that became the time of the append. transaction_start_offset: of the transaction
+    that a requested marker ends."""
 
     command: ClassVar[str] = "append"
     optional: ClassVar[tuple[str, ...]] = ("transaction_start_offset",)
@@ -35,6 +36,7 @@ class AppendResult(ChangeResult):
     log_end_offset: int
     lines_ignored: Mapping[str, int]
     batches_left_out: int = 0
+    timestamps_replaced: int = 0
     transaction_start_offset: int | None = None
     journal: str | None = None
 

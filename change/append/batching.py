@@ -38,7 +38,8 @@ class BatchRules:
     a header in the input: magic, batch_records (None: no limit), batch_bytes (uncompressed), producer_id, producer_epoch,
     base_sequence (None: continue the log's state), transactional, end_transaction: "commit", "abort" or
     "open". marker: "commit" or "abort" to write only the marker that ends the producer's open transaction, None for lines.
-    now_ms: timestamp of markers, and of records that have none.
+    now_ms: timestamp of markers, and of records that have none. topic_codec: used for batches without a header in the input if codec is
+    None. log_append_time: whether a broker would stamp new records and markers with the time of the append (message.timestamp.type).
     """
 
     now_ms: int
@@ -55,6 +56,8 @@ class BatchRules:
     transactional: bool = False
     end_transaction: str = "commit"
     marker: str | None = None
+    topic_codec: int = L.NONE
+    log_append_time: bool = False
 
     def __post_init__(self) -> None:
         if (self.transactional or self.marker is not None) and self.producer_id < 0:
@@ -82,7 +85,8 @@ class MadeBatch:
 class Batcher:
     """Makes batches from lines. next_offset: the log end offset. leader_epoch: of batches without a header in the input.
 
-    ignored: number of skipped lines by type. left_out: number of damaged batches in the input, which are skipped.
+    ignored: number of skipped lines by type. left_out: number of damaged batches in the input, which are skipped. restamped: number of
+    timestamps in the lines of new records that the time of the append has replaced.
     """
 
     def __init__(self, rules: BatchRules, next_offset: int, leader_epoch: int, producer: Producer) -> None:
@@ -90,6 +94,7 @@ class Batcher:
         self.next_offset = next_offset
         self.ignored: Counter[str] = Counter()
         self.left_out = 0
+        self.restamped = 0
         self._leader_epoch = leader_epoch
         self._producer = producer
         self._header: BatchLine | None = None
@@ -239,10 +244,16 @@ class Batcher:
         if producer.producer_id >= 0:
             span = records[-1].offset - records[0].offset + 1
             self._producer = replace(producer, sequence=L.increment_sequence(producer.sequence, span))
+        is_stamped = rules.log_append_time and rules.magic > L.MAGIC_V0 and not self._are_copies
+        if is_stamped:
+            self.restamped += sum(record.timestamp_ms != rules.now_ms for record in records)
+            records = tuple(replace(record, timestamp_ms=rules.now_ms) for record in records)
         return NewBatch(
             records=records,
             magic=rules.magic,
-            codec=rules.codec or L.NONE,
+            codec=rules.topic_codec if rules.codec is None else rules.codec,
+            log_append_time=is_stamped,
+            max_timestamp_ms=rules.now_ms if is_stamped else None,
             leader_epoch=self._leader_epoch if is_new else L.NO_LEADER_EPOCH,
             transactional=rules.transactional,
             producer_id=producer.producer_id,
@@ -274,6 +285,8 @@ class Batcher:
         new = end_transaction_batch(
             marker, self.next_offset, producer.producer_id, producer.epoch, self._leader_epoch
         )
+        if self.rules.log_append_time:
+            new = replace(new, log_append_time=True, max_timestamp_ms=self.rules.now_ms)
         self._in_transaction = False
         yield self._made(self._number, new)
 

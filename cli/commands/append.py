@@ -41,10 +41,6 @@ BATCHES = "Batches (of records without a batch line)"
 ROLLS = "Rolling and flushing"
 
 BATCH_BYTES = 16384
-SEGMENT_BYTES = 1 << 30
-SEGMENT_MS = 604_800_000
-SEGMENT_INDEX_BYTES = 10 << 20
-INDEX_INTERVAL_BYTES = 4096
 
 
 def command(
@@ -115,7 +111,8 @@ def command(
     codec: Annotated[
         str | None,
         Option(
-            choices=CODEC_NAMES, help="Compression of the batches. Default: what their line has, else none."
+            choices=CODEC_NAMES,
+            help="Compression of the batches. Default: what their line has, else the topic's compression.type, else none.",
         ),
     ] = None,
     leader_epoch: Annotated[
@@ -163,14 +160,26 @@ def command(
     end: Annotated[
         str, Option(choices=("commit", "abort", "open"), help="How the transaction ends.", panel=BATCHES)
     ] = "commit",
-    segment_bytes: Annotated[int, int_size_option("Kafka's segment.bytes.", ROLLS)] = SEGMENT_BYTES,
-    segment_ms: Annotated[int, duration_option("Kafka's segment.ms.", ROLLS)] = SEGMENT_MS,
+    segment_bytes: Annotated[
+        int | None,
+        int_size_option("Kafka's segment.bytes. Default: the topic's configuration, else 1GiB.", ROLLS),
+    ] = None,
+    segment_ms: Annotated[
+        int | None,
+        duration_option("Kafka's segment.ms. Default: the topic's configuration, else a week.", ROLLS),
+    ] = None,
     segment_index_bytes: Annotated[
-        int, int_size_option("Kafka's segment.index.bytes.", ROLLS)
-    ] = SEGMENT_INDEX_BYTES,
+        int | None,
+        int_size_option(
+            "Kafka's segment.index.bytes. Default: the topic's configuration, else 10MiB.", ROLLS
+        ),
+    ] = None,
     index_interval_bytes: Annotated[
-        int, int_size_option("Kafka's index.interval.bytes.", ROLLS)
-    ] = INDEX_INTERVAL_BYTES,
+        int | None,
+        int_size_option(
+            "Kafka's index.interval.bytes. Default: the topic's configuration, else 4096.", ROLLS
+        ),
+    ] = None,
     flush_messages: Annotated[
         int | None, count_option("Sync the log to disk after every N messages.", ROLLS)
     ] = None,
@@ -188,10 +197,11 @@ def command(
 
     The lines are those of `dump --json --deep-iteration`: a batch line gives the bounds and fields of a batch, the
     record lines after it are its records. Records without a batch line are grouped into batches; only their value
-    is required. Segments roll, and indexes, snapshots and leader epochs are written as a broker writes them, so that a
-    broker opens the result without recovery. A log with damage is refused. All input is checked
-    before the first byte is written: an invalid line ends the run with status 2 and changes nothing. The
-    exit status is 1 when records are to be appended and were only planned.
+    is required, and they get the time of the append if the topic's message.timestamp.type is LogAppendTime. Segments
+    roll, and indexes, snapshots and leader epochs are written as a broker writes them, so that a broker opens the
+    result without recovery. A log with damage is refused. All input is checked before the first byte is written: an
+    invalid line ends the run with status 2 and changes nothing. The exit status is 1 when records are to be appended
+    and were only planned.
     """  # fmt: skip
     refuse_read_only("append", paths)
     if len(paths) != 1:
@@ -200,7 +210,7 @@ def command(
     from kseg.change.append.batching import BatchRules
     from kseg.change.append.flush import FlushRules
     from kseg.change.append.options import AppendOptions
-    from kseg.change.append.partition_writer import RollRules
+    from kseg.change.append.topic_rules import codec_of, roll_rules, uses_append_time
     from kseg.change.apply.journal_location import new_run_id
     from kseg.cli.next_command import apply_command, plan_options
     from kseg.cli.render import Style, show
@@ -211,7 +221,14 @@ def command(
     from kseg.segment.partition.topic_settings import TopicSettings
 
     plan = plan_options("append", locals())
+    rolls = {
+        "segment_bytes": segment_bytes,
+        "segment_ms": segment_ms,
+        "segment_index_bytes": segment_index_bytes,
+        "index_interval_bytes": index_interval_bytes,
+    }
     target = append_target(paths[0])
+    topic = topic_settings([target], Asked())[0].get(target.path, TopicSettings())
     options = AppendOptions(
         source=source,
         apply=in_place.apply,
@@ -234,19 +251,16 @@ def command(
             transactional=transactional,
             end_transaction=end,
             marker=marker,
+            topic_codec=codec_of(topic, int(magic)),
+            log_append_time=uses_append_time(topic),
         ),
-        rolls=RollRules(
-            segment_bytes=segment_bytes,
-            segment_ms=segment_ms,
-            segment_index_bytes=segment_index_bytes,
-            index_interval_bytes=index_interval_bytes,
-        ),
+        rolls=roll_rules(topic, rolls),
         flush=FlushRules(flush_messages, flush_ms),
         topic_id=topic_id,
         start_offset=start_offset,
         kafka07=format == "0.7",
         dumps=dumps,
-        topic=topic_settings([target], Asked())[0].get(target.path, TopicSettings()),
+        topic=topic,
     )
     again = apply_command("append", plan, Request(paths))
 
@@ -296,6 +310,10 @@ def _words(values: Mapping[str, Any], marker: str) -> Iterator[str]:
         f"({counted(values['bytes'], 'byte')}) {what} at offset {values['first_offset']}; "
         f"{end} at {values['log_end_offset']}, {counted(values['segments_rolled'], 'segment')} rolled"
     )
+    if replaced := values["timestamps_replaced"]:
+        verb = "would become" if _is_due(values) else "became"
+        when = "the time of the append, since message.timestamp.type of the topic is LogAppendTime"
+        yield f"  {counted(replaced, 'timestamp')} {verb} {when}"
     if values["is_new"] and values["becomes_stray"]:
         yield "  without --topic-id a broker (KRaft, 3.7+) sets it aside as stray, and creates an empty partition instead"
     yield from undo_words(values)

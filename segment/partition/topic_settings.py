@@ -10,6 +10,8 @@ from enum import StrEnum
 from kseg.segment.values import dataclass
 
 CLEANUP_POLICY = "cleanup.policy"
+COMPRESSION_TYPE = "compression.type"
+TIMESTAMP_TYPE = "message.timestamp.type"
 REMOTE_STORAGE = "remote.storage.enable"
 REMOTE_COPY_DISABLE = "remote.log.copy.disable"
 
