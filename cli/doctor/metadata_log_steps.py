@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 _LISTED = 5  # properties with a step of their own
 _WITH_SNAPSHOT = "with metadata.log.max.record.bytes.between.snapshots=1"
 _SNAPSHOT_WRITTEN = "wait until each has a newer .checkpoint file in __cluster_metadata-0"
-_FIND = f"find / -type d -name '{METADATA_DIRECTORY}*' -not -empty {NO_PARTIAL_COPIES}"
+# also under the name that `move_command` gives it
+_FIND = rf"find / -type d \( -name '{METADATA_DIRECTORY}*' -o -name '*-{METADATA_DIRECTORY}*' \) -not -empty {NO_PARTIAL_COPIES}"
 _OF_THE_PREVIEW = "@metadata-0"
 
 

@@ -71,7 +71,7 @@ def test_partitions_newer_than_a_restored_metadata_log_keep_their_topic_ids(
         "1 of 1 partition has later leader epochs than this metadata log (first: kept-0 has 2, "
     )
     assert commands(rows) == [
-        "find / -type d -name '__cluster_metadata-0*' -not -empty -not -path '*.kseg-copying*'",
+        r"find / -type d \( -name '__cluster_metadata-0*' -o -name '*-__cluster_metadata-0*' \) -not -empty -not -path '*.kseg-copying*'",
         f"kseg doctor {data}",
     ]
     shutil.copytree(data, stale := tmp_path / "stale")
