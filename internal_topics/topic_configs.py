@@ -23,6 +23,7 @@ from kseg.segment.partition.topic_settings import (
     COMPRESSION_TYPE,
     REMOTE_COPY_DISABLE,
     REMOTE_STORAGE,
+    TIMESTAMP_AFTER_MAX,
     TIMESTAMP_TYPE,
     Setting,
     Source,
@@ -56,6 +57,7 @@ _BROKER_NAMES: Mapping[str, tuple[tuple[str, int], ...]] = {
     "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
     "producer.id.expiration.ms": (("producer.id.expiration.ms", 1),),
     COMPRESSION_TYPE: ((COMPRESSION_TYPE, 1),),
+    TIMESTAMP_AFTER_MAX: (("log.message.timestamp.after.max.ms", 1),),
     TIMESTAMP_TYPE: (("log.message.timestamp.type", 1),),
 }
 # A broker loads its logs with the values of server.properties: it reads dynamic broker properties only afterwards (Kafka:

@@ -26,6 +26,7 @@ from kseg.change.append.batching import Batcher, BatchRules, MadeBatch, Producer
 from kseg.change.append.dumps import Dumps
 from kseg.change.append.first_lines import Numbered, first_lines, start_offset
 from kseg.change.append.json_input import BadLine, json_rows
+from kseg.change.append.objections import Objections
 from kseg.change.append.options import AppendOptions
 from kseg.change.append.partition_writer import OpenPartition, PartitionWriter
 from kseg.change.append.reopen import TakenUp, take_up
@@ -35,10 +36,8 @@ from kseg.change.apply.unfinished import refuse_half_done
 from kseg.change.run.prepared import refuse_unreadable
 from kseg.jobs.events import Event, Row
 from kseg.segment import layout as L
-from kseg.segment.counted import counted
 from kseg.segment.errors import FormatError, UsageError
 from kseg.segment.files import is_directory
-from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
 from kseg.segment.partition.recognition import is_log_directory, is_partition_directory
@@ -231,8 +230,7 @@ class LogAppending(AppendJob[PartitionWriter]):
         self._partition = self._taken.partition
         self._first_offset = self._partition.next_offset
         self._records = 0
-        self._is_compacted = "compact" in options.topic.policies
-        self._without_key = 0
+        self._objections = Objections(target.path, options.topic, now_ms)
         self._latest_epoch = self._partition.latest_epoch
         leader_epoch = options.batches.leader_epoch
         if leader_epoch is None:
@@ -256,7 +254,7 @@ class LogAppending(AppendJob[PartitionWriter]):
             with deferring_signals():
                 self._append(made)
             yield
-        self.findings = (*self.findings, *self._lost_at_cleaning())
+        self.findings = (*self.findings, *self._objections.findings())
 
     def _append(self, made: MadeBatch) -> None:
         try:
@@ -270,19 +268,7 @@ class LogAppending(AppendJob[PartitionWriter]):
             self.findings = self._taken.against_v2
         self._batches += 1
         self._records += len(made.batch.records)
-        if self._is_compacted and not made.batch.control:
-            self._without_key += sum(record.key is None for record in made.batch.records)
-
-    def _lost_at_cleaning(self) -> Iterator[Finding]:
-        """A broker rejects a record without a key for a compacted topic (LogValidator), and its cleaner discards one that is there."""
-        if self._without_key:
-            many = counted(self._without_key, "record")
-            message = (
-                f"the topic is compacted, and {many} without a key would be removed by the next cleaning"
-            )
-            yield Finding(
-                "unkeyed-in-compacted", self._target.path, message, numbers={"records": self._without_key}
-            )
+        self._objections.take(made.batch)
 
     @property
     def kept_bytes(self) -> Sequence[int]:

@@ -26,9 +26,10 @@ def roll_rules(topic: TopicSettings, options: Mapping[str, int | None]) -> RollR
     """When segments end. options: by the name of the rule, None if not given. Raises UsageError."""
     values = {"segment_ms": WEEK_MS}
     for rule, properties in _PROPERTIES.items():
-        configured = (topic.settings[name].value.strip() for name in properties if name in topic.settings)
-        number = next((int(value) for value in configured if value.isdecimal()), None)
-        wanted = number if options[rule] is None else options[rule]
+        configured = (
+            number for name in properties if (number := topic.number(name)) is not None and number >= 0
+        )
+        wanted = next(configured, None) if options[rule] is None else options[rule]
         if wanted is not None:
             values[rule] = wanted
     return RollRules(**values)

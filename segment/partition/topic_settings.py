@@ -12,6 +12,7 @@ from kseg.segment.values import dataclass
 CLEANUP_POLICY = "cleanup.policy"
 COMPRESSION_TYPE = "compression.type"
 TIMESTAMP_TYPE = "message.timestamp.type"
+TIMESTAMP_AFTER_MAX = "message.timestamp.after.max.ms"
 REMOTE_STORAGE = "remote.storage.enable"
 REMOTE_COPY_DISABLE = "remote.log.copy.disable"
 
@@ -86,6 +87,14 @@ class TopicSettings:
         found = self.settings.get(CLEANUP_POLICY)
         words = "" if found is None else found.value
         return frozenset(word for word in (part.strip() for part in words.split(",")) if word)
+
+    def number(self, name: str) -> int | None:
+        """The value of a setting; None if it is not known, or no integer, which a broker would not accept."""
+        found = self.settings.get(name)
+        try:
+            return None if found is None else int(found.value)
+        except ValueError:
+            return None
 
     @property
     def is_tiered(self) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from kseg.cli.main import run
 from tests.kafka.broker import Broker
@@ -61,6 +62,41 @@ def test_appended_batches_are_those_of_a_broker(tmp_path: Path, capfd: pytest.Ca
     with broker:
         for topic in topics:
             assert [record.value for record in broker.consume(topic)] == 2 * [*map(str.encode, VALUES)]
+
+
+def test_what_a_broker_rejects_or_deletes_is_reported(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Records of two hours ago in a topic that keeps one hour are deleted by the broker; others are kept, and one of the day after tomorrow
+    is rejected, whoever sends it."""
+    hour_ms = 3_600_000
+    ages_ms = {"kept": [2 * hour_ms, 60_000], "expired": [3 * hour_ms, 2 * hour_ms], "ahead": [-48 * hour_ms]}
+    with Broker(tmp_path / "broker") as broker:
+        for topic in ages_ms:
+            broker.create_topic(topic, retention_ms=str(hour_ms))
+        refused: list[KafkaError | None] = []
+        producer = broker.producer()
+        producer.produce(
+            "ahead", b"v", timestamp=T0 + 48 * hour_ms, callback=lambda error, _: refused.append(error)
+        )
+        producer.flush()
+        assert [error and error.name() for error in refused] == ["INVALID_TIMESTAMP"]
+    found = {}
+    for topic, ages in ages_ms.items():
+        lines = tmp_path / "lines.jsonl"
+        rows = [{"key": "k", "value": f"{age_ms}", "timestamp": T0 - age_ms} for age_ms in ages]
+        lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert (
+            run(["append", "--json", "--apply", "--from", str(lines), str(broker.data / f"{topic}-0")]) == 0
+        )
+        answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        found[topic] = {answer["id"] for answer in answers if answer["type"] == "finding"}
+    assert found == {"kept": set(), "expired": {"appended-expired"}, "ahead": {"future-timestamp"}}
+    with broker:
+        log = broker.data / "expired-0" / f"{0:020}.log"
+        broker.wait_for("retention", lambda: not log.exists())
+        assert broker.consume("expired") == []
+        assert [len(broker.consume(topic)) for topic in ("kept", "ahead")] == [2, 1]
 
 
 def _batches(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
