@@ -222,11 +222,17 @@ class LogAppending(AppendJob[PartitionWriter]):
     ) -> None:
         super().__init__(target, options, protection)
         now_ms = options.batches.now_ms
-        self._log_start_offset = start_offset(first, options)
+        start = start_offset(first, options)
+        self._log_start_offset = start or 0
         self._taken = TakenUp(OpenPartition(self._log_start_offset, options.rolls, now_ms=now_ms))
         if is_there:
             self._taken = take_up(target, options.rolls, self._log_start_offset, now_ms)
             self._log_start_offset = self._taken.log_start_offset
+        if not self._taken.grows and start is None and options.topic.is_tiered:
+            raise UsageError(
+                f"{target.path} has no segment, and its topic has tiered storage: the log begins where the remote segments end, not at 0 "
+                "(--start-offset N; kseg list --remote shows them)"
+            )
         self._partition = self._taken.partition
         self._first_offset = self._partition.next_offset
         self._records = 0

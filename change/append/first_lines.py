@@ -20,8 +20,9 @@ def first_lines(rows: Iterator[Numbered]) -> tuple[Numbered, ...]:
     return tuple(read)
 
 
-def start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:
-    """Start offset of a new partition: the requested one, otherwise that of the segment or the record in the first line."""
+def start_offset(first: Iterable[Numbered], options: AppendOptions) -> int | None:
+    """Start offset of a new partition: the requested one, otherwise that of the segment or the record in the first line; None if neither
+    says it."""
     if options.start_offset is not None:
         return options.start_offset
     for _, row in first:
@@ -40,4 +41,4 @@ def start_offset(first: Iterable[Numbered], options: AppendOptions) -> int:
         )
         if type(offset) is int and 0 <= offset <= L.INT64_MAX:
             return offset if segment is None else min(segment, offset)
-    return 0
+    return None

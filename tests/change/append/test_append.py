@@ -11,6 +11,8 @@ import pytest
 from fixtures import healthy
 from kseg.change.append.json_input import BadLine
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
+from kseg.segment.errors import UsageError
+from kseg.segment.partition.topic_settings import REMOTE_STORAGE, Setting, Source, TopicSettings
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochEntry
 from kseg.segment.sidecar.snapshot import decode_snapshot
@@ -301,3 +303,29 @@ def test_every_rolled_segment_has_a_snapshot_at_its_base(tmp_path: Path, appende
     assert len(bases) > 5 and set(bases[1:]) | {40} <= snapshots.keys()
     for offset, (entry,) in snapshots.items():
         assert (entry.producer_id, entry.last_offset, entry.last_sequence) == (3, offset - 1, offset - 1)
+
+
+# --- tiered storage
+
+TIERED = TopicSettings({REMOTE_STORAGE: Setting("true", Source.TOPIC)})
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_tiered_partition_without_segments_needs_to_know_where_it_begins(
+    is_there: bool, tmp_path: Path, appended: Appended
+) -> None:
+    """At offset 0 it would contradict its remote segments."""
+    target = tmp_path / "orders-0"
+    if is_there:
+        target.mkdir()
+        (target / "partition.metadata").write_text(f"version: 0\ntopic_id: {healthy.TOPIC_ID}\n")
+    with pytest.raises(UsageError, match="--start-offset"):
+        appended(target, [{"value": "v"}], options={"topic": TIERED})
+    result = appended(target, [{"value": "v"}], options={"topic": TIERED, "start_offset": 390})
+    assert (result["first_offset"], result["log_end_offset"]) == (390, 391)
+    assert appended(target, [{"value": "v"}], options={"topic": TIERED})["first_offset"] == 391
+
+
+def test_lines_with_offsets_say_where_a_tiered_partition_begins(tmp_path: Path, appended: Appended) -> None:
+    result = appended(tmp_path / "orders-0", [{"value": "v", "offset": 70}], options={"topic": TIERED})
+    assert result["first_offset"] == 70
