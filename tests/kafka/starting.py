@@ -37,6 +37,7 @@ _CUT = re.compile(r"Found invalid messages in log segment (.+?) at byte offset (
 _NOT_SERVED = re.compile(
     r"Unable to start fetching (\S+) with topic ID \S+ due to (?:Number|Illegal|NotLeader)"
 )
+_SERVED_LATER = re.compile(r"Log loaded for partition (\S+) with initial high watermark")
 _LOG_NAME = re.compile(r"\d{20}\.log(\.swap)?")
 _MADE = re.compile(r"Created log for partition (.+?) in ")
 
@@ -154,7 +155,8 @@ def _read(
         seen.ends[directory] = int(start), int(end)
     seen.strays = {Path(place).name for place in former.values()}
     seen.promoted = {Path(place).name for place in _PROMOTED.findall(log)}
-    seen.unserved = set(_NOT_SERVED.findall(log))
+    # a log that was moved out of a directory that fails is refused until the controller has assigned the replica to where it is
+    seen.unserved = set(_NOT_SERVED.findall(log)) - set(_SERVED_LATER.findall(log))
     seen.made = set(_MADE.findall(log))
     # the broker logs a missing index before anything else, but not if it recovers the segment anyway
     reported_missing = {Path(path) for path in _NO_INDEX.findall(log)}
