@@ -137,6 +137,8 @@ def _copies(
         why = f"{shown_path(path)} {what}"
         if name == METADATA_DIRECTORY:
             why = f"{shown_path(path)} lacks records of the cluster's metadata."
+            if not is_here:
+                why += " It belongs in the metadata log dir of its node (metadata.log.dir, else the first of log.dirs)."
         yield NextStep(
             f"{why} Before any of the nodes starts, {move}copy {copied}: its files are valid on every node.{lack_of_room(other, path)}",
             copy_command(other, path, first=move_command(path) if is_here else ""),

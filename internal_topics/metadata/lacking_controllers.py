@@ -189,16 +189,36 @@ def _is_elected(candidate: VoterLogDir, lacking: Sequence[VoterLogDir]) -> bool:
 def _controller(
     voter: Voter, log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
 ) -> VoterLogDir | None:
-    """None if none of these log dirs is, or is certain to be, the metadata log dir of the voter's node."""
+    """None if none of these log dirs is, or may be, the metadata log dir of the voter's node."""
     of_node = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id == voter.id]
-    chosen = [log_dir for log_dir in of_node if places.isdir(os.path.join(log_dir, METADATA_DIRECTORY))]
-    if not chosen and len({*of_node, *(each for one in of_node[:1] for each in finder.others_of(one))}) == 1:
-        chosen = of_node
+    chosen = [log_dir for log_dir in of_node if _has_log(log_dir)]
+    if not chosen and not any(map(_has_log, (each for one in of_node for each in finder.others_of(one)))):
+        chosen = _without_log(voter, of_node, newest, finder)
     if len(chosen) != 1:
         return None
     image = finder.image_for(chosen[0])
     own = image if image is not None and os.path.dirname(image.path) == chosen[0] else None
     return VoterLogDir(voter, chosen[0], finder.node_of(chosen[0]).directory_id, own, newest.voters)
+
+
+def _has_log(log_dir: str) -> bool:
+    return places.isdir(os.path.join(log_dir, METADATA_DIRECTORY))
+
+
+def _without_log(
+    voter: Voter, of_node: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+) -> list[str]:
+    """The log dir that was the metadata log dir of a node none of whose log dirs has a metadata log: the one with the directory id of the
+    voter, else one that is new and so has replaced it. In a static quorum, where nothing tells which one it was, the first one."""
+    if len(of_node) == 1:
+        return [*of_node]
+    ids = {log_dir: finder.node_of(log_dir).directory_id for log_dir in of_node}
+    own = [log_dir for log_dir in of_node if ids[log_dir] == voter.directory_id is not None]
+    broker = newest.brokers.get(voter.id)
+    new = [log_dir for log_dir in of_node if broker is not None and ids[log_dir] not in broker.log_dirs]
+    if voter.directory_id is None:
+        return [*new, *of_node][:1]
+    return own or new
 
 
 def _former_controllers(
