@@ -305,6 +305,17 @@ class DoubtfulLogStart:
 
 
 @dataclass(frozen=True, slots=True)
+class FutureTimestamps:
+    """Batches with timestamps in the future. timestamp: of the first one."""
+
+    batches: int
+    timestamp: int
+
+    def numbers(self) -> Numbers:
+        return {"batches": self.batches, "timestamp": self.timestamp}
+
+
+@dataclass(frozen=True, slots=True)
 class UnwritableFile:
     """A file or directory to which a broker cannot write when it starts. exception: the class that it throws. flag: immutable or
     append-only; empty if the file belongs to another user."""
@@ -331,5 +342,6 @@ Diagnosis = (
     | WrongTopicId
     | LogStartBeyondEnd
     | DoubtfulLogStart
+    | FutureTimestamps
     | UnwritableFile
 )

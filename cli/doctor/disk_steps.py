@@ -101,14 +101,16 @@ def _give_to_the_broker(disks: Disks) -> Iterator[NextStep]:
     yield from likewise(more, "path", command_line("verify", {}, disks.request))
 
 
-def make_room(disks: Disks) -> Iterator[NextStep]:
+def make_room(disks: Disks, *, keeps_marked: bool) -> Iterator[NextStep]:
+    """keeps_marked: what is marked for deletion may still be wanted."""
+    marked = [] if keeps_marked else [each for each in disks.leftovers if each.kind in _MARKED]
     if any(host.free_bytes is not None and host.free_bytes < _SCARCE_BYTES for host in disks.hosts):
         full = "The disk is full"
     elif any(host.has_few_inodes for host in disks.hosts):
         full = "The file system has hardly any free inodes"
     else:
         return
-    if any(each.kind in _MARKED for each in disks.leftovers):
+    if marked:
         yield NextStep(
             f"{full}: delete the files that the broker has marked for deletion (without --apply, they are only listed).",
             command_line("retain", {"--purge": True, "--apply": True}, disks.request),
@@ -118,7 +120,7 @@ def make_room(disks: Disks) -> Iterator[NextStep]:
             f"{full}: delete what kseg keeps to undo earlier changes (without --apply, it is only listed).",
             command_line("undo", {"--forget": True, "--apply": True}, disks.request),
         )
-    if not disks.undo_bytes and not any(each.kind in _MARKED for each in disks.leftovers):
+    if not disks.undo_bytes and not marked:
         yield NextStep(
             f"{full}, and a repair writes new files before it removes old ones: see which segments could "
             "be deleted (--apply deletes them), or write a repaired copy to another disk (kseg recover "

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from kseg.cli.doctor.damaged_partitions import DamagedPartitions, Over
 from kseg.cli.doctor.doctor_rows import bootstrap_server, host_row, leftovers_row, node_row, step_row
 from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log, renamed_metadata_log
+from kseg.cli.doctor.new_metadata_log_steps import topics_in
 from kseg.cli.doctor.next_step import ANY_SERVER
 from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.several_nodes_steps import OtherNode, node_words
@@ -36,7 +37,7 @@ from kseg.segment.diagnosis import LostTransactions, TransactionalIdsBehind
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import METADATA_DIRECTORY, TRANSACTION_STATE_TOPIC, PartitionState
+from kseg.segment.partition.names import METADATA_DIRECTORY, TRANSACTION_STATE_TOPIC
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target, log_dir_of
 from kseg.segment.storage import places
 
@@ -73,7 +74,7 @@ class Examination:
     ) -> "tuple[VerifyOptions, Sequence[Event]]":
         """Examine the machine and the nodes before the verification; returns its options, and the rows found."""
         self._targets = targets
-        self._situation.topics = _topics(targets)
+        self._situation.topics = topics_in(targets)
         self._finder = self._verification.finder(targets)
         self._options, findings = self._verification.look(targets, options, self._finder)
         return self._options, [*self._hosts(), *findings]
@@ -100,6 +101,7 @@ class Examination:
         yield from self._due_deletions(partitions)
         yield from self._left_over()
         self._note_deleted_topics()
+        self._note_deleted_early(partitions)
         self._situation.replicas.remote = remote_ranges(self._targets, self._situation.replicas.tiered)
         for number, step in enumerate(next_steps(self._situation), 1):
             yield Row(step_row(number, step))
@@ -163,9 +165,9 @@ class Examination:
 
     def _note_node(self, image: "MetadataImage", node_id: int | None) -> None:
         self._situation.node_id = node_id
-        self._situation.metadata.has_dynamic_quorum |= any(
-            voter.directory_id is not None for voter in image.voters
-        )
+        metadata = self._situation.metadata
+        metadata.has_dynamic_quorum |= any(voter.directory_id is not None for voter in image.voters)
+        metadata.latest_ms = max(metadata.latest_ms, image.timestamp_ms)
         self._situation.server = bootstrap_server(image, node_id) or ANY_SERVER
 
     # --- the cost of repairs
@@ -354,6 +356,18 @@ class Examination:
 
         self._situation.deleted += of_deleted_topics(self._situation.disks.leftovers, self._finder)
 
+    def _note_deleted_early(self, partitions: Mapping[str, PartitionTarget]) -> None:
+        disks = self._situation.disks
+        if self._situation.metadata.latest_ms > self._now_ms and not disks.is_broker_running:
+            from kseg.cli.doctor.clock_steps import deleted_early
+
+            self._situation.deleted_early += deleted_early(
+                disks.leftovers,
+                [*partitions.values()],
+                self._situation.metadata.latest_ms - self._now_ms,
+                self._over,
+            )
+
     def _left_over(self) -> Iterator[Row]:
         from kseg.change.run.undo_runs import runs_below
 
@@ -376,16 +390,6 @@ class Examination:
                 self._situation.disks.undo_bytes += kept_bytes
                 kept = [journal.location.directory for run in runs for journal in run.journals]
                 yield Row(leftovers_row(target.path, "kept for undo", kept, kept_bytes))
-
-
-def _topics(targets: Sequence[Target]) -> dict[str, int]:
-    """The number of partitions of each topic, as far as the directories show it."""
-    topics: dict[str, int] = {}
-    names = (own_partition_name(target.path) for target in targets if isinstance(target, PartitionTarget))
-    for name in names:
-        if name is not None and name.state is PartitionState.LIVE and not name.is_metadata_log:
-            topics[name.topic] = max(topics.get(name.topic, 0), name.partition + 1)
-    return topics
 
 
 def _log_dir(target: Target) -> str | None:

@@ -19,7 +19,7 @@ from kseg.cli.request import Request
 from kseg.internal_topics.metadata.metadata_log_files import log_files
 from kseg.recovery.broker_start.metadata_start import snapshot_fault
 from kseg.segment.counted import listed, shown_of
-from kseg.segment.diagnosis import MetadataGap, ReissuedProducerIds
+from kseg.segment.diagnosis import FutureTimestamps, MetadataGap, ReissuedProducerIds
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import is_directory
 from kseg.segment.findings import ERROR, Finding
@@ -54,8 +54,9 @@ class MetadataLogs:
     voters are in it instead of controller.quorum.voters. is_lacking: whether none of the directories has one. renamed: the only directory
     that has one under another name. damaged_snapshots: files. gapped: directories of logs that a repair would make worse. reissued_ids:
     logs whose controllers allocate producer ids again. refused_features, refused_configs: entries that a 4.3.1 node refuses; the latter by
-    topic and name."""
+    topic and name. latest_ms: the latest time that is known from one, of its last record or in the future."""
 
+    latest_ms: int = -1
     is_read: bool = False
     is_outdated: bool = False
     has_dynamic_quorum: bool = False
@@ -70,6 +71,8 @@ class MetadataLogs:
     def takes(self, finding: Finding) -> bool:
         """Note what a finding says; returns whether it is about nothing else."""
         path, diagnosis = finding.path, finding.diagnosis
+        if isinstance(diagnosis, FutureTimestamps) and _is_in_metadata_log(path):
+            self.latest_ms = max(self.latest_ms, diagnosis.timestamp)
         if finding.id == "metadata-log-outdated":
             self.is_outdated = True
             return True
@@ -90,12 +93,15 @@ class MetadataLogs:
         return bool(self.damaged_snapshots or self.gapped or self.reissued_ids)
 
 
+def _is_in_metadata_log(path: str) -> bool:
+    return os.path.basename(os.path.dirname(path)) == METADATA_DIRECTORY
+
+
 def is_metadata_snapshot(path: str) -> bool:
     """Whether a path is a KRaft snapshot in the directory of the metadata log."""
-    directory, entry = os.path.split(path)
-    if os.path.basename(directory) != METADATA_DIRECTORY:
+    name = parse_file_name(os.path.basename(path))
+    if not _is_in_metadata_log(path):
         return False
-    name = parse_file_name(entry)
     return name.role is Role.METADATA_SNAPSHOT and name.is_live
 
 

@@ -11,14 +11,22 @@ topics exist and their directories have the ids of these topics (each step obser
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.segment.counted import shown_of
-from kseg.segment.partition.names import INTERNAL_TOPICS, METADATA_DIRECTORY, NAME_BY_ROLE, Role
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import (
+    INTERNAL_TOPICS,
+    METADATA_DIRECTORY,
+    NAME_BY_ROLE,
+    PartitionState,
+    Role,
+)
+from kseg.segment.partition.targets import PartitionTarget, Target
 from kseg.segment.terminal import shell_quoted, shell_word
 
 _LISTED = 5  # topics with a step of their own
@@ -26,6 +34,16 @@ _LISTED = 5  # topics with a step of their own
 _KEPT = "retention.ms=-1"
 _INTERNAL = "cleanup.policy=compact"
 _PROPERTIES = "new.properties"
+
+
+def topics_in(targets: Sequence[Target]) -> dict[str, int]:
+    """The number of partitions of each topic, as far as the directories show it."""
+    topics: dict[str, int] = {}
+    names = (own_partition_name(target.path) for target in targets if isinstance(target, PartitionTarget))
+    for name in names:
+        if name is not None and name.state is PartitionState.LIVE and not name.is_metadata_log:
+            topics[name.topic] = max(topics.get(name.topic, 0), name.partition + 1)
+    return topics
 
 
 def new_log_steps(

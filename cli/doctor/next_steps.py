@@ -19,8 +19,9 @@
    that lack committed transactions.
 9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
-11. Keep what is deleted after the start if it is still wanted: the logs of deleted topics, what retention would delete completely, and
-    committed offsets that expire, or are in a partition where their coordinator does not look for them.
+11. Keep what is deleted after the start if it is still wanted: segments that retention has deleted by a wrong clock, the logs of deleted
+    topics, what retention would delete completely, and committed offsets that expire, or are in a partition where their coordinator does
+    not look for them.
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
 13. Once the nodes run, replace voters of the quorum, abort hanging transactions, reset groups whose committed offset is outside the
     log, or was in a partition where their coordinator does not look for it, delete committed offsets of deleted topics, and create the
@@ -196,7 +197,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         return
     yield from keep_one(replicas)
     if advice.split()[1:2] in (["recover"], ["retain"]):
-        yield from make_room(situation.disks)
+        yield from make_room(situation.disks, keeps_marked=bool(situation.deleted_early))
     yield from copy_linked_files(obstacles)
     yield from find_lost_logs(repairs)
     if is_recover(advice):
@@ -240,6 +241,10 @@ def _transactions_before_start(situation: Situation) -> Iterator[NextStep]:
 
 def _keep_what_goes(situation: Situation) -> Iterator[NextStep]:
     """Step 11."""
+    if situation.deleted_early:
+        from kseg.cli.doctor.clock_steps import restore_deleted
+
+        yield restore_deleted(situation.deleted_early, situation.metadata.latest_ms, situation.request)
     if situation.deleted:
         from kseg.cli.doctor.deleted_topic_steps import keep_deleted
 

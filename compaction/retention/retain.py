@@ -263,7 +263,7 @@ def _kafka07(
 def _unmarked(
     target: PartitionTarget, inputs: tuple[FileIdentity, ...], options: RetainOptions, result: RetainResult
 ) -> Generator[Event, None, Prepared[RetainResult]]:
-    from kseg.compaction.retention.unmark import plan_unmark
+    from kseg.compaction.retention.unmark import base_of, plan_unmark
 
     names = frozenset(file.name for file in inputs)
     has_kafka07_log = is_kafka07_log(map(parse_file_name, names))
@@ -277,7 +277,7 @@ def _unmarked(
     else:
         log, dir_state = open_log(target)
         with log:
-            first = log.segments[0].base_offset if log.segments else None
+            first = base_of(log)
             unmarking = plan_unmark(target.path, log, names, first)
             result = replace(result, log_end_offset=log.end_offset, high_watermark=log.high_watermark)
     for mark_verdict in unmarking.outcomes:

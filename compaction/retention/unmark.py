@@ -18,16 +18,19 @@ from collections.abc import Iterator
 
 from kseg.change.plan.content import Fresh, content_of
 from kseg.change.plan.steps import Rename, Step, Write
+from kseg.compaction.retention.retention_evidence import open_log
+from kseg.jobs.events import Event, Row
 from kseg.segment import layout as L
-from kseg.segment.errors import FormatError
+from kseg.segment.errors import FormatError, KsegError
 from kseg.segment.partition.deletion_marks import DeletionMark, marks_in
 from kseg.segment.partition.derived_state import epochs_of_batches, first_batch
 from kseg.segment.partition.log_segment import LogSegment
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.partition_log import PartitionLog
-from kseg.segment.partition.targets import FileTarget
+from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochHistory
+from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 _EPOCHS = NAME_BY_ROLE[Role.LEADER_EPOCHS]
@@ -41,6 +44,15 @@ class MarkVerdict:
     mark: DeletionMark
     is_restored: bool
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnmarkableSegments:
+    """What can be restored in a partition. size_bytes: of the logs."""
+
+    directory: str
+    segments: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,24 @@ def plan_unmark(
     return Unmarking(
         outcomes, tuple(sorted(map(_base, restored))), sum(m.size_bytes for m in restored), tuple(steps)
     )
+
+
+def unmarkable_segments(target: PartitionTarget, _: None) -> Iterator[Event]:
+    """One row, without values, whose result is a `UnmarkableSegments`; none if nothing can be restored, or if that cannot be determined."""
+    try:
+        names = frozenset(places.listdir(target.path))
+        log, _dir_state = open_log(target)
+        with log:
+            unmarking = plan_unmark(target.path, log, names, base_of(log))
+    except (KsegError, OSError):
+        return  # `verify` reports what is wrong with it
+    if unmarking.bases:
+        yield Row({}, UnmarkableSegments(target.path, len(unmarking.bases), unmarking.bytes_restored))
+
+
+def base_of(log: PartitionLog) -> int | None:
+    """Base offset of the first live segment; None if there is none."""
+    return log.segments[0].base_offset if log.segments else None
 
 
 def _base(mark: DeletionMark) -> int:

@@ -23,6 +23,7 @@ from kseg.recovery.verify.totals import Totals
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.counted import counted
+from kseg.segment.diagnosis import FutureTimestamps
 from kseg.segment.files import OpenFile
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
@@ -236,15 +237,17 @@ class SegmentCheck:
                 numbers={"gaps": facts.gaps, "missing_offsets": facts.missing_offsets},
             )
         if sums[S.SUM_FUTURE]:
-            timestamp, offset = sums[S.SUM_FUTURE_TIMESTAMP], sums[S.SUM_FUTURE_OFFSET]
+            future = FutureTimestamps(sums[S.SUM_FUTURE], sums[S.SUM_FUTURE_TIMESTAMP])
+            offset = sums[S.SUM_FUTURE_OFFSET]
             yield Finding(
                 "future-timestamp",
                 path,
-                f"{counted(sums[S.SUM_FUTURE], 'batch')} with a timestamp in the future, the first one {moment(timestamp)} at "
+                f"{counted(future.batches, 'batch')} with a timestamp in the future, the first one {moment(future.timestamp)} at "
                 f"offset {offset}",
                 position=sums[S.SUM_FUTURE_POSITION],
                 first_offset=offset,
-                numbers={"batches": sums[S.SUM_FUTURE], "timestamp": timestamp},
+                numbers=future.numbers(),
+                diagnosis=future,
             )
         magics = [magic for magic in range(3) if facts.magics >> magic & 1]
         if len(magics) > 1:
