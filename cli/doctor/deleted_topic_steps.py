@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.next_step import NextStep, move_command
+from kseg.cli.doctor.next_step import NextStep, move_out
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
@@ -53,7 +53,7 @@ def keep_deleted(directories: Sequence[str], request: Request) -> Iterator[NextS
                 f"put the log in the place of the new directory {shown_path(own)} (on each node with a replica), and follow `kseg doctor`, which gives "
                 "it the new topic id."
             )
-        yield NextStep(words, move_command(path), is_due=False)
+        yield move_out(words, path, is_due=False)
     more = len(directories) - shown
     if more > 0:
         command = command_line("list", {"--verbose": True}, request)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.next_step import NO_PARTIAL_COPIES, NextStep, copy_command, likewise, move_command
+from kseg.cli.doctor.next_step import NO_PARTIAL_COPIES, NextStep, copy_command, likewise, move_out
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.metadata.metadata_log_files import log_files
@@ -111,21 +111,21 @@ def snapshot_steps(damaged: Sequence[str]) -> Iterator[NextStep]:
         here = [path for path in damaged if os.path.dirname(path) == directory]
         if _reaches_back(directory, here):
             for path in here:
-                yield NextStep(
+                yield move_out(
                     "A broker tries no snapshot of the metadata log other than "
                     f"{shown_path(os.path.basename(path))}, which is damaged, and no repair can restore "
                     "it. The log reaches back far enough without it: with the broker stopped, move it "
                     "out of the data directory.",
-                    move_command(path),
+                    path,
                 )
         else:
-            yield NextStep(
+            yield move_out(
                 "A broker tries no snapshot of the metadata log other than the newest one, which is "
                 "damaged, and without it the log does not reach back far enough. With the broker "
                 "stopped, either replace __cluster_metadata-0 with that of another controller or broker, "
                 "or, only if a majority of the other controllers is running, move it out of the data "
                 "directory so that this node fetches it.",
-                move_command(directory),
+                directory,
             )
 
 
@@ -133,13 +133,13 @@ def gap_steps(directories: Iterable[str]) -> Iterator[NextStep]:
     """The steps for metadata logs with a gap. A broker truncates such a log at the gap, and partitions created after it become stray. If
     only the damaged batches were removed, it would fail on the first record that refers to a lost one."""
     for directory in directories:
-        yield NextStep(
+        yield move_out(
             "The metadata log has lost records that no snapshot contains, and no repair can restore "
             "them (`kseg recover` leaves it as it is, because a broker would fail on the remaining "
             "records, or never fetch the lost ones from other controllers). With the broker stopped, "
             "move it out of the data directory. Do not start a node that is the only controller: it "
             "would set everything aside as stray.",
-            move_command(directory),
+            directory,
         )
         yield copied_log(os.path.dirname(directory))
 

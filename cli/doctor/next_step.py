@@ -17,6 +17,7 @@ ANY_SERVER = "HOST:PORT"  # placeholder for a bootstrap server
 _CHANGING = ("mv", "mkdir", "rmdir", "sed", "chown")
 _CHANGING_COMMANDS = ("undo", "recover", "retain", "append")
 _APPENDING = " | kseg append --apply "
+_MOVED = f".moved{COPYING_SUFFIX}"
 NO_PARTIAL_COPIES = (
     f"-not -path '*{COPYING_SUFFIX}*'"  # for `find`: nothing of what `copy_command` did not complete
 )
@@ -49,9 +50,32 @@ def likewise(more: int, what: str, command: str, then: str = "list them") -> Ite
         yield NextStep(f"Likewise for {counted(more, f'more {what}')}: {then}.", command)
 
 
+def move_out(why: str, path: str, *, is_due: bool = True) -> NextStep:
+    """The step that moves a path out of the data directory. path: as below."""
+    goal = _outside(path)
+    if _device(path) != _device(goal):
+        why += f" The data directory is a file system of its own, so this is a copy to another one; any place outside will do.{lack_of_room(path, goal)}"
+    return NextStep(why, move_command(path), is_due)
+
+
 def move_command(path: str) -> str:
     """The command that moves a path out of the data directory, to a place beside it: a broker fails on a directory inside that is not
-    a partition. path: a directory in it, a file in a partition, or the journal of one."""
+    a partition. path: a directory in it, a file in a partition, or the journal of one.
+
+    If the data directory is a mount point, that is a copy, of which `mv` would leave a part under the path's own name if it were
+    interrupted while it deletes. So the path gets a name with which no broker starts before it is deleted."""
+    goal = _outside(path)
+    if _device(path) == _device(goal):
+        return f"mv {shell_quoted(path)} {shell_quoted(goal)}"
+    if not places.isdir(path):
+        return f"{copy_command(path, goal)} && rm {shell_quoted(path)}"
+    around, name = os.path.split(os.path.normpath(path))
+    gone = os.path.join(around, name[: MAX_DIRECTORY_NAME - len(_MOVED)] + _MOVED)
+    return f"{copy_command(path, goal)} && mv -T {shell_quoted(path)} {shell_quoted(gone)} && rm -r {shell_quoted(gone)}"
+
+
+def _outside(path: str) -> str:
+    """A free name beside the data directory of a path."""
     log_dir, name = os.path.split(os.path.normpath(path))
     if os.path.basename(log_dir) == KSEG_DIRECTORY:
         log_dir = os.path.dirname(log_dir)
@@ -60,8 +84,7 @@ def move_command(path: str) -> str:
         name = f"{partition}-{name}"
     around, inner = os.path.split(places.abspath(log_dir))
     around = around if os.path.isabs(path) else os.path.relpath(around)
-    goal = os.path.normpath(os.path.join(around, f"{inner}-{name}"))
-    return f"mv {shell_quoted(path)} {shell_quoted(_free_name(goal))}"
+    return _free_name(os.path.normpath(os.path.join(around, f"{inner}-{name}")))
 
 
 def _free_name(path: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from kseg.cli.doctor.new_metadata_log_steps import format_command
-from kseg.cli.doctor.next_step import NextStep, copy_command, likewise, move_command
+from kseg.cli.doctor.next_step import NextStep, copy_command, likewise, move_out
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.segment.counted import shown_of
@@ -117,7 +117,7 @@ def move_obstacles(obstacles: Obstacles) -> Iterator[NextStep]:
     in_the_way = obstacles.in_the_way
     shown = shown_of(len(in_the_way), _SHOWN)
     for path, why in list(in_the_way.items())[:shown]:
-        yield NextStep(f"Move {shown_path(path)} out of the data directory: {why}.", move_command(path))
+        yield move_out(f"Move {shown_path(path)} out of the data directory: {why}.", path)
     more = list(in_the_way)[shown:]
     around = Request(tuple(dict.fromkeys(map(os.path.dirname, more))))
     yield from likewise(len(more), "file", command_line("list", {"--verbose": True}, around))

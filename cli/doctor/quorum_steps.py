@@ -11,7 +11,7 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 
-from kseg.cli.doctor.next_step import NextStep, move_command
+from kseg.cli.doctor.next_step import NextStep, move_out
 from kseg.segment.diagnosis import ReplacedVoter
 from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role
 from kseg.segment.terminal import shell_quoted, shown_path
@@ -36,10 +36,10 @@ def restore_voters(replaced: Sequence[ReplacedVoter]) -> Iterator[NextStep]:
 
 
 def _set_apart(metadata_log: str, node_id: int) -> NextStep:
-    return NextStep(
+    return move_out(
         f"{shown_path(metadata_log)} belongs to a quorum of its own: node {node_id} elects itself, and serves no other node. With the node stopped, "
         f"move it out of the data directory: the node fetches {METADATA_DIRECTORY} from the other controllers.",
-        move_command(metadata_log),
+        metadata_log,
     )
 
 

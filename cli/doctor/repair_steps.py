@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
-from kseg.cli.doctor.next_step import NO_PARTIAL_COPIES, NextStep, likewise, move_command
+from kseg.cli.doctor.next_step import NO_PARTIAL_COPIES, NextStep, likewise, move_out
 from kseg.cli.next_command import command_line, next_command
 from kseg.cli.request import Request
 from kseg.inspection.log_dir_host import LogDirHost
@@ -196,10 +196,10 @@ def confirm_log_starts(repairs: Repairs) -> Iterator[NextStep]:
 
 def set_unloadable_aside(repairs: Repairs) -> Iterator[NextStep]:
     for partition in repairs.unloadable:
-        yield NextStep(
+        yield move_out(
             f"A broker fails on {shown_path(os.path.basename(partition))}, and no repair changes that: with "
             "the broker stopped, move it out of the data directory. The broker recreates it empty and "
             "fetches what other replicas have, provided that one of them leads; records that only this one "
             "has remain in the moved directory, for `kseg export`.",
-            move_command(partition),
+            partition,
         )

@@ -16,6 +16,7 @@ from kseg.cli.doctor.next_step import (
     lack_of_room,
     likewise,
     move_command,
+    move_out,
 )
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
@@ -211,10 +212,10 @@ def stop_moves(replicas: Replicas) -> Iterator[NextStep]:
 
 def stop_move(path: str, why: str) -> NextStep:
     """path: the `-future` log. Without it a broker keeps the log where it is, and reports its log dir (observed with 4.3.1)."""
-    return NextStep(
+    return move_out(
         f"{why} Move it out of the data directory before the broker starts, which then keeps the other log and serves it. Request the move again "
         "with kafka-reassign-partitions.sh if it is still wanted.",
-        move_command(path),
+        path,
     )
 
 
@@ -234,10 +235,10 @@ def keep_one(replicas: Replicas) -> Iterator[NextStep]:
             if ends[0] == ends[1]
             else "Move the shorter one"
         )
-        yield NextStep(
+        yield move_out(
             f"{which} out of the data directory (its log ends at offset {min(ends)}, that of "
             f"{shown_path(kept)} at {max(ends)}). Records that only it has remain in the moved directory.",
-            move_command(gone),
+            gone,
         )
     pairs = Counter((os.path.dirname(path), os.path.dirname(other)) for path, other in replicas.twice[shown:])
     for (log_dir, other_dir), count in pairs.items():

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 
-from kseg.cli.doctor.next_step import NextStep, likewise, move_command
+from kseg.cli.doctor.next_step import NextStep, likewise, move_out
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.metadata.replica_directories import has_segment
@@ -84,18 +84,18 @@ def foreign_steps(
         elif os.path.basename(path) == _OF_FILE_SYSTEM:
             yield _remove_lost_and_found(path)
         else:
-            yield NextStep(
+            yield move_out(
                 "Move it out of the data directory: a broker does not start with it.",
-                move_command(path),
+                path,
             )
     copies = [path for path in unserved.of_other_topics if path not in renamed]
     more = len(foreign) - shown
     shown = shown_of(len(copies), _LISTED)
     for path in copies[:shown]:
-        yield NextStep(
+        yield move_out(
             f"Move {shown_path(os.path.basename(path))} out of the data directory: by its topic id it belongs to "
             "another topic, and a broker serves nothing from it.",
-            move_command(path),
+            path,
         )
     command = command_line("list", {"--verbose": True}, unserved.request)
     yield from likewise(more + len(copies) - shown, "directory", command)
@@ -108,9 +108,9 @@ def _remove_lost_and_found(path: str) -> NextStep:
         is_empty = not places.listdir(path)
     if is_empty:
         return NextStep(f"Remove it: a broker does not start with it. {again}", f"rmdir {shell_quoted(path)}")
-    return NextStep(
+    return move_out(
         f"Move it out of the data directory: a broker does not start with it. What fsck put there may be files of partitions. {again}",
-        move_command(path),
+        path,
     )
 
 

@@ -14,6 +14,7 @@ from kseg.cli.doctor.next_step import (
     find_copies_command,
     lack_of_room,
     move_command,
+    move_out,
     put_command,
 )
 from tests.support.mounts import mounted
@@ -71,6 +72,35 @@ def test_directory_from_another_file_system_is_copied_before_it_gets_its_name(tm
     (tmp_path / "data").mkdir()
     near = tmp_path / "data" / "orders-0"
     assert put_command(str(made), str(near), first="true") == f"true && mv -T {made} {near}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+def test_move_out_of_a_mount_point_leaves_no_part_under_the_name_of_a_partition(tmp_path: Path) -> None:
+    """Ended after each of its commands, and in the midst of the last one, which deletes."""
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "tmpfs") as disk:
+        path, goal = disk / "orders-0", tmp_path / "disk-orders-0"
+        path.mkdir()
+        (path / "log").write_text("records")
+        (path / "index").write_text("entries")
+        whole = {"log": "records", "index": "entries"}
+        for number, command in enumerate(move_command(str(path)).split(" && "), 1):
+            if command.startswith("rm -r "):
+                gone = disk / "orders-0.moved.kseg-copying"
+                (gone / "log").unlink()
+            typed(command)
+            kept = [each for each in (path, goal) if each.exists()]
+            assert kept and all(
+                {file.name: file.read_text() for file in each.iterdir()} == whole for each in kept
+            ), number
+        assert [*disk.iterdir()] == []
+        snapshot = disk / "orders-0" / f"{7:020}.snapshot"
+        snapshot.parent.mkdir()
+        snapshot.write_text("producers")
+        step = move_out("Why.", str(snapshot))
+        assert "is a copy to another one" in step.why and step.needs_stopped_broker
+        typed(step.command)
+        assert [*snapshot.parent.iterdir()] == []
+    assert (tmp_path / f"disk-orders-0-{7:020}.snapshot").read_text() == "producers"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
