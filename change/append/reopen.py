@@ -149,7 +149,9 @@ def _refuse_unfinished(log: PartitionLog) -> None:
         if entry.name.state in _UNFINISHED:
             raise _refused(entry.path, "a cleaning or split was not finished", log.directory)
     for segment in log.segments:
-        if Role.OFFSET_INDEX not in segment.paths:
+        # the active segment gets its index with its first batch
+        is_new = segment is log.segments[-1] and not segment.file.size_bytes
+        if Role.OFFSET_INDEX not in segment.paths and not is_new:
             raise _refused(segment.path, "the segment has no offset index", log.directory)
 
 
@@ -193,7 +195,9 @@ def _content_of(segment: LogSegment) -> _Content:
 
 
 def _offset_index(segment: LogSegment, content: _Content) -> bytes:
-    path = segment.paths[Role.OFFSET_INDEX]
+    path = segment.paths.get(Role.OFFSET_INDEX)
+    if path is None:
+        return b""
     data = read_small(path)
     index = OffsetIndex(data, segment.base_offset)
     problem = index.sanity_problem() or _tail_problem(index)

@@ -35,7 +35,8 @@ def marker_contradictions(path: str, name: PartitionName | None) -> Iterator[str
 def _contradiction(segment: SegmentFiles, had_times: bool) -> str:
     """What a clean shutdown would not have left behind, as text; empty if nothing. had_times: some segment has a time index."""
     if segment.offset_index is None:
-        return "has no index for its last segment"
+        # a segment gets its index with its first batch
+        return "has no index for its last segment" if segment.log.size_bytes else ""
     if segment.time_index is None and had_times:
         return "has no time index for its last segment"
     try:

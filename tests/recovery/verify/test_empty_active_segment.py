@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kseg.cli.main import run
 from kseg.segment.sidecar.snapshot import encode_snapshot
 from tests.support.salvage_helpers import needs_no_repair, plan, write_repaired
 from tests.support.verify_helpers import judge
@@ -56,3 +57,21 @@ def test_empty_inactive_segment_needs_both_indexes(tmp_path: Path) -> None:
     (partition / f"{50:020d}.timeindex").touch()
     missing = {("index-missing", f"{BASE}.log"), ("time-index-missing", f"{BASE}.log")}
     assert judge(partition).output("warning") == missing
+
+
+def test_empty_active_segment_is_no_sign_of_a_crash(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`doctor` said to repair it, `recover` had nothing to repair, and `append` refused it."""
+    log_dir = tmp_path / "data"
+    log_dir.mkdir()
+    partition = rolled(log_dir / "idle-0", b"")
+    (log_dir / ".kafka_cleanshutdown").touch()
+    assert "false-clean-shutdown" not in judge(log_dir).ids("error", "warning")
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"value": "first"}\n')
+    assert run(["append", "--apply", "--from", str(lines), str(partition)]) == 0
+    assert (partition / f"{BASE}.index").exists()
+    assert judge(partition).ids("error") == set()
+    assert run(["undo", str(partition)]) == 0
+    assert not (partition / f"{BASE}.index").exists()
