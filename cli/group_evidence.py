@@ -2,40 +2,45 @@
 `__consumer_offsets` are available. Determined once, and passed on as plain values."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
-from kseg.jobs.events import Event, Failure, Row
-from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.names import GROUP_TOPICS
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_results import ShareTopicOfGroup
     from kseg.internal_topics.groups.group_rows import TopicNames
-    from kseg.internal_topics.groups.groups import GroupsOptions
     from kseg.internal_topics.groups.partition_ends import Replicas
     from kseg.internal_topics.metadata.metadata_image import MetadataImage
     from kseg.segment.errors import KsegError
-    from kseg.segment.partition.targets import PartitionTarget
+    from kseg.segment.findings import Finding
+    from kseg.segment.partition.targets import LogTarget, PartitionTarget
 
 
 @dataclass(frozen=True, slots=True)
 class GroupEvidence:
     """chosen: the partitions of group topics to load; of several replicas the most recent one. offsets_partitions: the
     numbers of those of `__consumer_offsets`, and whether each is complete. count: the partition count of `__consumer_offsets` in the
-    metadata log, None if unknown. tiered: the directories of partitions with tiered storage, whose log may begin in remote storage.
-    passed_over: the replicas that were not chosen. findings: about the metadata log. unread: why PATHs are skipped."""
+    metadata log, None if unknown. offsets_replicas: the number of replicas of each of them there. tiered: the directories of
+    partitions with tiered storage, whose log may begin in remote storage. passed_over: the replicas that were not chosen. findings:
+    about the metadata log. unread: why PATHs are skipped."""
 
     chosen: frozenset[str]
     offsets_partitions: dict[int, bool]
     count: int | None
+    offsets_replicas: dict[int, int]
     names: "TopicNames"
     replicas: "Replicas"
     tiered: frozenset[str]
     passed_over: tuple[str, ...]
     findings: "tuple[Finding, ...]"
     unread: "tuple[KsegError, ...]"
+
+    def read(self, topic: str, partition: int, unclear: AbstractSet[str]) -> "Sequence[LogTarget]":
+        """The replicas under PATH of a partition of a group topic; none if it was not read completely. unclear: directories with errors."""
+        found = self.replicas.get((topic, partition), ())
+        return found if any(target.path in self.chosen - unclear for target in found) else ()
 
     def nothing_found(self, why: str) -> "KsegError":
         """The error if no partition was found: what is missing may be in a PATH that cannot be read."""
@@ -114,6 +119,13 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
         chosen=frozenset(chosen),
         offsets_partitions=offsets_partitions,
         count=names.partitions.get(CONSUMER_OFFSETS),
+        offsets_replicas={
+            number: len(partition.replicas)
+            for image in images.values()
+            for topic in image.topics.values()
+            if topic.name == CONSUMER_OFFSETS
+            for number, partition in topic.partitions.items()
+        },
         names=names,
         replicas=replicas,
         tiered=_tiered(directories, list(images.values())),
@@ -193,92 +205,3 @@ def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[
                 place = found.setdefault((key.topic, key.partition), [])
                 place.append((key.group, committed_offset(record)))
     return found
-
-
-class GroupRows:
-    """Filters the stream of events: adds a row for each requested group that was not found, and for each partition that a share group has
-    initialized and for which there is no state, and collects the offsets for a reset file.
-
-    asked: the names of --group. options: of the run. keeps_offsets: whether a reset file is wanted.
-    """
-
-    def __init__(
-        self, evidence: GroupEvidence, asked: Sequence[str], options: "GroupsOptions", *, keeps_offsets: bool
-    ) -> None:
-        from kseg.internal_topics.groups.group_results import CoordinatorsOffsets
-
-        self._evidence = evidence
-        self._asked = asked
-        self._options = options
-        self._initialized: list[ShareTopicOfGroup] = []
-        self._states: set[tuple[str, str, int]] = set()
-        self._unclear: set[str] = set()  # directories with errors
-        self._keeps_offsets = keeps_offsets
-        self._found: set[str] = set()
-        self._offsets = CoordinatorsOffsets[int]()
-        self.is_whole = False  # whether all rows have passed
-
-    @property
-    def offsets(self) -> list[tuple[str, str, int, int]]:
-        """Group, topic, partition and offset, in the order of the rows."""
-        return [(*key, offset) for key, offset in self._offsets.by_key.items()]
-
-    def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The same events, followed by rows of type share_offset without a state, and of type missing_group."""
-        from kseg.internal_topics.groups.groups import missing_groups
-
-        for event in events:
-            if isinstance(event, Row):
-                self._note(event.result)
-            elif isinstance(event, Failure) or (isinstance(event, Finding) and event.severity == ERROR):
-                self._unclear.update((event.path, os.path.dirname(event.path)))
-            yield event
-        yield from self._stateless()
-        evidence = self._evidence
-        count = evidence.count_given(self._found)
-        for row in missing_groups(self._asked, self._found, evidence.offsets_partitions, count):
-            yield Row(row)
-        self.is_whole = True
-
-    def _note(self, result: object) -> None:
-        from kseg.internal_topics.groups.group_results import (
-            AboutGroup,
-            OffsetOfGroup,
-            ShareStateOfGroup,
-            ShareTopicOfGroup,
-        )
-
-        if isinstance(result, AboutGroup):
-            self._found.add(result.group)
-        if isinstance(result, ShareTopicOfGroup):
-            self._initialized.append(result)
-        if isinstance(result, ShareStateOfGroup):
-            self._states.add((result.group, result.topic_id, result.partition))
-        if isinstance(result, OffsetOfGroup) and self._keeps_offsets:
-            self._offsets.add(result, result.offset)
-
-    def _stateless(self) -> Iterator[Row]:
-        """Rows of the initialized partitions of share groups without a state. A partition of `__share_group_state` that is not here, or
-        could not be read completely, may have it. A group coordinator lists no deleted topics."""
-        from kseg.internal_topics.groups.coordinator_partition import partition_for
-        from kseg.internal_topics.groups.group_results import StatelessPartition
-        from kseg.internal_topics.groups.partition_ends import PartitionEnds
-        from kseg.internal_topics.groups.share_rows import stateless_row
-        from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, SharePartitionKey
-
-        options, names = self._options, self._evidence.names
-        count = names.partitions.get(SHARE_GROUP_STATE)
-        ends = None if options.at_ms is not None else PartitionEnds(options.replicas)
-        for each in self._initialized if count else ():
-            for number in each.partitions:
-                key = SharePartitionKey(each.group, each.topic_id, number)
-                if key in self._states or not options.wants_partition(each.topic, number):
-                    continue
-                home = partition_for(f"{each.group}:{each.topic_id}:{number}", count or 1)
-                there = self._evidence.replicas.get((SHARE_GROUP_STATE, home), ())
-                is_read = any(target.path in self._evidence.chosen - self._unclear for target in there)
-                if is_read and names.ids.get(each.topic) == each.topic_id:
-                    yield Row(
-                        stateless_row(key, each.topic, ends),
-                        StatelessPartition(each.group, each.topic, number),
-                    )

@@ -83,6 +83,7 @@ OUTPUT_READERS = {
     "change/run/attempts.py": "writes them to a journal",
     "cli/render.py": "prints them",
     "cli/run_summary.py": "sums them up",
+    "cli/share_groups.py": "changes a field of the row of groups",
     "cli/text/list.py": "prints them",
     "inspection/dump/formats.py": "writes them as JSON",
     "inspection/dump/log_json.py": "writes them as JSON",

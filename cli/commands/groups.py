@@ -58,7 +58,8 @@ def command(
     partition is not under PATH, nothing is known about the group, and --group says so. The exit status is 1
     when no requested group is found.
     """
-    from kseg.cli.group_evidence import GroupRows, group_evidence
+    from kseg.cli.group_evidence import group_evidence
+    from kseg.cli.group_stream import GroupRows
     from kseg.cli.render import Style
     from kseg.cli.request import Request
     from kseg.cli.run import over_targets

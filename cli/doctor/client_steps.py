@@ -23,6 +23,7 @@ from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.internal_topics.groups.group_results import (
+        ForgottenState,
         OffsetOfGroup,
         PendingOffset,
         ShareStateOfGroup,
@@ -39,7 +40,7 @@ class Clients:
     abort. stranded: committed offsets outside their logs. of_former_topics: those in deleted topics of the same name. of_deleted_topics:
     those in deleted topics of whose name there is none today. unreachable: those in a partition of `__consumer_offsets` where no
     coordinator looks for their groups. stateless: partitions of share groups without a state. ahead: states of share
-    groups that are ahead of the log. pending: offsets in open transactions.
+    groups that are ahead of the log. forgotten: those that their coordinators do not know. pending: offsets in open transactions.
     ids_behind: the transactional ids whose newest records are lost, by the partition that has them. lost_ends: partitions without
     transactions that were committed to them."""
 
@@ -53,6 +54,7 @@ class Clients:
     unreachable: "list[OffsetOfGroup]" = field(default_factory=list)
     stateless: "list[StatelessPartition]" = field(default_factory=list)
     ahead: "list[ShareStateOfGroup]" = field(default_factory=list)
+    forgotten: "list[ForgottenState]" = field(default_factory=list)
     pending: "list[PendingOffset]" = field(default_factory=list)
     ids_behind: dict[str, dict[str, None]] = field(default_factory=dict)
     lost_ends: list[str] = field(default_factory=list)
@@ -65,7 +67,8 @@ class Clients:
 
     @property
     def come_before_start(self) -> bool:
-        return bool(self.ids_behind or self.lost_ends or self.markers_to_write)
+        are_forgotten = any(each.log is not None for each in self.forgotten)
+        return bool(self.ids_behind or self.lost_ends or self.markers_to_write or are_forgotten)
 
     def pending_of(self, producer_id: int) -> "list[PendingOffset]":
         return [each for each in self.pending if each.producer_id == producer_id]

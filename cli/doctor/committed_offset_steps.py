@@ -11,9 +11,14 @@ from kseg.segment.counted import shown_of
 from kseg.segment.terminal import shell_quoted, visible
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.groups.group_results import OffsetOfGroup, ShareStateOfGroup, StatelessPartition
+    from kseg.internal_topics.groups.group_results import (
+        ForgottenState,
+        OffsetOfGroup,
+        ShareStateOfGroup,
+        StatelessPartition,
+    )
 
-O = TypeVar("O", "OffsetOfGroup", "ShareStateOfGroup", "StatelessPartition")
+O = TypeVar("O", "OffsetOfGroup", "ShareStateOfGroup", "StatelessPartition", "ForgottenState")
 
 _LISTED = 5  # groups with a step of their own
 _Action = tuple[str, str]  # why, and options of Kafka's tool
@@ -93,6 +98,24 @@ def reset_share_states(clients: Clients, server: str) -> Iterator[NextStep]:
         return why, "--reset-offsets --to-latest --dry-run"
 
     yield from _by_topic(clients.ahead, reset, clients, server, tool="kafka-share-groups.sh")
+
+
+def restart_share_groups(clients: Clients, server: str) -> Iterator[NextStep]:
+    """The steps for states that their group's coordinator does not know, and whose records no step appends. The tool creates the group, but
+    the share coordinator refuses to reset a state of a later epoch; it deletes such a state with the group (observed with 4.3.1)."""
+
+    def reset(state: "ForgottenState") -> _Action:
+        why = (
+            f"The group coordinator has lost what it knew of share group {visible(state.group)}: members that join begin where "
+            f"share.auto.offset.reset says in {state.topic}, or get no record there. With the broker running and all of them stopped for a minute, "
+            "preview a new beginning; then replace --dry-run with --execute. --to-earliest delivers everything again; --to-latest skips what was "
+            "not delivered yet, and --to-datetime lies between them. If it fails with FencedStateEpochException, delete the group with --delete, "
+            "and repeat this for each of its topics."
+        )
+        return why, "--reset-offsets --to-earliest --dry-run"
+
+    not_appended = [each for each in clients.forgotten if each.log is None]
+    yield from _by_topic(not_appended, reset, clients, server, tool="kafka-share-groups.sh")
 
 
 def _by_topic(

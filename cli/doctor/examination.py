@@ -265,6 +265,7 @@ class Examination:
         from kseg.cli.doctor.group_work import group_rows
         from kseg.internal_topics.groups.group_results import (
             CoordinatorsOffsets,
+            ForgottenState,
             OffsetOfGroup,
             PendingOffset,
             ShareStateOfGroup,
@@ -282,6 +283,9 @@ class Examination:
                 situation.clients.pending.append(found)
             elif isinstance(found, StatelessPartition):
                 situation.clients.stateless.append(found)
+                yield row
+            elif isinstance(found, ForgottenState):
+                situation.clients.forgotten.append(found)
                 yield row
             elif isinstance(found, ShareStateOfGroup) and self._damaged.leaves_ahead(found):
                 situation.clients.ahead.append(found)

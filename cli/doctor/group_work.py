@@ -22,7 +22,8 @@ def group_rows(
 
     metadata: the log that the user named. expiry_of: how to look for expiring offsets in these partitions. over: runs work on targets.
     """
-    from kseg.cli.group_evidence import GroupRows, group_evidence
+    from kseg.cli.group_evidence import group_evidence
+    from kseg.cli.group_stream import GroupRows
     from kseg.internal_topics.groups.groups import GroupsOptions, is_group_topic, list_groups
 
     try:

@@ -15,8 +15,8 @@
 6. Free space on a full file system, because repairs need some.
 7. Find logs that are missing, then repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
 8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts. Make the controller and the
-   coordinators continue after the producer ids and epochs that are in the logs, write lost COMMIT markers, and find later copies of logs
-   that lack committed transactions.
+   coordinators continue after the producer ids and epochs that are in the logs, write lost COMMIT markers and lost records of share groups,
+   and find later copies of logs that lack committed transactions.
 9. Move away a log, a metadata snapshot or a metadata log with a gap if a broker fails on it and no repair changes that.
 10. Check again.
 11. Keep what is deleted after the start if it is still wanted: segments that retention has deleted by a wrong clock, the logs of deleted
@@ -40,6 +40,7 @@ from kseg.cli.doctor.committed_offset_steps import (
     delete_former,
     delete_when_recreated,
     reset_share_states,
+    restart_share_groups,
     restore_share_states,
     set_groups,
 )
@@ -83,6 +84,7 @@ from kseg.cli.doctor.replica_steps import (
     stop_moves,
 )
 from kseg.cli.doctor.several_nodes_steps import set_node_ids, take_apart
+from kseg.cli.doctor.share_group_steps import remember_share_groups
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.doctor.transactional_id_steps import forget_ids
 from kseg.cli.doctor.unserved_steps import explain_strays, foreign_steps, give_ids
@@ -176,7 +178,7 @@ def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
         yield _again(situation)
     else:
         yield from take_apart(identities, situation.obstacles.in_the_way)
-        yield from _transactions_before_start(situation)
+        yield from _coordinators_before_start(situation)
         yield from start_in_order(replicas)
 
 
@@ -214,7 +216,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
     yield from put_back(replicas, obstacles.in_other_case)
     yield from await_leaders(replicas)
     yield from skip_producer_ids(metadata.reissued_ids)
-    yield from _transactions_before_start(situation)
+    yield from _coordinators_before_start(situation)
     yield from confirm_log_starts(repairs)
     yield from snapshot_steps(metadata.damaged_snapshots)
     yield from gap_steps(metadata.gapped)
@@ -233,9 +235,10 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         yield _again(situation)
 
 
-def _transactions_before_start(situation: Situation) -> Iterator[NextStep]:
+def _coordinators_before_start(situation: Situation) -> Iterator[NextStep]:
     yield from forget_ids({path: [*names] for path, names in situation.clients.ids_behind.items()})
     yield from write_markers(situation.clients)
+    yield from remember_share_groups(situation.clients.forgotten)
     yield from find_lost_ends(situation.clients)
 
 
@@ -274,6 +277,7 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     yield from delete_former(situation.clients, server)
     yield from delete_when_recreated(situation.clients, server)
     yield from restore_share_states(situation.clients, server)
+    yield from restart_share_groups(situation.clients, server)
     yield from reset_share_states(situation.clients, server)
     if situation.clients.unreachable:
         from kseg.cli.doctor.unreachable_steps import restore_unreachable

@@ -14,6 +14,7 @@ from kseg.cli.text.broker_start import VERSION, broker_start_words
 from kseg.cli.text.damage_costs import DamageCosts
 from kseg.cli.text.error_places import ErrorPlaces
 from kseg.cli.text.verify import looked_at_words
+from kseg.internal_topics.groups.share_rows import FORGOTTEN
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, WARNING, Finding
 from kseg.segment.moments import moment
@@ -126,7 +127,9 @@ class DoctorReport(Report):
         if stranded := self._counts.get("offset", 0):
             words.append(counted(stranded, "unusable committed offset"))
         if stateless := self._counts.get("share_offset", 0):
-            words.append(f"{counted(stateless, 'partition')} of share groups without a usable state")
+            words.append(
+                f"{counted(stateless, 'partition')} of share groups that do not continue where they stopped"
+            )
         return ", ".join(words)
 
     # --- the machine
@@ -271,7 +274,9 @@ class DoctorReport(Report):
         for values in stateless[: shown_of(self._counts.get("share_offset", 0), _SHOWN)]:
             place = f"{values['topic']}-{values['partition']}"
             problem = f"the state of {place} is lost; members of this share group get no record"
-            if values["status"] == "beyond-log-end":
+            if values["status"] == FORGOTTEN:
+                problem = f"its coordinator has lost that this share group had progress in {place}; members that join begin anew, or get no record"
+            elif values["status"] == "beyond-log-end":
                 problem = f"the log of {place} ends at {values['log_end_offset']}, but offsets below {values['finished_end_offset']} count as delivered"
             yield Line(visible(f"{values['group']}: {problem}"))
         yield from _more(self._counts.get("share_offset", 0))

@@ -17,7 +17,7 @@ from kseg.internal_topics.groups.group_results import (
     UNREACHABLE,
 )
 from kseg.internal_topics.groups.groups import GroupsOptions
-from kseg.internal_topics.groups.share_rows import NO_STATE
+from kseg.internal_topics.groups.share_rows import FORGOTTEN, NO_STATE
 from kseg.internal_topics.load_findings import TRUNCATED
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
@@ -35,6 +35,7 @@ _PROBLEMS = {
     BELOW_LOG_START: "below the log start: a consumer that starts there resets to where auto.offset.reset says",
     UNREACHABLE: "in a partition of __consumer_offsets where a starting broker does not look for the group: its consumers start where auto.offset.reset says",
     NO_STATE: "of share groups without a state in the partition of __share_group_state where a broker looks for it: their members get no record",
+    FORGOTTEN: "of share groups whose records in __consumer_offsets are lost: members that join begin where share.auto.offset.reset says, or get no record",
     _AHEAD: "of share groups with records as delivered that are beyond the log end: their members never get what is appended there",
     TOPIC_DELETED: "for a topic that was deleted",
     TOPIC_RECREATED: "for a deleted topic of the same name as one of today: consumers of the classic protocol continue there, and skip or repeat its records",

@@ -76,23 +76,54 @@ class PendingOffset(AboutGroup):
 
 
 @dataclass(frozen=True, slots=True)
+class ListedGroup(AboutGroup):
+    """The result of a group row. epoch: None if no record has set it."""
+
+    group_type: str
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup(AboutGroup):
+    """The result of the tombstone row of a group."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShareTopicOfGroup(AboutGroup):
-    """The result of a share_topic row of partitions whose state is initialized."""
+    """The result of a share_topic row. status: as in the row. partitions: none of a topic that is being deleted."""
 
     topic: str
     topic_id: str
     partitions: tuple[int, ...]
+    status: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShareStateOfGroup(AboutGroup):
     """The result of a share_offset row of a state that the share coordinator uses. finished_end: the offset after the last record that is
-    not delivered again, if that is beyond the log end."""
+    not delivered again, if that is beyond the log end. has_start: whether it has a start offset, and something would be lost with it."""
 
     topic: str
     topic_id: str
     partition: int
+    state_epoch: int
+    has_start: bool
     finished_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenState(AboutGroup):
+    """The result of a share_offset row of a state of which the group's coordinator knows nothing (`share_group_records`). log: the
+    directory of the partition of `__consumer_offsets` to which records of the group can be appended; None if it has other replicas, or a
+    group of another type has this name. group_epoch: None if there is no group. group_topics: those of the group."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    state_epoch: int
+    log: str | None
+    group_epoch: int | None
+    group_topics: tuple[ShareTopicOfGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +157,24 @@ def result_of(row: RowValues) -> AboutGroup:
     ):
         return PendingOffset(str(group), str(topic), partition, offset, producer_id, bool(takes_effect))
     topic_id, partitions = row.get("topic_id"), row.get("partitions")
-    if row["type"] == "share_topic" and row["status"] == "initialized" and isinstance(partitions, list):
-        return ShareTopicOfGroup(str(group), str(topic), str(topic_id), tuple(partitions))
+    if row["type"] == "share_topic" and isinstance(partitions, list):
+        return ShareTopicOfGroup(str(group), str(topic), str(topic_id), tuple(partitions), str(row["status"]))
+    epoch = row.get("epoch")
+    if row["type"] == "group":
+        return ListedGroup(str(group), str(row["group_type"]), epoch if isinstance(epoch, int) else None)
+    if row["type"] == "tombstone" and topic is None:
+        return DeletedGroup(str(group))
     is_used = row["type"] == "share_offset" and row["status"] in (None, BEYOND_LOG_END)
-    if is_used and isinstance(partition, int):
+    state_epoch = row.get("state_epoch")
+    if is_used and isinstance(partition, int) and isinstance(state_epoch, int):
         end = row.get("finished_end_offset") if row["status"] == BEYOND_LOG_END else None
-        finished_end = end if isinstance(end, int) else None
-        return ShareStateOfGroup(str(group), str(topic), str(topic_id), partition, finished_end)
+        return ShareStateOfGroup(
+            str(group),
+            str(topic),
+            str(topic_id),
+            partition,
+            state_epoch,
+            row.get("start_offset") is not None,
+            end if isinstance(end, int) else None,
+        )
     return AboutGroup(str(group))

@@ -21,7 +21,15 @@ from kseg.internal_topics.groups.committed_offsets import committed_offset
 from kseg.internal_topics.groups.coordinator_partition import HomePartition
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS, OffsetKey
 from kseg.internal_topics.groups.group_replay import FailedRecord, LoadedGroups, load_groups
-from kseg.internal_topics.groups.group_results import UNREACHABLE, RowValues, result_of
+from kseg.internal_topics.groups.group_results import (
+    UNREACHABLE,
+    AboutGroup,
+    DeletedGroup,
+    ListedGroup,
+    RowValues,
+    ShareTopicOfGroup,
+    result_of,
+)
 from kseg.internal_topics.groups.group_rows import TopicNames
 from kseg.internal_topics.groups.group_states import ModernGroup
 from kseg.internal_topics.groups.offset_expiry import ExpiryCheck, expiring_offsets
@@ -112,7 +120,7 @@ def _groups(target: LogTarget, name: PartitionName | None, options: GroupsOption
     count = options.names.partitions.get(CONSUMER_OFFSETS)
     home = HomePartition(None if name is None else name.partition, count)
     for row in _group_rows(loaded, options, ends, home):
-        yield Text(row) if isinstance(row, bytes) else Row(row, result_of(row))
+        yield Text(row) if isinstance(row, bytes) else Row(row, _result(row, home))
     check = options.expiry
     if check is not None and target.path in check.directories and not (loaded.failures or loaded.problems):
         yield from expiring_offsets(loaded, check, partial(_wants_key, options), options.names, ends)
@@ -164,6 +172,14 @@ def _group_rows(
             yield rows.unknown_offset_row(key, first_ms)
     if options.with_history:
         yield from (rows.rewind_row(each) for each in offsets.rewinds if _wants_key(options, each.key))
+
+
+def _result(row: RowValues, home: HomePartition) -> AboutGroup:
+    """The result of a row. A group of which no coordinator knows, since it is in another partition than the one where it is looked for, is
+    no group."""
+    found = result_of(row)
+    is_of_group = isinstance(found, ListedGroup | DeletedGroup | ShareTopicOfGroup)
+    return AboutGroup(found.group) if is_of_group and not home.has(found.group) else found
 
 
 def _wants_key(options: GroupsOptions, key: OffsetKey) -> bool:

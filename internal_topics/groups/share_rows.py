@@ -9,6 +9,7 @@ from kseg.internal_topics.groups.partition_ends import PartitionEnds
 from kseg.internal_topics.groups.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch
 
 NO_STATE = "no-state"
+FORGOTTEN = "forgotten"  # by the group's coordinator (`share_group_records`)
 _SHARE_TOPICS = {
     "initializingTopics": "initializing",
     "initializedTopics": "initialized",

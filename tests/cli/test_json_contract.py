@@ -369,6 +369,7 @@ VALUES = frozenset(
         "ok",
         "unreachable",
         "no-state",
+        "forgotten",
         "absent",
         "unknown",
         "live",

@@ -1,0 +1,52 @@
+"""The steps for share groups of which their coordinator has lost what it knew, while their states are there
+(`internal_topics.groups.share_group_records`): append it again before a start, or else begin anew."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kseg.cli.doctor.next_step import NextStep
+from kseg.segment.counted import listed, plural
+from kseg.segment.terminal import shell_quoted, visible
+
+if TYPE_CHECKING:
+    from kseg.internal_topics.groups.group_results import ForgottenState
+
+_LISTED = 5  # groups named in a sentence
+_AT_ONCE = 25  # groups in a command
+
+
+def remember_share_groups(found: "Sequence[ForgottenState]") -> Iterator[NextStep]:
+    """The steps before a start."""
+    by_log: dict[str, dict[str, list[ForgottenState]]] = {}
+    for each in found:
+        if each.log is not None:
+            by_log.setdefault(each.log, {}).setdefault(each.group, []).append(each)
+    for log, groups in by_log.items():
+        names = [*groups]
+        for at in range(0, len(names), _AT_ONCE):
+            some = names[at : at + _AT_ONCE]
+            lines = " ".join(shell_quoted(line) for name in some for line in _lines(groups[name]))
+            whose = "its" if len(some) == 1 else "their"
+            yield NextStep(
+                f"The records of share {_named(some)} in __consumer_offsets are lost, but {whose} progress is not: members that join would "
+                "begin where share.auto.offset.reset says, and skip or repeat records, or get none. Before the broker starts, append what "
+                f"{whose} coordinator has to know for them to go on where they had stopped; `kseg undo` reverts that.",
+                f"printf '%s\\n' {lines} | kseg append --apply --from - {shell_quoted(log)}",
+            )
+
+
+def _lines(states: "Sequence[ForgottenState]") -> Iterator[str]:
+    from kseg.internal_topics.groups.share_group_records import share_group_lines, with_initialized
+
+    group, known = states[0].group, states[0].group_epoch
+    epoch = max(each.state_epoch for each in states)
+    numbers: dict[tuple[str, str], list[int]] = {}
+    for each in states:
+        numbers.setdefault((each.topic, each.topic_id), []).append(each.partition)
+    topics = with_initialized(states[0].group_topics, group, numbers)
+    yield from share_group_lines(group, epoch if known is None or known < epoch else None, topics)
+
+
+def _named(names: Sequence[str]) -> str:
+    noun = "group" if len(names) == 1 else plural("group")
+    return f"{noun} {visible(listed(names, _LISTED))}"
