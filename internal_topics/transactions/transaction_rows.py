@@ -27,6 +27,7 @@ from kseg.segment.partition.targets import LogTarget, directory_of
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry
 from kseg.segment.state.producer import DEFAULT_EXPIRATION_MS, idle_ms
 from kseg.segment.state.transaction_replay import TransactionReplay, UnfinishedTransaction
+from kseg.segment.terminal import shell_word
 from kseg.segment.values import dataclass
 
 DEFAULT_MAX_TIMEOUT_MS = 900_000
@@ -268,7 +269,7 @@ def _open(
         "last_offset": found.last_offset,
         "last_timestamp": found.timestamp_ms,
         "marker_offset": None,
-        "abort_command": abort_command(place, found.first_offset) if is_ended_by_hand else None,
+        "abort_command": _ending_command(found, place, verdict) if is_ended_by_hand else None,
         "start_timestamp": started_ms,
         "verdict": verdict.verdict,
         "reason": verdict.reason,
@@ -312,6 +313,14 @@ def _lost_commit(
         is_writable=is_alone and options.before_a_start and options.view.is_settled,
         is_crashed=not was_stopped_cleanly(log),
     )
+
+
+def _ending_command(found: UnfinishedTransaction, place: Values, verdict: TransactionVerdict) -> str:
+    """The coordinator keeps an ongoing transaction if only its markers are written."""
+    if not verdict.is_postponed:
+        return abort_command(place, found.first_offset)
+    owner = shell_word(verdict.transactional_id or "")
+    return f"kafka-transactions.sh --bootstrap-server HOST:PORT forceTerminateTransaction --transactionalId {owner}"
 
 
 def abort_command(place: Values, start_offset: int) -> str:

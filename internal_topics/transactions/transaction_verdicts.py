@@ -5,7 +5,8 @@ than the maximum transaction timeout, and no transactional id with this producer
 so `verdict` is more precise (fact sheet of the internal topics, §6.3). For the brokers that start on what is here (`before_a_start`) there
 is no reason to wait: where the view is settled, a transaction hangs as soon as its verdict says so, `refused` included.
 
-    ongoing     the id is in state Ongoing with this epoch and names the partition: it will end, or time out at the deadline
+    ongoing     the id is in state Ongoing with this epoch and names the partition: it will end, or time out at the deadline, which is far
+                ahead if the coordinator's clock was when it began
     ending      the decision is made (PrepareCommit, PrepareAbort): the coordinator will write the marker
     stale       an id names the partition in a later transaction: the marker of that one ends this one with it, commit or abort
     refused     an id names the partition, but a partition of the transaction has a later epoch and refuses its marker: the coordinator
@@ -49,6 +50,7 @@ from kseg.segment.values import dataclass
 
 OPEN, HANGING = "open", "hanging"
 
+_TOLERATED_MS = 600_000  # clocks of different machines differ
 _NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
 
 
@@ -57,7 +59,7 @@ class TransactionVerdict:
     """status: `open` or `hanging`. verdict: see the module. transactional_id: the one that has the producer id now. former_id: the one that
     had it, according to superseded records. deadline_ms: when the coordinator aborts the transaction. is_owned: whether no marker of its
     own will end it, but the next transaction of the id that has its producer id may. is_committed: whether its producer has committed
-    it; is_to_be_aborted: and its coordinator aborts it."""
+    it; is_to_be_aborted: and its coordinator aborts it. is_postponed: whether it began in the future, so that its timeout is too late."""
 
     status: str
     verdict: str
@@ -68,6 +70,7 @@ class TransactionVerdict:
     is_owned: bool = False
     is_committed: bool = False
     is_to_be_aborted: bool = False
+    is_postponed: bool = False
 
 
 def judge(
@@ -96,6 +99,10 @@ def judge(
     is_hanging = is_old and view.is_known and naming is None and not is_decided
     is_hanging |= before_a_start and view.is_settled and _never_ends(verdict, naming)
     deadline_ms = None if naming is None or verdict == "refused" else _deadline_ms(naming)
+    is_postponed = verdict == "ongoing" and _is_ahead(deadline_ms, naming, now_ms)
+    if is_postponed:
+        is_hanging |= before_a_start
+        reason += "; by its coordinator's clock it began in the future, and it times out that much later (kafka-transactions.sh forceTerminateTransaction ends it)"
     is_aborting = naming is not None and bool(naming.is_loaded) and naming.state == PREPARE_ABORT
     return TransactionVerdict(
         HANGING if is_hanging else OPEN,
@@ -109,11 +116,17 @@ def judge(
         is_committed=verdict == "unmarked"
         or (verdict == "refused" and _commit_marker(found, view) is not None),
         is_to_be_aborted=verdict == "unmarked" and (deadline_ms is not None or is_aborting),
+        is_postponed=is_postponed,
     )
 
 
 def _never_ends(verdict: str, naming: TransactionalId | None) -> bool:
     return verdict in ("orphaned", "refused") or (verdict == "unmarked" and naming is None)
+
+
+def _is_ahead(deadline_ms: int | None, naming: TransactionalId | None, now_ms: int) -> bool:
+    """Whether a transaction that times out began in the future."""
+    return deadline_ms is not None and naming is not None and naming.started_ms > now_ms + _TOLERATED_MS
 
 
 def _deadline_ms(naming: TransactionalId) -> int | None:

@@ -1,5 +1,6 @@
-"""Segments that retention has deleted by a clock that was ahead: until the next start their files are there, and after the step of `doctor`
-a broker serves their records again. The test takes more than ten seconds because the broker starts twice in a process of its own."""
+"""What a clock that was ahead leaves: segments that retention has deleted, whose files are there until the next start, and transactions
+that time out in the far future. After the steps of `doctor` a broker serves the records again, and consumers do not wait for the
+transaction. The tests take more than ten seconds because the broker starts twice in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
-from tests.kafka.broker import Broker
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.cluster_admin import ClusterAdmin
 from tests.kafka.conftest import require_kafka
+from tests.kafka.shared_java import run_java
 
 pytestmark = pytest.mark.kafka
 
@@ -27,12 +29,12 @@ TOPIC, RECORDS = "orders", 300
 DAY_MS = 86_400_000
 
 
-def steps_at(now_ms: int, data: Path, capfd: pytest.CaptureFixture[str]) -> list[str]:
-    """The commands of doctor that restore segments, on a machine with this time."""
+def steps_at(now_ms: int, data: Path, capfd: pytest.CaptureFixture[str], word: str) -> list[str]:
+    """The commands of doctor with this word, on a machine with this time."""
     capfd.readouterr()
     assert run(["doctor", "--json", "--now", str(now_ms), str(data)]) in (0, 1)
     rows: list[dict[str, Any]] = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    return [row["command"] for row in rows if row["type"] == "step" and "--unmark" in row["command"]]
+    return [row["command"] for row in rows if row["type"] == "step" and word in row["command"]]
 
 
 @pytest.mark.evidence("deleted-early")
@@ -60,12 +62,49 @@ def test_doctor_restores_what_retention_deleted_by_a_clock_that_was_ahead(
             admin.close()
         broker.crash()
         now_ms = int(time.time() * 1000)
-        assert steps_at(now_ms, broker.data, capfd) == []
-        (step,) = steps_at(now_ms - DAY_MS, broker.data, capfd)
+        assert steps_at(now_ms, broker.data, capfd, "--unmark") == []
+        (step,) = steps_at(now_ms - DAY_MS, broker.data, capfd, "--unmark")
         assert run(shlex.split(step)[1:]) == 0
         broker.start()
         found = broker.consume(TOPIC)
         assert [record.value for record in found] == [b"value %d" % number * 10 for number in range(RECORDS)]
+    finally:
+        if broker.is_running():
+            broker.abandon()
+
+
+def test_doctor_ends_a_transaction_that_began_in_the_future(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    require_kafka()
+    broker = Broker(tmp_path / "broker").apart()
+    command = "forceTerminateTransaction"
+    try:
+        broker.start()
+        broker.create_topic(TOPIC)
+        producer = broker.producer(transactional_id="billing", transaction_timeout_ms=3_600_000)
+        producer.init_transactions(CLIENT_LIMIT_S)
+        producer.begin_transaction()
+        producer.produce(TOPIC, b"open", partition=0)
+        producer.flush()
+        broker.crash()
+        now_ms = int(time.time() * 1000)
+        assert steps_at(now_ms, broker.data, capfd, command) == []
+        # as on a machine whose clock is right, while that of the broker was a day ahead
+        (step,) = steps_at(now_ms - DAY_MS, broker.data, capfd, command)
+        broker.start()
+        _, _, _, *words = shlex.split(step)
+        main = "org.apache.kafka.tools.TransactionsCommand"
+        broker.wait_for(
+            "the coordinator",
+            lambda: not run_java(main, "--bootstrap-server", broker.bootstrap, *words).returncode,
+        )
+        after = broker.producer()
+        after.produce(TOPIC, b"after", partition=0)
+        after.flush()
+        broker.wait_for(
+            "the abort", lambda: [each.value for each in broker.consume(TOPIC, committed=True)] == [b"after"]
+        )
     finally:
         if broker.is_running():
             broker.abandon()
