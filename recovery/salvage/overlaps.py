@@ -6,7 +6,8 @@
        a. byte-equal copies          the first: of the lower segment, in it the lower position
        b. different leader epochs    the higher epoch: what a later leader wrote is what the replicas agreed on
        c. equal epochs               the copy in the segment whose offset range it belongs to, else one that is in order
-                                     with its neighbours, else the first
+                                     with the other batches of its file (`file_order`), else one that is in order with its
+                                     neighbours, else the first
        These rules come first: a batch that does not follow damage wins, then one that is not a copy of the previous batch with
        another offset, then one whose epoch is possible there: no later batch in its place has a lower epoch,
        and the leader-epoch checkpoint does not contradict it
@@ -22,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from kseg.recovery.salvage.file_order import out_of_order
 from kseg.recovery.salvage.logs import Logs, ValidRun, valid_run_of
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -108,6 +110,7 @@ def in_order(logs: Logs, valid_runs: Sequence[ValidRun], epochs: EpochHistory | 
     result = MergeResult()
     by_offset = sorted(valid_runs, key=lambda found: (found.first_offset, found.log, found.position))
     possible = _Epochs(logs, by_offset, epochs)
+    misplaced = _Misplaced(logs, by_offset)
     start = 0
     while start < len(by_offset):
         stop, reach = start + 1, by_offset[start].last_offset
@@ -117,7 +120,7 @@ def in_order(logs: Logs, valid_runs: Sequence[ValidRun], epochs: EpochHistory | 
         if stop == start + 1:
             result.keep(by_offset[start])
         else:
-            _Merge(logs, result, possible).run(by_offset[start:stop])
+            _Merge(logs, result, possible, misplaced).run(by_offset[start:stop])
         start = stop
     return result
 
@@ -218,11 +221,27 @@ class _Epochs:
         return at == len(self._least) or epoch <= self._least[at]
 
 
+class _Misplaced:
+    """The batches that are out of order in their files, determined where it matters."""
+
+    def __init__(self, logs: Logs, valid_runs: Sequence[ValidRun]) -> None:
+        self._logs = logs
+        self._valid_runs = valid_runs
+        self._positions: dict[int, frozenset[int]] = {}
+
+    def include(self, batch: OverlappingBatch) -> bool:
+        if batch.log not in self._positions:
+            own = [each for each in self._valid_runs if each.log == batch.log]
+            self._positions[batch.log] = out_of_order(self._logs, own) if len(own) > 1 else frozenset()
+        return batch.position in self._positions[batch.log]
+
+
 class _Merge:
-    def __init__(self, logs: Logs, result: MergeResult, epochs: _Epochs) -> None:
+    def __init__(self, logs: Logs, result: MergeResult, epochs: _Epochs, misplaced: _Misplaced) -> None:
         self._logs = logs
         self._result = result
         self._epochs = epochs
+        self._misplaced = misplaced
         self._waiting: list[tuple[int, int, _Stream]] = []
 
     def run(self, valid_runs: Sequence[ValidRun]) -> None:
@@ -294,13 +313,17 @@ class _Merge:
         view = self._logs.view(candidate.log)
         return view[candidate.position + L.HEADER_TO_MAGIC : candidate.position + candidate.size_bytes]
 
-    def _rank(self, candidate: OverlappingBatch) -> tuple[bool, bool, bool, int, bool, bool, int, int]:
+    def _rank(self, candidate: OverlappingBatch) -> tuple[bool, bool, bool, int, bool, bool, bool, int, int]:
         is_against = (
             not candidate.is_believed,
             self._is_altered_copy(candidate),
             not self._epochs.allow(candidate),
         )
-        is_elsewhere = not self._is_in_own_segment(candidate), not candidate.is_inner
+        is_elsewhere = (
+            not self._is_in_own_segment(candidate),
+            self._misplaced.include(candidate),
+            not candidate.is_inner,
+        )
         return *is_against, -candidate.leader_epoch, *is_elsewhere, candidate.log, candidate.position
 
     def _is_altered_copy(self, candidate: OverlappingBatch) -> bool:

@@ -6,7 +6,9 @@
    before that. Then only its length is wrong: it includes the batches after it.)
 3. Otherwise search byte by byte for the next plausible batch: magic, length, header and offset must fit
    (offset at or above the end of what was valid before; if there is no such batch, any offset of the segment)
-   and the checksum must be valid. The damage ends there, or at the end of the file.
+   and the checksum must be valid. The damage ends there, or at the end of the file. Exception: before such a batch several
+   others follow one another, with increasing offsets of the segment. Then what was valid before is out of order, as the
+   contents of a reused block are, and the damage ends at the first of them.
 
 A torn end (the writer died), zeros (never written) and damage are distinguished. Kinds of damage are ids of findings. A log without
 damage needs nothing from this module, so the scanner loads it at the first damage.
@@ -17,6 +19,7 @@ A failed search is not repeated, so that the time is linear.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kseg.segment import header_tables as C
@@ -45,6 +48,8 @@ ROWS_BEHIND = 16
 MIN_ZERO_TAIL_BYTES = 64
 # After this many fruitless searches for a plausible offset up to the end of the file, any offset is accepted right away.
 MAX_EXHAUSTED_SEARCHES = 8
+# So many batches that follow one another are part of the log, and hardly of a record value in the damage.
+MIN_RUN_BATCHES = 3
 
 
 class Resync:
@@ -76,10 +81,13 @@ class Resync:
         self._claims: list[Claim] = []
         # no plausible batch with this offset or a higher one follows up to the end of the file; the number of searches that found this
         self._exhausted_from, self._exhausted = L.INT64_MAX, 0
+        # the batch that the last successful search found, and the lowest offset that was plausible for it
+        self._found, self._found_from = -1, L.INT64_MAX
 
     def restart(self, order: OffsetOrder) -> None:
         """Restart, for a scan that begins again before batches that it has passed."""
         self.order, self._exhausted_from, self._exhausted = order, L.INT64_MAX, 0
+        self._found, self._found_from = -1, L.INT64_MAX
 
     def damage_at(self, position: int, end: int) -> Damage:
         """The damage that begins at `position` (no valid batch starts there), up to the next plausible batch.
@@ -219,12 +227,36 @@ class Resync:
         """The next plausible batch at or after `position` with a valid checksum."""
         lowest, highest = self._strict_bounds()
         if lowest < self._exhausted_from and self._exhausted < MAX_EXHAUSTED_SEARCHES:
-            found = self._search_from(position, end, end, lowest, highest)
+            # nothing before the batch found last has such an offset
+            begin = max(position, self._found) if lowest >= self._found_from else position
+            found = self._search_from(begin, end, end, lowest, highest)
             if found is not None:
-                return found
+                self._found, self._found_from = found, lowest
+                run = self._run_below(position, found, end, lowest)
+                return found if run is None else run
             # no later search for such offsets can succeed either
             self._exhausted_from, self._exhausted = lowest, self._exhausted + 1
         return self._search_from(position, end, end, 0, L.INT64_MAX)
+
+    def _run_below(self, position: int, stop: int, end: int, lowest: int) -> int | None:
+        """The first of several batches that follow one another in the file, with increasing offsets of this segment, and that begin between
+        `position` and `stop` with one below `lowest`; None if there are none. They may continue after `stop`, except in the old formats,
+        where a record value may end where the batch does."""
+        next_base = self._base_behind
+        highest = min(lowest, L.INT64_MAX if next_base is None else next_base) - 1
+        table = Columns(C.BATCH_WIDTH, MIN_RUN_BATCHES)
+        while position < stop:
+            found = self._search_from(position, stop, stop, self.base_offset, highest)
+            if found is None:
+                return None
+            is_old = self.view[found + L.MAGIC_POSITION] < L.MAGIC_V2
+            self._walk.fill(table, found, stop if is_old else end)
+            claims = [claim_of(table, row) for row in range(table.count)]
+            is_run = first_invalid(table.cells, table.capacity, table.count) == MIN_RUN_BATCHES
+            if is_run and all(before[1] < after[0] for before, after in pairwise(claims)):
+                return found
+            position = found + max(1, table.at(C.SIZE, 0))
+        return None
 
     def _strict_bounds(self) -> tuple[int, int]:
         least = self.order.least_last_before

@@ -399,3 +399,18 @@ def test_message_with_a_wrong_checksum_is_not_a_batch() -> None:
     sound = bytearray(message(0))
     sound[12:16] = crc.crc32(sound[16:]).to_bytes(4, "big")
     assert scanned(sound).positions == [0]
+
+
+@pytest.mark.parametrize("shift", [-20, 0, 20])
+@pytest.mark.parametrize("first", [9, 25, 27])
+def test_batches_after_a_reused_block_are_found_although_its_offsets_are_higher(
+    shift: int, first: int
+) -> None:
+    """A block that belonged to another log, from another position in it, over some of 30 batches."""
+    data, positions = file_of([batch(number, 1, b"own") for number in range(30)])
+    others, _ = file_of([batch(number, 1, b"the other log") for number in range(first, first + 3)])
+    start = positions[6] + shift
+    inflict = data[:start] + others + data[start + len(others) :]
+    left = [position for position in positions if inflict[position:].startswith(data[position:][:70])]
+    assert len(left) >= 25
+    assert {*left} <= {*scanned(inflict).positions}

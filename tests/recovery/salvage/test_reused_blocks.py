@@ -1,0 +1,34 @@
+"""Salvage of logs in which a block of the file system has valid batches of another log, or of a former log of the same partition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.salvage_helpers import all_batches, salvaged
+from tests.support.scan_helpers import batch, file_of
+
+
+@pytest.mark.parametrize("shift", [-20, 0, 20])
+@pytest.mark.parametrize("first", [15, 25, 27])
+def test_batches_of_a_reused_block_do_not_displace_those_of_the_log(
+    tmp_path: Path, shift: int, first: int
+) -> None:
+    """The block has offsets that are ahead of its place, and that batches after it have as well."""
+    own = [batch(number, 1, b"own") for number in range(30)]
+    data, positions = file_of(own)
+    others, _ = file_of([batch(number, 1, b"the other log") for number in range(first, first + 3)])
+    start = positions[6] + shift
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(data[:start] + others + data[start + len(others) :])
+    undamaged = [
+        each
+        for each, position in zip(own, positions, strict=True)
+        if position + len(each) <= start or position >= start + len(others)
+    ]
+    repair, _ = salvaged(partition, tmp_path / "result")
+    assert len(undamaged) >= 25
+    assert {*undamaged} <= {*all_batches(tmp_path / "result" / "orders-0")}
+    assert repair.log_end_offset == 30
