@@ -35,7 +35,7 @@ SEED = int(os.environ.get("KSEG_CHANGED_LIVES_SEED", "9"))
 STARTS = int(os.environ.get("KSEG_CHANGED_LIFE_STARTS", "2"))
 # as in `lives`
 KEYS = 12
-# findings that are caused by an interrupted cleaning or a kill
+# findings that are caused by an interrupted cleaning or a kill, the last one by a kill after the deletion of all records
 LEFT_BY_THE_BROKER = {
     "leftover-cleaned",
     "leftover-tmp",
@@ -44,6 +44,7 @@ LEFT_BY_THE_BROKER = {
     "index-missing",
     "time-index-missing",
     "log-start-doubtful",
+    "leader-epoch-file-empty",
 }
 LEFT_BY_LOSSES = {"segment-gap", "offset-gap", "sequence-gap", "transaction-end-lost"}
 
