@@ -140,6 +140,13 @@ def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_comp
     bases = sorted(log.base_offset for log in log_names(found))
     removed = [_with_gap(entry, bases, found) for entry in salvaged.removed]
     is_dense = False if is_compacted else None
+    # offsets whose records are counted: what two parts of damage on either side of a misplaced block may have held is lost once
+    known = [
+        (first, last)
+        for entry in removed
+        for first, last in _ranges([entry])
+        if entry.records == last - first + 1
+    ]
     for entry in removed:
         if entry.records is not None or entry.first_offset is None or entry.last_offset is None:
             counted.append(entry)
@@ -151,7 +158,8 @@ def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_comp
         else:
             if is_dense is None:
                 is_dense = _is_dense(directory, salvaged, sorted(_ranges(removed)))
-            count = entry.last_offset - entry.first_offset + 1
+            count = _uncovered(known, entry.first_offset, entry.last_offset)
+            known.append((entry.first_offset, entry.last_offset))
             counted.append(replace(entry, records=count) if is_dense else entry)
     return counted
 
@@ -188,6 +196,15 @@ def _is_full(table: Columns, row: int) -> bool:
     width = table.at(C.LAST_OFFSET, row) - table.at(C.BASE_OFFSET, row) + 1
     of_transactions = table.at(C.ATTRIBUTES, row) & (L.TRANSACTIONAL_BIT | L.CONTROL_BIT)
     return table.at(C.MAGIC, row) == L.MAGIC_V2 and table.at(C.COUNT, row) == width and not of_transactions
+
+
+def _uncovered(ranges: Sequence[Range], first: int, last: int) -> int:
+    """How many offsets of first … last are in none of the ranges."""
+    count = 0
+    for low, high in sorted(ranges):
+        count += max(0, min(low - 1, last) - first + 1)
+        first = max(first, high + 1)
+    return count + max(0, last - first + 1)
 
 
 def _covers(ranges: Sequence[Range], first: int, last: int) -> bool:
