@@ -69,8 +69,7 @@ def move_command(path: str) -> str:
         return f"mv {shell_quoted(path)} {shell_quoted(goal)}"
     if not places.isdir(path):
         return f"{copy_command(path, goal)} && rm {shell_quoted(path)}"
-    around, name = os.path.split(os.path.normpath(path))
-    gone = os.path.join(around, name[: MAX_DIRECTORY_NAME - len(_MOVED)] + _MOVED)
+    gone = _with_ending(os.path.normpath(path), _MOVED)
     return f"{copy_command(path, goal)} && mv -T {shell_quoted(path)} {shell_quoted(gone)} && rm -r {shell_quoted(gone)}"
 
 
@@ -89,16 +88,23 @@ def _outside(path: str) -> str:
 
 def _free_name(path: str) -> str:
     """`path`, with a number if it is taken: an earlier step has moved something there, which `mv` would replace, or move into."""
-    taken = itertools.chain((path,), (f"{path}.{number}" for number in itertools.count(2)))
-    return next(each for each in taken if not places.lexists(each))
+    endings = itertools.chain(("",), (f".{number}" for number in itertools.count(2)))
+    return next(each for ending in endings if not places.lexists(each := _with_ending(path, ending)))
+
+
+def _with_ending(path: str, ending: str) -> str:
+    """`path`, whose name is cut if it would be too long with this ending."""
+    around, name = os.path.split(path)
+    while len(os.fsencode(name + ending)) > MAX_DIRECTORY_NAME:
+        name = name[:-1]
+    return os.path.join(around, name + ending)
 
 
 def copy_command(source: str, path: str, *, how: str = "cp -a", first: str = "") -> str:
     """The command that copies a directory or file to `path`. The copy gets its name only when it is complete and on disk. Until then a
     broker does not start with the directory: if the disk becomes full or the power fails, a log that lacks its end, or its
     beginning, would lead. It can be given again. first: a command that makes room at `path` once the copy is complete."""
-    around, name = os.path.split(os.path.normpath(path))
-    copying = os.path.join(around, name[: MAX_DIRECTORY_NAME - len(COPYING_SUFFIX)] + COPYING_SUFFIX)
+    copying = _with_ending(os.path.normpath(path), COPYING_SUFFIX)
     commands = [
         # of an earlier copy, whose source may have had other files
         *([f"rm -r {shell_quoted(copying)}"] if places.lexists(copying) else []),

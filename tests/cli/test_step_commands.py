@@ -47,6 +47,16 @@ def test_second_move_leaves_what_the_first_has_moved(tmp_path: Path) -> None:
     }
 
 
+def test_longest_name_of_a_partition_can_be_moved_out(tmp_path: Path) -> None:
+    """Its new name begins with that of the data directory."""
+    path = tmp_path / "data" / f"{'t' * 249}-0"
+    for content in ("first", "second"):
+        path.mkdir(parents=True)
+        (path / "log").write_text(content)
+        typed(move_command(str(path)))
+    assert sorted(log.read_text() for log in tmp_path.glob("data-t*/log")) == ["first", "second"]
+
+
 def test_longest_name_of_a_partition_can_be_copied(tmp_path: Path) -> None:
     source, path = tmp_path / "from", tmp_path / f"{'t' * 249}-0"
     source.mkdir()
