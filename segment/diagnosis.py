@@ -264,6 +264,16 @@ class TransactionalIdsBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class UnusableTransactionalIds:
+    """Transactional ids that no producer can use at the level that transaction.version has."""
+
+    ids: tuple[str, ...]
+
+    def numbers(self) -> Numbers:
+        return {"transactional_ids": len(self.ids)}
+
+
+@dataclass(frozen=True, slots=True)
 class LostTransactions:
     """A partition that lacks transactions which were committed to it. count: of those that are known. last_commit_ms: of the last one.
     is_continued: whether a broker has appended to the log since then."""
@@ -338,6 +348,7 @@ Diagnosis = (
     | MetadataGap
     | ReissuedProducerIds
     | TransactionalIdsBehind
+    | UnusableTransactionalIds
     | LostTransactions
     | WrongTopicId
     | LogStartBeyondEnd

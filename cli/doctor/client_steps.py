@@ -41,7 +41,8 @@ class Clients:
     those in deleted topics of whose name there is none today. unreachable: those in a partition of `__consumer_offsets` where no
     coordinator looks for their groups. stateless: partitions of share groups without a state. ahead: states of share
     groups that are ahead of the log. forgotten: those that their coordinators do not know. pending: offsets in open transactions.
-    ids_behind: the transactional ids whose newest records are lost, by the partition that has them. lost_ends: partitions without
+    ids_behind: the transactional ids whose newest records are lost, by the partition that has them. unusable_ids: those that need another
+    level of transaction.version. lost_ends: partitions without
     transactions that were committed to them."""
 
     request: Request
@@ -57,6 +58,7 @@ class Clients:
     forgotten: "list[ForgottenState]" = field(default_factory=list)
     pending: "list[PendingOffset]" = field(default_factory=list)
     ids_behind: dict[str, dict[str, None]] = field(default_factory=dict)
+    unusable_ids: list[str] = field(default_factory=list)
     lost_ends: list[str] = field(default_factory=list)
 
     @property

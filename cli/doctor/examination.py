@@ -33,7 +33,7 @@ from kseg.inspection.log_dir_host import log_dir_host
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
 from kseg.recovery.broker_start.mounting import Mounted
-from kseg.segment.diagnosis import LostTransactions, TransactionalIdsBehind
+from kseg.segment.diagnosis import LostTransactions, TransactionalIdsBehind, UnusableTransactionalIds
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
@@ -225,6 +225,10 @@ class Examination:
         seen = transactions_seen(self._request.paths)
         if not seen.view.is_known:
             return
+        for event in seen.events:
+            if isinstance(event, Finding) and isinstance(event.diagnosis, UnusableTransactionalIds):
+                self._situation.clients.unusable_ids += event.diagnosis.ids
+                yield event
         options = TransactionsOptions(
             now_ms=self._now_ms, ended=False, view=seen.view, replicas=seen.replicas, before_a_start=True
         )

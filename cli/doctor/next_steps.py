@@ -86,7 +86,7 @@ from kseg.cli.doctor.replica_steps import (
 from kseg.cli.doctor.several_nodes_steps import set_node_ids, take_apart
 from kseg.cli.doctor.share_group_steps import remember_share_groups
 from kseg.cli.doctor.situation import Situation
-from kseg.cli.doctor.transactional_id_steps import forget_ids
+from kseg.cli.doctor.transactional_id_steps import forget_ids, raise_transaction_version
 from kseg.cli.doctor.unserved_steps import explain_strays, foreign_steps, give_ids
 from kseg.cli.next_command import command_line
 from kseg.segment.storage import places
@@ -272,6 +272,7 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     yield from add_voters(situation.identities.replaced_voters)
     yield from set_features(situation.metadata, server)
     yield from remove_configs(situation.metadata, server, situation.request)
+    yield from raise_transaction_version(situation.clients.unusable_ids, server)
     yield from end_transactions(situation.clients, server)
     yield from set_groups(situation.clients, server)
     yield from delete_former(situation.clients, server)

@@ -1,5 +1,5 @@
-"""The step for transactional ids whose coordinator has lost the end of its log: make it forget them, so that they get new producer ids
-(each step observed with 4.3.1, tests/kafka/test_ids_behind.py)."""
+"""The steps for transactional ids that fail: those whose coordinator has lost the end of its log, which it is made to forget, so that they
+get new producer ids, and those that transaction.version is too low for (each step observed with 4.3.1, tests/kafka/test_ids_behind.py)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -10,6 +10,16 @@ from kseg.segment.terminal import shell_quoted, visible
 
 _LISTED = 5  # ids named in a sentence
 _AT_ONCE = 50  # lines in a command
+
+
+def raise_transaction_version(ids: Sequence[str], server: str) -> Iterator[NextStep]:
+    """A coordinator that has refused such an id once does not serve it until it is loaded anew."""
+    if ids:
+        yield NextStep(
+            f"transaction.version was lowered to 0, and no producer can use {visible(listed(ids, _LISTED))}. With the broker running, "
+            "before producers start, raise it to 1, which is the protocol of 0 as well. If a producer was refused before, restart the broker afterwards.",
+            f"kafka-features.sh --bootstrap-server {server} upgrade --feature transaction.version=1",
+        )
 
 
 def forget_ids(behind: Mapping[str, Sequence[str]]) -> Iterator[NextStep]:

@@ -20,6 +20,7 @@ from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partition
 from kseg.internal_topics.transactions.coordinator_load import read_transaction_log
 from kseg.internal_topics.transactions.lost_commits import commits_by_place
+from kseg.internal_topics.transactions.lowered_version import lowered_version
 from kseg.internal_topics.transactions.transaction_log import (
     PREPARED,
     TRANSACTION_STATE,
@@ -62,6 +63,7 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
         # when the brokers start, the partition elects a leader, with the next epoch
         epochs = {number: each.leader_epoch + 1 for number, each in partitions.items()}
         view = replace(view, is_settled=True, coordinator_epochs=epochs, commits=commits_by_place(view))
+    findings += lowered_version(images, view.ids.values())
     return _beside_the_logs(view, directories), tuple(findings)
 
 
