@@ -198,7 +198,8 @@ def _written_bytes(log: Path) -> int:
     data = log.read_bytes()
     while length := int.from_bytes(data[end + 8 : end + 12], "big"):
         end += 12 + length
-    return size_bytes if any(data[end:]) else end
+    # a torn batch ends after the file
+    return size_bytes if end > size_bytes or any(data[end:]) else end
 
 
 def _whole_bytes(log: Path) -> int:

@@ -28,9 +28,11 @@ pytestmark = pytest.mark.kafka
 
 SEED = int(os.environ.get("KSEG_INCIDENTS_SEED", "1"))
 INCIDENTS = int(os.environ.get("KSEG_INCIDENTS", "2"))
+# logs cut to 4,096 bytes, within a batch
+ONCE_FAILED = (6200036,)
 
 
-@pytest.mark.parametrize("seed", range(SEED, SEED + INCIDENTS))
+@pytest.mark.parametrize("seed", (*range(SEED, SEED + INCIDENTS), *ONCE_FAILED))
 def test_forecast_of_a_start_after_an_incident_matches_the_broker(
     seed: int, disks: Path, capture_small: Path, tmp_path: Path
 ) -> None:
