@@ -24,6 +24,7 @@ from kseg.cli.doctor.next_step import ANY_SERVER
 from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.several_nodes_steps import OtherNode, node_words
 from kseg.cli.doctor.situation import Situation
+from kseg.cli.doctor.transaction_work import transaction_events
 from kseg.cli.remote_evidence import remote_ranges, with_remote_epochs
 from kseg.cli.request import Request
 from kseg.cli.topic_evidence import Asked, topic_settings
@@ -33,11 +34,9 @@ from kseg.inspection.log_dir_host import log_dir_host
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
 from kseg.recovery.broker_start.mounting import Mounted
-from kseg.segment.diagnosis import LostTransactions, TransactionalIdsBehind, UnusableTransactionalIds
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
-from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import METADATA_DIRECTORY, TRANSACTION_STATE_TOPIC
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target, log_dir_of
 from kseg.segment.storage import places
 
@@ -96,7 +95,9 @@ class Examination:
             yield event
         yield from self._costs()
         self._note_lost_identities()
-        yield from self._hanging(partitions)
+        yield from transaction_events(
+            self._request.paths, partitions.values(), self._situation.clients, self._over
+        )
         yield from self._groups()
         yield from self._due_deletions(partitions)
         yield from self._left_over()
@@ -211,59 +212,7 @@ class Examination:
             if repair is not None and repair.needed:
                 self._situation.identities.values_needed[log_dir] = repair
 
-    # --- transactions and groups
-
-    def _hanging(self, partitions: Mapping[str, PartitionTarget]) -> Iterator[Event]:
-        from kseg.cli.coordinator_evidence import is_of_the_broker, transactions_seen
-        from kseg.internal_topics.transactions.transaction_rows import (
-            HangingTransaction,
-            LostCommit,
-            TransactionsOptions,
-            partition_transactions,
-        )
-
-        seen = transactions_seen(self._request.paths)
-        if not seen.view.is_known:
-            return
-        for event in seen.events:
-            if isinstance(event, Finding) and isinstance(event.diagnosis, UnusableTransactionalIds):
-                self._situation.clients.unusable_ids += event.diagnosis.ids
-                yield event
-        options = TransactionsOptions(
-            now_ms=self._now_ms, ended=False, view=seen.view, replicas=seen.replicas, before_a_start=True
-        )
-        wanted = [target for target in partitions.values() if is_of_the_broker(target)]
-        for event in self._over(partition_transactions, wanted, options):
-            if isinstance(event, Row) and isinstance(event.result, HangingTransaction):
-                self._situation.clients.hanging.append(event.result)
-                yield event
-            elif isinstance(event, Row) and isinstance(event.result, LostCommit):
-                self._situation.clients.lost_commits.append(event.result)
-                yield event
-            elif isinstance(event, Finding) and isinstance(event.diagnosis, TransactionalIdsBehind):
-                self._note_ids_behind(event.diagnosis.ids, wanted, len(seen.view.partitions))
-                yield event
-            elif (
-                isinstance(event, Finding)
-                and isinstance(event.diagnosis, LostTransactions)
-                and not event.diagnosis.is_continued
-            ):
-                self._situation.clients.lost_ends.append(event.path)
-                yield event
-
-    def _note_ids_behind(
-        self, names: Sequence[str], partitions: Sequence[PartitionTarget], count: int
-    ) -> None:
-        """Note which partitions of `__transaction_state` have these transactional ids. count: of the topic's partitions."""
-        from kseg.internal_topics.groups.coordinator_partition import partition_for
-
-        for target in partitions:
-            name = own_partition_name(target.path)
-            if name is None or name.topic != TRANSACTION_STATE_TOPIC:
-                continue
-            here = [each for each in names if partition_for(each, count) == name.partition]
-            if here:
-                self._situation.clients.ids_behind.setdefault(target.path, {}).update(dict.fromkeys(here))
+    # --- groups
 
     def _groups(self) -> Iterator[Row]:
         from kseg.cli.doctor.group_work import group_rows

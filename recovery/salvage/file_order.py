@@ -16,10 +16,8 @@ from kseg.segment import header_tables as C
 def out_of_order(logs: Logs, valid_runs: Sequence[ValidRun]) -> frozenset[int]:
     """The positions of the batches that are not in order. valid_runs: those of one log."""
     positions, previous = array("q"), array("q")
-    ends, lasts = (
-        list[int](),
-        list[int](),
-    )  # the sequences by their number of batches: the last batch, and its last offset
+    # of the sequences, by their number of batches: the last batch, and its last offset
+    ends, lasts = list[int](), list[int]()
     for valid_run in sorted(valid_runs, key=lambda each: each.position):
         for table in logs.tables(valid_run):
             for row in range(table.count):

@@ -1,0 +1,78 @@
+"""The transactions of an examination: those that hang, commits that were lost, and what of `__transaction_state` cannot be used."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kseg.jobs.events import Event, Row
+from kseg.segment.diagnosis import LostTransactions, TransactionalIdsBehind, UnusableTransactionalIds
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import own_partition_name
+from kseg.segment.partition.names import TRANSACTION_STATE_TOPIC
+
+if TYPE_CHECKING:
+    from kseg.cli.doctor.client_steps import Clients
+    from kseg.segment.partition.targets import PartitionTarget
+
+
+def transaction_events(
+    paths: Sequence[str],
+    partitions: "Iterable[PartitionTarget]",
+    clients: "Clients",
+    over: Callable[..., Iterator[Event]],
+) -> Iterator[Event]:
+    """The rows and findings about transactions that need a step, which are noted in `clients`; none without a readable
+    `__transaction_state`. paths: of the run. over: runs work on targets."""
+    from kseg.cli.coordinator_evidence import is_of_the_broker, transactions_seen
+    from kseg.internal_topics.transactions.transaction_rows import TransactionsOptions, partition_transactions
+
+    seen = transactions_seen(paths)
+    if not seen.view.is_known:
+        return
+    for event in seen.events:
+        if isinstance(event, Finding) and isinstance(event.diagnosis, UnusableTransactionalIds):
+            clients.unusable_ids += event.diagnosis.ids
+            yield event
+    options = TransactionsOptions(
+        now_ms=clients.now_ms, ended=False, view=seen.view, replicas=seen.replicas, before_a_start=True
+    )
+    wanted = [target for target in partitions if is_of_the_broker(target)]
+    for event in over(partition_transactions, wanted, options):
+        if _note(event, clients, wanted, len(seen.view.partitions)):
+            yield event
+
+
+def _note(event: Event, clients: "Clients", partitions: "Sequence[PartitionTarget]", count: int) -> bool:
+    """Whether the event needs a step. count: of the partitions of `__transaction_state`."""
+    from kseg.internal_topics.transactions.transaction_rows import HangingTransaction, LostCommit
+
+    if isinstance(event, Row):
+        if isinstance(event.result, HangingTransaction):
+            clients.hanging.append(event.result)
+        elif isinstance(event.result, LostCommit):
+            clients.lost_commits.append(event.result)
+        else:
+            return False
+        return True
+    diagnosis = event.diagnosis if isinstance(event, Finding) else None
+    if isinstance(diagnosis, TransactionalIdsBehind):
+        _note_ids_behind(diagnosis.ids, clients, partitions, count)
+        return True
+    if isinstance(event, Finding) and isinstance(diagnosis, LostTransactions) and not diagnosis.is_continued:
+        clients.lost_ends.append(event.path)
+        return True
+    return False
+
+
+def _note_ids_behind(
+    names: Sequence[str], clients: "Clients", partitions: "Sequence[PartitionTarget]", count: int
+) -> None:
+    """Note which partitions of `__transaction_state` have these transactional ids. count: of the topic's partitions."""
+    from kseg.internal_topics.groups.coordinator_partition import partition_for
+
+    for target in partitions:
+        name = own_partition_name(target.path)
+        if name is None or name.topic != TRANSACTION_STATE_TOPIC:
+            continue
+        here = [each for each in names if partition_for(each, count) == name.partition]
+        if here:
+            clients.ids_behind.setdefault(target.path, {}).update(dict.fromkeys(here))
