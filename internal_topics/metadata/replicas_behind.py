@@ -4,7 +4,7 @@ A controller knows the nodes that are in sync, not the offsets of their logs. A 
 backup was restored, a directory was emptied, a disk lost its last writes) is elected like every other one in sync, and the followers
 truncate their logs to its end (Kafka: ReplicaFetcherThread; observed with 4.3.1). A single data directory does not show this.
 
-1. The newest metadata log of the cluster tells which nodes may lead a partition (`elections`).
+1. The newest metadata log of the cluster tells which nodes may lead a partition (`elections`). That of a quorum of its own is none of them.
 2. A metadata log that ends before the last registration of its own node is an older copy: a broker's epoch is the offset of its
    registration record, and it leads no partition before it has read that record.
 3. A high watermark in replication-offset-checkpoint was reached by every replica that was in sync. The greatest one of a partition counts,
@@ -45,6 +45,7 @@ from kseg.internal_topics.metadata.metadata_image import (
     Placement,
 )
 from kseg.internal_topics.metadata.missing_replicas import is_promoted, missing_by_other_log
+from kseg.internal_topics.metadata.newer_log import continues, reach
 from kseg.internal_topics.metadata.replica_directories import (
     CopyOf,
     copies_on_other_nodes,
@@ -151,10 +152,26 @@ def _by_cluster(log_dirs: Iterable[str], finder: MetadataFinder) -> Iterator[lis
             yield [log_dir for log_dir in nodes if not is_locked(log_dir)]
 
 
-def _newest(finder: MetadataFinder, log_dirs: Iterable[str]) -> MetadataImage | None:
+def _newest(finder: MetadataFinder, log_dirs: Sequence[str]) -> MetadataImage | None:
+    """The newest metadata log. A quorum of its own, as after a format with --standalone, may have reached a later epoch: of logs of which
+    neither continues the other and that have no voter in common, the one that knows the partitions here counts."""
     images = (finder.image_for(log_dir) for log_dir in log_dirs)
     certain = [image for image in images if image is not None and image.is_certain]
-    return max(certain, key=lambda image: (image.epoch, image.end_offset), default=None)
+    newest = max(certain, key=reach, default=None)
+    if newest is None or not any(_is_of_another_quorum(image, newest) for image in certain):
+        return newest
+    paths = (os.path.join(log_dir, name) for log_dir in log_dirs for name, _ in partitions_in(log_dir))
+    here = {topic_id_of(path)[1] for path in paths}
+    return max(certain, key=lambda image: (len(here & image.topics.keys()), *reach(image)))
+
+
+def _is_of_another_quorum(image: MetadataImage, newest: MetadataImage) -> bool:
+    return (
+        bool(image.voters)
+        and bool(newest.voters)
+        and set(image.voters).isdisjoint(newest.voters)
+        and not continues(newest, image)
+    )
 
 
 def _older_copy(log_dir: str, newest: MetadataImage, finder: MetadataFinder) -> Iterator[Finding]:

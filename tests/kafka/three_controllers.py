@@ -21,6 +21,7 @@ _NOT_YET = (
     "BROKER_NOT_AVAILABLE",
     "Direct-to-controller communication is not supported",
     "is not ready to receive requests",
+    "since it is lagging behind",
 )
 
 
@@ -126,8 +127,8 @@ class ThreeControllers:
         assert producer.flush(CLIENT_LIMIT_S) == 0
 
     def quorum(self, *words: str, node_id: int = CONTROLLERS[0]) -> None:
-        """Run `kafka-metadata-quorum.sh`. Retries while the leader has no connection to a controller that is to be added, or the queried
-        node has not read its feature level."""
+        """Run `kafka-metadata-quorum.sh`. Retries while the leader has no connection to a controller that is to be added, or that one
+        lags behind, or the queried node has not read its feature level."""
         main = "org.apache.kafka.tools.MetadataQuorumCommand"
         deadline = time.monotonic() + CLIENT_LIMIT_S
         while True:
