@@ -116,7 +116,13 @@ def reopen_partition(log: PartitionLog, rules: RollRules, now_ms: int | None = N
     active = OpenSegment(segment.base_offset, rules, now_ms)
     active.size_bytes = content.size_bytes
     active.first_timestamp_ms = content.first_timestamp_ms
-    active.indexes.resume(_offset_index(segment, content), _time_index(segment, content), content.size_bytes)
+    # a node recovers its metadata log at every start, and 4.4 leaves its indexes preallocated when it stops
+    ignores_tail = log.name is not None and log.name.is_metadata_log
+    active.indexes.resume(
+        _offset_index(segment, content, ignores_tail=ignores_tail),
+        _time_index(segment, content, ignores_tail=ignores_tail),
+        content.size_bytes,
+    )
     active.aborted = _aborted(segment)
     producers = producer_state(log)
     producers.end_offset = content.end_offset
@@ -194,12 +200,15 @@ def _content_of(segment: LogSegment) -> _Content:
     return _Content(segment.file.size_bytes, first_timestamp_ms, end_offset)
 
 
-def _offset_index(segment: LogSegment, content: _Content) -> bytes:
+def _offset_index(segment: LogSegment, content: _Content, *, ignores_tail: bool) -> bytes:
     path = segment.paths.get(Role.OFFSET_INDEX)
     if path is None:
         return b""
     data = read_small(path)
     index = OffsetIndex(data, segment.base_offset)
+    if ignores_tail and index.zero_tail_slots:
+        data = data[: len(index) * L.OFFSET_INDEX_ENTRY]
+        index = OffsetIndex(data, segment.base_offset)
     problem = index.sanity_problem() or _tail_problem(index)
     if problem is None and index.entries:
         entry = index.last_entry
@@ -210,12 +219,15 @@ def _offset_index(segment: LogSegment, content: _Content) -> bytes:
     return data
 
 
-def _time_index(segment: LogSegment, content: _Content) -> bytes:
+def _time_index(segment: LogSegment, content: _Content, *, ignores_tail: bool) -> bytes:
     path = segment.paths.get(Role.TIME_INDEX)
     if path is None:  # brokers before 0.10 wrote none, later ones treat a missing one as empty
         return b""
     data = read_small(path)
     index = TimeIndex(data, segment.base_offset)
+    if ignores_tail and index.zero_tail_slots:
+        data = data[: len(index) * L.TIME_INDEX_ENTRY]
+        index = TimeIndex(data, segment.base_offset)
     problem = _tail_problem(index) or index.sanity_problem()
     if problem is None and index.entries and index.last_entry.offset >= content.end_offset:
         problem = f"its last entry is offset {index.last_entry.offset}, beyond the log"

@@ -58,6 +58,16 @@ def move_out(why: str, path: str, *, is_due: bool = True) -> NextStep:
     return NextStep(why, move_command(path), is_due)
 
 
+def append_command(lines: Iterable[str], directory: str, options: str = "") -> str:
+    """The command that appends these JSON lines to a partition. One whose broker was not stopped cleanly is recovered first: its indexes
+    may be preallocated, and nothing is appended then. directory: of the partition. options: further ones of `append`."""
+    from kseg.segment.partition.derived_state import is_marked_clean
+
+    path = shell_quoted(directory)
+    append = f"printf '%s\\n' {' '.join(map(shell_quoted, lines))}{_APPENDING}--from - {options}{path}"
+    return append if is_marked_clean(directory) else f"kseg recover --apply {path} && {append}"
+
+
 def move_command(path: str) -> str:
     """The command that moves a path out of the data directory, to a place beside it: a broker fails on a directory inside that is not
     a partition. path: a directory in it, a file in a partition, or the journal of one.

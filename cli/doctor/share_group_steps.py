@@ -4,9 +4,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.next_step import NextStep, append_command
 from kseg.segment.counted import listed, plural
-from kseg.segment.terminal import shell_quoted, visible
+from kseg.segment.terminal import visible
 
 if TYPE_CHECKING:
     from kseg.internal_topics.groups.group_results import ForgottenState
@@ -25,13 +25,13 @@ def remember_share_groups(found: "Sequence[ForgottenState]") -> Iterator[NextSte
         names = [*groups]
         for at in range(0, len(names), _AT_ONCE):
             some = names[at : at + _AT_ONCE]
-            lines = " ".join(shell_quoted(line) for name in some for line in _lines(groups[name]))
+            lines = [line for name in some for line in _lines(groups[name])]
             whose = "its" if len(some) == 1 else "their"
             yield NextStep(
                 f"The records of share {_named(some)} in __consumer_offsets are lost, but {whose} progress is not: members that join would "
                 "begin where share.auto.offset.reset says, and skip or repeat records, or get none. Before the broker starts, append what "
                 f"{whose} coordinator has to know for them to go on where they had stopped; `kseg undo` reverts that.",
-                f"printf '%s\\n' {lines} | kseg append --apply --from - {shell_quoted(log)}",
+                append_command(lines, log),
             )
 
 

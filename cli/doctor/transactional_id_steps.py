@@ -3,10 +3,10 @@ get new producer ids, and those that transaction.version is too low for (each st
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.next_step import NextStep, append_command
 from kseg.internal_topics.transactions.ids_behind import tombstone_lines
 from kseg.segment.counted import listed
-from kseg.segment.terminal import shell_quoted, visible
+from kseg.segment.terminal import visible
 
 _LISTED = 5  # ids named in a sentence
 _AT_ONCE = 50  # lines in a command
@@ -27,10 +27,9 @@ def forget_ids(behind: Mapping[str, Sequence[str]]) -> Iterator[NextStep]:
     for directory, names in behind.items():
         for at in range(0, len(names), _AT_ONCE):
             some = names[at : at + _AT_ONCE]
-            lines = " ".join(map(shell_quoted, tombstone_lines(some)))
             yield NextStep(
                 f"Partitions are ahead of the coordinator of {visible(listed(some, _LISTED))}, and reject its markers or the producer's records: "
                 "what is committed then stays invisible, and producers with such an id fail, or wait forever. Before any node starts, add the tombstones that make it forget "
                 "them and assign them new producer ids; `kseg undo` reverts that.",
-                f"printf '%s\\n' {lines} | kseg append --apply --from - {shell_quoted(directory)}",
+                append_command(tombstone_lines(some), directory),
             )

@@ -268,5 +268,10 @@ def _kept_snapshots(log: PartitionLog) -> list[int]:
 
 def was_stopped_cleanly(log: PartitionLog) -> bool:
     """Whether the data directory of a partition has the marker of a clean shutdown."""
-    parent = os.path.dirname(places.abspath(log.directory))
+    return is_marked_clean(log.directory)
+
+
+def is_marked_clean(directory: str) -> bool:
+    """The same for the directory of a partition."""
+    parent = os.path.dirname(places.abspath(directory))
     return places.lexists(os.path.join(parent, NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]))

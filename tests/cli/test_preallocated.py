@@ -13,6 +13,7 @@ import pytest
 
 from fixtures.healthy import partition
 from kseg.cli.main import run
+from tests.internal_topics import metadata_logs as metadata
 from tests.recovery.verify.test_quick_check import ordinary
 
 ACTIVE, BEFORE = f"{297:020d}.log", f"{198:020d}.log"
@@ -192,3 +193,19 @@ def test_roll_of_a_preallocated_segment_completes_the_time_index(
     assert "time-index-incomplete" not in found
     assert run(["undo", str(log)]) == 0
     assert index.read_bytes() == complete[:-12] + bytes(12 * padding)
+
+
+def test_record_is_appended_to_a_metadata_log_with_preallocated_indexes(tmp_path: Path) -> None:
+    """A node recovers its metadata log at every start. `recover` has nothing to repair there, and `append` refused it."""
+    directory = tmp_path / "data" / "__cluster_metadata-0"
+    metadata.write_log(directory, metadata.topic("fares", metadata.topic_id(5), 1))
+    (directory / f"{0:020}.index").write_bytes(bytes(8 * 100))
+    (directory / f"{0:020}.timeindex").write_bytes(bytes(12 * 100))
+    before = {file.name: file.read_bytes() for file in directory.iterdir()}
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"value": "more"}\n')
+    no_roll = ["--segment-ms", str(1 << 62)]
+    assert run(["append", "--apply", "--from", str(lines), *no_roll, str(directory)]) == 0
+    assert (directory / f"{0:020}.timeindex").stat().st_size == 12
+    assert run(["undo", str(directory)]) == 0
+    assert {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file()} == before

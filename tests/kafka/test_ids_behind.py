@@ -237,3 +237,32 @@ def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
         assert [_committed(broker, number) for number in (1, 3, 8)] == [[0, 1, 3, 4, 6, 7, 9]] * 3
         # its coordinator first aborted the transaction that it took for undecided: markers that end nothing, at offset 9
         assert _committed(broker, 5) == _committed(broker, 6) == [0, 1, 3, 4, 6, 7, 10]
+
+
+@pytest.mark.evidence("coordinator-behind")
+def test_steps_after_a_crash_can_be_typed_in_as_they_are(tmp_path: Path, doctor: Doctor) -> None:
+    """The indexes of a broker that was killed are preallocated, and nothing is appended to such a log."""
+    require_kafka()
+    broker = Broker(tmp_path / "broker")
+    with broker:
+        broker.create_topic(FARES)
+        with TransactionClients(broker.bootstrap) as clients:
+            for _ in range(3):
+                clients.ask("begin", "killed")
+                clients.ask("send", "killed", FARES, 0, 1)
+                clients.ask("commit", "killed")
+            broker.crash()
+    data = broker.data
+    log = data / "__transaction_state-0" / f"{0:020}.log"
+    # what is left is from before the last transactions
+    os.truncate(log, [start for start, *_ in _batches(log)][2])
+    assert "transactional-id-behind" in {row.get("id") for row in doctor([data])}
+    typed, _ = follow([data], tmp_path, {}, doctor)
+    (appended,) = (step for step in typed if "kseg append" in step)
+    assert appended.startswith("kseg recover --apply "), typed
+    assert "transactional-id-behind" not in {row.get("id") for row in doctor([data])}
+    with broker, TransactionClients(broker.bootstrap) as clients:
+        clients.ask("begin", "killed")
+        clients.ask("send", "killed", FARES, 0, 1)
+        clients.ask("commit", "killed")
+        assert len(broker.consume(FARES, 0, committed=True)) == 4
