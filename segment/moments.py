@@ -1,5 +1,7 @@
 """Points in time for people: epoch milliseconds as ISO 8601. JSON output keeps epoch milliseconds."""
 
+CLOCK_DIFFERENCE_MS = 600_000  # tolerated between the clocks of different machines
+
 
 def moment(timestamp_ms: int) -> str:
     """`2024-05-01T12:00:00.000Z`, in UTC; `no timestamp` for -1; a time outside the calendar stays a number, followed by `(not a date)`."""

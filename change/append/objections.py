@@ -13,9 +13,11 @@ from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.model import NewBatch
 from kseg.segment.moments import moment
-from kseg.segment.partition.topic_settings import TIMESTAMP_AFTER_MAX, TopicSettings
-
-_HOUR_MS = 3_600_000  # Kafka's default of message.timestamp.after.max.ms
+from kseg.segment.partition.topic_settings import (
+    DEFAULT_TIMESTAMP_AFTER_MAX_MS,
+    TIMESTAMP_AFTER_MAX,
+    TopicSettings,
+)
 
 
 class Objections:
@@ -25,7 +27,7 @@ class Objections:
         self._path, self._topic, self._now_ms = path, topic, now_ms
         self._is_compacted = "compact" in topic.policies
         ahead_ms = topic.number(TIMESTAMP_AFTER_MAX)
-        self._latest_ms = now_ms + (_HOUR_MS if ahead_ms is None else ahead_ms)
+        self._latest_ms = now_ms + (DEFAULT_TIMESTAMP_AFTER_MAX_MS if ahead_ms is None else ahead_ms)
         self._without_key = 0
         self._ahead = 0
         self._newest_ms = L.NO_TIMESTAMP

@@ -18,12 +18,11 @@ from kseg.inspection.disk_leftovers import Leftover, LeftoverKind
 from kseg.jobs.events import Event, Row
 from kseg.segment.counted import counted, listed
 from kseg.segment.layout import DELETED_SUFFIX, LOG_SUFFIX
-from kseg.segment.moments import moment
+from kseg.segment.moments import CLOCK_DIFFERENCE_MS, moment
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.terminal import shown_path
 
 _LISTED = 5
-_TOLERATED_MS = 600_000  # clocks of different machines differ
 
 
 def deleted_early(
@@ -34,7 +33,7 @@ def deleted_early(
 ) -> Iterator[UnmarkableSegments]:
     """The segments that are marked for deletion and can be restored, if the clock was ahead. leftovers: of the data directories. ahead_ms:
     by how much the metadata log is ahead of this machine's clock, at least. over: runs work on targets."""
-    if ahead_ms <= _TOLERATED_MS:
+    if ahead_ms <= CLOCK_DIFFERENCE_MS:
         return
     marked = {
         os.path.dirname(each.path)

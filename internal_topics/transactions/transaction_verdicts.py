@@ -44,13 +44,13 @@ from kseg.internal_topics.transactions.transaction_log import (
     TopicPartition,
     TransactionalId,
 )
+from kseg.segment.moments import CLOCK_DIFFERENCE_MS
 from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC
 from kseg.segment.state.transaction_replay import UnfinishedTransaction
 from kseg.segment.values import dataclass
 
 OPEN, HANGING = "open", "hanging"
 
-_TOLERATED_MS = 600_000  # clocks of different machines differ
 _NO_TIMEOUT = 2**31 - 1  # two-phase commit: the coordinator does not abort it
 
 
@@ -126,7 +126,7 @@ def _never_ends(verdict: str, naming: TransactionalId | None) -> bool:
 
 def _is_ahead(deadline_ms: int | None, naming: TransactionalId | None, now_ms: int) -> bool:
     """Whether a transaction that times out began in the future."""
-    return deadline_ms is not None and naming is not None and naming.started_ms > now_ms + _TOLERATED_MS
+    return deadline_ms is not None and naming is not None and naming.started_ms > now_ms + CLOCK_DIFFERENCE_MS
 
 
 def _deadline_ms(naming: TransactionalId) -> int | None:

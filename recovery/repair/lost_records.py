@@ -22,6 +22,7 @@ from itertools import zip_longest
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.recovery.policy import Removed, Repair
 from kseg.recovery.repair.consumer_view import ConsumerView, Content, log_names
+from kseg.recovery.repair.offset_ranges import OffsetRanges
 from kseg.recovery.salvage.image_reader import ImageReader
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -141,12 +142,12 @@ def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_comp
     removed = [_with_gap(entry, bases, found) for entry in salvaged.removed]
     is_dense = False if is_compacted else None
     # offsets whose records are counted: what two parts of damage on either side of a misplaced block may have held is lost once
-    known = [
+    known = OffsetRanges(
         (first, last)
         for entry in removed
         for first, last in _ranges([entry])
         if entry.records == last - first + 1
-    ]
+    )
     for entry in removed:
         if entry.records is not None or entry.first_offset is None or entry.last_offset is None:
             counted.append(entry)
@@ -157,9 +158,8 @@ def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_comp
             counted.append(replace(entry, records=records))
         else:
             if is_dense is None:
-                is_dense = _is_dense(directory, salvaged, sorted(_ranges(removed)))
-            count = _uncovered(known, entry.first_offset, entry.last_offset)
-            known.append((entry.first_offset, entry.last_offset))
+                is_dense = _is_dense(directory, salvaged, OffsetRanges(_ranges(removed)))
+            count = known.add(entry.first_offset, entry.last_offset)
             counted.append(replace(entry, records=count) if is_dense else entry)
     return counted
 
@@ -175,8 +175,8 @@ def _with_gap(entry: Removed, bases: Sequence[int], found: Mapping[str, int]) ->
     return replace(entry, last_offset=bases[at] - 1, records=None)
 
 
-def _is_dense(directory: str, salvaged: Repair, lost: Sequence[Range]) -> bool:
-    """Whether every offset of the log that is not lost is a record that consumers receive. lost: in order."""
+def _is_dense(directory: str, salvaged: Repair, lost: OffsetRanges) -> bool:
+    """Whether every offset of the log that is not lost is a record that consumers receive."""
     reader = ImageReader(directory, salvaged.image)
     expected: int | None = None
     for log in log_names(salvaged.image):
@@ -186,7 +186,7 @@ def _is_dense(directory: str, salvaged: Repair, lost: Sequence[Range]) -> bool:
                     first, last = table.at(C.BASE_OFFSET, row), table.at(C.LAST_OFFSET, row)
                     if not _is_full(table, row):
                         return False
-                    if expected is not None and first != expected and not _covers(lost, expected, first - 1):
+                    if expected is not None and first != expected and not lost.covers(expected, first - 1):
                         return False
                     expected = last + 1
     return expected is not None
@@ -196,23 +196,6 @@ def _is_full(table: Columns, row: int) -> bool:
     width = table.at(C.LAST_OFFSET, row) - table.at(C.BASE_OFFSET, row) + 1
     of_transactions = table.at(C.ATTRIBUTES, row) & (L.TRANSACTIONAL_BIT | L.CONTROL_BIT)
     return table.at(C.MAGIC, row) == L.MAGIC_V2 and table.at(C.COUNT, row) == width and not of_transactions
-
-
-def _uncovered(ranges: Sequence[Range], first: int, last: int) -> int:
-    """How many offsets of first … last are in none of the ranges."""
-    count = 0
-    for low, high in sorted(ranges):
-        count += max(0, min(low - 1, last) - first + 1)
-        first = max(first, high + 1)
-    return count + max(0, last - first + 1)
-
-
-def _covers(ranges: Sequence[Range], first: int, last: int) -> bool:
-    """Whether the sorted ranges cover every offset of first … last."""
-    for low, high in ranges:
-        if low <= first <= high:
-            first = high + 1
-    return first > last
 
 
 # --- what consumers do not receive of what salvage keeps

@@ -32,6 +32,7 @@ from kseg.segment.kernel import verify_records
 from kseg.segment.moments import moment
 from kseg.segment.partition.directory import SegmentFiles
 from kseg.segment.partition.log_shape import ShapeTaker
+from kseg.segment.partition.topic_settings import DEFAULT_TIMESTAMP_AFTER_MAX_MS
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.damage_findings import damage_finding
 from kseg.segment.scanning.preallocated_tail import PREALLOCATED
@@ -39,9 +40,6 @@ from kseg.segment.scanning.prevalidated import SkippableSpans
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
-# A broker rejects records that are further ahead of its clock (message.timestamp.after.max.ms), so clocks that
-# differ by less are not reported.
-FUTURE_TOLERANCE_MS = 3_600_000
 MAX_SPANS = 100_000
 
 
@@ -185,7 +183,8 @@ class SegmentCheck:
         chain, facts = self._chain, self.facts
         table, stop = chain.table, chain.ready
         if stop:
-            future_ms = self._options.now_ms + FUTURE_TOLERANCE_MS
+            # a broker rejects records that are further ahead of its clock, so clocks that differ by less are not reported
+            future_ms = self._options.now_ms + DEFAULT_TIMESTAMP_AFTER_MAX_MS
             verify_records.tally(table.cells, table.capacity, 0, stop, future_ms, self._sums)
             if facts.first_offset is None:
                 facts.first_offset = table.at(C.BASE_OFFSET, 0)

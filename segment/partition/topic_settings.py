@@ -13,6 +13,7 @@ CLEANUP_POLICY = "cleanup.policy"
 COMPRESSION_TYPE = "compression.type"
 TIMESTAMP_TYPE = "message.timestamp.type"
 TIMESTAMP_AFTER_MAX = "message.timestamp.after.max.ms"
+DEFAULT_TIMESTAMP_AFTER_MAX_MS = 3_600_000
 REMOTE_STORAGE = "remote.storage.enable"
 REMOTE_COPY_DISABLE = "remote.log.copy.disable"
 
