@@ -10,7 +10,8 @@ The last committed transactions of a producer count, as many as `coordinator_loa
 
 - unless the view is settled: otherwise another replica, or a running broker, may have what is missing here;
 - of a producer of which neither the broker's state nor the log has anything: it may be from before the log start, or the topic was created
-  again. One that only the broker has forgotten (producer.id.expiration.ms), so that its snapshots lack it, is taken from the log;
+  again. But if nothing was removed from the log since offset 0, and it has a marker from before the commit, then it was there at that time.
+  A producer that only the broker has forgotten (producer.id.expiration.ms), so that its snapshots lack it, is taken from the log;
 - of an open transaction of the epoch before: its records are here, and only the marker is missing (verdict `unmarked`);
 - if the state of the producer precedes what retention or the cleaner has removed.
 
@@ -70,13 +71,14 @@ def lost_commits(log: PartitionLog, replay: PartitionReplay, view: CoordinatorVi
     complete_from = _complete_from(log, name.topic, name.partition)
     if complete_from is None:
         return
-    lost = [each for each in commits if _is_lost(each, replay, complete_from)]
+    since_ms = _written_since_ms(replay) if complete_from == 0 else None
+    lost = [each for each in commits if _is_lost(each, replay, complete_from, since_ms)]
     if not lost:
         return
     last = max(lost, key=lambda each: each.decided_ms)
     producers = {each.producer_id for each in lost}
     entry = _state_with(last.producer_id, replay).entry(last.producer_id)
-    assert entry is not None
+    has = "nothing" if entry is None else f"epoch {entry.producer_epoch}"
     effect = (
         "the offsets that they committed are lost, and consumers repeat what they have processed"
         if name.topic == CONSUMER_OFFSETS_TOPIC
@@ -92,16 +94,28 @@ def lost_commits(log: PartitionLog, replay: PartitionReplay, view: CoordinatorVi
     message = (
         f"{what}: at least {counted(len(lost), 'transaction')} of {counted(len(producers), 'producer')} committed here, up to "
         f"{moment(last.decided_ms)} ({last.transactional_id}, producer {last.producer_id}, epoch {last.epoch}), and the log ends at "
-        f"{replay.end_offset} with epoch {entry.producer_epoch} of that producer{since}; {effect}"
+        f"{replay.end_offset} with {has} of that producer{since}; {effect}"
     )
     about = LostTransactions(len(lost), last.decided_ms, is_continued)
     yield Finding("commit-lost", log.directory, message, numbers=about.numbers(), diagnosis=about)
 
 
-def _is_lost(commit: CommittedTransaction, replay: PartitionReplay, complete_from: int) -> bool:
+def _written_since_ms(replay: PartitionReplay) -> int | None:
+    """A time at which the log was there, by the clock of a coordinator: that of the earliest of the producers' last markers; None without
+    one."""
+    markers = (replay.whole.last_marker(entry.producer_id) for entry in replay.whole.entries())
+    return min((marker.timestamp_ms for marker in markers if marker is not None), default=None)
+
+
+def _is_lost(
+    commit: CommittedTransaction, replay: PartitionReplay, complete_from: int, since_ms: int | None
+) -> bool:
+    """since_ms: a time from which on nothing but its end can be missing in the log, None if there is none."""
     state = _state_with(commit.producer_id, replay)
     entry: ProducerSnapshotEntry | None = state.entry(commit.producer_id)
-    if entry is None or not 0 <= entry.producer_epoch < commit.epoch:
+    if entry is None:
+        return since_ms is not None and since_ms + _CLOCKS_DIFFER_MS < commit.decided_ms
+    if not 0 <= entry.producer_epoch < commit.epoch:
         return False
     if entry.producer_epoch == commit.epoch - 1 and entry.current_txn_first_offset is not None:
         return False

@@ -67,6 +67,28 @@ def test_nothing_is_concluded_of_a_producer_that_is_nowhere(partition: Path) -> 
     assert _found(partition, producer_id=OTHER) == []
 
 
+HOUR_MS = 3_600_000
+
+
+def test_producer_that_is_nowhere_in_a_log_older_than_its_commit_has_lost_everything(partition: Path) -> None:
+    """Its first transaction there was after the end that the log has now."""
+    (finding,) = _found(partition, T0 + HOUR_MS, OTHER)
+    assert "the log ends at 4 with nothing of that producer" in finding.message
+    assert finding.numbers["lost_transactions"] == 1
+
+
+@pytest.mark.parametrize("removed", ["retention", "cleaner", "before the log"])
+def test_producer_that_is_nowhere_may_have_been_removed_or_have_written_to_a_former_topic(
+    removed: str, partition: Path
+) -> None:
+    if removed == "retention":
+        (partition.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 0 2\n")
+    elif removed == "cleaner":
+        (partition.parent / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 3\n")
+    decided_ms = T0 - HOUR_MS if removed == "before the log" else T0 + HOUR_MS
+    assert _found(partition, decided_ms, OTHER) == []
+
+
 def test_nothing_is_concluded_of_a_forgotten_producer_below_what_was_removed(partition: Path) -> None:
     """The cleaner, which may have removed the later marker, has been above the last batch of the producer."""
     _forget(partition)
