@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kseg.cli.doctor.next_step import NextStep, append_command
-from kseg.segment.counted import listed, plural
+from kseg.segment.counted import counted, listed
 from kseg.segment.terminal import visible
 
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ def remember_share_groups(found: "Sequence[ForgottenState]") -> Iterator[NextSte
             lines = [line for name in some for line in _lines(groups[name])]
             whose = "its" if len(some) == 1 else "their"
             yield NextStep(
-                f"The records of share {_named(some)} in __consumer_offsets are lost, but {whose} progress is not: members that join would "
-                "begin where share.auto.offset.reset says, and skip or repeat records, or get none. Before the broker starts, append what "
-                f"{whose} coordinator has to know for them to go on where they had stopped; `kseg undo` reverts that.",
+                f"{counted(len(some), 'share group')} ({visible(listed(some, _LISTED))}) lost {whose} records in __consumer_offsets, but not "
+                f"{whose} progress: members that join would begin where share.auto.offset.reset says, and skip or repeat records, or get none. "
+                f"Before the broker starts, append what {whose} coordinator has to know for them to go on where they had stopped; `kseg undo` "
+                "reverts that.",
                 append_command(lines, log),
             )
 
@@ -45,8 +46,3 @@ def _lines(states: "Sequence[ForgottenState]") -> Iterator[str]:
         numbers.setdefault((each.topic, each.topic_id), []).append(each.partition)
     topics = with_initialized(states[0].group_topics, group, numbers)
     yield from share_group_lines(group, epoch if known is None or known < epoch else None, topics)
-
-
-def _named(names: Sequence[str]) -> str:
-    noun = "group" if len(names) == 1 else plural("group")
-    return f"{noun} {visible(listed(names, _LISTED))}"

@@ -22,7 +22,7 @@ from itertools import zip_longest
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.recovery.policy import Removed, Repair
 from kseg.recovery.repair.consumer_view import ConsumerView, Content, log_names
-from kseg.recovery.repair.offset_ranges import OffsetRanges
+from kseg.recovery.repair.offset_set import OffsetSet
 from kseg.recovery.salvage.image_reader import ImageReader
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -142,7 +142,7 @@ def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_comp
     removed = [_with_gap(entry, bases, found) for entry in salvaged.removed]
     is_dense = False if is_compacted else None
     # offsets whose records are counted: what two parts of damage on either side of a misplaced block may have held is lost once
-    known = OffsetRanges(
+    known = OffsetSet(
         (first, last)
         for entry in removed
         for first, last in _ranges([entry])
@@ -158,7 +158,7 @@ def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_comp
             counted.append(replace(entry, records=records))
         else:
             if is_dense is None:
-                is_dense = _is_dense(directory, salvaged, OffsetRanges(_ranges(removed)))
+                is_dense = _is_dense(directory, salvaged, OffsetSet(_ranges(removed)))
             count = known.add(entry.first_offset, entry.last_offset)
             counted.append(replace(entry, records=count) if is_dense else entry)
     return counted
@@ -175,7 +175,7 @@ def _with_gap(entry: Removed, bases: Sequence[int], found: Mapping[str, int]) ->
     return replace(entry, last_offset=bases[at] - 1, records=None)
 
 
-def _is_dense(directory: str, salvaged: Repair, lost: OffsetRanges) -> bool:
+def _is_dense(directory: str, salvaged: Repair, lost: OffsetSet) -> bool:
     """Whether every offset of the log that is not lost is a record that consumers receive."""
     reader = ImageReader(directory, salvaged.image)
     expected: int | None = None

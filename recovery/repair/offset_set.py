@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 
-class OffsetRanges:
+class OffsetSet:
     """ranges: first and last offset of each, in any order; they may overlap."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
