@@ -8,14 +8,16 @@ their own id.
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import random
 import re
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,8 +191,8 @@ class Broker:
             self._format()
             try:
                 self._launch()
-            except BrokerFailed as failed:
-                if attempt == attempts or "BindException" not in str(failed):
+            except BrokerFailed:
+                if attempt == attempts or "BindException" not in self.log_text():
                     raise
             else:
                 return
@@ -422,12 +424,25 @@ def _headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def free_ports(count: int) -> Sequence[int]:
-    """Ports that are free on loopback at this moment and that the kernel does not use for outgoing connections."""
+    """Ports that are free on loopback at this moment, that the kernel does not use for outgoing connections, and that no other test process
+    picks. A broker may bind its port only after ten seconds: until then it waits for its former registration to expire."""
     ports: list[int] = []
     while len(ports) < count:
-        port = random.randrange(*_SERVER_PORTS)
+        port = next(_PORTS)
         with socket.socket() as one, suppress(OSError):
             one.bind(("127.0.0.1", port))
-            if port not in ports:
-                ports.append(port)
+            ports.append(port)
     return ports
+
+
+def _ports_of_this_process() -> Iterator[int]:
+    """All server ports of this process of xdist, in turn, from a random one on: another gate may run on the machine."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports = range(
+        _SERVER_PORTS[0] + worker, _SERVER_PORTS[1], int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    )
+    first = random.SystemRandom().randrange(len(ports))
+    return itertools.cycle([*ports[first:], *ports[:first]])
+
+
+_PORTS = _ports_of_this_process()
