@@ -251,6 +251,8 @@ def test_steps_after_a_crash_can_be_typed_in_as_they_are(tmp_path: Path, doctor:
                 clients.ask("begin", "killed")
                 clients.ask("send", "killed", FARES, 0, 1)
                 clients.ask("commit", "killed")
+            # the coordinator answers before it writes the marker, without which the last transaction would hang
+            broker.wait_for("the markers", lambda: len(_committed(broker, 0)) == 3)
             broker.crash()
     data = broker.data
     log = data / "__transaction_state-0" / f"{0:020}.log"
