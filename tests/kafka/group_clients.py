@@ -4,10 +4,24 @@ kseg.oracle.Groups)."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.kafka.broker import Broker
 from tests.kafka.shared_java import SharedTool
+
+
+def share_broker(root: Path, data: Path | None = None) -> Broker:
+    """A broker whose share groups lose members that are gone sooner than after 45 seconds."""
+    return Broker(
+        root / "broker",
+        data,
+        group_share_session_timeout_ms="3000",
+        group_share_min_session_timeout_ms="3000",
+        group_share_heartbeat_interval_ms="500",
+        group_share_min_heartbeat_interval_ms="500",
+    )
 
 
 class GroupClients:

@@ -20,7 +20,7 @@ if "CI" not in os.environ:
 from kseg.cli.main import run
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
-from tests.kafka.group_clients import GroupClients
+from tests.kafka.group_clients import GroupClients, share_broker
 from tests.kafka.test_doctor import Doctor, doctor, follow
 from tests.support.doctor_helpers import of_type, rows_of
 from tests.support.trees import copy_tree
@@ -33,18 +33,6 @@ FARES, RIDES, GROUP, OFFSETS = "fares", "rides", "riders", "__consumer_offsets"
 READ, MORE = 20, 7
 UNFINISHED = [*range(11, READ, 2)]  # released, after the first five of them were delivered too often
 REJECTED = [*range(1, 11, 2)]
-
-
-def _broker(root: Path, data: Path | None = None) -> Broker:
-    """Members that are gone leave their group sooner than after 45 seconds."""
-    return Broker(
-        root / "broker",
-        data,
-        group_share_session_timeout_ms="3000",
-        group_share_min_session_timeout_ms="3000",
-        group_share_heartbeat_interval_ms="500",
-        group_share_min_heartbeat_interval_ms="500",
-    )
 
 
 def _produce(broker: Broker, topic: str, count: int) -> None:
@@ -80,7 +68,7 @@ def test_steps_after_records_of_a_share_group_are_lost_keep_its_progress(
     tmp_path: Path, doctor: Doctor, capfd: pytest.CaptureFixture[str]
 ) -> None:
     require_kafka()
-    broker = _broker(tmp_path)
+    broker = share_broker(tmp_path)
     data = broker.data
     with broker:
         for topic in (FARES, RIDES):
@@ -102,7 +90,7 @@ def test_steps_after_records_of_a_share_group_are_lost_keep_its_progress(
         assert len(before) == 2
         for topic in (FARES, RIDES):
             assert _deliver(broker, topic, len(UNFINISHED) + MORE) == [*UNFINISHED, *range(READ, READ + MORE)]
-    _begin_anew(_broker(tmp_path / "other", without), capfd)
+    _begin_anew(share_broker(tmp_path / "other", without), capfd)
 
 
 def _begin_anew(broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ from kseg.cli.main import run
 from tests.internal_topics.coordinator_logs import key, value
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
-from tests.kafka.group_clients import GroupClients
+from tests.kafka.group_clients import GroupClients, share_broker
 from tests.support.doctor_helpers import of_type, rows_of
 from tests.support.log_ends import append_records
 
@@ -115,25 +115,13 @@ def _batches(chance: random.Random, first: int) -> Iterator[Row]:
         first = last + 1 + chance.choice((0, 0, 3))
 
 
-def _broker(root: Path, data: Path | None = None) -> Broker:
-    """Members that are gone leave their group sooner than after 45 seconds."""
-    return Broker(
-        root / "broker",
-        data,
-        group_share_session_timeout_ms="3000",
-        group_share_min_session_timeout_ms="3000",
-        group_share_heartbeat_interval_ms="500",
-        group_share_min_heartbeat_interval_ms="500",
-    )
-
-
 @pytest.mark.evidence("share-state")
 @pytest.mark.behaviour("G12")
 def test_share_states_are_those_a_share_coordinator_has_loaded(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     require_kafka()
-    broker = _broker(tmp_path)
+    broker = share_broker(tmp_path)
     with broker:
         broker.create_topic(FARES, PARTITIONS)
         producer = broker.producer()
@@ -200,7 +188,7 @@ def test_records_appended_where_a_share_group_is_ahead_of_the_log_are_not_delive
 ) -> None:
     """The log loses its end in a power failure, but the state of the group does not. After the step of `doctor` it gets new records."""
     require_kafka()
-    broker = _broker(tmp_path)
+    broker = share_broker(tmp_path)
     with broker:
         broker.create_topic(FARES)
         _append(broker, RECORDS)
@@ -221,7 +209,7 @@ def test_records_appended_where_a_share_group_is_ahead_of_the_log_are_not_delive
     end = state["log_end_offset"]
     assert 0 < end < state["finished_end_offset"] == RECORDS and state["status"] == "beyond-log-end"
     words = _step_of_doctor(capfd, data, "real", "beyond-log-end")
-    copy = _broker(tmp_path / "other", Path(shutil.copytree(data, tmp_path / "copy")))
+    copy = share_broker(tmp_path / "other", Path(shutil.copytree(data, tmp_path / "copy")))
     with copy, GroupClients(copy.bootstrap, is_apart=True) as clients:
         _append(copy, RECORDS + 2 - end)
         read = clients.ask("share", group="real", topic=FARES, records=2, rejected=[])["read"]
