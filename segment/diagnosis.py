@@ -316,13 +316,13 @@ class DoubtfulLogStart:
 
 @dataclass(frozen=True, slots=True)
 class FutureTimestamps:
-    """Batches with timestamps in the future. timestamp: of the first one."""
+    """Batches with timestamps in the future. timestamp_ms: of the first one."""
 
     batches: int
-    timestamp: int
+    timestamp_ms: int
 
     def numbers(self) -> Numbers:
-        return {"batches": self.batches, "timestamp": self.timestamp}
+        return {"batches": self.batches, "timestamp": self.timestamp_ms}
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,7 @@ class Clients:
     coordinator looks for their groups. stateless: partitions of share groups without a state. ahead: states of share
     groups that are ahead of the log. forgotten: those that their coordinators do not know. pending: offsets in open transactions.
     ids_behind: the transactional ids whose newest records are lost, by the partition that has them. unusable_ids: those that need another
-    level of transaction.version. lost_ends: partitions without
-    transactions that were committed to them."""
+    level of transaction.version. lost_ends: partitions without transactions that were committed to them."""
 
     request: Request
     now_ms: int = 0

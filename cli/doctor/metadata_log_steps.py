@@ -72,7 +72,7 @@ class MetadataLogs:
         """Note what a finding says; returns whether it is about nothing else."""
         path, diagnosis = finding.path, finding.diagnosis
         if isinstance(diagnosis, FutureTimestamps) and _is_in_metadata_log(path):
-            self.latest_ms = max(self.latest_ms, diagnosis.timestamp)
+            self.latest_ms = max(self.latest_ms, diagnosis.timestamp_ms)
         if finding.id == "metadata-log-outdated":
             self.is_outdated = True
             return True

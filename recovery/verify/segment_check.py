@@ -241,7 +241,7 @@ class SegmentCheck:
             yield Finding(
                 "future-timestamp",
                 path,
-                f"{counted(future.batches, 'batch')} with a timestamp in the future, the first one {moment(future.timestamp)} at "
+                f"{counted(future.batches, 'batch')} with a timestamp in the future, the first one {moment(future.timestamp_ms)} at "
                 f"offset {offset}",
                 position=sums[S.SUM_FUTURE_POSITION],
                 first_offset=offset,
