@@ -9,7 +9,7 @@ would differ at this offset without a broker noticing it (it compares only where
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.next_step import NextStep, recovered_first
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.segment.counted import counted, listed
@@ -72,8 +72,5 @@ def _command(commit: "LostCommit", now_ms: int) -> str:
         "--producer-epoch": commit.marker_epoch,
         "--now": now_ms,
     }
-    request = Request((commit.path,))
-    append = command_line("append", options, request)
-    if not commit.is_crashed:
-        return append
-    return f"{command_line('recover', {'--apply': True}, request)} && {append}"
+    append = command_line("append", options, Request((commit.path,)))
+    return recovered_first(append, commit.path, is_crashed=commit.is_crashed)

@@ -18,9 +18,8 @@ _CHANGING = ("mv", "mkdir", "rmdir", "sed", "chown")
 _CHANGING_COMMANDS = ("undo", "recover", "retain", "append")
 _APPENDING = " | kseg append --apply "
 _MOVED = f".moved{COPYING_SUFFIX}"
-NO_PARTIAL_COPIES = (
-    f"-not -path '*{COPYING_SUFFIX}*'"  # for `find`: nothing of what `copy_command` did not complete
-)
+# for `find`: nothing of what `copy_command` did not complete
+NO_PARTIAL_COPIES = f"-not -path '*{COPYING_SUFFIX}*'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +57,19 @@ def move_out(why: str, path: str, *, is_due: bool = True) -> NextStep:
     return NextStep(why, move_command(path), is_due)
 
 
-def append_command(lines: Iterable[str], directory: str, options: str = "") -> str:
-    """The command that appends these JSON lines to a partition. One whose broker was not stopped cleanly is recovered first: its indexes
-    may be preallocated, and nothing is appended then. directory: of the partition. options: further ones of `append`."""
+def append_command(lines: Iterable[str], directory: str, *options: str) -> str:
+    """The command that appends these JSON lines to a partition. directory: of the partition. options: further ones of `append`."""
     from kseg.segment.partition.derived_state import is_marked_clean
 
-    path = shell_quoted(directory)
-    append = f"printf '%s\\n' {' '.join(map(shell_quoted, lines))}{_APPENDING}--from - {options}{path}"
-    return append if is_marked_clean(directory) else f"kseg recover --apply {path} && {append}"
+    given = " ".join(("--from", "-", *options, shell_quoted(directory)))
+    append = f"printf '%s\\n' {' '.join(map(shell_quoted, lines))}{_APPENDING}{given}"
+    return recovered_first(append, directory, is_crashed=not is_marked_clean(directory))
+
+
+def recovered_first(append: str, directory: str, *, is_crashed: bool) -> str:
+    """A command that appends to a partition, with its recovery before it if its broker was not stopped cleanly: its indexes may be
+    preallocated, and nothing is appended then."""
+    return f"kseg recover --apply {shell_quoted(directory)} && {append}" if is_crashed else append
 
 
 def move_command(path: str) -> str:

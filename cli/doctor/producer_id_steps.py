@@ -15,5 +15,5 @@ def skip_producer_ids(found: Sequence[tuple[str, ReissuedProducerIds]]) -> Itera
             f"Producers in the logs have ids up to {about.greatest_id}, but the controller allocates ids from {about.next_id} on, because its "
             "metadata log is new or an older copy: a broker acknowledges the first records of a new producer with such an id, but drops "
             "them. Before any node starts, add the record that makes the controller continue above these ids; `kseg undo` reverts that.",
-            append_command([record_line(about)], metadata_log, f"--leader-epoch {about.epoch} "),
+            append_command([record_line(about)], metadata_log, f"--leader-epoch {about.epoch}"),
         )
