@@ -16,8 +16,8 @@ from kseg.segment.partition.topic_identity import IdentityByPath
 from kseg.segment.partition.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.remote_log.offset_ranges import OffsetRange
     from kseg.internal_topics.remote_log.remote_segments import RemotePartition
+    from kseg.segment.offset_ranges import OffsetRange
     from kseg.segment.sidecar.leader_epochs import EpochHistory
 
 

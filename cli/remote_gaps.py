@@ -92,8 +92,8 @@ def _has_all_metadata(
 
 
 def _gaps_of(path: str, known: "Mapping[PartitionKey, RemotePartition]") -> Iterator[Finding]:
-    from kseg.internal_topics.remote_log.offset_ranges import minus
     from kseg.recovery.verify.topic_ids import topic_id_of
+    from kseg.segment.offset_ranges import minus
     from kseg.segment.partition.directory import list_partition, own_partition_name
 
     name, topic_id, start, history = (

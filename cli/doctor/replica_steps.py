@@ -23,7 +23,6 @@ from kseg.cli.request import Request
 from kseg.cli.text.replica_words import rename_back
 from kseg.internal_topics.broker_directories import end_offset_of
 from kseg.internal_topics.metadata.replica_directories import OF_A_MOVE, state_of
-from kseg.internal_topics.remote_log.offset_ranges import OffsetRange
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.diagnosis import (
     Lack,
@@ -36,6 +35,7 @@ from kseg.segment.diagnosis import (
 )
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
+from kseg.segment.offset_ranges import OffsetRange
 from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places

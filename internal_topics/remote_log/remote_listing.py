@@ -18,7 +18,6 @@ from kseg.internal_topics.coordinator_log import (
     RecordChunk,
     read_coordinator_chunks,
 )
-from kseg.internal_topics.remote_log.offset_ranges import OffsetRange, common, count, minus, union
 from kseg.internal_topics.remote_log.remote_segments import (
     REMOTE_LOG_METADATA,
     Lineage,
@@ -30,6 +29,7 @@ from kseg.internal_topics.remote_log.remote_segments import (
 from kseg.jobs.events import Advance, Event, Row
 from kseg.segment.errors import KsegError, UsageError
 from kseg.segment.findings import Finding
+from kseg.segment.offset_ranges import OffsetRange, common, count, minus, union
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import PartitionName, Role
 from kseg.segment.partition.partition_log import PartitionLog

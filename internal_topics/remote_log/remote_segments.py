@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 from kseg.internal_topics.decoding import decode_framed
-from kseg.internal_topics.remote_log.offset_ranges import OffsetRange, union
 from kseg.internal_topics.remote_log_text import PARTITION_STATES, SEGMENT_STATES
 from kseg.segment.errors import FormatError
+from kseg.segment.offset_ranges import OffsetRange, union
 from kseg.segment.partition.remote_span import RemoteSpan
 from kseg.segment.values import dataclass
 

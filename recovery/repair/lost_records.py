@@ -22,18 +22,17 @@ from itertools import zip_longest
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.recovery.policy import Removed, Repair
 from kseg.recovery.repair.consumer_view import ConsumerView, Content, log_names
-from kseg.recovery.repair.offset_set import OffsetSet
 from kseg.recovery.salvage.image_reader import ImageReader
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
+from kseg.segment.offset_ranges import OffsetRange, OffsetSet
 from kseg.segment.partition.names import segment_file_name
 from kseg.segment.scanning.lost_offsets import UnreadBatch, plus, records_of
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.values import dataclass
 
-Range = tuple[int, int]
 _LOST_TAIL = "lost-tail"
 
 
@@ -42,7 +41,7 @@ class Lost:
     """ranges: lost offsets, in order; they may overlap. records: None when unknown. is_bounded: whether the ranges cover everything that is
     lost, so that there are at most as many records as offsets."""
 
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[OffsetRange, ...] = ()
     records: int | None = 0
     is_bounded: bool = True
 
@@ -61,7 +60,7 @@ def lost_by_removal(removed: Iterable[Removed]) -> Lost:
 
 def lost_by_reading(unread: Iterable[UnreadBatch]) -> Lost:
     """Records and offsets that consumers do not receive although their batches stay."""
-    ranges: list[Range] = []
+    ranges: list[OffsetRange] = []
     records: int | None = 0
     for batch in unread:
         if batch.lost != 0:
@@ -126,7 +125,7 @@ def _without_unread(entry: Removed, unread: Sequence[UnreadBatch]) -> Removed:
     return replace(entry, first_offset=first, records=records)
 
 
-def _ranges(removed: Iterable[Removed]) -> Iterator[Range]:
+def _ranges(removed: Iterable[Removed]) -> Iterator[OffsetRange]:
     for entry in removed:
         if entry.first_offset is not None and entry.last_offset is not None:
             yield entry.first_offset, entry.last_offset
@@ -278,7 +277,7 @@ class _Comparison:
 
     def _not_given(self, batches: Sequence[_Batch], view: ConsumerView) -> Lost:
         given, elsewhere, unread = view.given, list[_Batch](), list[UnreadBatch]()
-        ranges: list[Range] = []
+        ranges: list[OffsetRange] = []
         records: int | None = 0
         for is_second in (False, True):
             for batch in elsewhere if is_second else batches:
@@ -297,7 +296,7 @@ class _Comparison:
         return both_lost(Lost(tuple(sorted(ranges)), records), lost_by_reading(unread))
 
 
-def _missing(batch: _Batch, delta: int | None) -> tuple[Range, int | None] | None:
+def _missing(batch: _Batch, delta: int | None) -> tuple[OffsetRange, int | None] | None:
     """(offsets, records) of a batch that are not returned; delta: where the returned part begins, None if nothing is returned."""
     if delta is None:
         return (batch.first_offset, batch.last_offset), batch.records

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kseg.recovery.repair.offset_set import OffsetSet
+from kseg.segment.offset_ranges import OffsetSet
 
 RANGE = st.tuples(st.integers(0, 40), st.integers(0, 12)).map(lambda each: (each[0], each[0] + each[1]))
 
