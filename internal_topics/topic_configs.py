@@ -21,6 +21,7 @@ from kseg.segment.partition.names import (
 from kseg.segment.partition.topic_settings import (
     CLEANUP_POLICY,
     COMPRESSION_TYPE,
+    MAX_MESSAGE_BYTES,
     REMOTE_COPY_DISABLE,
     REMOTE_STORAGE,
     TIMESTAMP_AFTER_MAX,
@@ -57,6 +58,7 @@ _BROKER_NAMES: Mapping[str, tuple[tuple[str, int], ...]] = {
     "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
     "producer.id.expiration.ms": (("producer.id.expiration.ms", 1),),
     COMPRESSION_TYPE: ((COMPRESSION_TYPE, 1),),
+    MAX_MESSAGE_BYTES: (("message.max.bytes", 1),),
     TIMESTAMP_AFTER_MAX: (("log.message.timestamp.after.max.ms", 1),),
     TIMESTAMP_TYPE: (("log.message.timestamp.type", 1),),
 }

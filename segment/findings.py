@@ -186,6 +186,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("dirty-offset-reset", WARNING, "the cleaner checkpoint is outside the log", _LIST),
     ("legacy-batch-emptied", INFO, "a batch in an old message format is replaced by an empty one of magic 2", _LIST),
     ("negative-timestamp-rewritten", INFO, "a batch with negative timestamps is rewritten, which a broker's cleaner cannot do", _LIST),
+    ("batch-too-large", WARNING, "appended batches are larger than the topic's max.message.bytes: a broker would have rejected them", _SAID),
     ("appended-expired", WARNING, "appended records are older than the topic's retention: a broker deletes them", _SAID),
     ("unkeyed-in-compacted", WARNING, "records without a key are appended to a compacted topic: the cleaner removes them", _SAID),
     ("format-too-new", WARNING, "message format v2 is written to a log, and a broker before 0.11 cannot read it", _SAID),

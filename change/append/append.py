@@ -265,7 +265,7 @@ class LogAppending(AppendJob[PartitionWriter]):
     def _append(self, made: MadeBatch) -> None:
         try:
             self._check_epoch(made.batch.leader_epoch)
-            self._opened().append(made.batch, self._options.batches.now_ms)
+            size_bytes = self._opened().append(made.batch, self._options.batches.now_ms)
         except (UsageError, FormatError) as error:
             if not made.number:
                 raise
@@ -274,7 +274,7 @@ class LogAppending(AppendJob[PartitionWriter]):
             self.findings = self._taken.against_v2
         self._batches += 1
         self._records += len(made.batch.records)
-        self._objections.take(made.batch)
+        self._objections.take(made.batch, size_bytes)
 
     @property
     def kept_bytes(self) -> Sequence[int]:

@@ -304,16 +304,18 @@ class PartitionWriter:
         """How often a flush rule synced the log."""
         return self._unflushed.flushes
 
-    def append(self, data: NewBatch | bytes, now_ms: int | None = None) -> None:
-        """See `OpenPartition.append`."""
+    def append(self, data: NewBatch | bytes, now_ms: int | None = None) -> int:
+        """See `OpenPartition.append`; returns the number of bytes that the batches take."""
         base_offset = self.partition.active.base_offset
         pieces = self.partition.append(data, now_ms)
         self._files.put(pieces)
-        self.bytes_appended += len(pieces[-1].data)  # the last one is the batch
+        size_bytes = len(pieces[-1].data)  # the last one is the batch
+        self.bytes_appended += size_bytes
         self.segments_rolled += self.partition.active.base_offset != base_offset
         if self._unflushed.is_due(self.next_offset):
             self._files.sync()
             self._unflushed.flushed(self.next_offset)
+        return size_bytes
 
     def roll(self, at_offset: int | None = None) -> None:
         """See `OpenPartition.roll`."""

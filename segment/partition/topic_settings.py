@@ -14,6 +14,8 @@ COMPRESSION_TYPE = "compression.type"
 TIMESTAMP_TYPE = "message.timestamp.type"
 TIMESTAMP_AFTER_MAX = "message.timestamp.after.max.ms"
 DEFAULT_TIMESTAMP_AFTER_MAX_MS = 3_600_000
+MAX_MESSAGE_BYTES = "max.message.bytes"
+DEFAULT_MAX_MESSAGE_BYTES = (1 << 20) + 12
 REMOTE_STORAGE = "remote.storage.enable"
 REMOTE_COPY_DISABLE = "remote.log.copy.disable"
 

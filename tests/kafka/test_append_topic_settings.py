@@ -99,6 +99,34 @@ def test_what_a_broker_rejects_or_deletes_is_reported(
         assert [len(broker.consume(topic)) for topic in ("kept", "ahead")] == [2, 1]
 
 
+def test_batches_of_more_than_max_message_bytes_are_reported(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker rejects the batch that the same producer settings make, and serves the one that is there. The compressed size counts."""
+    value = "v" * 1500
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(json.dumps({"value": value, "timestamp": T0}) + "\n")
+    codecs = {"plain": "uncompressed", "packed": "lz4"}
+    with Broker(tmp_path / "broker") as broker:
+        for topic, codec in codecs.items():
+            broker.create_topic(topic, max_message_bytes="1000", compression_type=codec)
+        errors: list[KafkaError | None] = []
+        for topic, codec in codecs.items():
+            producer = broker.producer(**{"compression.type": codec.replace("uncompressed", "none")})
+            producer.produce(topic, value, timestamp=T0, callback=lambda error, _: errors.append(error))
+            producer.flush()
+    assert [error and error.name() for error in errors] == ["MSG_SIZE_TOO_LARGE", None]
+    for topic in codecs:
+        partition = str(broker.data / f"{topic}-0")
+        assert run(["append", "--json", "--apply", "--from", str(lines), partition]) == 0
+        answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        found = [answer for answer in answers if answer["type"] == "finding"]
+        expected = [("batch-too-large", 1000)] if topic == "plain" else []
+        assert [(row["id"], row["limit"]) for row in found] == expected
+    with broker:
+        assert [len(broker.consume(topic)) for topic in codecs] == [1, 2]
+
+
 def _batches(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     assert run(["dump", "--json", *map(str, sorted(partition.glob("*.log")))]) == 0
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
