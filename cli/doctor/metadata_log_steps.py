@@ -17,6 +17,7 @@ from kseg.cli.doctor.next_step import NO_PARTIAL_COPIES, NextStep, copy_command,
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.metadata.metadata_log_files import log_files
+from kseg.recovery.broker_start.log_dir_start import contains_only
 from kseg.recovery.broker_start.metadata_start import snapshot_fault
 from kseg.segment.counted import listed, shown_of
 from kseg.segment.diagnosis import FutureTimestamps, MetadataGap, ReissuedProducerIds
@@ -46,6 +47,7 @@ _SNAPSHOT_WRITTEN = "wait until each has a newer .checkpoint file in __cluster_m
 # also under the name that `move_command` gives it
 _FIND = rf"find / -type d \( -name '{METADATA_DIRECTORY}*' -o -name '*-{METADATA_DIRECTORY}*' \) -not -empty {NO_PARTIAL_COPIES}"
 _OF_THE_PREVIEW = "@metadata-0"
+_FORMATTED = {NAME_BY_ROLE[Role.META_PROPERTIES], NAME_BY_ROLE[Role.BOOTSTRAP_SNAPSHOT]}
 
 
 @dataclass(slots=True)
@@ -176,6 +178,11 @@ def lacks_metadata_log(log_dirs: Sequence[str]) -> bool:
     )
 
 
+def are_as_formatted(log_dirs: Sequence[str]) -> bool:
+    """Whether the directories contain only what `kafka-storage.sh format` writes: a node that has run leaves its .lock there."""
+    return all(contains_only(log_dir, _FORMATTED) for log_dir in log_dirs)
+
+
 def _may_be_directory(path: str) -> bool:
     try:
         return bool(is_directory(path))
@@ -231,17 +238,23 @@ def find_newer_metadata_log() -> NextStep:
     )
 
 
-def find_metadata_log(unread: Sequence[str] = (), again: str = "") -> NextStep:
+def find_metadata_log(
+    unread: Sequence[str] = (), again: str = "", *, is_as_formatted: bool = False
+) -> NextStep:
     """Not due: most likely the metadata log is in a data directory of the node that was not given. unread: paths that were given and cannot
-    be read. again: the command that examines them once more."""
+    be read. again: the command that examines them once more. is_as_formatted: see `are_as_formatted`."""
     if unread:
         return NextStep(
             f"{shown_path(listed(unread, _LISTED))} could not be read, and may contain {METADATA_DIRECTORY}, which tells which partitions belong "
             "here. Examine all of them again when it can be read, before a broker starts.",
             again,
         )
+    new = (
+        "No node has run on these directories since they were formatted. If they are new, start it: nothing is missing. "
+        "If they replace others: "
+    )
     return NextStep(
-        f"{METADATA_DIRECTORY} tells which partitions belong here, but none of these directories "
+        f"{new if is_as_formatted else ''}{METADATA_DIRECTORY} tells which partitions belong here, but none of these directories "
         "contains it: add the data directory that does (metadata.log.dir, else the first of log.dirs). "
         "If it is lost, restore it before a broker starts: a node that is also a controller would begin "
         "with an empty one and set every partition aside as stray; one that is only a broker fetches it "

@@ -46,6 +46,7 @@ from kseg.cli.doctor.committed_offset_steps import (
 )
 from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import (
+    are_as_formatted,
     copied_log,
     find_metadata_log,
     find_newer_metadata_log,
@@ -128,9 +129,11 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
         yield find_metadata_log(situation.obstacles.unread, _again(situation).command)
     elif metadata.is_lacking and metadata.renamed is None:
         log_dir = disks.hosts[0].path
-        yield find_metadata_log()
+        is_as_formatted = are_as_formatted([host.path for host in disks.hosts])
+        yield find_metadata_log(is_as_formatted=is_as_formatted)
         yield copied_log(log_dir, is_due=False)
-        yield from _make_new_log(situation, log_dir)
+        if not is_as_formatted:  # else the node makes one itself
+            yield from _make_new_log(situation, log_dir)
 
 
 def _before_start(situation: Situation, advice: str) -> Iterator[NextStep]:

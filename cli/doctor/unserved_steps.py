@@ -19,13 +19,12 @@ from kseg.segment.diagnosis import WrongTopicId
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.log_dir_state import read_log_dir_state
-from kseg.segment.partition.names import COPYING_SUFFIX, contains_partition_name
+from kseg.segment.partition.names import COPYING_SUFFIX, LOST_AND_FOUND, contains_partition_name
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shown_path
 from kseg.segment.values import dataclass
 
 _LISTED = 5  # directories with a step of their own
-_OF_FILE_SYSTEM = "lost+found"
 
 
 @dataclass(slots=True)
@@ -81,7 +80,7 @@ def foreign_steps(
                 "Remove this unfinished copy, which the step of another `kseg doctor` began: a broker does not start with it.",
                 f"rm -r {shell_quoted(path)}",
             )
-        elif os.path.basename(path) == _OF_FILE_SYSTEM:
+        elif os.path.basename(path) == LOST_AND_FOUND:
             yield _remove_lost_and_found(path)
         else:
             yield move_out(

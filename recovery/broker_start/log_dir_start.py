@@ -13,7 +13,7 @@ the process. Otherwise the directory goes offline (observed with 4.3.1).
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from kseg.recovery.loading.kafka_exceptions import KAFKA, STORAGE, checkpoint_exception
@@ -24,6 +24,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.java.java_text import INT_BITS, LONG_BITS
 from kseg.segment.partition.directory import LogDirectory, SubDirectory
 from kseg.segment.partition.names import (
+    LOST_AND_FOUND,
     METADATA_DIRECTORY,
     NAME_BY_ROLE,
     OFFSET_CHECKPOINT_ROLES,
@@ -121,8 +122,13 @@ def file_in_place(path: str) -> LogDirStart:
 
 def is_empty_directory(path: str) -> bool:
     """Whether a directory contains only what a new file system contains."""
+    return contains_only(path, ())
+
+
+def contains_only(path: str, names: Collection[str]) -> bool:
+    """Whether a directory contains nothing but `names`, and what a new file system contains."""
     try:
-        return not {*places.listdir(path)} - {"lost+found"}
+        return {*places.listdir(path)} <= {*names, LOST_AND_FOUND}
     except OSError:
         return False
 

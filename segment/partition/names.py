@@ -31,6 +31,7 @@ OFFSET_DIGITS = 20
 EPOCH_DIGITS = 10
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"  # it has one partition
+LOST_AND_FOUND = "lost+found"  # in the root of every new ext file system, readable only by its owner
 CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_GROUP_STATE_TOPIC = "__share_group_state"

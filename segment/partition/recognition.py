@@ -35,6 +35,7 @@ from kseg.segment.partition.directory import (
 )
 from kseg.segment.partition.names import (
     KSEG_DIRECTORY,
+    LOST_AND_FOUND,
     NAME_BY_ROLE,
     NUMBERED_ROLES,
     REMOTE_INDEX_CACHE,
@@ -48,8 +49,6 @@ from kseg.segment.values import dataclass
 
 # deeper than any data directory; a path of a few KiB can have two thousand levels
 MAX_LEVELS = 100
-# in the root of every new ext file system, readable only by its owner
-_LOST_AND_FOUND = "lost+found"
 _NEVER_BELOW = (KSEG_DIRECTORY, REMOTE_INDEX_CACHE)
 
 
@@ -189,7 +188,7 @@ class _Walk:
                 return _Found()
             found = self.walk(child.path, level)
         except OSError as error:
-            if not (child.name == _LOST_AND_FOUND and isinstance(error, PermissionError)):
+            if not (child.name == LOST_AND_FOUND and isinstance(error, PermissionError)):
                 problem = f"cannot read {child.path}: {error.strerror}"
                 unreadable.append(sub_directory_of(child, problem))
             return _Found()

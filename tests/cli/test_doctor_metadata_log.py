@@ -183,6 +183,20 @@ def test_metadata_log_may_be_in_a_directory_that_cannot_be_read(
     assert step["command"] == f"kseg doctor {data} {unread}"
 
 
+def test_new_node_is_to_be_started(tmp_path: Path, data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A node leaves its .lock where it has run. `format --no-initial-controllers` writes no metadata log."""
+    new = tmp_path / "new"
+    new.mkdir()
+    for name in ("meta.properties", "bootstrap.checkpoint"):
+        shutil.copy(data / name, new)
+    find, copy = of_type(doctor(capfd, new, status=0), "step")
+    assert "If they are new, start it: nothing is missing." in find["why"]
+    assert copy["command"].startswith("cp ")
+    (new / ".lock").touch()
+    find, copy, *new_log = of_type(doctor(capfd, new, status=0), "step")
+    assert find["why"].startswith(METADATA) and new_log
+
+
 def test_metadata_log_that_cannot_be_found_out_about_is_not_lacking(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
