@@ -12,14 +12,14 @@ import compileall
 import datetime
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import kseg
 from bench import corpus, report
-from bench.contest import Result, race
+from bench.contest import Result, Row, race
 from bench.measure import Failed, machine
-from bench.rows import CODECS, rows
+from bench.rows import CODECS, rows, rows_against
 from bench.tools import Tools
 from tests.kafka import jars
 
@@ -40,11 +40,11 @@ def tools(directory: Path, scratch: Path) -> Tools:
     return Tools(script, Path(jars.tool("java")), jars.java_environment(), directory, scratch)
 
 
-def run(contestants: Tools, rounds: int, only: Sequence[str]) -> list[Result]:
+def run(raced: Iterable[Row], rounds: int, only: Sequence[str]) -> list[Result]:
     """Race the rows whose name contains one of the words in `only` (all rows without words), and print each."""
     results = []
     print(report.heading(), flush=True)
-    for row in rows(contestants):
+    for row in raced:
         if only and not any(word in row.name for word in only):
             continue
         result = race(row, rounds, Failed)
@@ -67,6 +67,9 @@ def main() -> None:
         metavar="NAME",
         help="only rows whose name holds this; repeatable",
     )
+    parser.add_argument(
+        "--against", type=Path, metavar="KSEG", help="race this script of another version instead of Kafka"
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table for docs/speed.md")
     parser.add_argument("--date", default=datetime.date.today().isoformat(), help="of the Markdown (today)")
     options = parser.parse_args()
@@ -75,7 +78,9 @@ def main() -> None:
     here = machine()
     print(f"{here}; {options.rounds} rounds\n")
     with tempfile.TemporaryDirectory(dir=directory, prefix=".race-") as scratch:
-        results = run(tools(directory, Path(scratch)), options.rounds, options.only)
+        contestants = tools(directory, Path(scratch))
+        raced = rows_against(contestants, options.against) if options.against else rows(contestants)
+        results = run(raced, options.rounds, options.only)
     print(f"\n{report.sums(results)}")
     if options.markdown:
         options.markdown.write_text(report.markdown(results, here, options.date, options.rounds))

@@ -10,6 +10,7 @@ data source: bench/source_rows.py; about other work with Spark: bench/spark_rows
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench import measure, sparse
@@ -31,6 +32,7 @@ CODECS = ("plain", "lz4", "zstd", "snappy", "gzip")
 PRIVATE_MIB = 200
 # both ends of an answer are verified, and the segment before a timestamp is searched as well
 FEW_BATCHES = 12
+_IN_SESSIONS = ("source", "spark")  # these run in a session of this environment's Spark
 TOOL, CLASSES, TOUCH = "DumpLogSegments", "Kafka classes, warm", "map and touch"
 
 
@@ -53,6 +55,13 @@ def rows(tools: Tools) -> Iterator[Row]:
     yield from retain_rows(tools)
     yield from source_rows(tools)
     yield from spark_rows(tools)
+
+
+def rows_against(tools: Tools, other: Path) -> Iterator[Row]:
+    """The rows that run the script of kseg, against `other`, that of another version: for figures before and after a change."""
+    for row, theirs in zip(rows(tools), rows(replace(tools, kseg=other)), strict=True):
+        if not row.name.startswith(_IN_SESSIONS):
+            yield Row(row.name, row.job, row.kseg, TIMES, "the other kseg", theirs.kseg, prepare=row.prepare)
 
 
 def _warmer(*files: Path) -> Callable[[], None]:

@@ -14,7 +14,7 @@ from bench import decode_rows, producer_corpus, report, retain_rows, rust_reader
 from bench.compact_rows import SERIES
 from bench.contest import RECORDED, SECONDS, SHARE, TIMES, Limit, Result, Row, Turn, Turns, race
 from bench.measure import Failed, Machine, Sample, anonymous_bytes, run, warm
-from bench.rows import FEW_BATCHES, rows
+from bench.rows import FEW_BATCHES, rows, rows_against
 from bench.source_rows import source_rows
 from bench.tools import Tools, lookup_figures, warm_sample
 from bench.touch import seconds_for
@@ -182,10 +182,9 @@ def test_record_shape_is_compared_with_as_many_standard_records(tmp_path: Path) 
     assert scaled().seconds == pytest.approx(1e-5)
 
 
-@pytest.mark.slow
-def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
+    """Tiny corpora, and fakes of all programs."""
     corpus, scratch = tmp_path / "corpus", tmp_path / "scratch"
     scratch.mkdir()
     keyed = ("keyed-plain", "keyed-lz4", *(f"keyed-{share:g}" for share in SERIES))
@@ -205,20 +204,39 @@ def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(
         '*kseg.oracle.Clean*) echo \'{"next_dirty_offset":1,"bytes_after":1,"seconds":0.1}\';; esac\n'
     )
     java.chmod(0o755)
-    contestants = Tools(fake_kseg(tmp_path), java, {}, corpus, scratch)
+    made = Tools(fake_kseg(tmp_path), java, {}, corpus, scratch)
     monkeypatch.setattr(sparse, "make", lambda directory: directory)
     monkeypatch.setattr(retain_rows, "SEGMENTS", 20)
     monkeypatch.setattr(decode_rows, "SIZE_BYTES", 1 << 16)
     monkeypatch.setattr(producer_corpus, "make", tiny_corpora)
     monkeypatch.setattr(rust_reader, "BINARY", fake_reader(tmp_path))
+    return made
+
+
+@pytest.mark.slow
+def test_every_row_runs_on_a_tiny_corpus_with_a_fake_tool(tiny: Tools) -> None:
     # rows that run in a session of Spark
     in_sessions = ("source", "spark")
-    raced = [each for each in rows(contestants) if not each.name.startswith(in_sessions)]
+    raced = [each for each in rows(tiny) if not each.name.startswith(in_sessions)]
     results = [race(each, 1, Failed) for each in raced]
     assert [result.problem for result in results] == [None] * len(results)
     assert len({result.row.name for result in results}) == len(results) >= 25
-    assert (scratch / "small-0" / "00000000000000000000.log").read_bytes()[12:] == b"batch"
-    assert (scratch / "kseg.txt").read_text().startswith("dump --print-data-log ")
+    assert (tiny.scratch / "small-0" / "00000000000000000000.log").read_bytes()[12:] == b"batch"
+    assert (tiny.scratch / "kseg.txt").read_text().startswith("dump --print-data-log ")
+
+
+def test_two_versions_run_the_same_rows(tiny: Tools, tmp_path: Path) -> None:
+    """What a row demands of the comparison with Kafka does not apply to them."""
+    other = tmp_path / "other"
+    other.mkdir()
+    raced = {row.name: row for row in rows_against(tiny, fake_kseg(other))}
+    assert len(raced) >= 25 and not any(name.startswith(("source", "spark")) for name in raced)
+    result = race(raced["shallow"], 1, Failed)
+    assert (result.problem, result.passes(), len(result.rival.samples)) == (None, None, 1)
+    for missing in (other / "kseg", tiny.kseg):
+        missing.unlink()
+        problem = race(raced["shallow"], 1, OSError).problem
+        assert problem is not None and f"'{missing}'" in problem
 
 
 @pytest.mark.parametrize("way", ["page", "every"])
