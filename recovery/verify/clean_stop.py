@@ -8,10 +8,12 @@ preallocated when it stops.
 
 from collections.abc import Iterator
 
+from kseg.segment import layout as L
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile
 from kseg.segment.partition.directory import SegmentFiles, list_partition, plain_last_segment
 from kseg.segment.partition.names import PartitionName, PartitionState
+from kseg.segment.probe import Probe
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.scan import Scanner, rows_for
 from kseg.segment.sidecar.index import OffsetIndex
@@ -40,15 +42,12 @@ def _contradiction(segment: SegmentFiles, had_times: bool) -> str:
     if segment.time_index is None and had_times:
         return "has no time index for its last segment"
     try:
-        start = 0
-        with MappedFile(segment.offset_index.path, is_surely_regular=True) as file:
-            if _is_preallocated(file, 8):
-                return f"has a preallocated {segment.offset_index.name.name}"
-            start = OffsetIndex(file.view, segment.base_offset).last_entry.position
-        if segment.time_index is not None:
-            with MappedFile(segment.time_index.path, is_surely_regular=True) as file:
-                if _is_preallocated(file, 12):
-                    return f"has a preallocated {segment.time_index.name.name}"
+        end = _last_slot(segment.offset_index.path, L.OFFSET_INDEX_ENTRY)
+        if end is None:
+            return f"has a preallocated {segment.offset_index.name.name}"
+        start = OffsetIndex(end, segment.base_offset).last_entry.position
+        if segment.time_index is not None and _last_slot(segment.time_index.path, L.TIME_INDEX_ENTRY) is None:
+            return f"has a preallocated {segment.time_index.name.name}"
         with MappedFile(segment.log.path, is_surely_regular=True) as file:
             start = start if 0 <= start <= file.size_bytes else 0
             rows = rows_for(file.size_bytes - start)
@@ -62,7 +61,11 @@ def _contradiction(segment: SegmentFiles, had_times: bool) -> str:
     return ""
 
 
-def _is_preallocated(file: MappedFile, width: int) -> bool:
-    """Whether the last slot, if there are several, was never used."""
-    has_zeros = file.size_bytes >= 2 * width and not any(file.view[file.size_bytes - width :])
-    return has_zeros and not file.unreadable()
+def _last_slot(path: str, width: int) -> bytes | None:
+    """The last whole slot of an index, empty if it has none; None if it has several and never used the last one."""
+    with Probe(path, is_surely_regular=True) as file:
+        end = file.size_bytes - file.size_bytes % width
+        start = max(0, end - width)
+        slot = file.read(start, end - start)
+        is_unused = start > 0 and not any(slot)
+        return None if is_unused and not file.unreadable(start, end) else slot
