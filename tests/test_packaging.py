@@ -74,6 +74,7 @@ def test_every_kernel_is_compiled_and_typed(setup_arguments: dict[str, Any]) -> 
         assert (ROOT / f"segment/kernel/{name}.pxd").exists()
 
 
+@pytest.mark.slow
 def test_source_distribution_builds_kernels_with_their_types(tmp_path: Path) -> None:
     """A source distribution has no links, and without the `.pxd` a kernel would be translated all the same, with a Python object for each
     number."""

@@ -80,6 +80,7 @@ def test_completed_stream_can_be_undone(tmp_path: Path) -> None:
     assert_as_found(directory, start)
 
 
+@pytest.mark.slow
 def test_killed_stream_can_be_undone(tmp_path: Path) -> None:
     for number in itertools.count():
         directory = CASE.lay(tmp_path / str(number))

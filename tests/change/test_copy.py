@@ -128,6 +128,7 @@ def test_inputs_changed_during_the_copy_are_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hard_link", [False, True])
 def test_killed_copy_leaves_the_input_and_can_be_repeated(hard_link: bool, tmp_path: Path) -> None:
     case = CASES["replace"]

@@ -81,6 +81,7 @@ def changes(draw: st.DrawFn) -> tuple[dict[str, int], DirectoryImage]:
     return sizes, image
 
 
+@pytest.mark.slow
 @given(changes())
 @settings(max_examples=500)
 def test_steps_between_two_images_turn_one_into_the_other(

@@ -28,6 +28,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
     return data
 
 
+@pytest.mark.slow
 def test_undo_raises_a_low_limit_of_open_files(data: Path) -> None:
     """A shell has a limit of 1,024 by default, and a broker has thousands of partitions."""
     before = tree_state(data)

@@ -80,6 +80,7 @@ def test_undo_of_many_partitions_killed_anywhere_can_be_repeated(root: Path) -> 
     assert kills > 5
 
 
+@pytest.mark.slow
 def test_undo_of_many_partitions_failed_anywhere_can_be_repeated(root: Path) -> None:
     failures = 0
     for number in itertools.count(5, 3 * STRIDE):

@@ -46,6 +46,7 @@ def data(capture_small: Path) -> Iterator[Path]:
         yield data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_files_readable_only_by_the_brokers_user_are_not_damage(
     file: str, data: Path, capfd: pytest.CaptureFixture[str]
@@ -67,6 +68,7 @@ def test_files_readable_only_by_the_brokers_user_are_not_damage(
     assert "stray" not in capfd.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_recover_treats_an_unreadable_file_as_neither_damaged_nor_missing(
     file: str, data: Path, capfd: pytest.CaptureFixture[str]

@@ -153,6 +153,7 @@ def fed(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
     return feed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [False, True], ids=["pipe", "file"])
 def test_append_checks_all_of_stdin_before_writing(
     fed: Callable[..., subprocess.CompletedProcess[bytes]], tmp_path: Path, file: bool
@@ -211,6 +212,7 @@ def test_append_refuses_a_pipe_without_room_for_a_temporary_file(
     )
 
 
+@pytest.mark.slow
 def test_append_does_not_hold_a_pipe_in_memory(tmp_path: Path) -> None:
     """200 MiB are piped to a process whose data segment is limited to less than that."""
     code = (
@@ -249,6 +251,7 @@ def test_append_reads_stdin_by_its_descriptor(
     assert capfd.readouterr().err.startswith("kseg: standard input, line 2: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["checking", "writing"])
 def test_append_interrupted_by_ctrl_c_changes_nothing(tmp_path: Path, moment: str) -> None:
     log_dir = healthy.log_dir(tmp_path / "data")

@@ -200,6 +200,7 @@ def with_dots(data: Path) -> list[Path]:
     return [data / PARTITION / ".." / PARTITION]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("broker")
 @pytest.mark.parametrize(
     "named",

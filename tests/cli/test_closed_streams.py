@@ -36,6 +36,7 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
 def test_opened_files_do_not_reuse_the_descriptor_of_a_closed_stream(
     data: Path, closed: tuple[int, ...]
@@ -63,6 +64,7 @@ def test_opened_files_do_not_reuse_the_descriptor_of_a_closed_stream(
     assert tree_state(data) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("shown", [(), ("--json",), ("--verbose",)], ids=["text", "json", "verbose"])
 def test_change_completes_when_its_output_pipe_is_closed(
@@ -83,6 +85,7 @@ def test_change_completes_when_its_output_pipe_is_closed(
     assert tree_state(data) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shown", [(), ("--json",), ("--verbose",)], ids=["text", "json", "verbose"])
 def test_change_completes_when_its_output_cannot_be_written(
     data: Path, tmp_path: Path, shown: tuple[str, ...]

@@ -153,6 +153,7 @@ def test_help_of_the_program_lists_the_commands_and_the_exit_status() -> None:
     assert kseg().returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--help"], ["dump", "--help"]])
 def test_help_has_a_minimum_width_and_may_be_cut_short(words: list[str]) -> None:
     """COLUMNS=0 used to empty the help, and it ended with status 1 if its reader had exited."""
@@ -239,6 +240,7 @@ def test_version_names_interpreter_kernel_and_libraries() -> None:
     assert kseg("--version", "dump").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shell", "environment", "expected"),
     [

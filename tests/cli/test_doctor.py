@@ -399,6 +399,7 @@ def test_replica_that_may_never_have_existed_needs_no_repair(
     assert "replica-unmade" in {row["id"] for row in of_type(rows, "finding")} and not commands(rows)
 
 
+@pytest.mark.slow
 def test_doctor_text_fits_one_page_for_any_amount_of_damage(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -204,6 +204,7 @@ ODD: dict[str, dict[str, int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ODD)
 def test_every_command_treats_a_non_regular_file_alike(name: str, kind: str, root: Path) -> None:
@@ -226,6 +227,7 @@ def test_every_command_treats_a_non_regular_file_alike(name: str, kind: str, roo
     assert _statuses(root, make, commands=asked) == {command: ODD[name][command] for command in asked}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -318,6 +320,7 @@ def everything_imported(base: Path, tmp_path_factory: pytest.TempPathFactory) ->
             _statuses(root, make)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: no child can become another user")
 @pytest.mark.parametrize("case", FORBIDDEN)
 def test_every_command_exits_with_the_contract_status_without_permission(

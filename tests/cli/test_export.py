@@ -47,6 +47,7 @@ def everything_in(data: Path) -> list[Path]:
     return sorted({path.parent for path in data.rglob("*.log")})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "3"])
 @pytest.mark.parametrize("form", ["parquet", "arrow", "json", "csv"])
 def test_export_writes_the_records_of_a_data_directory(
@@ -253,6 +254,7 @@ def _of(reported: list[Any]) -> list[tuple[str, int]]:
     return [(f"{row[0]}-{row[1]}", row[2]) for row in reported]
 
 
+@pytest.mark.slow
 def test_export_killed_at_random_times_leaves_no_partial_file(data: Path, tmp_path: Path) -> None:
     """The complete program with its workers, killed after random times."""
     output = tmp_path / "out"

@@ -340,6 +340,7 @@ def test_printed_hints_work_in_a_shell_with_odd_names(typed: TypedShell, tmp_pat
     assert {path: path.read_bytes() for path in before} == before | {data / f"{INNER}.log": damaged}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "status"),
     [
@@ -359,6 +360,7 @@ def test_printed_apply_and_undo_commands_work_in_a_shell(
     assert typed.type(line)[0] == 0
 
 
+@pytest.mark.slow
 def test_printed_export_and_forget_hints_work_in_a_shell(typed: TypedShell, tmp_path: Path) -> None:
     diseases.bad_crc(tmp_path / ODD / "data" / f"{INNER}.log")
     folder = shell_quoted(ODD)

@@ -64,6 +64,7 @@ def damage_anything(rng: random.Random, partition: Path) -> None:
     file.write_bytes(bytes(data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["salvage", "kafka"])
 @pytest.mark.parametrize("case", range(CASES))
 def test_recover_never_finds_nothing_to_repair_if_verify_has_errors(
@@ -81,6 +82,7 @@ def test_recover_never_finds_nothing_to_repair_if_verify_has_errors(
         assert planned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["salvage", "kafka"])
 @pytest.mark.parametrize("case", range(CASES // 4))
 def test_repair_exits_like_a_repeat_of_the_same_command(partition: Path, case: int, policy: str) -> None:

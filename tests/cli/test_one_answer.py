@@ -329,6 +329,7 @@ def test_dump_names_an_overlap_in_a_compacted_log(plain: Path, capfd: pytest.Cap
     assert output == ("altered-base-offset", path.name, position, 8, 327, 329, 325)
 
 
+@pytest.mark.slow
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("case", range(CASES))
 def test_verify_dump_lookup_and_recover_agree_on_any_damage(
@@ -385,6 +386,7 @@ def test_verify_dump_lookup_and_recover_agree_beside_altered_offsets(
     common_answers(partition, capfd)
 
 
+@pytest.mark.slow
 @pytest.mark.evidence("damage-offsets")
 @pytest.mark.parametrize("case", range(CASES // 2))
 def test_verify_dump_lookup_and_recover_name_an_altered_header(

@@ -181,6 +181,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_long_command_shows_progress(command: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of the table, because undo needs a previous apply."""

@@ -176,6 +176,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return broken_dir(tmp_path_factory.mktemp("broken") / "data", 2, 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "at_most"),
     [

@@ -181,6 +181,7 @@ def company() -> Iterator[tuple[str, ...]]:
         yield tuple(dice.sample(sorted(DISEASES), dice.randint(2, 5)))
 
 
+@pytest.mark.slow
 @pytest.mark.evidence("snapshot-missing", "epochs-empty", "checkpoint-lost", "log-start-trace")
 @pytest.mark.parametrize("names", list(company()), ids="+".join)
 def test_verify_and_recover_agree_on_lost_side_file_information(

@@ -71,6 +71,7 @@ def without_marker(data: Path) -> None:
 DAMAGES = (one, several, none_and_checkpoint, without_marker)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("way", [(), ("--mark-clean",), ("--policy", "kafka")])
 def test_run_is_undone_by_the_path_given_to_it(
@@ -257,6 +258,7 @@ def journals(data: Path) -> list[Path]:
     return [*data.rglob("kseg-journal-*"), *data.rglob(".kseg")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("elsewhere", ["", "journal", "quarantine", "both"])
 def test_undo_forget_frees_the_space(
@@ -333,6 +335,7 @@ def test_undo_rejects_contradictory_options(data: Path, words: tuple[str, ...], 
     assert say("undo", *words, data)[0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", range(3, 90, 8))
 def test_one_undo_reverts_a_run_killed_at_any_point(
     data: Path, at: int, say: Say, capfd: pytest.CaptureFixture[str]
@@ -403,6 +406,7 @@ def test_data_directory_below_a_directory_named_kseg_is_not_a_journal(
     assert without_journals(tree_state(data)) == without_journals(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "stride"),
     [

@@ -37,6 +37,7 @@ def given(both: tuple[Path, Path], form: str) -> list[Path]:
 FORMS = pytest.mark.parametrize("form", ["parent", "two", "reversed"])
 
 
+@pytest.mark.slow
 @FORMS
 @pytest.mark.parametrize("changed", ["metro-none-0", "metro-zstd-0", "gates-append-0"])
 def test_undo_changes_nothing_if_one_directory_cannot_be_undone(
@@ -78,6 +79,7 @@ def test_undo_changes_nothing_if_a_broker_runs_on_one_directory(
     assert say("undo", *given(both, form))[0] == 0
 
 
+@pytest.mark.slow
 @FORMS
 @pytest.mark.parametrize("failing", [0, 1])
 @pytest.mark.parametrize("is_second_run", [False, True])

@@ -94,6 +94,7 @@ def keyed(parent: Path, codec: int = L.NONE, **rules: Any) -> Path:
     return topic.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [L.NONE, L.LZ4, L.GZIP])
 @pytest.mark.parametrize("segment_bytes", [4000, 1 << 20], ids=["many segments", "one segment"])
 def test_transactions_across_the_cut_are_compacted_as_by_one_process(

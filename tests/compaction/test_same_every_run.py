@@ -36,6 +36,7 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("json", [[], ["--json"]], ids=["text", "json"])
 def test_compact_names_the_same_keys_in_every_run(
     partition: Path, json: list[str], capfd: pytest.CaptureFixture[str]

@@ -117,6 +117,7 @@ def on_terminal(arguments: list[str]) -> tuple[int, bytes]:
     return status, shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_file_names_are_escaped_on_a_terminal(command: list[str], data: Path) -> None:
     status, shown = on_terminal([*command, "--no-progress", str(data)])

@@ -117,6 +117,7 @@ def test_copy_that_begins_later_is_trimmed(tmp_path: Path) -> None:
     assert (row["verdict"], row["compared_from"], row["same_batches"]) == ("trimmed", 100, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_diff_by_several_processes_equals_that_of_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

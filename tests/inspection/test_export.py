@@ -83,6 +83,7 @@ def test_export_of_a_data_directory_equals_dump_in_every_format(
     assert any(row[6] is None for row in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["parquet", "json"])
 def test_export_of_old_formats_equals_dump(
     legacy_small: Path, ancient_small: Path, form: str, tmp_path: Path

@@ -95,6 +95,7 @@ def compare(
     return reported
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -117,6 +118,7 @@ def test_parallel_export_writes_the_same_files(
     assert (reported[-1]["records"] == BATCHES * 10) == ("--key-regex" not in words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 40, 41, BATCHES - 1])
 @pytest.mark.parametrize("kind", ["bad-crc", "zero-filled"])
 @pytest.mark.parametrize("form", ["json", "csv"])

@@ -75,6 +75,7 @@ def by_time(log: Path, time: int) -> tuple[object, ...]:
 
 
 class TestDamagedIndexes:
+    @pytest.mark.slow
     @pytest.mark.parametrize("disease", INDEX_DISEASES)
     @pytest.mark.parametrize("which", [0, 1, -1])
     def test_damaged_offset_index_never_changes_a_lookup(
@@ -88,6 +89,7 @@ class TestDamagedIndexes:
             for kind in ("latest", "max-timestamp"):
                 assert ask(log, kind).rows[0]["offset"] == ask(whole, kind).rows[0]["offset"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("disease", TIME_DISEASES)
     @pytest.mark.parametrize("which", [0, 1, -1])
     def test_damaged_time_index_never_changes_a_lookup(

@@ -105,6 +105,7 @@ def test_key_lookup_bounds_exclude_only_records_outside(log: Path, division: str
         assert offsets(ask(log, "key", **asked)) == expected[-1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every_version", [True, False])
 @pytest.mark.parametrize("key", [b"hot", b"cold", b"nobody's"])
 @pytest.mark.parametrize("read_committed", [True, False])

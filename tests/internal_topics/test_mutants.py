@@ -160,6 +160,7 @@ def growths(rounds: int, work: Callable[[int], object]) -> list[int]:
     return [after - before for before, after in pairwise(stays)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", [*COORDINATORS, *FRAMED])
 def test_decoders_of_mutants_keep_no_memory(topic: str) -> None:
     text, rows = TopicText(topic), MessageRows(topic, {})

@@ -371,6 +371,7 @@ def where(target: Toy, options: str) -> Iterator[Event]:
     yield Row({"type": "toy", "number": target.number, "pid": os.getpid(), "options": options})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2, 3, 8])
 @pytest.mark.parametrize("shared", [set[int](), {0}, {11}, {3, 4, 9}, set(range(12)), set(range(11))])
 def test_shared_targets_run_in_the_parent_in_order(jobs: int, shared: set[int]) -> None:

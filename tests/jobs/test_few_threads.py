@@ -32,6 +32,7 @@ def contents(data: Path) -> dict[str, str]:
     return {name: entry.content for name, entry in tree_state(data).items() if "kseg" not in name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [0, 3])
 @pytest.mark.parametrize("words", CHANGES, ids=lambda words: words[0])
 def test_change_and_undo_work_without_threads(

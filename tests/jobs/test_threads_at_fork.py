@@ -33,6 +33,7 @@ for words in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.slow
 def test_commands_fork_only_with_a_single_thread(capture_small: Path, tmp_path: Path) -> None:
     data, notes = tmp_path / "data", tmp_path / "forks"
     shutil.copytree(capture_small / "data", data)

@@ -128,6 +128,7 @@ def offsets(rows: Sequence[dict[str, Any]]) -> list[int]:
     return [row["offset"] for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.evidence("unreadable-bytes")
 @pytest.mark.parametrize("case", range(CASES))
 def test_commands_use_everything_readable_around_bad_sectors(

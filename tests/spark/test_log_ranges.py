@@ -64,6 +64,7 @@ def test_pieces_of_a_log_give_the_dump_of_one_task(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disease", diseases.LOG_DISEASES, ids=lambda disease: disease.__name__)
 def test_pieces_of_a_damaged_log_give_the_dump_of_one_task(
     large: Path, tmp_path: Path, disease: Callable[[Path], diseases.InflictedDamage]

@@ -56,6 +56,7 @@ def options_of(case: Case, rng: random.Random, **chosen: Any) -> CompactOptions:
     return CompactOptions(settings=settings, first_dirty_offset=dirty, include_active=active, **chosen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + CASES))
 def test_shuffle_compaction_of_random_logs_equals_the_local_one(seed: int, tmp_path: Path) -> None:
     case = random_case(seed, tmp_path)

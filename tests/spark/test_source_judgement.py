@@ -87,6 +87,7 @@ SPLITS: tuple[dict[str, str], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS, ids=lambda split: "-".join(split) or "whole")
 def test_flipped_base_offset_is_an_error_or_costs_only_its_batch(large: Path, split: dict[str, str]) -> None:
     """For complete logs and for parts of large ones, the flipped bit is an error by default; otherwise all rows are returned except those

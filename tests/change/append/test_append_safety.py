@@ -215,6 +215,7 @@ def changing(source: Path, when: Callable[[], bool], change: Callable[[], object
     assert is_changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["longer", "shorter", "another byte", "another line", "another file"])
 @pytest.mark.parametrize("at", ["checking", "writing"])
 def test_input_changed_between_check_and_write_is_refused(tmp_path: Path, how: str, at: str) -> None:

@@ -50,6 +50,7 @@ def output_bytes(events: Iterator[Event]) -> int:
     return sum(len(event.data) if isinstance(event, Text) else 300 for event in events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "made_by", [*HOSTILE, chain_behind_each_header], ids=lambda made_by: made_by.__name__
 )

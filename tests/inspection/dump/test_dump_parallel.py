@@ -80,6 +80,7 @@ def test_parallel_dump_joins_the_parts_in_order(tmp_path: Path, codec: int, jobs
     assert not findings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["kafka", "json", "table"])
 @pytest.mark.parametrize("jobs", [2, 3])
 # batch 59 ends a part, batch 60 begins one

@@ -290,6 +290,7 @@ def test_compressed_0_7_sets_are_salvaged_like_messages(tmp_path: Path) -> None:
     assert read == [[] if n == 1 else [b"a%d" % (n // 2), b"b" * 90] for n in range(6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(120))
 def test_salvage_of_0_7_keeps_valid_messages_after_random_damage(
     ancient_small: Path, tmp_path: Path, seed: int

@@ -69,6 +69,7 @@ def _quarantined(quarantine: Path, name: str) -> bytes:
     return bytes(int(tail.name.rpartition("-")[2])) + tail.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_byte_is_kept_or_quarantined(
     partition: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str

@@ -65,6 +65,7 @@ _OTHER_RECORDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_salvaged_partition_is_valid_with_every_valid_batch(
     partition: Path, damaged: Path, tmp_path: Path, name: str

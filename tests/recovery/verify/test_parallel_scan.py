@@ -112,6 +112,7 @@ def assert_alike(
     return alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [2, 3, 7])
 @pytest.mark.parametrize("value_bytes", [1, 200, 3000, 6000])
 def test_parallel_scan_of_an_undamaged_log(
@@ -150,6 +151,7 @@ def test_parallel_scan_of_logs_of_all_sizes(jobs: int, tmp_path: Path) -> None:
     assert_alike(tmp_path, log(), b"", small, small[:-1], log(1), small, b"", log(3000), jobs=jobs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_parallel_scan_finds_the_same_damage(seed: int, tmp_path: Path) -> None:
     dice = random.Random(seed)

@@ -56,6 +56,7 @@ def test_0_7_walk_continues_after_damage(middle: bytes, kind: str) -> None:
     assert walk_all(HELLO_1 + middle + HELLO_0 * 2)[1] == A.Damage07(kind, 15, len(middle))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [b"", HELLO_1, HELLO_1[:-3], b"\xff" * 9])
 @pytest.mark.parametrize("after", [b"", HELLO_0 * 3, HELLO_0[3:], b"\xff" * 9 + HELLO_1 * 2])
 @pytest.mark.parametrize("into", [0, 2, 4])

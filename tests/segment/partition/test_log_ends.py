@@ -48,6 +48,7 @@ def test_fast_log_end_of_preallocated_and_empty_logs(tmp_path: Path) -> None:
     assert answers(partition)
 
 
+@pytest.mark.slow
 def test_fast_log_end_of_damaged_logs_is_right_or_none(tmp_path: Path) -> None:
     sound = broker_dir(tmp_path / "sound", 1, 1) / "orders.00-0"
     stem = max(sound.glob("*.log")).stem

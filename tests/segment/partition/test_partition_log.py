@@ -156,6 +156,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_garbage_in_any_file_gives_an_answer_or_a_reason(

@@ -104,6 +104,7 @@ def block_of(codec: int, content: bytes, rng: random.Random) -> bytes:
     return block
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("limit_bytes", [MAX_BODY_BYTES, FILL_BYTES - 1, 3000])
 def test_runs_contain_what_each_block_alone_yields(seed: int, limit_bytes: int) -> None:

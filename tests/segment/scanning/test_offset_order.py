@@ -97,6 +97,7 @@ def claims(draw: st.DrawFn) -> list[Claim]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=1000)
 @given(
     claims(),

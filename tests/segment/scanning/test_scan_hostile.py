@@ -197,6 +197,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made_by", HOSTILE, ids=lambda function: function.__name__)
 def test_scan_of_a_hostile_file_does_linear_work(made_by: Callable[[int], bytes], work: Work) -> None:
     costs = []
@@ -217,6 +218,7 @@ def test_scan_of_a_hostile_file_does_linear_work(made_by: Callable[[int], bytes]
     assert costs[1]["summed"] <= max(limit, 1.5 * TIMES * costs[0]["summed"])
 
 
+@pytest.mark.slow
 def test_scan_memory_does_not_grow_with_the_damage() -> None:
     peaks = []
     for size in (SMALL, SMALL * TIMES):

@@ -135,6 +135,7 @@ def test_position_search_finds_the_first_entry_at_or_after(
     assert index.slot_at(position, low) == (behind[0] if behind else len(entries))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero_slots", [0, 500_000])
 def test_index_lookup_reads_a_few_bytes(zero_slots: int) -> None:
     entries = [OffsetIndexEntry(3 * i, 7 * i) for i in range(1, 500_001)]
