@@ -12,7 +12,6 @@
 """
 
 from array import array
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -27,6 +26,7 @@ from kseg.internal_topics.coordinator_log import (
 )
 from kseg.internal_topics.decoding import decode_key
 from kseg.internal_topics.load_findings import TORN_TAIL, Effects, LoadFindings
+from kseg.internal_topics.transactions.last_commits import LastCommits
 from kseg.internal_topics.transactions.load_check import is_ordinary
 from kseg.internal_topics.transactions.transaction_log import (
     DEAD,
@@ -44,7 +44,9 @@ from kseg.segment.errors import FormatError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.targets import LogTarget
 
-_PRODUCER_ID = slice(2, 10)  # position in a value of any version
+# positions in a value of any version
+_VERSION = slice(0, 2)
+_PRODUCER_ID = slice(2, 10)
 _EPOCH = slice(10, 12)
 _EFFECTS = Effects(
     ends="the coordinator stops loading the partition there",
@@ -56,9 +58,8 @@ _EFFECTS = Effects(
 _COMPLETE_COMMIT_WITHOUT_PARTITIONS, _STATUS_AND_PARTITIONS, _TAGS = b"\4\1", slice(16, 18), 34
 _STATUS, _PREPARE_COMMIT_OR_ABORT = slice(16, 17), (b"\2", b"\3")  # in a value of any version
 _PREVIOUS_ID_TAG, _CLIENT_VERSION_TAG, _MANY = 0, 2, 0x80  # _MANY: set if a varint continues
-_PREPARE_COMMIT = b"\2"
+_PREPARE_COMMIT, _VERSION_1 = b"\2", b"\0\1"
 _LAST_EPOCH = 2**15 - 1
-_DECISIONS = 4  # of each producer id that are remembered: its transactions may have different partitions
 
 Newest = dict[bytes | None, CoordinatorRecord]
 
@@ -86,6 +87,7 @@ class _Load:
         self._former_keys: dict[int, bytes] = {}
         self._committed: dict[int, array[int]] = {}
         self._decided: dict[int, Decisions] = {}
+        self._commits: dict[int, LastCommits] = {}
         self._path = path
         self._found = LoadFindings(path, _EFFECTS)
         self._records = 0
@@ -96,22 +98,22 @@ class _Load:
         if record.key is not None and record.value is not None:
             producer_id = int.from_bytes(record.value[_PRODUCER_ID], "big", signed=True)
             self._former_keys[producer_id] = record.key
-            status = record.value[_STATUS]
-            if status in _PREPARE_COMMIT_OR_ABORT:
-                self._decide(producer_id, record, status)
+            if record.value[_STATUS] in _PREPARE_COMMIT_OR_ABORT:
+                self._decide(producer_id, record, record.value)
             committed = _committed(record.value, producer_id)
             if committed is not None:
                 self._committed.setdefault(committed[0], array("h")).append(committed[1])
         self._take(record)
 
-    def _decide(self, producer_id: int, record: CoordinatorRecord, status: bytes) -> None:
+    def _decide(self, producer_id: int, record: CoordinatorRecord, value: bytes) -> None:
         """Note a record in a Prepare state."""
         decisions = self._decided.get(producer_id)
         if decisions is None:
-            decisions = self._decided[producer_id] = Decisions(record, deque(maxlen=_DECISIONS))
+            commits = self._commits[producer_id] = LastCommits()
+            decisions = self._decided[producer_id] = Decisions(record, commits)
         decisions.last = record
-        if status == _PREPARE_COMMIT:
-            decisions.commits.append(record)
+        if value[_STATUS] == _PREPARE_COMMIT and value[_VERSION] == _VERSION_1:
+            self._commits[producer_id].add(record)
 
     def _take(self, record: CoordinatorRecord) -> None:
         """A record, or what damaged bytes say."""
@@ -179,7 +181,7 @@ class _Load:
 def _committed(value: bytes, producer_id: int) -> tuple[int, int] | None:
     """(producer id, epoch of the marker) if a value is the record of a committed transaction of the second protocol, as a coordinator
     writes it. A transaction that exhausts the epochs of its producer id is completed with the next id and epoch 0 (observed with 4.3.1)."""
-    if value[_STATUS_AND_PARTITIONS] != _COMPLETE_COMMIT_WITHOUT_PARTITIONS or value[:2] != b"\0\1":
+    if value[_STATUS_AND_PARTITIONS] != _COMPLETE_COMMIT_WITHOUT_PARTITIONS or value[_VERSION] != _VERSION_1:
         return None
     at, end, previous_id, is_of_second = _TAGS + 1, len(value), producer_id, False
     while at + 1 < end:

@@ -72,20 +72,38 @@ def _is_ordinary_0(value: bytes) -> bool:
     return position + _TIMES_BYTES <= len(value)
 
 
-def _is_ordinary_1(value: bytes) -> bool:
-    """The same for version 1: all varints have one byte, and none is null."""
+def listed_partitions(value: bytes) -> bytes:
+    """The bytes of the partitions in a value of version 1, to compare them with those of another one. If they are not as a coordinator
+    ordinarily writes them, all bytes of the value, with its times."""
+    try:
+        end = _partitions_end_1(value)
+    except IndexError:
+        end = None
+    return value if end is None else value[_FIXED_END:end]
+
+
+def _partitions_end_1(value: bytes) -> int | None:
+    """The position after the partitions in a value of version 1, None if a varint has more than one byte or is null."""
     count, position = value[_FIXED_END], _FIXED_END + 1
     if not 0 < count < _LONG_VARINT:
-        return False
+        return None
     for _ in range(count - 1):
         length = value[position]
         position += length  # the length byte, and a name of length - 1 bytes
         numbers = value[position]
         position += 4 * numbers - 3
         if not (0 < length < _LONG_VARINT and 0 < numbers < _LONG_VARINT) or value[position]:
-            return False
+            return None
         position += 1
-    position += _TIMES_BYTES
+    return position
+
+
+def _is_ordinary_1(value: bytes) -> bool:
+    """The same for version 1: all varints have one byte, and none is null."""
+    end = _partitions_end_1(value)
+    if end is None:
+        return False
+    position = end + _TIMES_BYTES
     tags, position = value[position], position + 1
     for _ in range(tags):
         tag = value[position]

@@ -6,7 +6,8 @@ topic is deleted or it has a later epoch of the producer (Kafka: TransactionMark
 transactions of a producer in which the producer's epoch is lower has lost the marker, and what was before it. The log itself shows nothing
 of that, and a broker serves it (observed with 4.3.1: a Kafka Streams application with exactly_once_v2 counted too little).
 
-The last committed transactions of a producer count, as many as `coordinator_load` remembers. Nothing is concluded
+The committed transactions of a producer count that `last_commits` remembers, among them its last one in each partition. Nothing is
+concluded
 
 - unless the view is settled: otherwise another replica, or a running broker, may have what is missing here;
 - of a producer of which neither the broker's state nor the log has anything: it may be from before the log start, or the topic was created
@@ -48,7 +49,7 @@ def commits_by_place(view: CoordinatorView) -> Mapping[TopicPartition, Sequence[
     """The completed transactions of each partition."""
     found: dict[TopicPartition, list[CommittedTransaction]] = {}
     for producer_id, decisions in view.decided.items():
-        completed = view.committed.get(producer_id, ())
+        completed = frozenset(view.committed.get(producer_id, ()))
         for record in decisions.commits if completed else ():
             try:
                 name, known = loaded_record(record)

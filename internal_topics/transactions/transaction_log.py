@@ -10,8 +10,7 @@
 (Kafka: TransactionStateManager.loadTransactionMetadata, TransactionLog, TransactionMetadata; fact sheet of the internal topics, §6.1.)
 """
 
-from collections import deque
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord
@@ -94,10 +93,10 @@ class CommittedTransaction:
 @dataclass(slots=True)
 class Decisions:
     """What a coordinator has decided about the transactions of a producer id, superseded records included. last: the last record in a
-    Prepare state; it has all partitions of its transaction. commits: the last ones in state PrepareCommit."""
+    Prepare state; it has all partitions of its transaction. commits: those in state PrepareCommit that `last_commits` remembers."""
 
     last: CoordinatorRecord
-    commits: deque[CoordinatorRecord]
+    commits: Iterable[CoordinatorRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class TransactionLog:
     ids: Mapping[str, TransactionalId]
     loaded: Mapping[str, TransactionalId]
     former: Mapping[int, str]
-    committed: Mapping[int, Container[int]] = field(default_factory=dict)
+    committed: Mapping[int, Collection[int]] = field(default_factory=dict)
     decided: Mapping[int, Decisions] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
@@ -143,7 +142,7 @@ class CoordinatorView:
     by_producer: Mapping[int, tuple[TransactionalId, ...]] = field(default_factory=dict)
     unloaded: Mapping[int, tuple[TransactionalId, ...]] = field(default_factory=dict)
     former: Mapping[int, str] = field(default_factory=dict)
-    committed: Mapping[int, Container[int]] = field(default_factory=dict)
+    committed: Mapping[int, Collection[int]] = field(default_factory=dict)
     decided: Mapping[int, Decisions] = field(default_factory=dict)
     commit_markers: Mapping[int, Mapping[int, TopicPartition]] = field(default_factory=dict)
     refused: Mapping[str, "RefusedMarker"] = field(default_factory=dict)
@@ -261,7 +260,7 @@ def joined(
     ids: dict[str, TransactionalId] = {}
     loaded: dict[str, TransactionalId] = {}
     former: dict[int, str] = {}
-    committed: dict[int, Container[int]] = {}
+    committed: dict[int, Collection[int]] = {}
     decided: dict[int, Decisions] = {}
     misplaced: dict[str, TransactionalId] = {}
     for number, log in logs.items():

@@ -46,6 +46,15 @@ LOSER = next(
     if partition_for(name, STATE_PARTITIONS) == partition_for(OWNER, STATE_PARTITIONS)
 )
 OWN[LOSER] = (9, 10)
+# has transactions in one partition, and then in another one; in the partition of OWNER, which keeps its end
+ROVER, ROVED = (
+    next(
+        name
+        for name in map("rover-{}".format, range(99))
+        if partition_for(name, STATE_PARTITIONS) == partition_for(OWNER, STATE_PARTITIONS)
+    ),
+    (11, 11, 12, 12, 12, 12, 12, 12),
+)
 OFFSETS, GROUP = "__consumer_offsets", "riders"
 # commits offsets only; in the partition of OWNER, which keeps its end
 OF_GROUP = next(
@@ -105,6 +114,7 @@ def _lose_power(data: Path) -> None:
     _lose_records(data, UNKNOWN, 1 + 4 * 2)
     _lose_markers(data, 8, 2)
     _lose_transactions(data, 9, 2)
+    _lose_transactions(data, 11, 1)
     offsets = _log(data, OFFSETS, 0)
     os.truncate(offsets, [*_batches(offsets)][-1][0])
     for path in (data / ".kafka_cleanshutdown", *data.glob("*/*.snapshot")):
@@ -159,7 +169,7 @@ def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
     require_kafka()
     broker = Broker(tmp_path / "broker", transaction_state_log_num_partitions=str(STATE_PARTITIONS))
     with broker:
-        broker.create_topic(FARES, 11)
+        broker.create_topic(FARES, 13)
         with TransactionClients(broker.bootstrap) as clients:
             for _ in range(3):
                 for name, partitions in OWN.items():
@@ -167,6 +177,10 @@ def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
                     for number in partitions:
                         clients.ask("send", name, FARES, number, 2)
                     clients.ask("commit", name)
+            for number in ROVED:
+                clients.ask("begin", ROVER)
+                clients.ask("send", ROVER, FARES, number, 1)
+                clients.ask("commit", ROVER)
             for offset in (3, 5):
                 clients.ask("begin", OF_GROUP)
                 clients.ask("offsets", OF_GROUP, GROUP, FARES, 0, offset)
@@ -183,19 +197,23 @@ def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
     ahead = {Path(row["path"]).name for row in rows if row.get("id") == "transactional-id-behind"}
     assert ahead == {f"{FARES}-{number}" for number in (0, 4)}
     # partition 2 has nothing of the second transaction of LATER, which is completed
-    lost = {f"{FARES}-2": 1, f"{FARES}-9": 1}
+    lost = {f"{FARES}-2": 1, f"{FARES}-9": 1, f"{FARES}-11": 1}
     assert _lost(rows) == lost
     # where the cleaner has been, it may have removed the marker
     checkpoint = data / "cleaner-offset-checkpoint"
     kept = checkpoint.read_bytes()
-    checkpoint.write_text(f"0\n2\n{FARES} 2 1\n{FARES} 9 7\n")
+    checkpoint.write_text(f"0\n3\n{FARES} 2 1\n{FARES} 9 7\n{FARES} 11 3\n")
     assert _lost(_asked(data, capfd)) == {f"{FARES}-2": 1}
     checkpoint.write_bytes(kept)
     continued = copy_tree(data, tmp_path / "continued")
     _continue(continued / f"{FARES}-9", tmp_path / "later.jsonl")
     rows = [row for row in _asked(continued, capfd) if row.get("id") == "commit-lost"]
     # `doctor` leaves out those that were continued
-    assert {Path(row["path"]).name: row["continued"] for row in rows} == {f"{FARES}-2": 0, f"{FARES}-9": 1}
+    assert {Path(row["path"]).name: row["continued"] for row in rows} == {
+        f"{FARES}-2": 0,
+        f"{FARES}-9": 1,
+        f"{FARES}-11": 0,
+    }
     # copies that somebody made, under other names
     backups = [tmp_path / "elsewhere" / f"{FARES}-{name}" for name in ("9.bak", "2.copy", "90")]
     for backup in backups:
@@ -208,7 +226,7 @@ def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
     assert _lost(rows) == lost
     searches = {step for step in typed if step.startswith("find ")}
     found = {line for step in searches for line in type_in(step, tmp_path).stdout.split()}
-    copies = (root / f"{FARES}-{number}" for root in (data, continued) for number in (2, 9))
+    copies = (root / f"{FARES}-{number}" for root in (data, continued) for number in (2, 9, 11))
     assert found == {str(path) for path in (*backups[:2], *copies)}
     with broker, TransactionClients(broker.bootstrap) as clients:
         broker.wait_for(
