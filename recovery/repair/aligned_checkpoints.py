@@ -67,6 +67,11 @@ class PartitionOutcome:
         return not self.doubt or self.is_misplaced or self.is_left_damaged
 
     @property
+    def is_left_as_found(self) -> bool:
+        """Whether the partition is not sound, and no byte of it is changed."""
+        return self.is_known and not (self.changed or self.is_as_loaded)
+
+    @property
     def key(self) -> Key:
         return self.name.topic, self.name.partition
 

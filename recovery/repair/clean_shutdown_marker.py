@@ -4,17 +4,16 @@ A broker that finds the marker trusts every log and reads none of them. It also 
 controller, as proof that this broker has lost nothing since (KIP-966). So
 
     while partitions change   it is removed, so that a broker that starts in the meantime recovers them
-    after a repair            it is restored byte for byte, with its epoch, if it is still true: the repaired partitions
-                              are valid, no log lost a byte, and no other log of the data directory contradicts it
-                              (`verify.clean_stop`)
+    after a repair            it is restored if it is still true: the repaired partitions are valid, and no other partition of
+                              the data directory contradicts it (`verify.clean_stop`). Without it, a broker would recover all
+                              logs, and truncate those at whose damage a load behind the marker does not look
     otherwise                 it stays removed, and the broker recovers all segments above the recovery point
-    --mark-clean              writes one, if every partition of the data directory was checked and is valid. The epoch of
-                              the existing one is kept, unless a log lost bytes: then it is empty, as up to Kafka 3.6, and
-                              the broker registers as after an unclean shutdown. -1 does not express that: of several data
-                              directories, a -1 is skipped when the next one has an epoch
-                              (LogManager.readBrokerEpochFromCleanShutdownFiles). It is also empty when a replica that was here
-                              is missing: the broker creates it again, empty, with and without a marker, and a controller that
-                              trusts the epoch would keep it in the ISR.
+    --mark-clean              writes one, if every partition of the data directory was checked and is valid
+
+The epoch of the existing one is kept, unless a log lost bytes: then the marker is empty, as up to Kafka 3.6, and the broker registers as
+after an unclean shutdown. -1 does not express that: of several data directories, a -1 is skipped when the next one has an epoch
+(LogManager.readBrokerEpochFromCleanShutdownFiles). It is also empty when a replica that was here is missing: the broker creates it again,
+empty, with and without a marker, and a controller that trusts the epoch would keep it in the ISR.
 
 Nothing else writes a marker, and a run that changes nothing does not touch it.
 """
@@ -91,11 +90,17 @@ def with_missing_replicas(marker: Marker | None, missing: Iterable[Finding]) -> 
     return None if marker is None else replace(marker, missing=tuple(names))
 
 
-def content_of_new(marker: Marker | None, outcomes: Iterable[PartitionOutcome]) -> bytes:
-    """The content that --mark-clean writes."""
-    if marker is None or marker.missing or losses_of(marker, outcomes):
+def content_after(marker: Marker | None, outcomes: Iterable[PartitionOutcome]) -> bytes:
+    """The content of the marker after the run, if there is to be one."""
+    if marker is None or without_epoch(marker, outcomes):
         return b""
     return marker.content or b""
+
+
+def without_epoch(marker: Marker, outcomes: Iterable[PartitionOutcome]) -> list[str]:
+    """Why the marker must not have a broker epoch once the partitions are as in `outcomes`, one clause each; empty if it may."""
+    lost = [f"the log of {name} loses bytes" for name in losses_of(marker, outcomes)]
+    return [*lost, *(f"{name} is missing" for name in marker.missing)]
 
 
 def losses_of(marker: Marker, outcomes: Iterable[PartitionOutcome]) -> list[str]:
@@ -105,18 +110,15 @@ def losses_of(marker: Marker, outcomes: Iterable[PartitionOutcome]) -> list[str]
 
 
 def marker_objections(
-    log_dir: str,
-    marker: Marker,
-    outcomes: Sequence[PartitionOutcome],
-    others: Iterable[tuple[str, PartitionName]],
+    log_dir: str, outcomes: Sequence[PartitionOutcome], others: Iterable[tuple[str, PartitionName]]
 ) -> list[str]:
     """Why the marker is not true once the partitions are as in `outcomes`, one clause each; empty if it stays true.
 
-    others: (directory name, objection) of the partitions that were not checked, which the marker covers as well.
+    outcomes: without those of partitions that the run leaves as they are. others: (directory name, name) of these, and of those that were
+    not checked: what is wrong with them does not count unless it contradicts the marker, since a broker loads them behind it as before,
+    and possibly not without it.
     """
     reasons = [f"{outcome.name.text} {outcome.doubt}" for outcome in outcomes if not outcome.is_as_loaded]
-    reasons += [f"the log of {name} loses bytes" for name in losses_of(marker, outcomes)]
-    reasons += [f"{name} is missing" for name in marker.missing]
     reasons += [
         lie
         for directory, name in others

@@ -26,10 +26,11 @@ from kseg.recovery.repair.checkpoint_repair import repaired_checkpoints
 from kseg.recovery.repair.clean_shutdown_marker import (
     MARKER,
     Marker,
-    content_of_new,
+    content_after,
     has_marker,
     listed,
     marker_objections,
+    without_epoch,
 )
 from kseg.recovery.repair.meta_properties_repair import (
     META_PROPERTIES,
@@ -61,6 +62,8 @@ _SOMETHING = "a partition"  # if the journal does not name them
 
 COMMAND = "recover"
 
+_WITHOUT_MARKER = "without it a broker recovers all segments above the recovery point, and truncates a log at the first damage there"
+
 # the files that a broker writes through a .tmp file
 _WRITTEN_ROLES = (*OFFSET_CHECKPOINT_ROLES, Role.META_PROPERTIES)
 
@@ -81,7 +84,7 @@ def opening_plan(log_dir: str, doubts: Sequence[str]) -> Plan:
         command=COMMAND,
         directory=log_dir,
         inputs=inputs,
-        steps=(Remove(MARKER, f"{why}; without it a broker recovers all segments above the recovery point"),),
+        steps=(Remove(MARKER, f"{why}; {_WITHOUT_MARKER}"),),
         reasons=(finding,),
     )
 
@@ -221,7 +224,7 @@ def _marking(
     """looked_at: the partitions that were checked completely; None means those in the outcomes."""
     is_there = has_marker(log_dir)
     if mark_clean:
-        content = content_of_new(marker, outcomes)
+        content = content_after(marker, outcomes)
         is_left = is_there and marker is not None and marker.content == content
         why = "every log of the data directory is valid and synced"
         if marker is not None and marker.missing:
@@ -231,15 +234,19 @@ def _marking(
     problem = "" if marker is None else marker.problem
     if marker is None or not (is_concerned or problem):
         return _Marking(is_left=True)
-    seen = {outcome.name for outcome in outcomes} if looked_at is None else looked_at
+    told = [outcome for outcome in outcomes if not outcome.is_left_as_found]
+    seen = {outcome.name for outcome in told} if looked_at is None else looked_at
     others = [found for found in partitions_in(log_dir) if found[1] not in seen]
     # read once: what a file system fails to deliver may be there the next time
     reasons = [problem] if problem else []
-    reasons += marker_objections(log_dir, marker, outcomes, others)
+    reasons += marker_objections(log_dir, told, others)
     if reasons:
-        why = f"the marker is no longer true: {listed(reasons)}"
-        return _Marking(why=why)
-    return _Marking(True, marker.content, "the marker is true again", is_left=is_there)
+        return _Marking(why=f"the marker is no longer true: {listed(reasons)}; {_WITHOUT_MARKER}")
+    content = content_after(marker, outcomes)
+    if lost := without_epoch(marker, outcomes):
+        why = f"the marker stays, without the broker epoch, which says that nothing was lost: {listed(lost)}"
+        return _Marking(True, content, why)
+    return _Marking(True, content, "the marker is true again", is_left=is_there)
 
 
 def carried_entries(log_dir: str, plan: Plan, outcomes: Sequence[PartitionOutcome]) -> "Carried":

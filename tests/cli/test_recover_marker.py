@@ -98,7 +98,7 @@ def test_clean_marker_stays_if_no_byte_is_removed_from_a_log(
 @pytest.mark.evidence("marker-goes")
 @pytest.mark.parametrize("damage", LOGS)
 @pytest.mark.parametrize("narrowed", [True, False])
-def test_clean_marker_is_removed_if_bytes_are_removed_from_a_log(
+def test_clean_marker_loses_its_epoch_if_bytes_are_removed_from_a_log(
     data: Path, damage: Inflict, narrowed: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damage(data / "metro-zstd-0")
@@ -106,10 +106,10 @@ def test_clean_marker_is_removed_if_bytes_are_removed_from_a_log(
     path = data / "metro-zstd-0" if narrowed else data
     _, planned = output(capfd, path)
     (step,) = marker_steps(planned)
-    assert step["do"] == "remove" and "metro-zstd-0" in step["why"]
+    assert step["do"] == "write" and "metro-zstd-0" in step["why"]
     status, done = output(capfd, "--apply", path)
     assert status == 0 and marker_steps(done) == [step]
-    assert not (data / MARKER).exists()
+    assert (data / MARKER).read_bytes() == b""
     assert run(["verify", "--json", str(data)]) == 0
     whole = next(row["journal"] for row in done if row["type"] == "result" and "log_dir" in row)
     assert run(["undo", whole]) == 0
@@ -140,7 +140,7 @@ def test_each_data_directory_keeps_its_own_clean_marker(
     break_batch(data / "fares-0")
     lose_index(other / "fares-0")
     assert output(capfd, "--apply", data, other)[0] == 0
-    assert not (data / MARKER).exists() and (other / MARKER).exists()
+    assert (data / MARKER).read_bytes() == b"" and b"brokerEpoch" in (other / MARKER).read_bytes()
 
 
 @pytest.mark.parametrize("damage", [*SIDE_FILES, *LOGS])
@@ -200,13 +200,11 @@ def test_mark_clean_is_refused_for_a_part_of_a_data_directory(
 # --- copies
 
 
-@pytest.mark.parametrize(("damage", "is_marked"), [(lose_index, True), (break_batch, False)])
-def test_copy_has_the_clean_marker_only_while_it_is_valid(
-    data: Path, damage: Inflict, is_marked: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("damage", "has_epoch"), [(lose_index, True), (break_batch, False)])
+def test_copy_has_the_broker_epoch_only_while_nothing_is_lost(
+    data: Path, damage: Inflict, has_epoch: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damage(data / "fares-0")
     with unchanged(data):
         assert output(capfd, "--output", tmp_path / "copy", data)[0] == 0
-    assert (tmp_path / "copy" / MARKER).exists() is is_marked
-    if is_marked:
-        assert (tmp_path / "copy" / MARKER).read_bytes() == (data / MARKER).read_bytes()
+    assert (tmp_path / "copy" / MARKER).read_bytes() == ((data / MARKER).read_bytes() if has_epoch else b"")

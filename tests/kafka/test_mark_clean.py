@@ -80,16 +80,13 @@ def test_log_killed_during_a_roll_gets_its_missing_indexes(
 
 
 @pytest.mark.evidence("false-marker")
-def test_wrong_clean_shutdown_marker_is_removed(killed: Killed, tmp_path: Path) -> None:
-    """Somebody put the marker into a directory after a crash, and a broker would read the zeros in the indexes. The repair removes bytes
-    from the logs, so only --mark-clean may write a marker."""
+def test_marker_of_a_crashed_directory_is_true_after_the_repair(killed: Killed, tmp_path: Path) -> None:
+    """Somebody put the marker into a directory after a crash, and a broker would read the zeros in the indexes."""
     data = copy_tree(killed.data, tmp_path / "data")
     damage(data)
-    (data / MARKER).write_bytes(b"")
+    (data / MARKER).write_bytes(b'{"version":0,"brokerEpoch":7}')
     rows = recover("--apply", data)
     assert any(row["type"] == "result" and row.get("log_dir") for row in rows)
-    assert not (data / MARKER).exists()
-    recover("--apply", "--mark-clean", data)
     assert (data / MARKER).read_bytes() == b""
     with Broker(tmp_path / "broker", data) as broker:
         assert recovered_lines(broker) == []

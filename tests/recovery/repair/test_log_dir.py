@@ -253,15 +253,24 @@ def test_clean_marker_is_restored_only_if_it_is_still_true(tmp_path: Path) -> No
     # the marker still exists, and stays as it is
     for changed in (False, True):
         assert closing(place, outcome("a-0", 0, 10, changed=changed), marker=marker).is_empty
-    for untrue in ({"doubt": "has damage at 3"}, {"loses_bytes": True}):
-        plan = closing(place, outcome("a-0", 0, 10, changed=True, **untrue), marker=marker)
-        assert [step.name for step in plan.steps if isinstance(step, Remove)] == [MARKER]
+    plan = closing(place, outcome("a-0", 0, 10, changed=True, doubt="has damage at 3"), marker=marker)
+    assert [step.name for step in plan.steps if isinstance(step, Remove)] == [MARKER]
+    assert written(closing(place, outcome("a-0", 0, 10, changed=True, loses_bytes=True), marker=marker)) == {
+        MARKER: ""
+    }
+    # what is wrong with a partition that stays as it is was so behind the marker as well
+    harmful = outcome("a-0", 0, 10, doubt="contains a harmful batch")
+    assert MARKER not in [
+        step.name for step in closing(place, harmful, outcome("b-0", 0, 5, changed=True), marker=marker).steps
+    ]
     (place / MARKER).rename(place / "kept")
     assert not has_marker(str(place)) and marker_of(str(place)) is None
     marker = Marker(str(place / "kept"))
-    unsound = outcome("a-0", 0, 10, doubt="cannot be loaded")
+    unsound = outcome("a-0", 0, 10, doubt="cannot be loaded", is_known=False)
     assert closing(place, unsound, marker=marker).is_empty
-    assert closing(place, outcome("a-0", 0, 10), marker=Marker(marker.path, ("a-0",))).is_empty
+    assert written(closing(place, outcome("a-0", 0, 10), marker=Marker(marker.path, ("a-0",)))) == {
+        MARKER: ""
+    }
     repaired = closing(place, outcome("a-0", 0, 8, changed=True), marker=marker)
     assert written(repaired) == {RECOVERY: checkpoint("a 0 8"), MARKER: output}
     # there was no marker
