@@ -261,7 +261,10 @@ class _Merge:
             elif (below := stream.pop_below(limit)) is not None:
                 self._result.keep(below)
             else:
-                self._resolve(self._overlapping(stream.pop()))
+                first = stream.pop()
+                self._put_back(number, stream)  # its next batches may overlap the others as well
+                self._resolve(self._overlapping(first))
+                continue
             self._put_back(number, stream)
 
     def _put_back(self, number: int, stream: _Stream) -> None:

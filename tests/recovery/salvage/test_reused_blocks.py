@@ -32,3 +32,18 @@ def test_batches_of_a_reused_block_do_not_displace_those_of_the_log(
     assert len(undamaged) >= 25
     assert {*undamaged} <= {*all_batches(tmp_path / "result" / "orders-0")}
     assert repair.log_end_offset == 30
+
+
+@pytest.mark.parametrize("width", [3, 6, 9])
+def test_a_wide_batch_of_a_reused_block_displaces_no_batch_of_the_log(tmp_path: Path, width: int) -> None:
+    """Its offsets are those of several batches of two segments before it."""
+    own = [[batch(number, 1, b"own") for number in range(start, start + 6)] for start in (0, 6, 12)]
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    logs = [file_of(each)[0] for each in own]
+    foreign = bytes(20) + batch(3, width, b"the other log" * 9)
+    logs[2] = foreign + logs[2][len(foreign) :]
+    for number, data in enumerate(logs):
+        (partition / f"{6 * number:020d}.log").write_bytes(data)
+    salvaged(partition, tmp_path / "result")
+    assert {*own[0], *own[1]} <= {*all_batches(tmp_path / "result" / "orders-0")}
