@@ -27,7 +27,7 @@ from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.files import MappedFile
 from kseg.segment.header_tables import Columns
-from kseg.segment.offset_ranges import OffsetRange, OffsetSet
+from kseg.segment.offset_ranges import OffsetRange, OffsetSet, minus, union
 from kseg.segment.partition.names import segment_file_name
 from kseg.segment.scanning.lost_offsets import UnreadBatch, plus, records_of
 from kseg.segment.scanning.scan import Scanner
@@ -46,8 +46,9 @@ class Lost:
     is_bounded: bool = True
 
 
-def lost_by_removal(removed: Iterable[Removed]) -> Lost:
-    """Records and offsets lost because their bytes are removed from the logs."""
+def lost_by_removal(removed: Iterable[Removed], kept: Sequence[OffsetRange] = ()) -> Lost:
+    """Records and offsets lost because their bytes are removed from the logs. kept: offsets of batches that stay; the range of damage may
+    contain them if the blocks of a file are not in order."""
     entries = [*removed]
     records: int | None = 0
     for entry in entries:
@@ -55,7 +56,10 @@ def lost_by_removal(removed: Iterable[Removed]) -> Lost:
     is_bounded = all(
         entry.records == 0 or None not in (entry.first_offset, entry.last_offset) for entry in entries
     )
-    return Lost(tuple(sorted(_ranges(entries))), records, is_bounded)
+    valid = _ranges(entry for entry in entries if entry.batches)
+    damaged = _ranges(entry for entry in entries if not entry.batches)
+    ranges = [*valid, *(minus(union(damaged), union(kept)) if kept else damaged)]
+    return Lost(tuple(sorted(ranges)), records, is_bounded)
 
 
 def lost_by_reading(unread: Iterable[UnreadBatch]) -> Lost:
@@ -91,10 +95,12 @@ def lost_by_each(
     """
     removed = _removed(directory, found, salvaged, is_compacted)
     valid = [entry for entry in removed if entry.batches and entry.records]
-    damage = lost_by_removal(entry for entry in removed if not entry.batches)
+    damage = lost_by_removal((entry for entry in removed if not entry.batches), salvaged.kept)
     comparison = _Comparison(directory, salvaged, loaded, deleted)
     missing = comparison.missing(valid)
-    by_salvage = both_lost(lost_by_removal(removed), lost_by_reading(comparison.unread_by_salvage))
+    by_salvage = both_lost(
+        lost_by_removal(removed, salvaged.kept), lost_by_reading(comparison.unread_by_salvage)
+    )
     return by_salvage, both_lost(damage, missing)
 
 
@@ -103,7 +109,7 @@ def lost_by_salvage(
 ) -> Lost:
     """The first element of `lost_by_each`, for a log that a broker fails to load. The arguments and exceptions are the same."""
     removed = _removed(directory, found, salvaged, is_compacted)
-    return both_lost(lost_by_removal(removed), lost_by_reading(salvaged.unread))
+    return both_lost(lost_by_removal(removed, salvaged.kept), lost_by_reading(salvaged.unread))
 
 
 def _removed(directory: str, found: Mapping[str, int], salvaged: Repair, is_compacted: bool) -> list[Removed]:
@@ -140,13 +146,14 @@ def _counted(directory: str, salvaged: Repair, found: Mapping[str, int], is_comp
     bases = sorted(log.base_offset for log in log_names(found))
     removed = [_with_gap(entry, bases, found) for entry in salvaged.removed]
     is_dense = False if is_compacted else None
-    # offsets whose records are counted: what two parts of damage on either side of a misplaced block may have held is lost once
-    known = OffsetSet(
+    # offsets whose records stay or are counted: what two parts of damage on either side of a misplaced block may have held is lost once
+    of_counted = (
         (first, last)
         for entry in removed
         for first, last in _ranges([entry])
         if entry.records == last - first + 1
     )
+    known = OffsetSet((*salvaged.kept, *of_counted))
     for entry in removed:
         if entry.records is not None or entry.first_offset is None or entry.last_offset is None:
             counted.append(entry)

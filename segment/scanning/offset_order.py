@@ -20,6 +20,7 @@ A walk that begins in the middle of a log gets the same answer if it begins with
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 from operator import gt, itemgetter, le
 
 from kseg.segment import header_tables as C
@@ -174,19 +175,22 @@ class OffsetOrder:
     ) -> DamageBounds:
         """The bounds between the last of `believed` and the offset `first`, after the batches between them in the file were placed."""
         last = believed[-1][1] if believed else None
-        most = first
+        most, runs = first, _in_runs(behind)
         for each in reversed(behind):
             if first is None or most is None:
                 break
             width = each[1] - each[0] + 1
             bounds = (-1 if last is None else last), first
-            value = _true_first(each, bounds, believed, limit, first - width)
+            value = _true_first(each, bounds, believed, limit, first - width, is_of_run=each in runs)
             if value is not None:
                 first, most = value, most - width
         reached = least = self._base_offset - 1 if last is None else last
-        for each in self._behind(believed[-1:]):
+        before = self._behind(believed[-1:])
+        runs = _in_runs(before)
+        for each in before:
             width = each[1] - each[0] + 1
-            value = _true_first(each, (reached, first), believed, limit, reached + 1)
+            room = reached, first
+            value = _true_first(each, room, believed, limit, reached + 1, is_of_run=each in runs)
             if value is not None:
                 last = reached = value + width - 1
                 least += width
@@ -201,14 +205,27 @@ class OffsetOrder:
         return recent[at + 1 :]
 
 
+def _in_runs(claims: Sequence[Claim]) -> set[Claim]:
+    """The batches that continue the one before them or are continued by the one after them: these are rather in the wrong place than
+    altered."""
+    joined = [(before, after) for before, after in pairwise(claims) if before[1] + 1 == after[0]]
+    return {each for pair in joined for each in pair}
+
+
 def _true_first(
-    claimed: Claim, bounds: tuple[int, int | None], known: Sequence[Claim], limit: int, default: int
+    claimed: Claim,
+    bounds: tuple[int, int | None],
+    known: Sequence[Claim],
+    limit: int,
+    default: int,
+    *,
+    is_of_run: bool,
 ) -> int | None:
     """The true first offset of a batch that is between two offsets but claims others; None if it has none of the offsets between them.
     Only a single flipped bit distinguishes an altered batch from one that was moved here, unless its segment cannot hold the offsets
     that it claims: then the result is `default` if several values fit. known: other batches."""
-    if claimed in known or claimed[1] < claimed[0]:
-        return None  # a copy
+    if claimed in known or claimed[1] < claimed[0] or is_of_run:
+        return None  # a copy, or moved here with others
     fit = fit_offset(claimed[0], claimed[1] - claimed[0] + 1, *bounds)
     if fit.strength == NONE or (claimed[1] < limit and flipped_bit(claimed[0], fit.value, 64) is None):
         return None

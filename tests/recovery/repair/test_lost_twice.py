@@ -28,3 +28,43 @@ def test_records_on_both_sides_of_a_misplaced_block_are_counted_once(
     cost = result["costs"]["salvage"]
     assert len([each for each in result["removed"] if each["first_offset"] is not None]) == 2
     assert (cost["records"], cost["offsets"]) == (18, 18)
+
+
+@pytest.mark.parametrize("page", [400, 700, 2000])
+def test_records_of_swapped_pages_that_stay_are_not_lost(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], page: int
+) -> None:
+    """Two neighbouring pages have changed places: damage ends before the offsets that the next batch in the file has, and the batches with
+    the offsets in between are after it."""
+    own = [batch(number * 3, 3, b"%d " % number * 9) for number in range(30)]
+    data, _ = file_of(own)
+    swapped = data[:page] + data[2 * page : 3 * page] + data[page : 2 * page] + data[3 * page :]
+    lost = [each for each in own if each not in swapped]
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(swapped)
+    assert run(["recover", "--json", str(partition)]) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (result,) = [row for row in rows if row["type"] == "result"]
+    cost = result["costs"]["salvage"]
+    assert (cost["records"], cost["offsets"]) == (3 * len(lost), 3 * len(lost))
+
+
+def test_records_overwritten_by_batches_of_the_next_segment_are_lost(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first page of a segment has the content of the next one: valid copies, and parts of two batches at its end."""
+    logs = [
+        file_of([batch(number * 3, 3, b"%d " % number * 9) for number in range(start, start + 20)])[0]
+        for start in (0, 20)
+    ]
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(logs[1][:1024] + logs[0][1024:])
+    (partition / f"{60:020d}.log").write_bytes(logs[1])
+    assert run(["recover", "--json", str(partition)]) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (result,) = [row for row in rows if row["type"] == "result"]
+    kept = file_of([batch(number * 3, 3, b"%d " % number * 9) for number in range(20)])[1]
+    lost = 3 * sum(position < 1024 for position in kept)
+    assert result["costs"]["salvage"]["records"] == lost

@@ -199,3 +199,12 @@ def test_reading_from_the_middle_gives_the_same_bounds() -> None:
     table.cells[C.MAGIC], table.cells[C.BASE_OFFSET], table.cells[C.LAST_OFFSET] = L.MAGIC_V2, 40, 49
     order.take(table, 0, 1)
     assert order.around([moved(6, 0), *log(7, 8, 9)]).last_before == 49
+
+
+@pytest.mark.parametrize("count", [2, 5, 22])
+def test_batches_of_another_segment_that_follow_one_another_are_not_taken_for_altered(count: int) -> None:
+    """A block with batches of the next segment at the beginning of a file: they have none of the offsets that are missing there."""
+    order = order_of([*log(*range(60, 60 + count))])
+    assert order.around(log(40, 41, 42, 43), 500, 500) == DamageBounds(None, 400, None, 400)
+    # one alone may be altered
+    assert order_of(log(60)).around(log(40, 41, 42, 43), 500, 500) != DamageBounds(None, 400, None, 400)
