@@ -4,10 +4,12 @@ other nodes that are examined as well, or on the same node, between whose log di
 `recover` removes the damaged bytes, a broker everything behind them as well, and a longer log that is damaged must not be copied over a
 shorter one that has these records. So before anything is copied or repaired:
 
-1. If another replica is undamaged and covers the log, with the same or a later leader epoch at its end, it takes its place.
+1. If another replica is undamaged and covers the log, with the same or a later leader epoch at its end, it takes its place. Of two
+   directories of a partition on one node the damaged one is then moved out of the way (`replica_steps.keep_one`).
 2. Otherwise the log is put together from pieces (docs/usage.md, One log from several copies), if others have everything that is lost, with
    the same leader epoch there: after an unclean election they can have other records with the same offsets.
-3. A damaged log of a move (`-future`) is only moved out of the way of the one that it copies, which may be deleted for it otherwise.
+3. A damaged log of a move (`-future`) is only moved out of the way of the one that it copies, which may be deleted for it otherwise; and
+   only once nothing is taken from it any more.
 """
 
 import os
@@ -24,16 +26,17 @@ from kseg.cli.doctor.next_step import (
     move_command,
     put_command,
 )
-from kseg.cli.doctor.replica_steps import stop_move
+from kseg.cli.doctor.replica_steps import one_to_move, stop_move
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
-from kseg.internal_topics.broker_directories import progress_of
+from kseg.internal_topics.broker_directories import end_offset_of, progress_of
 from kseg.internal_topics.metadata.replica_directories import has_segment, names_in, state_of, topic_id_of
 from kseg.segment.counted import shown_of
 from kseg.segment.diagnosis import InvalidBytes, UnreadableBytes
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
+from kseg.segment.partition.derived_state import epochs_of_batches
 from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.names import (
     KSEG_DIRECTORY,
@@ -75,13 +78,15 @@ class _Piece:
 @dataclass(slots=True)
 class DamagedReplicas:
     """partitions: the directories of all that are examined. options: of their verification. lost: by directory, the offsets that are
-    missing or cannot be read, with valid batches behind them. unknown: directories with further damage."""
+    missing or cannot be read, also beyond the log end. unknown: directories with further damage. sources: directories from which the
+    steps take something."""
 
     request: Request
     partitions: Sequence[str] = ()
     options: "VerifyOptions | None" = None
     lost: dict[str, list[range]] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
+    sources: set[str] = field(default_factory=set)
 
     def note(self, finding: Finding) -> None:
         about, directory = finding.diagnosis, os.path.dirname(finding.path)
@@ -91,11 +96,18 @@ class DamagedReplicas:
             return
         if isinstance(about, UnreadableBytes):
             return  # the batches there have findings of their own
-        is_inside = is_segment or (isinstance(about, InvalidBytes) and about.resumed_offset is not None)
-        if is_inside and first is not None and last is not None and first <= last:
+        if last is None and isinstance(about, InvalidBytes) and about.resumed_offset is None:
+            last = first  # behind it is nothing that could be read
+        is_known = is_segment or isinstance(about, InvalidBytes)
+        if is_known and first is not None and last is not None and first <= last:
             self.lost.setdefault(directory, []).append(range(first, last + 1))
         else:
             self.unknown.add(directory)
+
+    @property
+    def damaged(self) -> set[str]:
+        """The directories of damaged logs."""
+        return {*self.lost} | self.unknown
 
     def _marked_for_deletion(self) -> dict[str, list[str]]:
         """The logs that are marked for deletion, by partition: a verification of the data directories leaves them out."""
@@ -120,17 +132,27 @@ class DamagedReplicas:
                         self.note(event)
                 yield path
 
-    def steps(self, replaced: Collection[str]) -> Iterator[NextStep]:
-        """replaced: replicas that other steps replace."""
+    def steps(self, replaced: Collection[str], twice: Sequence[tuple[str, str]] = ()) -> Iterator[NextStep]:
+        """replaced: replicas that other steps replace. twice: pairs of directories of which one is moved out of the way."""
         moving = {path for path in self.unknown if state_of(path) is PartitionState.FUTURE}
-        found = [*self._found(({*self.lost} - self.unknown | moving) - {*replaced})]
+        goes = {one_to_move(*pair, self.damaged).gone for pair in twice}
+        found = [*self._found(({*self.lost} - self.unknown | moving) - {*replaced} - goes, goes)]
         shown = shown_of(len(found), _LISTED)
         for steps in found[:shown]:
             yield from steps
         command = command_line("verify", {"--verbose": True}, self.request)
         yield from likewise(len(found) - shown, "damaged replica", command)
 
-    def _found(self, directories: Collection[str]) -> Iterator[list[NextStep]]:
+    def completed(self, former: str, path: str) -> list[NextStep]:
+        """The steps that put a log together which is longer than the one at `path` but damaged where that one is not, and put it in its
+        place; none if the longer one lacks nothing that the other has. former: the longer one."""
+        if former not in self.partitions:  # it is marked for deletion
+            list(self._verified([former]))
+        pieces = [] if former in self.unknown or former not in self.lost else self._pieces(former, [path])
+        return [*_put_together(former, pieces, path)] if pieces else []
+
+    def _found(self, directories: Collection[str], goes: Collection[str]) -> Iterator[list[NextStep]]:
+        """goes: directories that are moved out of the data directory afterwards."""
         by_name: dict[str, list[str]] = {}
         for path in self.partitions:
             by_name.setdefault(_partition_of(path), []).append(path)
@@ -143,18 +165,25 @@ class DamagedReplicas:
                 for other in by_name[name]
                 if other != path and other not in self.unknown and topic_id_of(other) == topic_id_of(path)
             ]
-            if not others or name == METADATA_DIRECTORY:
+            if not others or name == METADATA_DIRECTORY or not (path in self.unknown or self._gaps(path)):
                 continue
-            whole = self._whole(path, others)
+            whole = self._whole(path, [other for other in others if other not in goes])
             if state_of(path) is PartitionState.FUTURE:
                 if whole is not None and state_of(whole) is PartitionState.LIVE:
                     yield [stop_move(path, f"{shown_path(path)} is damaged, and {shown_path(whole)} is not.")]
                 continue
             pieces = self._pieces(path, others) if whole is None else []
+            self.sources.update(piece.path for piece in pieces)
             if whole is not None:
                 yield [_copied(path, whole)]
             elif pieces:
-                yield [*_put_together(path, pieces)]
+                yield [*_put_together(path, pieces, path)]
+
+    def _gaps(self, path: str) -> list[range]:
+        """What a log lacks below its end, in order. Bytes that are no complete batch do not count as part of it."""
+        end = end_offset_of(PartitionTarget(path))
+        gaps = (range(each.start, min(each.stop, end)) for each in self.lost.get(path, ()))
+        return sorted(filter(len, gaps), key=lambda each: each.start)
 
     def _whole(self, path: str, others: Sequence[str]) -> str | None:
         """An undamaged replica that has everything."""
@@ -174,23 +203,22 @@ class DamagedReplicas:
     def _pieces(self, path: str, others: Sequence[str]) -> list[_Piece]:
         """The pieces that make the log whole; none if that is impossible."""
         pieces, position = [], 0
-        lost = sorted(self.lost[path], key=lambda each: each.start)
-        for gap in lost if len(lost) <= _MOST_PIECES else ():
+        gaps, end = self._gaps(path), end_offset_of(PartitionTarget(path))
+        for gap in gaps if len(gaps) <= _MOST_PIECES else ():
             source = next((other for other in others if self._has(other, gap, path)), None)
             if source is None or gap.start < position:
                 return []
             pieces += [_Piece(path, position, gap.start), _Piece(source, gap.start, gap.stop)]
             position = gap.stop
-        return [*pieces, _Piece(path, position, None)] if pieces else []
+        is_cut = any(each.stop > end for each in self.lost[path])
+        return [*pieces, _Piece(path, position, end if is_cut else None)] if pieces else []
 
     def _has(self, other: str, gap: range, path: str) -> bool:
         """Whether another replica has the records of a gap in this one."""
         if any(each.start < gap.stop and gap.start < each.stop for each in self.lost.get(other, ())):
             return False
-        is_inside = (
-            _start_of(other) <= gap.start and gap.stop <= progress_of(PartitionTarget(other)).end_offset
-        )
-        return is_inside and last_epoch_below(other, gap.stop) == last_epoch_below(path, gap.stop)
+        is_inside = _start_of(other) <= gap.start and gap.stop <= end_offset_of(PartitionTarget(other))
+        return is_inside and _epoch_below(other, gap.stop) == _epoch_below(path, gap.stop)
 
 
 def _partition_of(path: str) -> str:
@@ -209,6 +237,20 @@ def _start_of(path: str) -> int:
         return 2**63
 
 
+def _epoch_below(path: str, offset: int) -> int | None:
+    """The last leader epoch that begins below an offset; None if it is unknown. A broker that loads a log that is marked for deletion
+    removes all entries from its checkpoint (observed with 4.3.1), but the batches have the epochs as well."""
+    epoch = last_epoch_below(path, offset)
+    if epoch is not None:
+        return epoch
+    try:
+        with PartitionLog(PartitionTarget(path)) as log:
+            entries = epochs_of_batches(log.segments, log.last_batch).entries
+    except KsegError:
+        return None
+    return max((entry.epoch for entry in entries if entry.start_offset < offset), default=None)
+
+
 def _copied(path: str, whole: str) -> NextStep:
     return NextStep(
         f"{shown_path(path)} is damaged, and {shown_path(whole)} has every record of it. Before any of the nodes starts, move the damaged one out of "
@@ -217,21 +259,22 @@ def _copied(path: str, whole: str) -> NextStep:
     )
 
 
-def _put_together(path: str, pieces: Sequence[_Piece]) -> Iterator[NextStep]:
+def _put_together(base: str, pieces: Sequence[_Piece], path: str) -> Iterator[NextStep]:
+    """base: the damaged log to which most pieces belong. path: where the result is put."""
     log_dir, name = os.path.split(os.path.normpath(path))
     made = os.path.join(f"{places.abspath(log_dir)}-whole", name)
     first = pieces[1]
     # an earlier attempt, to which append would add
     anew = f"rm -r {shell_quoted(made)} && " if places.lexists(made) else ""
     yield NextStep(
-        f"{shown_path(path)} is damaged at offset {first.first}, and {shown_path(first.path)} has what cannot be read there. Before either is repaired or "
-        "copied, put the log together.",
+        f"{shown_path(base)} is damaged at offset {first.first}, and {shown_path(first.path)} has what cannot be read there. Before either is repaired or "
+        f"copied, put the log together.",
         f"{anew}mkdir -p {shell_quoted(os.path.dirname(made))} && {{ {' '.join(piece.command for piece in pieces)} }} | "
         f"kseg append --apply --dumps {len(pieces)} --from - {shell_quoted(made)}",
     )
     metadata = NAME_BY_ROLE[Role.PARTITION_METADATA]
     yield NextStep(
-        "Then put it in place of the damaged one, with its topic id.",
+        f"Then put it in place of {'the damaged one' if path == base else shown_path(path)}, with its topic id.",
         f"cp -p {shell_quoted(os.path.join(path, metadata))} {shell_quoted(made)} && rm -r {shell_quoted(os.path.join(made, KSEG_DIRECTORY))} && "
         f"{put_command(made, path, first=move_command(path))}",
     )

@@ -56,6 +56,7 @@ from kseg.cli.doctor.metadata_log_steps import (
     set_features,
     snapshot_steps,
 )
+from kseg.cli.doctor.moved_log_steps import stop_moves
 from kseg.cli.doctor.new_metadata_log_steps import new_log_steps
 from kseg.cli.doctor.next_step import NextStep
 from kseg.cli.doctor.obstacle_steps import (
@@ -82,7 +83,6 @@ from kseg.cli.doctor.replica_steps import (
     replace_behind,
     save_diverged,
     start_in_order,
-    stop_moves,
 )
 from kseg.cli.doctor.several_nodes_steps import set_node_ids, take_apart
 from kseg.cli.doctor.share_group_steps import remember_share_groups
@@ -167,7 +167,7 @@ def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
     identities, replicas = situation.identities, situation.replicas
     yield from save_diverged(replicas)
     replaced = {path for path, _ in (*replicas.behind, *replicas.shorter, *replicas.moved_behind)}
-    whole = [*stop_moves(replicas), *situation.damaged_replicas.steps(replaced)]
+    whole = [*situation.damaged_replicas.steps(replaced), *stop_moves(replicas, situation.damaged_replicas)]
     if whole:
         yield from whole
         yield _again(situation)
@@ -193,14 +193,14 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         situation.obstacles,
         situation.replicas,
     )
-    unmoved = [*stop_moves(replicas)]
-    if not replicas.twice:
-        unmoved += situation.damaged_replicas.steps({path for path, _ in replicas.moved_behind})
-    if unmoved:
-        yield from unmoved
+    damaged = situation.damaged_replicas
+    whole = [*damaged.steps({path for path, _ in replicas.moved_behind}, replicas.twice)]
+    whole += stop_moves(replicas, damaged)
+    if whole:
+        yield from whole
         yield _again(situation)
         return
-    yield from keep_one(replicas)
+    yield from keep_one(replicas, damaged.damaged)
     if advice.split()[1:2] in (["recover"], ["retain"]):
         yield from make_room(situation.disks, keeps_marked=bool(situation.deleted_early))
     yield from copy_linked_files(obstacles)

@@ -5,8 +5,9 @@ No repair can restore records that are in no file here: they come from a directo
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import NamedTuple
 
 from kseg.cli.doctor.next_step import (
     ANY_SERVER,
@@ -36,7 +37,7 @@ from kseg.segment.diagnosis import (
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.offset_ranges import OffsetRange
-from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState
+from kseg.segment.partition.names import METADATA_DIRECTORY
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shell_word, shown_path
@@ -192,24 +193,6 @@ def save_diverged(replicas: Replicas) -> Iterator[NextStep]:
     yield from likewise(len(replicas.diverged) - shown, "replica", command)
 
 
-def stop_moves(replicas: Replicas) -> Iterator[NextStep]:
-    """The steps for logs of moves that replace longer ones."""
-    shown = shown_of(len(replicas.moved_behind), _LISTED)
-    for path, former in replicas.moved_behind[:shown]:
-        if state_of(path) is PartitionState.FUTURE:
-            yield stop_move(
-                path, f"{shown_path(path)} has fewer records than {shown_path(former)}, which it replaces."
-            )
-        else:
-            yield NextStep(
-                f"{shown_path(path)} has fewer records than {shown_path(former)}, from which the replica was moved. Before a broker starts and deletes that, "
-                f"move this one out of the data directory, and copy the other one: its files are valid here too.{lack_of_room(former, path)}",
-                copy_command(former, path, first=move_command(path)),
-            )
-    command = command_line("verify", {"--verbose": True}, replicas.request)
-    yield from likewise(len(replicas.moved_behind) - shown, "moved log", command)
-
-
 def stop_move(path: str, why: str) -> NextStep:
     """path: the `-future` log. Without it a broker keeps the log where it is, and reports its log dir (observed with 4.3.1)."""
     return move_out(
@@ -219,26 +202,44 @@ def stop_move(path: str, why: str) -> NextStep:
     )
 
 
-def keep_one(replicas: Replicas) -> Iterator[NextStep]:
-    """If two data directories contain the same partition, move away the one whose log ends first; if both end at the same offset, the
-    later one in log.dirs."""
+class OneToMove(NamedTuple):
+    """Of two directories of a partition on one node. gone: the one to move out of the way. which: it, in the words of a step."""
+
+    gone: str
+    kept: str
+    gone_end_offset: int
+    kept_end_offset: int
+    which: str
+
+
+def one_to_move(path: str, other: str, damaged: Collection[str]) -> OneToMove:
+    """The one whose log ends first; if both end at the same offset, the damaged one, else the later one in log.dirs. damaged:
+    directories."""
+    end, other_end = (end_offset_of(PartitionTarget(each)) for each in (path, other))
+    if (end, path not in damaged) > (other_end, other not in damaged):
+        gone, kept, gone_end, kept_end = other, path, other_end, end
+    else:
+        gone, kept, gone_end, kept_end = path, other, end, other_end
+    which = "Move the shorter one"
+    if end == other_end:
+        is_damaged = gone in damaged and kept not in damaged
+        which = f"Both logs end at the same offset: move the {'damaged' if is_damaged else 'later'} one"
+    return OneToMove(gone, kept, gone_end, kept_end, which)
+
+
+def keep_one(replicas: Replicas, damaged: Collection[str]) -> Iterator[NextStep]:
+    """If two data directories contain the same partition, move one of them away. damaged: directories."""
     shown = shown_of(len(replicas.twice), _LISTED)
     for path, other in replicas.twice[:shown]:
         yield NextStep(
             f"A broker does not start with two directories of partition {shown_path(os.path.basename(path))}: compare them.",
             f"kseg diff {shell_quoted(other)} {shell_quoted(path)}",
         )
-        ends = end_offset_of(PartitionTarget(path)), end_offset_of(PartitionTarget(other))
-        gone, kept = (other, path) if ends[0] > ends[1] else (path, other)
-        which = (
-            "Both logs end at the same offset: move the later one"
-            if ends[0] == ends[1]
-            else "Move the shorter one"
-        )
+        one = one_to_move(path, other, damaged)
         yield move_out(
-            f"{which} out of the data directory (its log ends at offset {min(ends)}, that of "
-            f"{shown_path(kept)} at {max(ends)}). Records that only it has remain in the moved directory.",
-            gone,
+            f"{one.which} out of the data directory (its log ends at offset {one.gone_end_offset}, that of "
+            f"{shown_path(one.kept)} at {one.kept_end_offset}). Records that only it has remain in the moved directory.",
+            one.gone,
         )
     pairs = Counter((os.path.dirname(path), os.path.dirname(other)) for path, other in replicas.twice[shown:])
     for (log_dir, other_dir), count in pairs.items():

@@ -79,6 +79,7 @@ class Situation:
             self.unserved.are_found
             or self.replicas.twice
             or self.replicas.behind
+            or self.replicas.moved_behind
             or self.identities.come_before_start
             or self.disks.not_writable
             or self.obstacles.come_before_start

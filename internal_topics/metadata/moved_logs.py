@@ -19,10 +19,11 @@ from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Node, Partition
 from kseg.internal_topics.metadata.replica_directories import has_segment, topic_id_of
 from kseg.segment.diagnosis import MovedLogBehind
+from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.names import PartitionName, PartitionState
-from kseg.segment.partition.partition_epochs import last_epoch_below
+from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 
 
@@ -101,9 +102,14 @@ def _live(name: PartitionName, topic_id: str | None, log_dirs: Sequence[str]) ->
 
 
 def _epoch(path: str) -> int:
-    """The last leader epoch of a log's records; -1 if none is known."""
-    epoch = last_epoch_below(path, ends_of(PartitionTarget(path))[1])
-    return -1 if epoch is None else epoch
+    """The leader epoch of a log's last batch; -1 if none is known. The checkpoint does not tell: a broker that loads a log that is marked
+    for deletion removes all of its entries (observed with 4.3.1)."""
+    try:
+        with PartitionLog(PartitionTarget(path)) as log:
+            last = log.newest_batch
+    except KsegError:
+        return -1
+    return -1 if last is None else last.leader_epoch
 
 
 def _behind(path: str, former: str, then: str) -> Iterator[Finding]:

@@ -68,6 +68,13 @@ class Moving(TwoReplicas):
         log.rename(log.with_name(f"{log.name}.{'a' * 32}-delete"))
         copy.rename(copy.with_name(log.name))
 
+    def change_places(self, topic: str) -> None:
+        """As if the controller had assigned the replica to the log dir of its copy."""
+        log, copy = self.log_of(topic).parent, self.copy_of(topic).parent
+        aside = log.rename(log.parent.parent / "aside")
+        copy.rename(log.parent / copy.name)
+        aside.rename(copy.parent / log.name)
+
     def asked(self, command: str) -> list[dict[str, Any]]:
         self._capfd.readouterr()
         assert run([command, "--json", *map(str, self.log_dirs)]) in (0, 1)
@@ -84,9 +91,21 @@ class Moving(TwoReplicas):
         first = [step for step in steps if not step.startswith("kseg doctor")]
         assert not any(step.startswith("kseg recover") for step in first)
         for step in first:
-            typed = re.sub(r"\bkseg (?=dump|append)", f"{sys.executable} -m kseg ", step)
-            subprocess.run(typed, shell=True, check=True, stdout=subprocess.DEVNULL)
+            _type(step)
         return len(first)
+
+    def follow_to_the_end(self) -> None:
+        """Run the steps that are due, except those that only show something, until none is left."""
+        for _ in range(5):
+            steps = [row["command"] for row in self.asked("doctor") if row["type"] == "step" and row["due"]]
+            changing = [
+                step for step in steps if not re.match(r"kseg (doctor|diff|recover (?!--apply))", step)
+            ]
+            if not changing:
+                return
+            for step in changing:
+                _type(step)
+        raise AssertionError("the steps have no end")
 
     def served(self, topic: str) -> int:
         """The number of records that a consumer receives once the nodes run."""
@@ -103,6 +122,17 @@ def cluster(moving_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str
         yield cluster
     finally:
         cluster.abandon()
+
+
+def _type(step: str) -> None:
+    typed = re.sub(r"\bkseg (?=dump|append|recover)", f"{sys.executable} -m kseg ", step)
+    subprocess.run(typed, shell=True, check=True, stdout=subprocess.DEVNULL)
+
+
+def _spoil_batch(log: Path, number: int) -> None:
+    """Damage the batch of a record of ALONE."""
+    first = log.stat().st_size // RECORDS[ALONE] * number + 80
+    _spoil(log, first, first + 10)
 
 
 def _spoil(log: Path, first: int, end: int) -> None:
@@ -256,3 +286,84 @@ def test_damaged_copy_of_a_whole_log(cluster: Moving) -> None:
     assert cluster.follow() == 1
     assert cluster.found() == {}
     assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
+@pytest.mark.evidence("partition-twice", "damaged-replica")
+@pytest.mark.parametrize(
+    ("of_log", "of_copy"), [((1,), ()), ((), (1,)), ((39,), ()), ((1,), (2,)), ((1, 3), (2, 39))]
+)
+def test_damaged_log_whose_copy_has_its_name_already(
+    cluster: Moving, of_log: tuple[int, ...], of_copy: tuple[int, ...]
+) -> None:
+    """A broker gives the copy the name of the log before it marks the log for deletion, and does not start if it ended in between. of_log,
+    of_copy: their damaged batches."""
+    cluster.copy_all(ALONE)
+    log, copy = cluster.log_of(ALONE), cluster.copy_of(ALONE)
+    for number in of_log:
+        _spoil_batch(log, number)
+    for number in of_copy:
+        _spoil_batch(copy, number)
+    copy.parent.rename(copy.parent.with_name(log.parent.name))
+    cluster.follow_to_the_end()
+    assert cluster.found() == {}
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
+@pytest.mark.evidence("moved-log", "damaged-replica")
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_damaged_log_whose_copy_has_the_records_but_not_the_last_ones(cluster: Moving, is_torn: bool) -> None:
+    """A broker would complete the move. Nothing is moved out of the way before the log is put together."""
+    cluster.copy_all(ALONE)
+    cluster.change_places(ALONE)
+    log, copy = cluster.log_of(ALONE), cluster.copy_of(ALONE)
+    os.truncate(copy, copy.stat().st_size // 2 - 20 * is_torn)
+    _spoil_batch(log, 1)
+    assert cluster.found()["alone-0-future"] == "moved-log-behind"
+    cluster.follow_to_the_end()
+    assert cluster.found() == {}
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
+@pytest.mark.evidence("moved-log", "damaged-replica")
+def test_damaged_log_that_is_longer_than_the_one_that_took_its_place(cluster: Moving) -> None:
+    cluster.copy_all(ALONE)
+    cluster.take_place(ALONE)
+    log, former = cluster.log_of(ALONE), cluster.directory("alone-0.*-delete") / f"{0:020d}.log"
+    os.truncate(log, log.stat().st_size // 2)
+    _spoil_batch(former, 1)
+    cluster.follow_to_the_end()
+    assert cluster.found() == {}
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
+@pytest.mark.evidence("moved-log", "damaged-replica")
+@pytest.mark.parametrize("damage", ["shorter", "torn", "inside"])
+def test_log_marked_for_deletion_that_a_broker_has_loaded_before(cluster: Moving, damage: str) -> None:
+    """The load removes the leader epochs from its checkpoint."""
+    cluster.nodes[NODE].properties["log.segment.delete.delay.ms"] = "86400000"
+    cluster.copy_all(ALONE)
+    cluster.take_place(ALONE)
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+    cluster.nodes[NODE].crash()
+    cluster.nodes[CONTROLLER].stop()
+    checkpoint = cluster.directory("alone-0.*-delete") / "leader-epoch-checkpoint"
+    assert checkpoint.read_text() == "0\n0\n"
+    log = cluster.log_of(ALONE)
+    if damage == "inside":
+        _spoil_batch(log, 1)
+    else:
+        os.truncate(log, log.stat().st_size // 2 - 20 * (damage == "torn"))
+    cluster.follow_to_the_end()
+    assert "moved-log-behind" not in cluster.found().values()
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
+@pytest.mark.evidence("moved-log")
+def test_step_that_stops_a_move_is_due_where_nothing_else_is_wrong(cluster: Moving) -> None:
+    for file in cluster.copy_of(MOVED).parent.iterdir():
+        if file.name != "partition.metadata":
+            file.unlink()
+    assert cluster.found() == {f"{MOVED}-0-future": "moved-log-behind"}
+    cluster.follow_to_the_end()
+    assert cluster.found() == {}
+    assert cluster.served(MOVED) == RECORDS[MOVED]

@@ -182,6 +182,23 @@ def test_damaged_replica_is_replaced_by_an_undamaged_one(
 
 
 @pytest.mark.evidence("damaged-replica")
+def test_records_before_a_torn_end_replace_damaged_ones(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Observed with 4.3.1 when the damaged replica was copied over the torn one: the records of the damaged batch were lost."""
+    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    for node_id in (2, 3):
+        cluster.damage(node_id, 4)
+    log, ends = cluster._batches(1, ORDERS)
+    os.truncate(log, ends[7] - 20)
+    # both logs are put together, then the torn one is replaced
+    assert len(cluster.follow()) == 4
+    assert cluster.found(ORDERS) == {1: ("replica-shorter", 70, 2, 100)}
+    assert len(cluster.follow()) == 1
+    assert [len(records(cluster.data(node_id) / "orders-0")) for node_id in BROKERS] == [100, 100, 100]
+
+
+@pytest.mark.evidence("damaged-replica")
 def test_records_of_another_leader_epoch_do_not_replace_damaged_ones(
     electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,39 @@
+"""The steps for logs of moves that replace longer ones, or have replaced them (`internal_topics/metadata/moved_logs`).
+
+A longer log may be damaged where the other one is not: what either has is put together first.
+"""
+
+from collections.abc import Iterator
+
+from kseg.cli.doctor.damaged_replicas import DamagedReplicas
+from kseg.cli.doctor.next_step import NextStep, copy_command, lack_of_room, likewise, move_command
+from kseg.cli.doctor.replica_steps import Replicas, stop_move
+from kseg.cli.next_command import command_line
+from kseg.internal_topics.metadata.replica_directories import state_of
+from kseg.segment.counted import shown_of
+from kseg.segment.partition.names import PartitionState
+from kseg.segment.terminal import shown_path
+
+_LISTED = 5  # replicas with a step of their own
+
+
+def stop_moves(replicas: Replicas, damaged: DamagedReplicas) -> Iterator[NextStep]:
+    """Call it after the steps for damaged replicas: a log from which they take something stays where it is until it is checked again."""
+    found = [pair for pair in replicas.moved_behind if pair[0] not in damaged.sources]
+    shown = shown_of(len(found), _LISTED)
+    for path, former in found[:shown]:
+        if state_of(path) is PartitionState.FUTURE:
+            yield stop_move(
+                path, f"{shown_path(path)} has fewer records than {shown_path(former)}, which it replaces."
+            )
+            continue
+        completed = damaged.completed(former, path)
+        yield from completed
+        if not completed:
+            yield NextStep(
+                f"{shown_path(path)} has fewer records than {shown_path(former)}, from which the replica was moved. Before a broker starts and deletes that, "
+                f"move this one out of the data directory, and copy the other one: its files are valid here too.{lack_of_room(former, path)}",
+                copy_command(former, path, first=move_command(path)),
+            )
+    command = command_line("verify", {"--verbose": True}, replicas.request)
+    yield from likewise(len(found) - shown, "moved log", command)
