@@ -18,6 +18,7 @@ from itertools import pairwise
 from kseg.inspection.lookup.answer import Answer, at_record, not_found
 from kseg.inspection.lookup.by_time import start_for_time
 from kseg.inspection.lookup.key_spans import KeyMatches, KeySpan, Match, SegmentSearch, search_span
+from kseg.inspection.lookup.misplaced_segments import wrong_name
 from kseg.inspection.query import LookupQuery
 from kseg.jobs import fanout
 from kseg.jobs.events import Failure, Row
@@ -64,11 +65,9 @@ def by_key(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     wanted = _wanted(log, query)
     found = False
     with closing(_matches(log, wanted, query.jobs)) as matches:
-        for segment, batch, record in matches:
+        for match in _newest(matches) if wanted.newest_only else matches:
             found = True
-            yield at_record(segment, batch, record)
-            if wanted.newest_only:
-                return
+            yield at_record(*match)
     if log.remote_start is not None and (not found or query.every_version):
         log.report_remote(
             f"so with tiered storage records below offset {log.start_offset} are in remote storage, and were not searched"
@@ -76,6 +75,16 @@ def by_key(log: PartitionLog, query: LookupQuery) -> Iterator[Answer]:
     if not found:
         within = " within the given bounds" if query.bounds != Bounds() else ""
         yield not_found(f"no visible record{within} has this key")
+
+
+def _newest(matches: Iterator[Found]) -> Iterator[Found]:
+    """The newest of the matches: the first one, since the search goes backwards, unless its segment has the wrong name."""
+    newest = next(matches, None)
+    if newest is None:
+        return
+    if wrong_name(newest[0], newest[1]) is not None:
+        newest = max([newest, *matches], key=lambda match: match[2].offset)
+    yield newest
 
 
 def _wanted(log: PartitionLog, query: LookupQuery) -> KeyMatches:

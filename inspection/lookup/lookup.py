@@ -13,6 +13,7 @@ Kafka 0.7 knows byte positions only: `lookup07`.
 from collections.abc import Callable, Iterator
 
 from kseg.inspection.lookup.answer import Answer, AnsweredAt, answer_row, lookup_row, not_found
+from kseg.inspection.lookup.misplaced_segments import misplaced_segments
 from kseg.inspection.query import LOOKUP_KINDS, LookupQuery
 from kseg.jobs.events import Event, Row
 from kseg.segment.encoding.partitioner import partition_for_key
@@ -68,6 +69,8 @@ def _answers(log: PartitionLog, query: LookupQuery) -> Iterator[Event]:
         answers = _finder(query.kind)(log, query)
     for answer in answers:
         row = answer_row(log, query, answer)
+        for finding in misplaced_segments(log, answer, query.offset if query.kind == "offset" else None):
+            log.report(finding)
         yield from _new_findings(log)
         position = None if answer.batch is None else answer.batch.position
         yield Row(row, AnsweredAt(answer.segment, position, answer.offset))
