@@ -55,7 +55,7 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from kseg.recovery.verify.options import VerifyOptions
 
-_LOST_SEGMENTS = ("segment-missing", "segment-gap")
+_LOST_SEGMENTS = ("segment-missing", "segment-gap", "log-start-gap")
 _LISTED = 5  # replicas with a step of their own
 _MOST_PIECES = 20  # of a command that can still be read
 
@@ -187,7 +187,8 @@ class DamagedReplicas:
 
     def _whole(self, path: str, others: Sequence[str]) -> str | None:
         """An undamaged replica that has everything."""
-        own, start = progress_of(PartitionTarget(path)), _start_of(path)
+        own = progress_of(PartitionTarget(path))
+        start = min((_start_of(path), *(gap.start for gap in self._gaps(path))))
         sound = {
             other: progress_of(PartitionTarget(other))
             for other in others
@@ -208,7 +209,8 @@ class DamagedReplicas:
             source = next((other for other in others if self._has(other, gap, path)), None)
             if source is None or gap.start < position:
                 return []
-            pieces += [_Piece(path, position, gap.start), _Piece(source, gap.start, gap.stop)]
+            pieces += [_Piece(path, position, gap.start)] * (position < gap.start)
+            pieces.append(_Piece(source, gap.start, gap.stop))
             position = gap.stop
         is_cut = any(each.stop > end for each in self.lost[path])
         return [*pieces, _Piece(path, position, end if is_cut else None)] if pieces else []
@@ -263,7 +265,7 @@ def _put_together(base: str, pieces: Sequence[_Piece], path: str) -> Iterator[Ne
     """base: the damaged log to which most pieces belong. path: where the result is put."""
     log_dir, name = os.path.split(os.path.normpath(path))
     made = os.path.join(f"{places.abspath(log_dir)}-whole", name)
-    first = pieces[1]
+    first = next(piece for piece in pieces if piece.path != base)
     # an earlier attempt, to which append would add
     anew = f"rm -r {shell_quoted(made)} && " if places.lexists(made) else ""
     yield NextStep(

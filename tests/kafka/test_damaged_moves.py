@@ -258,6 +258,24 @@ def test_lost_segment_that_the_copy_has(cluster: Moving, is_index_left: bool) ->
 
 
 @pytest.mark.evidence("damaged-replica")
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize("has_taken_place", [True, False])
+def test_lost_first_segment_that_the_copy_has(cluster: Moving, has_taken_place: bool, is_whole: bool) -> None:
+    """Its leader epochs are still there. Observed with 4.3.1 without the steps: the log begins with the second segment."""
+    _split(cluster.log_of(ALONE), 14, 28)
+    cluster.copy_all(ALONE)
+    if has_taken_place:
+        cluster.take_place(ALONE)
+    log = cluster.log_of(ALONE)
+    copy = cluster.directory("alone-0.*-*") / f"{28:020d}.log"
+    if not is_whole:
+        copy.unlink()
+    log.unlink()
+    assert cluster.follow() == (1 if is_whole else 2)
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
+@pytest.mark.evidence("damaged-replica")
 def test_bad_sectors_where_the_copy_has_the_records(cluster: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copy has half of the log. Only doctor finds bad sectors; the pieces that its steps take are beside them."""
     cluster.copy_all(ALONE)
