@@ -4,10 +4,14 @@ An index entry is trusted unless the log contradicts it. An entry with an offset
 is at its position, or if a record of the log is not older than its timestamp: a time index gets an entry only for a greater
 timestamp (Kafka: LogSegment.append, TimeIndex.maybeAppend). Snapshots and checkpoints provide only an offset.
 
+A clean shutdown writes everything to disk, and then the log end as the recovery point: no entry proves that a log that still ends there was
+longer. It belongs to another log or segment.
+
 Garbage in one of these files can name an offset at any distance beyond the log. So an end whose distance is many times the number of
 offsets in the log is believed only if another file indicates a comparable one.
 """
 
+from kseg.recovery.policy import BrokerState
 from kseg.recovery.salvage.assessment import Assessment
 from kseg.recovery.salvage.logs import Logs
 from kseg.recovery.salvage.valid_runs import ValidRunCollector
@@ -36,9 +40,12 @@ def known_end(assessment: Assessment) -> int | None:
     return max((known.offset for known in assessment.known_ends if known.offset < reach), default=None)
 
 
-def end_evidence(assessment: Assessment, logs: Logs, end_offset: int) -> LogEndEvidence | None:
-    """The greatest offset beyond the log end that side files prove and the log does not contradict."""
-    if not assessment.partition.segments:
+def end_evidence(
+    assessment: Assessment, logs: Logs, end_offset: int, broker_state: BrokerState
+) -> LogEndEvidence | None:
+    """The greatest offset beyond the log end that side files prove and neither the log nor a clean shutdown contradicts."""
+    was_stopped_here = broker_state.is_clean and broker_state.recovery_point == end_offset > 0
+    if was_stopped_here or not assessment.partition.segments:
         return None
     path = assessment.partition.segments[-1].log.path
     collector = next(collector for collector in assessment.collectors if collector.log.path == path)

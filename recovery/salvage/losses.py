@@ -104,6 +104,11 @@ class Losses:
         first, last, records = loss.first_offset, loss.last_offset, loss.records
         if first is None:
             return None, 0
+        lowest = self._first_after_previous(number, loss, first)
+        if lowest < first:
+            first, records = lowest, None
+        if last is None:
+            last = self._last_before_next(number, loss)
         if last is None:
             is_end = number + 1 == len(self._logs)
             if not is_end or self._evidence is None or self._evidence.last_offset < first:
@@ -115,6 +120,26 @@ class Losses:
         if lost is None:
             return None, 0
         return lost, records if lost == (first, last) else None
+
+    def _first_after_previous(self, number: int, loss: Loss, first: int) -> int:
+        """The first offset that damage can have had if the batch directly before it in the file has later ones: that was taken for an
+        altered batch of this place, until its offsets were found in another segment."""
+        collector, base_offset = self._collectors[number], self._logs[number].base_offset
+        if not any(each.claimed.end_position == loss.position for each in collector.doubtful):
+            return first
+        at = _gap_of(collector, loss)
+        below = (row.last_offset for row in reversed(collector.valid_runs[:at]) if row.last_offset < first)
+        return min(first, next(below, base_offset - 1) + 1)
+
+    def _last_before_next(self, number: int, loss: Loss) -> int | None:
+        """The last offset that damage can have had if the batches after it are not in order with those before it, which bounds nothing:
+        that before the first later batch in the file, or before the next segment. None at the end of the log."""
+        runs = self._collectors[number].valid_runs
+        behind = (runs[at].first_offset for at in range(_gap_of(self._collectors[number], loss), len(runs)))
+        later = next((offset for offset in behind if offset > (loss.first_offset or 0)), None)
+        if later is None and number + 1 < len(self._logs):
+            later = max(self._logs[number + 1].base_offset, loss.first_offset or 0)
+        return None if later is None else later - 1
 
     def _between(self, number: int, collector: ValidRunCollector, loss: Loss) -> Range | None:
         at = _gap_of(collector, loss)

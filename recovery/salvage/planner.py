@@ -206,7 +206,7 @@ class Planner:
     ) -> tuple[tuple[Removed, ...], Finding | None]:
         """What is removed, and the findings about a log whose end was never written."""
         assessment = self._assessment
-        evidence = end_evidence(assessment, self._logs, end_offset)
+        evidence = end_evidence(assessment, self._logs, end_offset, self._broker_state)
         losses = Losses(self._logs, assessment.collectors, kept, evidence)
         removed = losses.removed(order.superseded, [log for log in self._leftovers.logs if not log.is_kept])
         return losses.with_tail(removed, end_offset)

@@ -251,6 +251,12 @@ class TimeIndexCheck(_IndexCheck):
             self.slots = 1  # a trimmed index: its all-zero entry has timestamp 0
         self._state[S.ENTRY_FORMER] = L.NO_TIMESTAMP
         self._without_timestamp = 0
+        self._wrong = 0
+
+    @property
+    def is_of_another_log(self) -> bool:
+        """Whether the entries with offsets of the log, as far as it was taken, have timestamps, and none of them that of its batch."""
+        return self._wrong > 0 == self._state[S.ENTRY_EXACT] + self._state[S.ENTRY_INNER]
 
     def take(self, table: Columns, first: int, stop: int) -> Iterator[Finding]:
         for code, slot in self._walk(verify_records.next_time_entry, table, first, stop):
@@ -260,6 +266,7 @@ class TimeIndexCheck(_IndexCheck):
                 self._without_timestamp += 1
             else:
                 self._bad_slots += 1
+                self._wrong += code == verify_records.WRONG_TIMESTAMP
                 yield self._verdict(code, slot)
 
     def _verdict(self, code: int, slot: int) -> Finding:

@@ -167,8 +167,7 @@ class PartitionCheck:
 
     def _segment(self, at: int) -> Iterator[Event]:
         segments = self._directory.segments
-        segment = segments[at]
-        is_last = at + 1 == len(segments)
+        segment, is_last = segments[at], at + 1 == len(segments)
         if self.facts:
             yield from self._join(self.facts[-1], segment)
         yield from self._presence(segment, is_last)
@@ -206,6 +205,8 @@ class PartitionCheck:
             if records is not None:
                 self._totals.records += records.records - check.facts.records
                 self._totals.sets_not_opened -= check.facts.sets_not_opened
+        if any(isinstance(index, TimeIndexCheck) and index.is_of_another_log for index in indexes):
+            self.known_ends = tuple(end for end in self.known_ends if end.timestamp_ms is None)
         self._last_batch = check.last_batch
         yield from self._after(segment, check.facts)
 
@@ -296,8 +297,9 @@ class PartitionCheck:
             index = by_path.get(entry.path)
             return [] if index is None else partition_files.last_entries_in(index.view, index.used, form)
 
-        ends = partition_files.known_batch_ends(self._directory, self._log_dir_state, last_entries)
-        self.known_ends = tuple(ends)
+        self.known_ends = (
+            *partition_files.known_batch_ends(self._directory, self._log_dir_state, last_entries),
+        )
         return partition_files.side_file_evidence(self.known_ends, self._history)
 
     def _side_files(

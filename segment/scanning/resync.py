@@ -184,6 +184,8 @@ class Resync:
         upper, most = bounds.first_behind, bounds.most_behind
         if (resumed is None and stop < len(self.view)) or (upper is not None and upper < lowest):
             upper = most = None  # nothing follows, or what follows is out of order and bounds nothing
+        # a header in the damage has no offset that the segment cannot hold
+        most = self._highest_offset() + 1 if most is None else most
         lost = lost_range(self.view, position, stop, lowest, upper, intact_length, (least, most))
         if kind == "zero-tail" and upper is None:
             lost = LostRange(lowest, None, 0)  # nothing was written there

@@ -30,7 +30,7 @@ def test_records_on_both_sides_of_a_misplaced_block_are_counted_once(
     assert (cost["records"], cost["offsets"]) == (18, 18)
 
 
-@pytest.mark.parametrize("page", [400, 700, 2000])
+@pytest.mark.parametrize("page", [400, 700, 1000, 2000])
 def test_records_of_swapped_pages_that_stay_are_not_lost(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], page: int
 ) -> None:
@@ -50,8 +50,9 @@ def test_records_of_swapped_pages_that_stay_are_not_lost(
     assert (cost["records"], cost["offsets"]) == (3 * len(lost), 3 * len(lost))
 
 
+@pytest.mark.parametrize("page", [250, 400, 1024])
 def test_records_overwritten_by_batches_of_the_next_segment_are_lost(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], page: int
 ) -> None:
     """The first page of a segment has the content of the next one: valid copies, and parts of two batches at its end."""
     logs = [
@@ -60,11 +61,11 @@ def test_records_overwritten_by_batches_of_the_next_segment_are_lost(
     ]
     partition = tmp_path / "orders-0"
     partition.mkdir()
-    (partition / f"{0:020d}.log").write_bytes(logs[1][:1024] + logs[0][1024:])
+    (partition / f"{0:020d}.log").write_bytes(logs[1][:page] + logs[0][page:])
     (partition / f"{60:020d}.log").write_bytes(logs[1])
     assert run(["recover", "--json", str(partition)]) == 1
     rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     (result,) = [row for row in rows if row["type"] == "result"]
     kept = file_of([batch(number * 3, 3, b"%d " % number * 9) for number in range(20)])[1]
-    lost = 3 * sum(position < 1024 for position in kept)
+    lost = 3 * sum(position < page for position in kept)
     assert result["costs"]["salvage"]["records"] == lost

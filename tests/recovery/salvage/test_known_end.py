@@ -11,7 +11,7 @@ import pytest
 
 from fixtures import diseases
 from fixtures.diseases import batch_spans, put
-from kseg.recovery.policy import Repair
+from kseg.recovery.policy import BrokerState, Repair
 from tests.support import salvage_cases as cases
 from tests.support.salvage_cases import LAST, MIDDLE, log
 from tests.support.salvage_helpers import plan
@@ -153,3 +153,32 @@ def _header(data: bytes, position: int) -> tuple[int, int, int]:
 
 def _is_plain(data: bytes, position: int) -> bool:
     return data[position + 21 : position + 23] == b"\0\0" and _header(data, position)[2] > 0
+
+
+def test_time_index_of_another_log_proves_no_lost_tail(damaged: Path) -> None:
+    """An operator, or a file system, has put the time index of a longer log in its place: no entry has the timestamp of its batch."""
+    index = damaged / f"{LAST}.timeindex"
+    entries = [*struct.iter_unpack(">qi", index.read_bytes())]
+    (last_ms, last), moved = entries[-1], [(time_ms + 777, offset) for time_ms, offset in entries]
+    longer = [*moved, (last_ms + 1777, last + 20), (last_ms + 2777, last + 40)]
+    index.write_bytes(b"".join(struct.pack(">qi", *entry) for entry in longer))
+    repair = plan(damaged)
+    assert not has_lost_tail(repair)
+    assert (repair.removed, repair.log_end_offset) == ((), END)
+    # one entry of this log is enough to believe the others
+    longer[0] = entries[0]
+    index.write_bytes(b"".join(struct.pack(">qi", *entry) for entry in longer))
+    assert has_lost_tail(plan(damaged))
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_index_of_another_segment_proves_no_lost_tail_of_a_log_that_was_stopped_cleanly(
+    damaged: Path, suffix: str
+) -> None:
+    index = damaged / f"{LAST}.{suffix}"
+    index.write_bytes(
+        {"index": struct.pack(">ii", 64, 60_000), "timeindex": struct.pack(">qi", 2**41, 64)}[suffix]
+    )
+    for is_clean, recovery_point, is_lost in ((True, END, False), (False, END, True), (True, END + 9, True)):
+        state = BrokerState(is_clean=is_clean, recovery_point=recovery_point)
+        assert has_lost_tail(plan(damaged, broker_state=state)) == is_lost

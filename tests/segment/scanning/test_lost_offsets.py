@@ -9,7 +9,11 @@ from fixtures.diseases import batch_spans
 from kseg.change.append.partition_writer import PartitionWriter
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch
+from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.lost_offsets import LostRange, lost_range
+from kseg.segment.scanning.scan import Scanner
+from tests.support.scan_helpers import batch as small_batch
+from tests.support.scan_helpers import file_of
 
 _ATTRIBUTES, _LAST_DELTA, _COUNT, _HEADER = 21, 23, 57, 61
 FIRST, RECORDS = 100, 5
@@ -73,3 +77,13 @@ def test_lost_offsets_of_a_marker_torn_in_its_header(batch: bytes) -> None:
     data[_ATTRIBUTES + 1] |= L.CONTROL_BIT
     data[_LAST_DELTA + 3] = 0
     assert lost(bytes(data)) == LostRange(FIRST, FIRST, 0)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_bytes_that_look_like_a_header_have_no_offset_that_the_segment_cannot_hold(magic: int) -> None:
+    """The middle of a record, where a header would have an offset of many digits."""
+    data, _ = file_of([small_batch(number, 1, magic=magic) for number in range(4)])
+    garbage = bytearray(small_batch(24 << 32, 1, magic=magic))
+    garbage[-1] ^= 1
+    (damage,) = (item for item in Scanner(data + garbage, 0).blocks() if isinstance(item, Damage))
+    assert (damage.lost.first_offset, damage.lost.last_offset, damage.lost.records) == (4, None, None)
