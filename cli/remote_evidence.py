@@ -16,7 +16,7 @@ from kseg.segment.partition.topic_identity import IdentityByPath
 from kseg.segment.partition.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
-    from kseg.internal_topics.remote_log.remote_segments import RemotePartition
+    from kseg.internal_topics.remote_log.remote_segments import Lineage, RemotePartition
     from kseg.segment.offset_ranges import OffsetRange
     from kseg.segment.sidecar.leader_epochs import EpochHistory
 
@@ -38,17 +38,20 @@ def with_remote_epochs(
 def with_remote_ends(
     targets: Sequence[Target], topics: Mapping[str, TopicSettings]
 ) -> Mapping[str, TopicSettings]:
-    """The settings by path, with the end of what partitions with tiered storage have in remote storage."""
+    """The settings by path, with what partitions with tiered storage have in remote storage, and where that ends."""
     wanted = _tiered(targets, topics)
     if not wanted:
         return topics
-    known = _remote_partitions(targets, wanted)
-    ends = {
-        path: replace(topics[path], remote_end_offset=end)
-        for path, each in known.items()
-        if (end := _end_of(each, path)) is not None
-    }
-    return {**topics, **ends}
+    from kseg.internal_topics.remote_log.remote_copies import remote_copies
+
+    found = dict(topics)
+    for path, partition in _remote_partitions(targets, wanted).items():
+        lineage = _lineage(path)
+        if lineage is not None:
+            copies = remote_copies(partition, lineage)
+            end = _end_of(partition, lineage)
+            found[path] = replace(topics[path], remote_end_offset=end, remote_copies=copies)
+    return found
 
 
 def remote_spans(targets: Sequence[Target]) -> Mapping[str, tuple[RemoteSpan, ...]]:
@@ -59,9 +62,7 @@ def remote_spans(targets: Sequence[Target]) -> Mapping[str, tuple[RemoteSpan, ..
         return {}
     found = {}
     for path, partition in _remote_partitions(targets, below).items():
-        history = local_epochs(path)
-        lineage = None if history is None else [(each.epoch, each.start_offset) for each in history.entries]
-        found[path] = tuple(partition.spans(lineage))
+        found[path] = tuple(partition.spans(_lineage(path)))
     return found
 
 
@@ -130,14 +131,17 @@ def _remote_partitions(
     return found
 
 
-def _end_of(partition: "RemotePartition", path: str) -> int | None:
+def _end_of(partition: "RemotePartition", lineage: "Lineage") -> int:
     """The offset after the last one that the leader epochs of the local log have in remote storage (Kafka: RemoteLogManager.
-    findHighestRemoteOffset); None if these cannot be read."""
-    history = local_epochs(path)
-    if history is None:
-        return None
-    readable = partition.readable([(entry.epoch, entry.start_offset) for entry in history.entries])
+    findHighestRemoteOffset)."""
+    readable = partition.readable(lineage)
     return readable[-1][1] + 1 if readable else 0
+
+
+def _lineage(path: str) -> "Lineage | None":
+    """The leader epochs of the local log, None if they cannot be read."""
+    history = local_epochs(path)
+    return None if history is None else [(entry.epoch, entry.start_offset) for entry in history.entries]
 
 
 def _has_epochs(path: str) -> bool:

@@ -3,7 +3,9 @@
 A broker checks the retention limits log.initial.task.delay.ms (30 seconds) after it has loaded its logs, and every
 log.retention.check.interval.ms (5 minutes) from then on (Kafka: LogManager.startupWithConfigOverrides). For topics that are compacted as
 well, the log cleaner does so, without that delay: after log.cleaner.backoff.ms (15 seconds). With log.cleaner.enable=false nothing does
-(Kafka: LogManager.cleanupLogs; observed with 4.3.1, for which the property is deprecated).
+(Kafka: LogManager.cleanupLogs; observed with 4.3.1, for which the property is deprecated). In remote storage the leader of a partition
+deletes as soon as it has read __remote_log_metadata, which may take a second or more, and every remote.log.manager.task.interval.ms
+(30 seconds) from then on. A broker whose reader cannot connect deletes nothing there (observed with 4.3.1).
 """
 
 import os
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 _LISTED = 5
 _EXAMPLES = 3
 _POSTPONED = "log.initial.task.delay.ms=3600000"
+_UNREAD = "rlmm.config.remote.log.metadata.consumer.bootstrap.servers=127.0.0.1:1"
 _CLEANER = "log.cleaner.enable"
 
 
@@ -66,6 +69,8 @@ def retention_rows(found: Sequence[DueDeletion], *, is_default_known: bool) -> I
             "partitions": len(due),
             "segments": sum(each.segments for each in due),
             "bytes": sum(each.size_bytes for each in due),
+            "remote_segments": sum(each.remote_segments for each in due),
+            "remote_bytes": sum(each.remote_bytes for each in due),
             "partitions_emptied": len(emptied),
             "examples": emptied[:_EXAMPLES],
             "assumes_default": not is_default_known and any(each.is_by_default for each in due),
@@ -78,19 +83,37 @@ def keep_expired(found: Sequence[DueDeletion], request: Request) -> Iterator[Nex
     if not emptied:
         return
     names = [os.path.basename(each.directory) for each in emptied]
-    of_cleaner = [os.path.basename(each.directory) for each in emptied if each.is_by_cleaner]
-    properties = f"{_POSTPONED} in server.properties"
-    if of_cleaner:
-        properties = (
-            f"{_POSTPONED} and, for {shown_path(listed(of_cleaner, _LISTED))}, where the cleaner deletes, {_CLEANER}=false in "
-            "server.properties (until the limits are raised)"
-        )
-    file = request.also.get("--server-properties") or "server.properties"
     yield NextStep(
         f"Everything in {shown_path(listed(names, _LISTED))} exceeds the limits of retention: a broker deletes it half a minute after "
         "it has loaded its logs. If the records are still wanted, as after the restore of a backup, copy them away first, or start the "
-        f"broker with {properties}: that leaves an hour to raise retention.ms (kafka-configs.sh). See which limit "
-        "deletes what.",
-        command_line("retain", {"--server-properties": file}, request),
+        f"broker with {_postponing(emptied)}: that leaves an hour to raise retention.ms (kafka-configs.sh). {_keeping_remote(emptied)}"
+        "See which limit deletes what.",
+        command_line("retain", {"--server-properties": _properties_file(request)}, request),
         is_due=False,
     )
+
+
+def _postponing(emptied: Sequence[DueDeletion]) -> str:
+    """The properties with which a broker does not delete local segments at once."""
+    of_cleaner = [os.path.basename(each.directory) for each in emptied if each.is_by_cleaner]
+    if not of_cleaner:
+        return f"{_POSTPONED} in server.properties"
+    return (
+        f"{_POSTPONED} and, for {shown_path(listed(of_cleaner, _LISTED))}, where the cleaner deletes, {_CLEANER}=false in "
+        "server.properties (until the limits are raised)"
+    )
+
+
+def _keeping_remote(emptied: Sequence[DueDeletion]) -> str:
+    """What keeps segments in remote storage, empty if there are none."""
+    tiered = [os.path.basename(each.directory) for each in emptied if each.is_tiered]
+    if not tiered:
+        return ""
+    return (
+        f"That does not delay the deletion in remote storage, which nothing reverts: for {shown_path(listed(tiered, _LISTED))}, start all "
+        f"brokers with {_UNREAD}, with which nothing is deleted or read there, raise the limit, and start them again without it. "
+    )
+
+
+def _properties_file(request: Request) -> object:
+    return request.also.get("--server-properties") or "server.properties"

@@ -203,8 +203,12 @@ class DoctorReport(Report):
             emptied, examples = values["partitions_emptied"], values["examples"]
             more = f" and {emptied - len(examples):,} more" if emptied > len(examples) else ""
             everything = f"; everything in {shown_path(', '.join(examples))}{more}" if emptied else ""
+            remote = values["remote_segments"]
+            there = (
+                f" and {remote:,} in remote storage ({size_words(values['remote_bytes'])})" if remote else ""
+            )
             words = (
-                f"{shown_path(values['log_dir'])}: {counted(values['segments'], 'segment')} ({size_words(values['bytes'])}) "
+                f"{shown_path(values['log_dir'])}: {counted(values['segments'], 'segment')} ({size_words(values['bytes'])}){there} "
                 f"of {counted(values['partitions'], 'partition')}{everything}"
             )
             yield Line(visible(words), WARNING if emptied else "")

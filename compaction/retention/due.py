@@ -7,9 +7,10 @@ may be the whole log.
 from collections.abc import Iterator
 
 from kseg.change.plan.inputs import listing_of
-from kseg.compaction.retention.options import AS_RETENTION, RetainOptions
+from kseg.compaction.retention.options import AS_RETENTION, Limits, RetainOptions
+from kseg.compaction.retention.remote_expiry import remote_expiry
 from kseg.compaction.retention.retention_evidence import gather, open_log
-from kseg.compaction.retention.rules import Rule, decide
+from kseg.compaction.retention.rules import LogToRetain, Rule, decide
 from kseg.compaction.retention.topic_limits import configured, exempted, is_kafka07, known_for
 from kseg.jobs.events import Event, Row
 from kseg.segment.errors import KsegError
@@ -20,16 +21,20 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DueDeletion:
-    """The segments of a partition that exceed a limit. is_everything: no record is left then, neither here nor in remote storage.
-    is_by_default: some exceed only a retention.ms that is set nowhere, so that Kafka's default applies. is_by_cleaner: the topic is
-    compacted as well, and the cleaner deletes them (Kafka: LogCleaner.cleanFilthiestLog, LogCleanerManager.deletableLogs)."""
+    """The segments of a partition that exceed a limit. remote_segments, remote_bytes: those in remote storage, of a topic with tiered
+    storage. is_everything: no record is left then, neither here nor in remote storage. is_by_default: some exceed only a retention.ms that
+    is set nowhere, so that Kafka's default applies. is_by_cleaner: the topic is compacted as well, and the cleaner deletes them
+    (Kafka: LogCleaner.cleanFilthiestLog, LogCleanerManager.deletableLogs). is_tiered: the topic has tiered storage."""
 
     directory: str
     segments: int
     size_bytes: int
+    remote_segments: int
+    remote_bytes: int
     is_everything: bool
     is_by_default: bool
     is_by_cleaner: bool
+    is_tiered: bool
 
 
 def due_deletion(target: PartitionTarget, options: RetainOptions) -> Iterator[Event]:
@@ -47,28 +52,44 @@ def due_deletion(target: PartitionTarget, options: RetainOptions) -> Iterator[Ev
             judged = gather(log, dir_state, listing.files, options).log_to_retain
     except KsegError:
         return  # `verify` reports what is wrong with it
-    decision = decide(judged, options.limits)
+    due = _due(target.path, judged, options.limits, known)
+    if due is not None:
+        yield Row({}, due)
+
+
+def _due(path: str, judged: LogToRetain, limits: Limits, known: TopicSettings) -> DueDeletion | None:
+    decision = decide(judged, limits)
+    remote = remote_expiry(judged, known) if limits.is_tiered else None
     # what is below the log start was deleted before
     breached = [
         candidate.size_bytes
         for candidate, rule in zip(judged.candidates, decision.rules, strict=False)
         if rule is not Rule.LOG_START
     ]
-    if breached:
-        is_by_default = Rule.TIME in decision.rules and _has_built_in_time(known)
-        is_everything = decision.rolls and judged.remote_end_offset is None
-        is_by_cleaner = "compact" in known.policies
-        yield Row(
-            {},
-            DueDeletion(
-                target.path, len(breached), sum(breached), is_everything, is_by_default, is_by_cleaner
-            ),
-        )
+    is_everything = decision.rolls and not limits.is_copied and not known.remote_copies
+    if remote is not None and remote.is_everything:
+        is_everything = True
+        breached = [candidate.size_bytes for candidate in judged.candidates if candidate.size_bytes]
+    if not breached and remote is None:
+        return None
+    of_time = Rule.TIME in decision.rules and _has_built_in_time(known, is_local=limits.is_copied)
+    of_remote_time = remote is not None and remote.by_time and _has_built_in_time(known, is_local=False)
+    return DueDeletion(
+        path,
+        len(breached),
+        sum(breached),
+        0 if remote is None else remote.segments,
+        0 if remote is None else remote.size_bytes,
+        is_everything,
+        of_time or of_remote_time,
+        "compact" in known.policies,
+        limits.is_tiered,
+    )
 
 
-def _has_built_in_time(known: TopicSettings) -> bool:
+def _has_built_in_time(known: TopicSettings, *, is_local: bool) -> bool:
     # local.retention.ms=-2 stands for retention.ms
-    names = ("local.retention.ms", "retention.ms") if known.is_tiered else ("retention.ms",)
+    names = ("local.retention.ms", "retention.ms") if is_local else ("retention.ms",)
     found = (known.settings[name] for name in names if name in known.settings)
     limit = next((each for each in found if each.value.strip() != AS_RETENTION), None)
     return limit is not None and limit.source is Source.BUILT_IN

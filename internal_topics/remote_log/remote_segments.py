@@ -62,6 +62,11 @@ class RemoteSegment:
         """Whether an upload or a deletion was not finished: the store may have an object that nothing refers to."""
         return self.state in (_COPY_STARTED, _DELETE_STARTED)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether it was copied completely, and its deletion has not begun."""
+        return self.state == _COPY_FINISHED
+
     def last_of(self, epoch: int) -> int:
         """The last offset of a leader epoch in this segment."""
         later = [begin for other, begin in self.leader_epochs if other > epoch]
@@ -77,6 +82,7 @@ class RemotePartition:
         self.delete_state: str | None = None
         self.segments: dict[str, RemoteSegment] = {}
         self._epochs: dict[int, dict[int, str]] = {}  # segment ids by epoch and start offset
+        self._replaced: dict[int, set[str]] = {}  # by epoch, those that a later copy has replaced
         self._highest: dict[int, int] = {}
 
     def step(self, segment: RemoteSegment) -> bool:
@@ -100,10 +106,12 @@ class RemotePartition:
 
     def _refer(self, epoch: int, begin: int, segment: RemoteSegment) -> None:
         begins = self._epochs.setdefault(epoch, {})
+        replaced = self._replaced.setdefault(epoch, set())
         last = segment.last_of(epoch)
         while begins and max(begins) >= begin and self._highest[epoch] <= last:
-            del begins[max(begins)]
+            replaced.add(begins.pop(max(begins)))
         begins[begin] = segment.id
+        replaced.discard(segment.id)
         self._highest[epoch] = max(last, self._highest.get(epoch, last))
 
     def readable(self, lineage: Lineage | None) -> list[OffsetRange]:
@@ -130,13 +138,20 @@ class RemotePartition:
         """The leader epochs of the segments that were copied completely, with their start offsets."""
         begins: dict[int, int] = {}
         for segment in self.segments.values():
-            for epoch, begin in segment.leader_epochs if segment.state == _COPY_FINISHED else ():
+            for epoch, begin in segment.leader_epochs if segment.is_finished else ():
                 begins[epoch] = min(begin, begins.get(epoch, begin))
         return tuple(sorted(begins.items()))
 
     def is_read(self, segment_id: str) -> bool:
         """Whether any offset is served from a segment."""
         return any(segment_id in begins.values() for begins in self._epochs.values())
+
+    def copies_of(self, epoch: int) -> list[RemoteSegment]:
+        """The copies that a broker has of a leader epoch by start offset, also those that were replaced. One is not among them if it was
+        followed by a copy with the same start offset that ends before it (Kafka: RemoteLogMetadataCache.listRemoteLogSegments)."""
+        ids = {*self._replaced.get(epoch, ()), *self._epochs.get(epoch, {}).values()}
+        found = [self.segments[each] for each in ids if each in self.segments]
+        return sorted((each for each in found if each.is_finished), key=lambda each: (each.start, each.end))
 
 
 def _extent(lineage: Lineage | None, epoch: int) -> tuple[int, int | None]:

@@ -11,3 +11,13 @@ class RemoteSpan:
     first_offset: int
     last_offset: int
     max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCopy:
+    """A whole segment in remote storage. end_offset: after its last one."""
+
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+    max_timestamp_ms: int

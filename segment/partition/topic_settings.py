@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import field
 from enum import StrEnum
 
+from kseg.segment.partition.remote_span import RemoteCopy
 from kseg.segment.values import dataclass
 
 CLEANUP_POLICY = "cleanup.policy"
@@ -73,7 +74,8 @@ class TopicSettings:
     """settings: by the topic property's name, only known ones. unknown: why the cleanup.policy is unknown,
     empty if it is known. settles: the options that would specify it. remote_epochs: of one partition, the leader epochs of its segments in
     remote storage with their start offsets, if the partition itself has lost them. remote_end_offset: of one partition, the offset after
-    the last one in remote storage, None if that is unknown. after_load: settings that have other values once the broker, which loads its
+    the last one in remote storage, None if that is unknown. remote_copies: the segments there that retention considers, in its order, None
+    if they are unknown. after_load: settings that have other values once the broker, which loads its
     logs with these, has read its dynamic properties. has_configs: the topic's own configuration is known."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
@@ -81,6 +83,7 @@ class TopicSettings:
     settles: str = ""
     remote_epochs: tuple[tuple[int, int], ...] = ()
     remote_end_offset: int | None = None
+    remote_copies: tuple[RemoteCopy, ...] | None = None
     after_load: Mapping[str, Setting] = field(default_factory=dict)
     has_configs: bool = False
 

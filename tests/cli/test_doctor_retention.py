@@ -14,7 +14,8 @@ from kseg.compaction.retention.options import Limits, RetainOptions
 from kseg.jobs.events import Row
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.partition.topic_settings import Setting, Source, TopicSettings
-from tests.internal_topics.metadata_logs import config
+from tests.internal_topics.metadata_logs import config, topic_id
+from tests.internal_topics.remote_logs import FINISHED, update, upload, write_remote_log
 from tests.support.doctor_helpers import NOW, doctor, of_type, rows_of, text_of
 from tests.support.known_topics import append
 from tests.support.lock_holders import child, running_broker
@@ -44,6 +45,8 @@ def test_doctor_names_partitions_that_retention_deletes_completely(
             "partitions": 3,
             "segments": sum(log.stat().st_size > 0 for log in logs),
             "bytes": sum(log.stat().st_size for log in logs),
+            "remote_segments": 0,
+            "remote_bytes": 0,
             "partitions_emptied": 3,
             "examples": names,
             "assumes_default": False,
@@ -125,3 +128,27 @@ def test_retention_of_segments_in_remote_storage_loses_no_records(
     append(data, config("fares", "remote.storage.enable", "true"))
     (told,) = of_type(doctor(capfd, data, status=0), "retention")
     assert told["examples"] == ["metro-gzip-0", "metro-lz4-0"]
+
+
+def test_doctor_names_what_retention_deletes_in_remote_storage(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """tests/kafka/test_tiered_expiry.py asks a broker. Here the topic of the remote segments lacks its side files."""
+    identity = (data / "fares-0" / "partition.metadata").read_text().split("topic_id: ")[1].strip()
+    place, segment = ("fares", identity, 0), topic_id(100)
+    logs = sorted((data / "fares-0").glob("*.log"))
+    end = int(logs[1].stem)
+    copied = [upload(place, segment, 0, end - 1, {0: 0}), update(place, segment, FINISHED)]
+    write_remote_log(data / "__remote_log_metadata-0", copied)
+    append(data, config("fares", "remote.storage.enable", "true"))
+    rows = doctor(capfd, data, status=1)
+    (told,) = of_type(rows, "retention")
+    assert (told["remote_segments"], told["remote_bytes"]) == (1, end * 100)
+    assert told["examples"] == [f"{topic}-0" for topic in EXPIRING]
+    (step,) = [each for each in of_type(rows, "step") if not each["due"]]
+    assert "for fares-0, start all brokers with rlmm.config." in step["why"]
+    assert any(" and 1 in remote storage (" in line for line in text_of(capfd, data))
+    # the newest records stay, and so does the log
+    append(data, config("fares", "retention.ms", "-1"), config("fares", "retention.bytes", "0"))
+    (told,) = of_type(doctor(capfd, data, status=1), "retention")
+    assert told["remote_segments"] == 1 and "fares-0" not in told["examples"]

@@ -7,22 +7,30 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.server.log.remote.metadata.storage.RemotePartitionMetadataStore;
 import org.apache.kafka.server.log.remote.metadata.storage.serialization.RemoteLogMetadataSerde;
+import org.apache.kafka.server.log.remote.storage.RemoteLogManager;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
 import org.apache.kafka.server.log.remote.storage.RemotePartitionDeleteMetadata;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.Base64;
 import java.util.Iterator;
+import java.util.LinkedHashSet;
+import java.util.NavigableMap;
 import java.util.Optional;
+import java.util.Set;
+import java.util.TreeMap;
 
 /**
  * What the real store has of one partition after some records: one JSON object a line on stdin, "records" (base64), "epochs" and "end";
  * one a line on stdout: "segments" {id: state}, "read" {epoch: [the segment of each offset below the end, or null]}, and "gone" where the
- * store has forgotten the partition.
+ * store has forgotten the partition. "copies": the segments that were copied completely and are in the "lineage" of a log (its epochs with
+ * their start offsets); null where the real retention fails.
  */
 public final class RemoteSegments {
     private RemoteSegments() {
@@ -61,6 +69,7 @@ public final class RemoteSegments {
     private static ObjectNode gone(JsonNode request) {
         ObjectNode answer = Answer.JSON.createObjectNode().put("gone", true);
         answer.putObject("segments");
+        answer.putArray("copies");
         ObjectNode read = answer.putObject("read");
         request.get("epochs").forEach(epoch -> {
             ArrayNode found = read.putArray(epoch.asText());
@@ -102,6 +111,37 @@ public final class RemoteSegments {
                 found.add(segment.map(each -> ((RemoteLogSegmentMetadata) each).remoteLogSegmentId().id().toString()).orElse(null));
             }
         }
+        try {
+            Set<String> copies = copies(store, partition, request);
+            copies.forEach(answer.putArray("copies")::add);
+        } catch (InvocationTargetException failed) {
+            answer.putNull("copies");
+        }
         return answer;
+    }
+
+    private static Set<String> copies(RemotePartitionMetadataStore store, TopicIdPartition partition, JsonNode request) throws Exception {
+        TreeMap<Integer, Long> lineage = new TreeMap<>();
+        request.get("lineage").forEach(entry -> lineage.put(entry.get(0).asInt(), entry.get(1).asLong()));
+        Method filter = RemoteLogManager.class.getDeclaredMethod("buildFilteredLeaderEpochMap", NavigableMap.class);
+        filter.setAccessible(true);
+        NavigableMap<?, ?> epochs = (NavigableMap<?, ?>) filter.invoke(null, lineage);
+        Method isWithin = RemoteLogManager.class.getDeclaredMethod(
+            "isRemoteSegmentWithinLeaderEpochs", RemoteLogSegmentMetadata.class, long.class, NavigableMap.class);
+        isWithin.setAccessible(true);
+        Method list = RemotePartitionMetadataStore.class.getDeclaredMethod("listRemoteLogSegments", TopicIdPartition.class, int.class);
+        list.setAccessible(true);
+        Set<String> found = new LinkedHashSet<>();
+        for (Object epoch : epochs.navigableKeySet()) {
+            Iterator<?> segments = (Iterator<?>) list.invoke(store, partition, epoch);
+            while (segments.hasNext()) {
+                RemoteLogSegmentMetadata each = (RemoteLogSegmentMetadata) segments.next();
+                if (each.state() == RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+                        && (boolean) isWithin.invoke(null, each, request.get("end").asLong(), epochs)) {
+                    found.add(each.remoteLogSegmentId().id().toString());
+                }
+            }
+        }
+        return found;
     }
 }
