@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from kseg.change.apply.room import rooms_for_copy
 from kseg.cli.text.amounts import size_words
@@ -52,7 +53,7 @@ def likewise(more: int, what: str, command: str, then: str = "list them") -> Ite
 def move_out(why: str, path: str, *, is_due: bool = True) -> NextStep:
     """The step that moves a path out of the data directory. path: as below."""
     goal = _outside(path)
-    if _device(path) != _device(goal):
+    if _device(path) != _device(goal) and not places.islink(path):
         why += f" The data directory is a file system of its own, so this is a copy to another one; any place outside will do.{lack_of_room(path, goal)}"
     return NextStep(why, move_command(path), is_due)
 
@@ -79,8 +80,12 @@ def move_command(path: str) -> str:
     If the data directory is a mount point, that is a copy, of which `mv` would leave a part under the path's own name if it were
     interrupted while it deletes. So the path gets a name with which no broker starts before it is deleted."""
     goal = _outside(path)
+    moved = f"mv {shell_quoted(path)} {shell_quoted(goal)}"
+    if places.islink(path):
+        # a relative one would refer to nothing there
+        return f"{moved} && ln -sfn {shell_quoted(places.realpath(path))} {shell_quoted(goal)}"
     if _device(path) == _device(goal):
-        return f"mv {shell_quoted(path)} {shell_quoted(goal)}"
+        return moved
     if not places.isdir(path):
         return f"{copy_command(path, goal)} && rm {shell_quoted(path)}"
     gone = _with_ending(os.path.normpath(path), _MOVED)
@@ -114,20 +119,31 @@ def _with_ending(path: str, ending: str) -> str:
     return os.path.join(around, name + ending)
 
 
-def copy_command(source: str, path: str, *, how: str = "cp -a", first: str = "") -> str:
+def copy_command(source: str, path: str, *, how: str = "", first: str = "") -> str:
     """The command that copies a directory or file to `path`. The copy gets its name only when it is complete and on disk. Until then a
     broker does not start with the directory: if the disk becomes full or the power fails, a log that lacks its end, or its
-    beginning, would lead. It can be given again. first: a command that makes room at `path` once the copy is complete."""
+    beginning, would lead. It can be given again. how: the command that copies; by default one that copies what links
+    refer to. first: a command that makes room at `path` once the copy is complete."""
     copying = _with_ending(os.path.normpath(path), COPYING_SUFFIX)
     commands = [
         # of an earlier copy, whose source may have had other files
         *([f"rm -r {shell_quoted(copying)}"] if places.lexists(copying) else []),
-        f"{how} -T {shell_quoted(source)} {shell_quoted(copying)}",
+        f"{how or _copying(source)} -T {shell_quoted(source)} {shell_quoted(copying)}",
         f"sync -f {shell_quoted(copying)}",
         *filter(None, [first]),
         f"mv -T {shell_quoted(copying)} {shell_quoted(path)}",
     ]
     return " && ".join(commands)
+
+
+def _copying(source: str) -> str:
+    """The command that copies a directory or file: a link to a partition, or to a file of it, would be copied as a link, and what a broker
+    then deletes under one of the names would be gone under both."""
+    with suppress(OSError):
+        inside = places.listdir(source) if places.isdir(source) else ()
+        if any(places.islink(each) for each in (source, *(os.path.join(source, name) for name in inside))):
+            return "cp -aL"
+    return "cp -a"
 
 
 def lack_of_room(source: str, path: str) -> str:

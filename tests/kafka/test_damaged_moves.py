@@ -220,9 +220,7 @@ def test_reassigned_replica_that_lost_its_records(cluster: Moving) -> None:
 def test_damaged_log_that_took_the_place_of_a_whole_one(cluster: Moving) -> None:
     cluster.copy_all(ALONE)
     cluster.take_place(ALONE)
-    log = cluster.log_of(ALONE)
-    size = log.stat().st_size
-    _spoil(log, size // 40 + 80, size // 40 + 90)
+    _spoil_batch(cluster.log_of(ALONE), 1)
     assert cluster.follow() == 1
     assert cluster.served(ALONE) == RECORDS[ALONE]
 
@@ -233,9 +231,8 @@ def test_damaged_log_whose_copy_has_the_records(cluster: Moving, share: int) -> 
     """Without the steps a broker truncates both to the damage. share: 1 for a whole copy, 2 for half of one."""
     cluster.copy_all(ALONE)
     log, copy = cluster.log_of(ALONE), cluster.copy_of(ALONE)
-    size = log.stat().st_size
-    os.truncate(copy, size // share)
-    _spoil(log, size // 40 + 80, size // 40 + 90)
+    os.truncate(copy, log.stat().st_size // share)
+    _spoil_batch(log, 1)
     assert cluster.follow() == share
     assert cluster.served(ALONE) == RECORDS[ALONE]
 
@@ -259,12 +256,12 @@ def test_lost_segment_that_the_copy_has(cluster: Moving, is_index_left: bool) ->
 
 @pytest.mark.evidence("damaged-replica")
 @pytest.mark.parametrize("is_whole", [True, False])
-@pytest.mark.parametrize("has_taken_place", [True, False])
-def test_lost_first_segment_that_the_copy_has(cluster: Moving, has_taken_place: bool, is_whole: bool) -> None:
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_lost_first_segment_that_the_copy_has(cluster: Moving, is_moved: bool, is_whole: bool) -> None:
     """Its leader epochs are still there. Observed with 4.3.1 without the steps: the log begins with the second segment."""
     _split(cluster.log_of(ALONE), 14, 28)
     cluster.copy_all(ALONE)
-    if has_taken_place:
+    if is_moved:
         cluster.take_place(ALONE)
     log = cluster.log_of(ALONE)
     copy = cluster.directory("alone-0.*-*") / f"{28:020d}.log"
@@ -299,8 +296,7 @@ def test_bad_sectors_where_the_copy_has_the_records(cluster: Moving, monkeypatch
 @pytest.mark.evidence("damaged-replica")
 def test_damaged_copy_of_a_whole_log(cluster: Moving) -> None:
     cluster.copy_all(ALONE)
-    size = cluster.log_of(ALONE).stat().st_size
-    _spoil(cluster.copy_of(ALONE), size // 40 + 80, size // 40 + 90)
+    _spoil_batch(cluster.copy_of(ALONE), 1)
     assert cluster.follow() == 1
     assert cluster.found() == {}
     assert cluster.served(ALONE) == RECORDS[ALONE]
@@ -329,7 +325,7 @@ def test_damaged_log_whose_copy_has_its_name_already(
 
 @pytest.mark.evidence("moved-log", "damaged-replica")
 @pytest.mark.parametrize("is_torn", [False, True])
-def test_damaged_log_whose_copy_has_the_records_but_not_the_last_ones(cluster: Moving, is_torn: bool) -> None:
+def test_damaged_log_whose_copy_lacks_the_last_records(cluster: Moving, is_torn: bool) -> None:
     """A broker would complete the move. Nothing is moved out of the way before the log is put together."""
     cluster.copy_all(ALONE)
     cluster.change_places(ALONE)
@@ -385,3 +381,22 @@ def test_step_that_stops_a_move_is_due_where_nothing_else_is_wrong(cluster: Movi
     cluster.follow_to_the_end()
     assert cluster.found() == {}
     assert cluster.served(MOVED) == RECORDS[MOVED]
+
+
+@pytest.mark.evidence("moved-log", "linked-directory")
+def test_copy_of_a_linked_partition_is_no_link(cluster: Moving, tmp_path: Path) -> None:
+    """A broker that deletes the linked log deletes the files that the link refers to. A relative link is moved as well."""
+    cluster.nodes[NODE].properties["log.segment.delete.delay.ms"] = "0"
+    cluster.copy_all(ALONE)
+    cluster.take_place(ALONE)
+    log, former = cluster.log_of(ALONE), cluster.directory("alone-0.*-delete")
+    os.truncate(log, log.stat().st_size // 2)
+    for number, linked in enumerate((former, log.parent)):
+        linked.rename(tmp_path / f"disk-{number}")
+        linked.symlink_to(os.path.relpath(tmp_path / f"disk-{number}", linked.parent))
+    assert cluster.follow() == 1
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+    cluster.nodes[NODE].wait_for("the deletion", lambda: not (tmp_path / "disk-0" / log.name).exists())
+    assert log.stat().st_size and not log.parent.is_symlink()
+    (moved,) = log.parent.parent.parent.glob("*-alone-0")
+    assert (moved / log.name).stat().st_size
