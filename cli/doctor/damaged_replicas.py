@@ -270,7 +270,7 @@ def _put_together(base: str, pieces: Sequence[_Piece], path: str) -> Iterator[Ne
     anew = f"rm -r {shell_quoted(made)} && " if places.lexists(made) else ""
     yield NextStep(
         f"{shown_path(base)} is damaged at offset {first.first}, and {shown_path(first.path)} has what cannot be read there. Before either is repaired or "
-        f"copied, put the log together.",
+        "copied, put the log together.",
         f"{anew}mkdir -p {shell_quoted(os.path.dirname(made))} && {{ {' '.join(piece.command for piece in pieces)} }} | "
         f"kseg append --apply --dumps {len(pieces)} --from - {shell_quoted(made)}",
     )

@@ -297,9 +297,8 @@ class PartitionCheck:
             index = by_path.get(entry.path)
             return [] if index is None else partition_files.last_entries_in(index.view, index.used, form)
 
-        self.known_ends = (
-            *partition_files.known_batch_ends(self._directory, self._log_dir_state, last_entries),
-        )
+        ends = partition_files.known_batch_ends(self._directory, self._log_dir_state, last_entries)
+        self.known_ends = tuple(ends)
         return partition_files.side_file_evidence(self.known_ends, self._history)
 
     def _side_files(
