@@ -19,8 +19,7 @@ from kseg.segment.terminal import shown_path
 def misplaced_segments(log: PartitionLog, answer: Answer, asked: int | None) -> Iterator[Finding]:
     """The findings about the segment of an answer. asked: the offset that was looked up, None for another kind of lookup."""
     batch = answer.batch
-    own = next((each for each in log.segments if each.path == answer.segment), None)
-    found = None if own is None or batch is None else wrong_name(own, batch)
+    found = None if batch is None else _wrong_name_in(log, answer.segment, batch)
     is_passed = asked is not None and (batch is None or not batch.base_offset <= asked <= batch.last_offset)
     if found is None and is_passed and asked is not None:
         at = log.floor_index(asked)
@@ -29,6 +28,15 @@ def misplaced_segments(log: PartitionLog, answer: Answer, asked: int | None) -> 
         return
     place = _place_of(log, asked) if is_passed and asked is not None else ""
     yield Finding(found.id, found.path, f"{found.message}{place}", found.position, found.length)
+
+
+def _wrong_name_in(log: PartitionLog, path: str | None, batch: Batch) -> Finding | None:
+    """path: of the segment that has the batch."""
+    at = log.floor_index(batch.base_offset)
+    if at >= 0 and log.segments[at].path == path:
+        return None  # as almost always, so that the segments need not be searched for each of many answers
+    own = next((each for each in log.segments if each.path == path), None)
+    return None if own is None else wrong_name(own, batch)
 
 
 def wrong_name(segment: LogSegment, batch: Batch) -> Finding | None:
