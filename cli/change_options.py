@@ -256,11 +256,13 @@ def _held(
 ) -> "Iterator[object]":
     """Add what the targets determine to the run, hold its locks, and yield the options of the work. say: prints a sentence.
 
-    Raises Refused for links that may not be followed, and for an output directory inside the input.
+    Raises Refused for links that may not be followed, and for an output directory inside the input; UsageError for several targets of one
+    log.
     """
-    from kseg.segment.partition.targets import LogDirTarget, links_below, refuse_inside
+    from kseg.segment.partition.targets import LogDirTarget, links_below, refuse_inside, refuse_parts
 
     logs = [target for target in targets if not isinstance(target, LogDirTarget)]
+    refuse_parts(logs)
     run.whole = [target.path for target in targets if isinstance(target, LogDirTarget)]
     run.links = links_below(paths, targets)
     if run.links and run.options.apply and not run.options.follow_links:

@@ -130,6 +130,18 @@ def links_below(paths: Sequence[str], targets: Sequence[Target]) -> list[str]:
     return [path for path, is_link in seen.items() if is_link]
 
 
+def refuse_parts(targets: Sequence[Target]) -> None:
+    """Raises UsageError if several targets are of one log: each would be changed while the other ones are."""
+    found: dict[str, str] = {}
+    for target in targets if any(isinstance(each, FileTarget) for each in targets) else ():
+        directory = places.realpath(directory_of(target))
+        if directory in found:
+            raise UsageError(
+                f"{found[directory]} and {target.path} are of one log: name its directory, or one segment"
+            )
+        found[directory] = target.path
+
+
 def refuse_inside(output: str, targets: Sequence[Target]) -> None:
     """Raises Refused if an output is a directory of the targets, or is in a partition or data directory of theirs: a
     broker fails on an unknown directory there. A segment file outside a partition may have neighbours."""

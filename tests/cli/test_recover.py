@@ -245,6 +245,26 @@ def test_recover_repairs_a_single_segment(
     assert run(["verify", str(partition)]) == 0
 
 
+def test_several_segments_of_one_partition_are_refused(
+    log_dir: Path, unchanged: Unchanged, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The shell makes such a list of `orders-0/*.log`. Each change would have the partition's files as input while others change them."""
+    partition, other = log_dir / "metro-zstd-0", log_dir / "metro-none-0"
+    first, second, *_ = logs = sorted(map(str, partition.glob("*.log")))
+    damage(Path(first))
+    damage(Path(second))
+    with unchanged(log_dir):
+        for paths in (logs, [first, f"{first[:-3]}index"], [first, str(partition)]):
+            for words in (["recover"], ["recover", "--apply"]):
+                assert run([*words, *paths]) == 2
+                sentence = capfd.readouterr().err
+                assert "are of one log: name its directory, or one segment" in sentence
+    damage(other / FIRST)
+    with unchanged(log_dir):
+        assert run(["recover", "--apply", first, str(other / FIRST)]) == 0
+        assert run(["undo", str(log_dir)]) == 0
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
