@@ -69,13 +69,20 @@ class Option:
 
 
 class Argument:
-    """A positional argument."""
+    """A positional argument. read_all: converts all values of a repeated one together."""
 
-    __slots__ = ("help", "metavar")
+    __slots__ = ("help", "metavar", "read_all")
 
-    def __init__(self, metavar: str, *, help: str) -> None:
+    def __init__(
+        self,
+        metavar: str,
+        *,
+        help: str,
+        read_all: Callable[[Sequence[str]], tuple[str, ...]] | None = None,
+    ) -> None:
         self.metavar = metavar
         self.help = help
+        self.read_all = read_all
 
 
 class Bundle(NamedTuple):
@@ -214,7 +221,9 @@ def _bound(parameter: Parameter, given: Raw) -> object:
         return given
     if isinstance(given, str):
         return _value(parameter, given)
-    return tuple(_value(parameter, each) for each in given)
+    values = tuple(_value(parameter, each) for each in given)
+    read_all = getattr(parameter.spec, "read_all", None)
+    return values if read_all is None or len(values) == 1 else read_all(values)
 
 
 def _value(parameter: Parameter, text: str) -> object:

@@ -53,6 +53,13 @@ def read_local_directory(text: str) -> str:
     return text
 
 
+def read_paths(paths: Sequence[str]) -> tuple[str, ...]:
+    """See `without_globs`."""
+    from kseg.cli.given_paths import without_globs
+
+    return without_globs(paths)
+
+
 def refuse_read_only(command: str, paths: Sequence[str]) -> None:
     """Raises Refused if a path that a command would change is in an object store or a tar archive."""
     from kseg.segment.storage.attached import is_elsewhere
@@ -154,6 +161,7 @@ Paths = Annotated[
     Argument(
         "PATH",
         help="A file of a segment, a checkpoint, a partition directory, a log dir, or a directory above several.",
+        read_all=read_paths,
     ),
 ]
 Topics = Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from kseg.cli.change_options import FollowLinks
 from kseg.cli.option_schema import Argument, Option
-from kseg.cli.options import Json, NoJobs, NoNow, NoProgress, Quiet, Verbose, refuse_read_only
+from kseg.cli.options import Json, NoJobs, NoNow, NoProgress, Quiet, Verbose, read_paths, refuse_read_only
 from kseg.jobs.events import Advance, Event, Row
 from kseg.segment.errors import UsageError
 
@@ -29,6 +29,7 @@ def command(
         Argument(
             "JOURNAL",
             help="The journal that a command named, its directory, or the paths that were given to the command, for the newest run there.",
+            read_all=read_paths,
         ),
     ],
     finish: Annotated[

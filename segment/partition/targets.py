@@ -39,6 +39,7 @@ from kseg.segment.partition.names import (
     PartitionName,
     PartitionState,
     Role,
+    parse_file_name,
     parse_partition_directory,
 )
 from kseg.segment.partition.recognition import is_log_directory, is_surely_partition, list_directory
@@ -132,14 +133,19 @@ def links_below(paths: Sequence[str], targets: Sequence[Target]) -> list[str]:
 
 def refuse_parts(targets: Sequence[Target]) -> None:
     """Raises UsageError if several targets are of one log: each would be changed while the other ones are."""
+    of_logs = [target for target in targets if isinstance(target, PartitionTarget) or _is_of_segment(target)]
     found: dict[str, str] = {}
-    for target in targets if any(isinstance(each, FileTarget) for each in targets) else ():
+    for target in of_logs if any(isinstance(each, FileTarget) for each in of_logs) else ():
         directory = places.realpath(directory_of(target))
         if directory in found:
             raise UsageError(
                 f"{found[directory]} and {target.path} are of one log: name its directory, or one segment"
             )
         found[directory] = target.path
+
+
+def _is_of_segment(target: Target) -> bool:
+    return parse_file_name(os.path.basename(target.path)).base_offset is not None
 
 
 def refuse_inside(output: str, targets: Sequence[Target]) -> None:
