@@ -29,10 +29,12 @@ from kseg.segment.partition.targets import (
     LogDirTarget,
     PartitionTarget,
     Target,
+    directory_of,
     resolve_targets,
 )
 from kseg.segment.storage import places
 from kseg.segment.storage.attached import damaged_archives
+from kseg.segment.terminal import shown_path
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
@@ -121,6 +123,9 @@ def over_targets(
         return work_on_all(options if held is None else held)
 
 
+_TOPICS_SHOWN = 5
+
+
 @dataclass(frozen=True, slots=True)
 class _Selection:
     """The targets of a request. failures: paths that cannot be read. passed_over: directories marked for deletion that were skipped."""
@@ -147,11 +152,31 @@ def _selected(
         targets = [target for target in targets if wanted(target)]
     if not targets and not failures:
         is_narrowed = bool(request.topics) or request.partition is not None
-        why = "--topic or --partition match nothing" if is_narrowed else "no matching files"
+        why = (
+            f"--topic or --partition match nothing{_topics_there(request)}"
+            if is_narrowed
+            else "no matching files"
+        )
         if passed_over:
             why = f"{passed_over[0]} is marked for deletion; name it to process it"
         raise UsageError(f"nothing to process in {', '.join(request.paths)}: {why}")
     return _Selection(targets, failures, passed_over)
+
+
+def _topics_there(request: Request) -> str:
+    """The topics that could have been meant, as the end of a sentence."""
+    from difflib import get_close_matches
+
+    from kseg.segment.counted import listed
+
+    targets, _ = _resolve(replace(request, topics=(), partition=None), Expansion.PARTITIONS, None, [])
+    names = (own_partition_name(directory_of(target)) for target in targets)
+    topics = sorted(
+        {name.topic for name in names if name is not None}, key=lambda each: (each.startswith("__"), each)
+    )
+    close = [each for topic in request.topics for each in get_close_matches(topic, topics)]
+    in_order = [*dict.fromkeys((*close, *topics))]
+    return f"; the topics there: {shown_path(listed(in_order, _TOPICS_SHOWN))}" if in_order else ""
 
 
 def _resolve(

@@ -110,6 +110,17 @@ def test_empty_partition_is_not_blamed_on_filters(tmp_path: Path, capfd: pytest.
     assert "--topic or --partition match nothing" in capfd.readouterr().err
 
 
+def test_filter_that_matches_nothing_is_answered_with_the_topics(
+    capture_small: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Those like the given one first: a partition's name is no topic's, and lower case counts."""
+    for given in ("stations-0", "Stations"):
+        assert run(["list", "--topic", given, str(capture_small / "data")]) == 2
+        said = capfd.readouterr().err
+        assert "match nothing; the topics there: stations, fares, gates-append" in said
+        assert "and 6 more" in said
+
+
 def test_name_that_is_not_utf_8_is_quoted_for_a_shell(
     partition: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
