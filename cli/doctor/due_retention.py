@@ -70,6 +70,7 @@ def retention_rows(found: Sequence[DueDeletion], *, is_default_known: bool) -> I
             "segments": sum(each.segments for each in due),
             "bytes": sum(each.size_bytes for each in due),
             "remote_segments": sum(each.remote_segments for each in due),
+            "remote_segments_at_most": sum(each.remote_segments_at_most for each in due),
             "remote_bytes": sum(each.remote_bytes for each in due),
             "partitions_emptied": len(emptied),
             "examples": emptied[:_EXAMPLES],
@@ -91,6 +92,24 @@ def keep_expired(found: Sequence[DueDeletion], request: Request) -> Iterator[Nex
         command_line("retain", {"--server-properties": _properties_file(request)}, request),
         is_due=False,
     )
+
+
+def keep_counted_twice(found: Sequence[DueDeletion], request: Request) -> Iterator[NextStep]:
+    """The step for segments in remote storage that a broker may delete although they are within the limits."""
+    names = [
+        os.path.basename(each.directory)
+        for each in found
+        if each.remote_segments_at_most > each.remote_segments and not each.is_everything
+    ]
+    if names:
+        yield NextStep(
+            f"Of {shown_path(listed(names, _LISTED))}, a broker may delete segments in remote storage that are within retention.bytes, which "
+            "nothing reverts: after a start 4.3.1 may count twice what is there and here as well. To keep them, start all "
+            f"brokers with {_UNREAD}, with which nothing is deleted or read there, raise retention.bytes by the size of the local log "
+            "(kafka-configs.sh), and start them again without it; some minutes later the limit can be lowered. See what is in remote storage.",
+            command_line("list", {"--remote": True}, request),
+            is_due=False,
+        )
 
 
 def _postponing(emptied: Sequence[DueDeletion]) -> str:

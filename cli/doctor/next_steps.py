@@ -256,9 +256,10 @@ def _keep_what_goes(situation: Situation) -> Iterator[NextStep]:
 
         yield from keep_deleted(situation.deleted, situation.request)
     if situation.due_deletions:
-        from kseg.cli.doctor.due_retention import keep_expired
+        from kseg.cli.doctor.due_retention import keep_counted_twice, keep_expired
 
         yield from keep_expired(situation.due_deletions, situation.request)
+        yield from keep_counted_twice(situation.due_deletions, situation.request)
     if situation.expiring and situation.expiry is not None:
         from kseg.cli.doctor.expiring_steps import keep_offsets
 

@@ -203,15 +203,13 @@ class DoctorReport(Report):
             emptied, examples = values["partitions_emptied"], values["examples"]
             more = f" and {emptied - len(examples):,} more" if emptied > len(examples) else ""
             everything = f"; everything in {shown_path(', '.join(examples))}{more}" if emptied else ""
-            remote = values["remote_segments"]
-            there = (
-                f" and {remote:,} in remote storage ({size_words(values['remote_bytes'])})" if remote else ""
-            )
+            certain, most = values["remote_segments"], values["remote_segments_at_most"]
+            there = _remote_words(certain, most, values["remote_bytes"])
             words = (
                 f"{shown_path(values['log_dir'])}: {counted(values['segments'], 'segment')} ({size_words(values['bytes'])}){there} "
                 f"of {counted(values['partitions'], 'partition')}{everything}"
             )
-            yield Line(visible(words), WARNING if emptied else "")
+            yield Line(visible(words), WARNING if emptied or most > certain else "")
         if any(values["assumes_default"] for values in found):
             yield Line(
                 "with Kafka's default of 7 days where no limit is known (--server-properties gives the broker's)"
@@ -309,6 +307,13 @@ def _identities(log_dirs: Sequence[Values], starts: Sequence[Values]) -> Iterato
 def _identity(node_id: int | None, cluster_id: str | None) -> str:
     whose = "a node" if node_id is None else f"node {node_id}"
     return f"{whose} of {'an unknown cluster' if cluster_id is None else f'cluster {cluster_id}'}"
+
+
+def _remote_words(certain: int, most: int, size_bytes: int) -> str:
+    """The segments that retention deletes in remote storage, the certain ones and all that it may delete."""
+    if most > certain:
+        return f" and {f'{certain:,} to' if certain else 'up to'} {most:,} in remote storage"
+    return f" and {certain:,} in remote storage ({size_words(size_bytes)})" if certain else ""
 
 
 def _blocked(transaction: Values) -> str:

@@ -22,14 +22,16 @@ from kseg.segment.values import dataclass
 @dataclass(frozen=True, slots=True)
 class DueDeletion:
     """The segments of a partition that exceed a limit. remote_segments, remote_bytes: those in remote storage, of a topic with tiered
-    storage. is_everything: no record is left then, neither here nor in remote storage. is_by_default: some exceed only a retention.ms that
-    is set nowhere, so that Kafka's default applies. is_by_cleaner: the topic is compacted as well, and the cleaner deletes them
-    (Kafka: LogCleaner.cleanFilthiestLog, LogCleanerManager.deletableLogs). is_tiered: the topic has tiered storage."""
+    storage. remote_segments_at_most: a broker may delete so many of them (`remote_expiry`). is_everything: no record is left then, neither
+    here nor in remote storage. is_by_default: some exceed only a retention.ms that is set nowhere, so that Kafka's default applies.
+    is_by_cleaner: the topic is compacted as well, and the cleaner deletes them (Kafka: LogCleaner.cleanFilthiestLog,
+    LogCleanerManager.deletableLogs). is_tiered: the topic has tiered storage."""
 
     directory: str
     segments: int
     size_bytes: int
     remote_segments: int
+    remote_segments_at_most: int
     remote_bytes: int
     is_everything: bool
     is_by_default: bool
@@ -79,6 +81,7 @@ def _due(path: str, judged: LogToRetain, limits: Limits, known: TopicSettings) -
         len(breached),
         sum(breached),
         0 if remote is None else remote.segments,
+        0 if remote is None else remote.segments_at_most,
         0 if remote is None else remote.size_bytes,
         is_everything,
         of_time or of_remote_time,

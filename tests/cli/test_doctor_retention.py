@@ -46,6 +46,7 @@ def test_doctor_names_partitions_that_retention_deletes_completely(
             "segments": sum(log.stat().st_size > 0 for log in logs),
             "bytes": sum(log.stat().st_size for log in logs),
             "remote_segments": 0,
+            "remote_segments_at_most": 0,
             "remote_bytes": 0,
             "partitions_emptied": 3,
             "examples": names,
@@ -152,3 +153,15 @@ def test_doctor_names_what_retention_deletes_in_remote_storage(
     append(data, config("fares", "retention.ms", "-1"), config("fares", "retention.bytes", "0"))
     (told,) = of_type(doctor(capfd, data, status=1), "retention")
     assert told["remote_segments"] == 1 and "fares-0" not in told["examples"]
+    # within the limit, unless the local copy is counted as well
+    within = end * 100 + sum(log.stat().st_size for log in logs[1:])
+    append(data, config("fares", "retention.bytes", str(within)))
+    rows = doctor(capfd, data, status=1)
+    (told,) = of_type(rows, "retention")
+    assert (told["remote_segments"], told["remote_segments_at_most"]) == (0, 0)
+    append(data, config("fares", "retention.bytes", str(within - end * 100 + logs[0].stat().st_size)))
+    (told,) = of_type(rows := doctor(capfd, data, status=1), "retention")
+    assert (told["remote_segments"], told["remote_segments_at_most"]) == (0, 1), told
+    *_, step = of_type(rows, "step")
+    assert step["why"].startswith("Of fares-0, a broker may delete") and "--remote" in step["command"]
+    assert any(" and up to 1 in remote storage of " in line for line in text_of(capfd, data))
