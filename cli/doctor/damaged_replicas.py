@@ -22,6 +22,7 @@ from kseg.cli.doctor.next_step import (
     NextStep,
     copy_command,
     lack_of_room,
+    lack_of_room_outside,
     likewise,
     move_command,
     put_command,
@@ -78,17 +79,21 @@ class _Piece:
 @dataclass(slots=True)
 class DamagedReplicas:
     """partitions: the directories of all that are examined. options: of their verification. lost: by directory, the offsets that are
-    missing or cannot be read, also beyond the log end. unknown: directories with further damage. sources: directories from which the
-    steps take something."""
+    missing or cannot be read, also beyond the log end. unknown: directories with further damage. strays: directories that
+    brokers will not serve. sources: those from which the steps take something."""
 
     request: Request
     partitions: Sequence[str] = ()
     options: "VerifyOptions | None" = None
     lost: dict[str, list[range]] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
+    strays: set[str] = field(default_factory=set)
     sources: set[str] = field(default_factory=set)
 
     def note(self, finding: Finding) -> None:
+        if finding.id == "becomes-stray":
+            self.strays.add(finding.path)
+            return
         about, directory = finding.diagnosis, os.path.dirname(finding.path)
         first, last = finding.first_offset, finding.last_offset
         is_segment = finding.id in _LOST_SEGMENTS
@@ -134,14 +139,19 @@ class DamagedReplicas:
 
     def steps(self, replaced: Collection[str], twice: Sequence[tuple[str, str]] = ()) -> Iterator[NextStep]:
         """replaced: replicas that other steps replace. twice: pairs of directories of which one is moved out of the way."""
-        moving = {path for path in self.unknown if state_of(path) is PartitionState.FUTURE}
         goes = {one_to_move(*pair, self.damaged).gone for pair in twice}
-        found = [*self._found(({*self.lost} - self.unknown | moving) - {*replaced} - goes, goes)]
+        served = self.damaged - self.strays - {*replaced} - goes
+        found = [*self._found({path for path in served if self._is_mended(path)}, goes)]
         shown = shown_of(len(found), _LISTED)
         for steps in found[:shown]:
             yield from steps
         command = command_line("verify", {"--verbose": True}, self.request)
         yield from likewise(len(found) - shown, "damaged replica", command)
+
+    def _is_mended(self, path: str) -> bool:
+        """Whether there may be something to do about a damaged log: a broker serves it, or continues to move it."""
+        state = state_of(path)
+        return state is PartitionState.FUTURE or (state is PartitionState.LIVE and path not in self.unknown)
 
     def completed(self, former: str, path: str) -> list[NextStep]:
         """The steps that put a log together which is longer than the one at `path` but damaged where that one is not, and put it in its
@@ -256,7 +266,8 @@ def _epoch_below(path: str, offset: int) -> int | None:
 def _copied(path: str, whole: str) -> NextStep:
     return NextStep(
         f"{shown_path(path)} is damaged, and {shown_path(whole)} has every record of it. Before any of the nodes starts, move the damaged one out of "
-        f"the data directory, and copy the other one: its files are valid here too.{lack_of_room(whole, path)}",
+        f"the data directory, and copy the other one: its files are valid here too."
+        f"{lack_of_room(whole, path)}{lack_of_room_outside(path)}",
         copy_command(whole, path, first=move_command(path)),
     )
 
@@ -270,13 +281,13 @@ def _put_together(base: str, pieces: Sequence[_Piece], path: str) -> Iterator[Ne
     anew = f"rm -r {shell_quoted(made)} && " if places.lexists(made) else ""
     yield NextStep(
         f"{shown_path(base)} is damaged at offset {first.first}, and {shown_path(first.path)} has what cannot be read there. Before either is repaired or "
-        "copied, put the log together.",
+        f"copied, put the log together.{lack_of_room(base, made)}",
         f"{anew}mkdir -p {shell_quoted(os.path.dirname(made))} && {{ {' '.join(piece.command for piece in pieces)} }} | "
         f"kseg append --apply --dumps {len(pieces)} --from - {shell_quoted(made)}",
     )
     metadata = NAME_BY_ROLE[Role.PARTITION_METADATA]
     yield NextStep(
-        f"Then put it in place of {'the damaged one' if path == base else shown_path(path)}, with its topic id.",
+        f"Then put it in place of {'the damaged one' if path == base else shown_path(path)}, with its topic id.{lack_of_room_outside(path)}",
         f"cp -p {shell_quoted(os.path.join(path, metadata))} {shell_quoted(made)} && rm -r {shell_quoted(os.path.join(made, KSEG_DIRECTORY))} && "
         f"{put_command(made, path, first=move_command(path))}",
     )

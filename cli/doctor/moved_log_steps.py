@@ -6,7 +6,14 @@ A longer log may be damaged where the other one is not: what either has is put t
 from collections.abc import Iterator
 
 from kseg.cli.doctor.damaged_replicas import DamagedReplicas
-from kseg.cli.doctor.next_step import NextStep, copy_command, lack_of_room, likewise, move_command
+from kseg.cli.doctor.next_step import (
+    NextStep,
+    copy_command,
+    lack_of_room,
+    lack_of_room_outside,
+    likewise,
+    move_command,
+)
 from kseg.cli.doctor.replica_steps import Replicas, stop_move
 from kseg.cli.next_command import command_line
 from kseg.internal_topics.metadata.replica_directories import state_of
@@ -32,7 +39,8 @@ def stop_moves(replicas: Replicas, damaged: DamagedReplicas) -> Iterator[NextSte
         if not completed:
             yield NextStep(
                 f"{shown_path(path)} has fewer records than {shown_path(former)}, from which the replica was moved. Before a broker starts and deletes that, "
-                f"move this one out of the data directory, and copy the other one: its files are valid here too.{lack_of_room(former, path)}",
+                f"move this one out of the data directory, and copy the other one: its files are valid here too."
+                f"{lack_of_room(former, path)}{lack_of_room_outside(path)}",
                 copy_command(former, path, first=move_command(path)),
             )
     command = command_line("verify", {"--verbose": True}, replicas.request)

@@ -11,7 +11,7 @@ from kseg.segment.counted import counted
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import COPYING_SUFFIX, KSEG_DIRECTORY, MAX_DIRECTORY_NAME
 from kseg.segment.storage import places
-from kseg.segment.terminal import shell_quoted, shell_word
+from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 from kseg.segment.values import dataclass
 
 ANY_SERVER = "HOST:PORT"  # placeholder for a bootstrap server
@@ -53,7 +53,7 @@ def likewise(more: int, what: str, command: str, then: str = "list them") -> Ite
 def move_out(why: str, path: str, *, is_due: bool = True) -> NextStep:
     """The step that moves a path out of the data directory. path: as below."""
     goal = _outside(path)
-    if _device(path) != _device(goal) and not places.islink(path):
+    if _is_copied(path, goal):
         why += f" The data directory is a file system of its own, so this is a copy to another one; any place outside will do.{lack_of_room(path, goal)}"
     return NextStep(why, move_command(path), is_due)
 
@@ -153,6 +153,24 @@ def lack_of_room(source: str, path: str) -> str:
         for room in rooms_for_copy(source, path)
         if not room.is_enough
     )
+
+
+def lack_of_room_outside(path: str) -> str:
+    """The sentence that `move_command` copies a path to a file system without enough room for it; empty as above."""
+    goal = _outside(path)
+    if not _is_copied(path, goal):
+        return ""
+    return "".join(
+        f" Moving {shown_path(path)} out needs {size_words(room.needed_bytes)} in {shown_path(os.path.dirname(places.abspath(goal)))}, and "
+        f"{size_words(room.free_bytes)} are free there: make room first, or move it to any other place outside."
+        for room in rooms_for_copy(path, goal)
+        if not room.is_enough
+    )
+
+
+def _is_copied(path: str, goal: str) -> bool:
+    """Whether moving a path copies its contents."""
+    return _device(path) != _device(goal) and not places.islink(path)
 
 
 def put_command(source: str, path: str, *, first: str = "") -> str:

@@ -15,6 +15,7 @@ from kseg.cli.doctor.next_step import (
     copy_command,
     find_copies_command,
     lack_of_room,
+    lack_of_room_outside,
     likewise,
     move_command,
     move_out,
@@ -141,8 +142,9 @@ def _copies(
             why = f"{shown_path(path)} lacks records of the cluster's metadata."
             if not is_here:
                 why += " It belongs in the metadata log dir of its node (metadata.log.dir, else the first of log.dirs)."
+        room = lack_of_room(other, path) + (lack_of_room_outside(path) if is_here else "")
         yield NextStep(
-            f"{why} Before any of the nodes starts, {move}copy {copied}: its files are valid on every node.{lack_of_room(other, path)}",
+            f"{why} Before any of the nodes starts, {move}copy {copied}: its files are valid on every node.{room}",
             copy_command(other, path, first=move_command(path) if is_here else ""),
         )
     command = command_line("verify", {"--verbose": True}, replicas.request)

@@ -13,6 +13,7 @@ from kseg.cli.doctor.next_step import (
     copy_command,
     find_copies_command,
     lack_of_room,
+    lack_of_room_outside,
     move_command,
     move_out,
     put_command,
@@ -126,6 +127,23 @@ def test_copy_without_enough_room_says_so(tmp_path: Path) -> None:
             " The copy needs 40.0 KiB, and 32.0 KiB are free there: make room first."
         )
         assert lack_of_room(str(tmp_path / "gone"), str(disk / "orders-0")) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+def test_move_out_of_a_mount_point_without_enough_room_says_so(tmp_path: Path) -> None:
+    with mounted(tmp_path / "around", "-t", "tmpfs", "-o", "size=64k", "tmpfs") as around:
+        (around / "directory" / "orders-0").mkdir(parents=True)
+        assert lack_of_room_outside(str(around / "directory" / "orders-0")) == ""
+        with mounted(around / "disk", "-t", "tmpfs", "tmpfs") as disk:
+            log = disk / "orders-0" / "log"
+            log.parent.mkdir()
+            log.write_bytes(bytes(80 << 10))
+            assert lack_of_room_outside(str(log.parent)) == (
+                f" Moving {log.parent} out needs 80.0 KiB in {around}, and 64.0 KiB are free there: make room first, or move it to any other "
+                "place outside."
+            )
+            (disk / "orders-1").symlink_to(log.parent)
+            assert lack_of_room_outside(str(disk / "orders-1")) == ""
 
 
 def test_search_for_copies_finds_no_partial_one(tmp_path: Path) -> None:

@@ -202,6 +202,21 @@ def test_doctor_after_the_loss_of_the_node_a_partition_was_reassigned_to(cluster
     assert cluster.found() == {"moved-0": "replica-missing"}
 
 
+@pytest.mark.evidence("damaged-replica")
+def test_damaged_replica_that_no_broker_serves_is_not_replaced(cluster: Cluster) -> None:
+    """As after a reassignment that was cancelled while the node was down, with a part of the log there. Observed with 4.3.1: the broker
+    renames it as stray."""
+    for name in ("alone-0", f"alone-0.{'c' * 32}-stray"):
+        there = shutil.copytree(
+            cluster.nodes[LAST].root / MORE / "alone-0", cluster.nodes[1].root / DATA / name
+        )
+        data = bytearray((there / f"{0:020d}.log").read_bytes())
+        data[100] ^= 1
+        (there / f"{0:020d}.log").write_bytes(data)
+    assert cluster.found()["alone-0"] == "becomes-stray"
+    assert not any("kseg-copying" in row.get("command", "") for row in cluster.examined())
+
+
 def test_volume_of_another_node_prevents_the_start(
     cluster: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
