@@ -215,10 +215,11 @@ class OneToMove(NamedTuple):
 
 
 def one_to_move(path: str, other: str, damaged: Collection[str]) -> OneToMove:
-    """The one whose log ends first; if both end at the same offset, the damaged one, else the later one in log.dirs. damaged:
-    directories."""
+    """The one that is a link to the other; else the one whose log ends first; if both end at the same offset, the damaged one, else the
+    later one in log.dirs. damaged: directories."""
     end, other_end = (end_offset_of(PartitionTarget(each)) for each in (path, other))
-    if (end, path not in damaged) > (other_end, other not in damaged):
+    is_other_link = places.islink(other) and _is_same(path, other)
+    if is_other_link or (end, path not in damaged) > (other_end, other not in damaged):
         gone, kept, gone_end, kept_end = other, path, other_end, end
     else:
         gone, kept, gone_end, kept_end = path, other, end, other_end
@@ -229,15 +230,25 @@ def one_to_move(path: str, other: str, damaged: Collection[str]) -> OneToMove:
     return OneToMove(gone, kept, gone_end, kept_end, which)
 
 
+def _is_same(path: str, other: str) -> bool:
+    """Whether two paths lead to the same directory."""
+    return places.realpath(path) == places.realpath(other)
+
+
 def keep_one(replicas: Replicas, damaged: Collection[str]) -> Iterator[NextStep]:
     """If two data directories contain the same partition, move one of them away. damaged: directories."""
     shown = shown_of(len(replicas.twice), _LISTED)
     for path, other in replicas.twice[:shown]:
-        yield NextStep(
-            f"A broker does not start with two directories of partition {shown_path(os.path.basename(path))}: compare them.",
-            f"kseg diff {shell_quoted(other)} {shell_quoted(path)}",
-        )
         one = one_to_move(path, other, damaged)
+        twice = (
+            f"A broker does not start with two directories of partition {shown_path(os.path.basename(path))}"
+        )
+        if _is_same(path, other):
+            yield move_out(
+                f"{twice}: move {shown_path(one.gone)}, which is a link, out of the data directory.", one.gone
+            )
+            continue
+        yield NextStep(f"{twice}: compare them.", f"kseg diff {shell_quoted(other)} {shell_quoted(path)}")
         yield move_out(
             f"{one.which} out of the data directory (its log ends at offset {one.gone_end_offset}, that of "
             f"{shown_path(one.kept)} at {one.kept_end_offset}). Records that only it has remain in the moved directory.",

@@ -170,11 +170,14 @@ class StartForecast:
             self._directory(path).start = start
 
     def _add_link(self, path: str, other: str) -> None:
-        """Repeat the result of a directory for a link to it in another data directory: `verify` checks it once, a broker loads it twice."""
-        here, there = self._directory_around(path), self._directory_around(other)
-        partition = there.live.get(os.path.basename(other))
-        if partition is not None and places.realpath(path) == places.realpath(other):
-            here.live[os.path.basename(path)] = partition
+        """Repeat the result of a directory for a link to it in another data directory: `verify` checks it once, a broker loads it twice.
+        Either of the two may be the link."""
+        if places.realpath(path) != places.realpath(other):
+            return
+        for link, directory in ((path, other), (other, path)):
+            partition = self._directory_around(directory).live.get(os.path.basename(directory))
+            if partition is not None:
+                self._directory_around(link).live.setdefault(os.path.basename(link), partition)
 
     def _directory_around(self, partition_path: str) -> LoadedDirectory:
         return self._directory(os.path.dirname(partition_path) or os.curdir)

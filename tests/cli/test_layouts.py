@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,26 @@ def test_partition_in_two_data_directories_of_a_node_is_an_error(
     step = next(row for row in rows if row["type"] == "step")
     assert (step["command"], step["due"]) == (f"kseg diff {tmp_path}/a/fares-0 {tmp_path}/b/fares-0", True)
     (tmp_path / "b" / "fares-0").rename(tmp_path / "moved-0")
+    status, rows = output(capfd, "doctor", tmp_path / "a", tmp_path / "b")
+    assert "partition-twice" not in {row.get("id") for row in rows}
+
+
+@pytest.mark.evidence("partition-twice")
+@pytest.mark.parametrize(("real", "link"), ["ab", "ba"])
+def test_link_to_a_partition_is_moved_out_and_not_the_partition(
+    real: str, link: str, disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    disk("a", "fares-0", "gates-append-0")
+    disk("b", "fares-0", directory=OTHER_DIRECTORY_ID)
+    shutil.rmtree(tmp_path / link / "fares-0")
+    (tmp_path / link / "fares-0").symlink_to(f"../{real}/fares-0")
+    status, rows = output(capfd, "doctor", tmp_path / "a", tmp_path / "b")
+    (start,) = [row for row in rows if row["type"] == "broker-start"]
+    assert (status, start["outcome"]) == (1, "does-not-start")
+    step = next(row for row in rows if row["type"] == "step")
+    subprocess.run(step["command"], shell=True, check=True)
+    assert [*(tmp_path / real / "fares-0").glob("*.log")]
+    assert (tmp_path / f"{link}-fares-0").resolve() == tmp_path / real / "fares-0"
     status, rows = output(capfd, "doctor", tmp_path / "a", tmp_path / "b")
     assert "partition-twice" not in {row.get("id") for row in rows}
 

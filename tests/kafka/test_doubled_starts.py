@@ -94,6 +94,13 @@ def linked(own: Path, other: Path) -> None:
     (other / _one(own).name).symlink_to(_one(own))
 
 
+def linked_before(own: Path, other: Path) -> None:
+    """The link is in the data directory that comes first."""
+    partition = _one(own)
+    partition.rename(other / partition.name)
+    partition.symlink_to(other / partition.name)
+
+
 # (the change, whether a finding says that the broker does not start with both directories)
 CASES: tuple[tuple[Double, bool], ...] = (
     (moving_within, True),
@@ -107,6 +114,7 @@ CASES: tuple[tuple[Double, bool], ...] = (
     (with_a_zero, True),
     (with_a_zero_alone, False),
     (linked, True),
+    (linked_before, True),
 )
 IN_THE_GATE = (
     moving_within,
@@ -114,6 +122,7 @@ IN_THE_GATE = (
     moving_twice_and_one_with_the_id_of_another,
     moved_but_for_the_name,
     with_a_zero,
+    linked_before,
 )
 
 
