@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kseg.cli.remote_ahead import remote_ahead
 from kseg.cli.remote_evidence import begins_below, checkpointed_start, local_epochs
 from kseg.cli.topic_evidence import log_dirs_of, partitions_among
 from kseg.segment.counted import counted
@@ -27,23 +28,30 @@ if TYPE_CHECKING:
     from kseg.internal_topics.remote_log.remote_segments import PartitionKey, RemotePartition
 
 
-def remote_gaps(targets: Sequence[Target], finder: "MetadataFinder") -> Iterator[Finding]:
-    """A finding for each gap, where no broker runs: while one does, segments are copied and deleted."""
+def remote_findings(targets: Sequence[Target], finder: "MetadataFinder") -> Iterator[Finding]:
+    """A finding for each gap, and for each log that ends before its remote segments (`remote_ahead`), where no broker runs: while one
+    does, segments are copied and deleted."""
     from kseg.change.apply.running_broker import is_in_use
 
     images = {log_dir: finder.image_for(log_dir) for log_dir in log_dirs_of(targets)}
     tiered = {log_dir: _tiered_topics(image) for log_dir, image in images.items() if image is not None}
     if not any(tiered.values()):
         return
-    nodes = {finder.node_of(log_dir).node_id for log_dir in images}
+    nodes = {log_dir: finder.node_of(log_dir).node_id for log_dir in images}
     with suppress(KsegError):  # the run itself reports what cannot be read
-        below = [target for target in _of_topics(targets, tiered) if begins_below(target.path)]
-        if not below or any(map(is_in_use, below)):
+        replicas = [*_of_topics(targets, tiered)]
+        if not replicas or any(map(is_in_use, replicas)):
             return
-        known = _known(targets, [image for image in images.values() if image is not None], nodes)
-        if known is not None:
-            for target in below:
+        known = _known(targets, [image for image in images.values() if image is not None], nodes.values())
+        if known is None:
+            return
+        for target in replicas:
+            log_dir = log_dir_of(target)
+            image = images.get(log_dir)
+            if begins_below(target.path):
                 yield from _gaps_of(target.path, known)
+            if image is not None:
+                yield from remote_ahead(target.path, image, nodes[log_dir], known)
 
 
 def _tiered_topics(image: "MetadataImage") -> frozenset[str]:

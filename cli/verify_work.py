@@ -121,9 +121,9 @@ class Verification:
 
     def _gaps(self) -> "Iterator[Finding]":
         if self._finder is not None:
-            from kseg.cli.remote_gaps import remote_gaps
+            from kseg.cli.remote_gaps import remote_findings
 
-            yield from remote_gaps(self._targets, self._finder)
+            yield from remote_findings(self._targets, self._finder)
 
 
 def _is_of_topic(finding: "Finding") -> bool:

@@ -169,6 +169,18 @@ class ReplicaBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteAhead:
+    """A log that ends before what remote storage has of it. log_start_offset: of the partition. last_remote_offset: the last one there."""
+
+    log_start_offset: int
+    end_offset: int
+    last_remote_offset: int
+
+    def numbers(self) -> Numbers:
+        return {"log_start_offset": self.log_start_offset, "end_offset": self.end_offset}
+
+
+@dataclass(frozen=True, slots=True)
 class MovedLogBehind:
     """A log that takes the place of a longer one, or has taken it. former: that one, which a broker deletes. end_offset,
     former_end_offset: after the last records."""
@@ -343,6 +355,7 @@ Diagnosis = (
     | ReplicaBehind
     | ReplicaDiverged
     | MovedLogBehind
+    | RemoteAhead
     | ReplacedVoter
     | PartitionTwice
     | MetadataGap

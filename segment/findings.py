@@ -86,6 +86,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("segment-missing", ERROR, "the log of a segment is missing or empty; only its indexes are left", _RECOVER),
     ("log-start-gap", WARNING, "offsets before the first segment are missing, although leader epochs still refer to them", _LIST),
     ("remote-gap", WARNING, "offsets before the first segment of a log with tiered storage are not in remote storage either, according to __remote_log_metadata", "kseg list --remote {log_dir}"),
+    ("remote-ahead", ERROR, "the log ends before offsets that remote storage has of it: its end was lost, and a broker continues there", _DOCTOR),
     ("segment-overlap", ERROR, "a segment starts below the end offset of the previous segment", _RECOVER),
     ("overlap-resolved", INFO, "the same offsets exist twice; salvage keeps one copy by a documented rule", _VERIFY),
     ("batch-restored", INFO, "a damaged batch is valid again with its original bytes", _VERIFY),

@@ -16,7 +16,13 @@ from kseg.cli.doctor.doctor_rows import damage_row
 from kseg.cli.doctor.obstacle_steps import linked_files
 from kseg.cli.doctor.situation import Situation
 from kseg.jobs.events import Event, Failure, Row
-from kseg.segment.diagnosis import LogStartBeyondEnd, MissingReplica, ReissuedProducerIds, ReplicaBehind
+from kseg.segment.diagnosis import (
+    LogStartBeyondEnd,
+    MissingReplica,
+    ReissuedProducerIds,
+    RemoteAhead,
+    ReplicaBehind,
+)
 from kseg.segment.findings import ERROR, Finding
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import parse_partition_directory
@@ -56,7 +62,7 @@ class DamagedPartitions:
         """Count an error. partitions: all that are examined, by path."""
         about = finding.diagnosis
         if finding.severity != ERROR or isinstance(
-            about, MissingReplica | ReplicaBehind | ReissuedProducerIds
+            about, MissingReplica | ReplicaBehind | ReissuedProducerIds | RemoteAhead
         ):
             return
         told = about.directory if isinstance(about, LogStartBeyondEnd) else ""

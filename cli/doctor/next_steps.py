@@ -81,6 +81,7 @@ from kseg.cli.doctor.replica_steps import (
     keep_one,
     put_back,
     replace_behind,
+    replace_cut,
     save_diverged,
     start_in_order,
 )
@@ -100,6 +101,7 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
         situation.repairs.has_errors
         or situation.is_obstructed
         or situation.replicas.missing
+        or situation.replicas.cut
         or situation.identities.lost
         or metadata.renamed
     )
@@ -217,6 +219,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         yield from explain_strays(situation.unserved)
         yield from give_ids(situation.unserved, replicas.set_aside.values())
     yield from put_back(replicas, obstacles.in_other_case)
+    yield from replace_cut(replicas)
     yield from await_leaders(replicas)
     yield from skip_producer_ids(metadata.reissued_ids)
     yield from _coordinators_before_start(situation)
@@ -232,6 +235,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         or repairs.unloadable
         or repairs.left_damaged
         or replicas.missing
+        or replicas.cut
         or obstacles.given_empty  # what was assigned to a replaced disk is known once the new one is formatted
         or obstacles.unformatted
     ):

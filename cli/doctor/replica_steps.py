@@ -31,6 +31,7 @@ from kseg.segment.diagnosis import (
     MissingReplica,
     MovedLogBehind,
     PartitionTwice,
+    RemoteAhead,
     ReplicaBehind,
     ReplicaCopy,
     ReplicaDiverged,
@@ -65,6 +66,7 @@ class Replicas:
     out_of_sync: list[tuple[str, ReplicaBehind]] = field(default_factory=list)
     diverged: list[tuple[str, int]] = field(default_factory=list)
     moved_behind: list[tuple[str, str]] = field(default_factory=list)
+    cut: list[tuple[str, RemoteAhead]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     rivals: list[str] = field(default_factory=list)
     set_aside: dict[str, str] = field(default_factory=dict)
@@ -83,6 +85,8 @@ class Replicas:
             self.diverged.append((path, diagnosis.offset))
         elif isinstance(diagnosis, MovedLogBehind):
             self.moved_behind.append((path, diagnosis.former))
+        elif isinstance(diagnosis, RemoteAhead):
+            self.cut.append((path, diagnosis))
         elif isinstance(diagnosis, PartitionTwice):
             self.twice.append((path, diagnosis.other))
         elif isinstance(diagnosis, MissingReplica):
@@ -340,17 +344,36 @@ def _copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterat
     )
 
 
+def _empty_log_command(path: str, first: int, last: int) -> str:
+    """The command that puts an empty log there. first: the log start. last: the last offset in remote storage."""
+    log = shell_quoted(os.path.join(path, f"{last + 1:020d}{LOG_SUFFIX}"))
+    place, log_dir = shell_quoted(path), shell_quoted(os.path.dirname(path))
+    return f"mkdir -p {place} && touch {log} && chown -R --reference={log_dir} {place} && kseg recover --apply --log-start-offset {first} {place}"
+
+
+def replace_cut(replicas: Replicas) -> Iterator[NextStep]:
+    """The steps for logs that end before what remote storage has of them."""
+    shown = shown_of(len(replicas.cut), _LISTED)
+    for path, ahead in replicas.cut[:shown]:
+        yield NextStep(
+            f"{shown_path(path)} ends at offset {ahead.end_offset}, and remote storage has it up to {ahead.last_remote_offset}. Unless a later copy of "
+            "the log turns up, move it out of the data directory and put an empty log in its place, with the leader epochs of remote storage: a "
+            f"broker serves all of it from there and continues at {ahead.last_remote_offset + 1}.",
+            f"{move_command(path)} && {_empty_log_command(path, ahead.log_start_offset, ahead.last_remote_offset)}",
+        )
+    command = command_line("list", {"--remote": True}, replicas.request)
+    yield from likewise(len(replicas.cut) - shown, "partition that remote storage has", command)
+
+
 def _continue_remote(ranges: Mapping[str, OffsetRange], request: Request) -> Iterator[NextStep]:
     """An empty local log that begins where remote storage ends, with the leader epochs from `__remote_log_metadata`: a broker serves the
     remote segments and continues after them (observed with 4.3.1)."""
     shown = shown_of(len(ranges), _LISTED)
     for path, (first, last) in list(ranges.items())[:shown]:
-        log = shell_quoted(os.path.join(path, f"{last + 1:020d}{LOG_SUFFIX}"))
-        place, log_dir = shell_quoted(path), shell_quoted(os.path.dirname(path))
         yield NextStep(
             f"If {shown_path(os.path.basename(path))} is nowhere, keep its records in remote storage, offsets {first} to {last}: a broker that finds "
             f"an empty log with their leader epochs there serves them and continues at {last + 1}. Later records are lost.",
-            f"mkdir -p {place} && touch {log} && chown -R --reference={log_dir} {place} && kseg recover --apply --log-start-offset {first} {place}",
+            _empty_log_command(path, first, last),
         )
     command = command_line("list", {"--remote": True}, request)
     more = "list what remote storage has of them"
