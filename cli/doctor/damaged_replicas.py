@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 _LOST_SEGMENTS = ("segment-missing", "segment-gap", "log-start-gap")
 _LISTED = 5  # replicas with a step of their own
 _MOST_PIECES = 20  # of a command that can still be read
+_NO_OFFSET = 2**63 - 1  # beyond those of any log
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class DamagedReplicas:
         if isinstance(about, UnreadableBytes):
             return  # the batches there have findings of their own
         if last is None and isinstance(about, InvalidBytes) and about.resumed_offset is None:
-            last = first  # behind it is nothing that could be read
+            last = _NO_OFFSET - 1  # nothing tells how many are lost
         is_known = is_segment or isinstance(about, InvalidBytes)
         if is_known and first is not None and last is not None and first <= last:
             self.lost.setdefault(directory, []).append(range(first, last + 1))
@@ -139,8 +140,9 @@ class DamagedReplicas:
 
     def steps(self, replaced: Collection[str], twice: Sequence[tuple[str, str]] = ()) -> Iterator[NextStep]:
         """replaced: replicas that other steps replace. twice: pairs of directories of which one is moved out of the way."""
-        goes = {one_to_move(*pair, self.damaged).gone for pair in twice}
-        served = self.damaged - self.strays - {*replaced} - goes
+        damaged = self.damaged
+        goes = {one_to_move(*pair, damaged).gone for pair in twice if not damaged.isdisjoint(pair)}
+        served = damaged - self.strays - {*replaced} - goes
         found = [*self._found({path for path in served if self._is_mended(path)}, goes)]
         shown = shown_of(len(found), _LISTED)
         for steps in found[:shown]:
@@ -222,8 +224,10 @@ class DamagedReplicas:
             pieces += [_Piece(path, position, gap.start)] * (position < gap.start)
             pieces.append(_Piece(source, gap.start, gap.stop))
             position = gap.stop
-        is_cut = any(each.stop > end for each in self.lost[path])
-        return [*pieces, _Piece(path, position, end if is_cut else None)] if pieces else []
+        if position < end and pieces:
+            is_cut = any(each.stop > end for each in self.lost[path])
+            pieces.append(_Piece(path, position, end if is_cut else None))
+        return pieces
 
     def _has(self, other: str, gap: range, path: str) -> bool:
         """Whether another replica has the records of a gap in this one."""
