@@ -156,10 +156,17 @@ def lost_logs(directory: PartitionDirectory, reader: Reader = DISK) -> dict[int,
     """One index of each segment that lacks its log, by base offset. What a cleaner has put into a file with the suffix `.swap` may
     include the records of later segments. A broker then deletes the files of these: in their order while it runs (Kafka:
     LocalLog.replaceSegments), and those with a number up to the end of the `.swap` when it starts (LogLoader.load). So an index counts if
-    it is below the `.swap`, or if another log lies between the two. reader: opens the files."""
+    it is below the `.swap`, or if another log lies between the two. A log marked as deleted explains only the indexes that are marked after
+    it: beside a marked index, one without the mark is of the segment that a cleaner put in its place. reader: opens the files."""
     if not directory.orphans:
         return {}
-    present = {*_logs(directory)}
+    marked = {*_logs(directory, FileState.DELETED)}
+    present = {*_logs(directory, *(state for state in FileState if state is not FileState.DELETED))}
+    replaced = {
+        (entry.name.role, entry.name.base_offset)
+        for entry in directory.entries
+        if entry.name.state is FileState.DELETED
+    }
     swapped = min(_logs(directory, FileState.SWAP), default=L.INT64_MAX)
     following = L.INT64_MAX
     lost: dict[int, Entry] = {}
@@ -168,7 +175,13 @@ def lost_logs(directory: PartitionDirectory, reader: Reader = DISK) -> dict[int,
         following = min((base for base in _logs(directory, FileState.LIVE) if base >= end), default=following)
     for entry in _orphaned_indexes(directory):
         base = entry.name.base_offset
-        if base is not None and base not in present and not swapped <= base <= following:
+        is_being_deleted = base in marked and (entry.name.role, base) not in replaced
+        if (
+            base is not None
+            and not is_being_deleted
+            and base not in present
+            and not swapped <= base <= following
+        ):
             lost.setdefault(base, entry)
     return dict(sorted(lost.items()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,18 @@ def test_interrupted_deletion_is_not_a_lost_log(partition: Path) -> None:
     verdict = judge(partition)
     assert verdict.ids() & {"segment-missing", "log-start-gap"} == set()
     assert "orphan-index" in verdict.ids("warning")
+
+
+@pytest.mark.evidence("segment-missing")
+def test_log_lost_beside_the_files_that_a_cleaner_has_replaced_is_reported(partition: Path) -> None:
+    """For a minute, or until the next start of the broker, a cleaned segment has the files that it replaced beside it."""
+    first = bases(partition)[0]
+    for suffix in ("log", "index", "timeindex"):
+        file = partition / f"{first:020d}.{suffix}"
+        shutil.copy(file, f"{file}.deleted")
+    assert "segment-missing" not in judge(partition).ids()
+    lose(partition, first, log_only=True)
+    assert [base for base, _ in spans(judge(partition), "segment-missing")] == [first]
 
 
 def test_merged_segment_is_not_a_lost_log(partition: Path) -> None:
