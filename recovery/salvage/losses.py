@@ -104,9 +104,9 @@ class Losses:
         first, last, records = loss.first_offset, loss.last_offset, loss.records
         if first is None:
             return None, 0
-        lowest = self._first_after_previous(number, loss, first)
-        if lowest < first:
-            first, records = lowest, None
+        more = self._kept.without(self._first_after_previous(number, loss, first), first - 1)
+        if more is not None:
+            first, records = more[0], None
         if last is None:
             last = self._last_before_next(number, loss)
         if last is None:
@@ -123,9 +123,11 @@ class Losses:
 
     def _first_after_previous(self, number: int, loss: Loss, first: int) -> int:
         """The first offset that damage can have had if the batch directly before it in the file has later ones: that was taken for an
-        altered batch of this place, until its offsets were found in another segment."""
+        altered batch of this place, until its offsets were found in another segment. One that is removed has a range of its own."""
         collector, base_offset = self._collectors[number], self._logs[number].base_offset
-        if not any(each.claimed.end_position == loss.position for each in collector.doubtful):
+        before = [each.claimed for each in collector.doubtful if each.claimed.end_position == loss.position]
+        removed = {each.position for each in collector.losses if each.batches}
+        if all(each.position in removed for each in before):
             return first
         at = _gap_of(collector, loss)
         below = (row.last_offset for row in reversed(collector.valid_runs[:at]) if row.last_offset < first)
