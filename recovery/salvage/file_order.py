@@ -2,7 +2,8 @@
 
 A block of the file system that belonged to another log, or to a former log of the same name, may contain valid batches whose offsets other
 batches of the file have as well. The batches of a log have increasing, disjoint offset ranges: as in `scanning/offset_order`, the largest
-set that does so in the order of the file is in order, and of equally large ones that with the first copies.
+set that does so in the order of the file is in order. Of equally large ones, which differ in copies of the same offsets, none is preferred
+here: the batches of all of them are in order.
 """
 
 from array import array
@@ -19,21 +20,24 @@ from kseg.segment.header_tables import Columns
 
 def out_of_order(logs: Logs, valid_runs: Sequence[ValidRun]) -> frozenset[int]:
     """The positions of the batches that are not in order. valid_runs: those of one log."""
-    sequences = _Sequences()
+    with_first, with_last = _Sequences(), _Sequences(has_last_copies=True)
     for valid_run in sorted(valid_runs, key=lambda each: each.position):
         for table in logs.tables(valid_run):
-            if not sequences.extend(table):
-                for row in range(table.count):
-                    first = logs.first_offset(valid_run.log, table, row)
-                    sequences.add(table.at(C.POSITION, row), first, table.at(C.LAST_OFFSET, row))
-    return sequences.left_out()
+            for sequences in (with_first, with_last):
+                if not sequences.extend(table):
+                    for row in range(table.count):
+                        first = logs.first_offset(valid_run.log, table, row)
+                        sequences.add(table.at(C.POSITION, row), first, table.at(C.LAST_OFFSET, row))
+    return with_first.left_out() & with_last.left_out()
 
 
 class _Sequences:
     """The longest increasing sequences of the batches so far. ends, lasts: by their number of batches, the last batch, and its last
-    offset. previous: of each batch, the one before it in its sequence, -1 for none."""
+    offset. previous: of each batch, the one before it in its sequence, -1 for none. has_last_copies: whether they have the last or the
+    first ones of batches that end at the same offset."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_last_copies: bool = False) -> None:
+        self._tie = 1 if has_last_copies else 0
         self._positions, self._previous = array("q"), array("q")
         self._ends, self._lasts = list[int](), list[int]()
 
@@ -59,7 +63,7 @@ class _Sequences:
         if at == len(self._lasts):
             self._ends.append(number)
             self._lasts.append(last)
-        elif last < self._lasts[at]:
+        elif last < self._lasts[at] + self._tie:
             self._ends[at], self._lasts[at] = number, last
 
     def left_out(self) -> frozenset[int]:

@@ -6,8 +6,9 @@
        a. byte-equal copies          the first: of the lower segment, in it the lower position
        b. different leader epochs    the higher epoch: what a later leader wrote is what the replicas agreed on
        c. equal epochs               the copy in the segment whose offset range it belongs to, else one that is in order
-                                     with the other batches of its file (`file_order`), else one that is in order with its
-                                     neighbours, else the first
+                                     with the other batches of its file (`file_order`), else the one in the longer run of
+                                     batches without damage between them, which a reused block does not have, else one that
+                                     is in order with its neighbours, else the first
        These rules come first: a batch that does not follow damage wins, then one that is not a copy of the previous batch with
        another offset, then one whose epoch is possible there: no later batch in its place has a lower epoch,
        and the leader-epoch checkpoint does not contradict it
@@ -51,6 +52,7 @@ class OverlappingBatch(NamedTuple):
     producer_id: int
     is_believed: bool
     is_inner: bool
+    run_position: int
 
     @property
     def valid_run(self) -> ValidRun:
@@ -174,6 +176,7 @@ class _Stream:
             at(C.PRODUCER_ID, row),
             self.valid_run.is_believed,
             self.valid_run.position < begin and end < self.valid_run.end_position,
+            self.valid_run.position,
         )
 
 
@@ -228,12 +231,31 @@ class _Misplaced:
         self._logs = logs
         self._valid_runs = valid_runs
         self._positions: dict[int, frozenset[int]] = {}
+        self._around: dict[int, dict[int, int]] = {}
 
     def include(self, batch: OverlappingBatch) -> bool:
         if batch.log not in self._positions:
             own = [each for each in self._valid_runs if each.log == batch.log]
             self._positions[batch.log] = out_of_order(self._logs, own) if len(own) > 1 else frozenset()
         return batch.position in self._positions[batch.log]
+
+    def batches_around(self, batch: OverlappingBatch) -> int:
+        """The number of batches without damage between them, this one among them."""
+        if batch.log not in self._around:
+            self._around[batch.log] = _undamaged([each for each in self._valid_runs if each.log == batch.log])
+        return self._around[batch.log][batch.run_position]
+
+
+def _undamaged(valid_runs: Sequence[ValidRun]) -> dict[int, int]:
+    """By position of a valid run: the number of batches in it and in those that adjoin it, directly or through others. valid_runs: those of
+    one log."""
+    joined: list[list[ValidRun]] = []
+    for valid_run in sorted(valid_runs, key=lambda each: each.position):
+        if joined and _follows(joined[-1][-1], valid_run):
+            joined[-1].append(valid_run)
+        else:
+            joined.append([valid_run])
+    return {each.position: sum(run.batches for run in runs) for runs in joined for each in runs}
 
 
 class _Merge:
@@ -316,7 +338,7 @@ class _Merge:
         view = self._logs.view(candidate.log)
         return view[candidate.position + L.HEADER_TO_MAGIC : candidate.position + candidate.size_bytes]
 
-    def _rank(self, candidate: OverlappingBatch) -> tuple[bool, bool, bool, int, bool, bool, bool, int, int]:
+    def _rank(self, candidate: OverlappingBatch) -> tuple[bool | int, ...]:
         is_against = (
             not candidate.is_believed,
             self._is_altered_copy(candidate),
@@ -325,6 +347,7 @@ class _Merge:
         is_elsewhere = (
             not self._is_in_own_segment(candidate),
             self._misplaced.include(candidate),
+            -self._misplaced.batches_around(candidate),
             not candidate.is_inner,
         )
         return *is_against, -candidate.leader_epoch, *is_elsewhere, candidate.log, candidate.position

@@ -11,11 +11,12 @@ from tests.support.scan_helpers import batch, file_of
 
 
 @pytest.mark.parametrize("shift", [-20, 0, 20])
-@pytest.mark.parametrize("first", [15, 25, 27])
+@pytest.mark.parametrize("first", [8, 9, 10, 11, 15, 25, 27])
 def test_batches_of_a_reused_block_do_not_displace_those_of_the_log(
     tmp_path: Path, shift: int, first: int
 ) -> None:
-    """The block has offsets that are ahead of its place, and that batches after it have as well."""
+    """The block has offsets that are ahead of its place, and that batches after it have as well: more of them than it has batches, or as
+    many."""
     own = [batch(number, 1, b"own") for number in range(30)]
     data, positions = file_of(own)
     others, _ = file_of([batch(number, 1, b"the other log") for number in range(first, first + 3)])
