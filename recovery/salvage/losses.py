@@ -107,8 +107,8 @@ class Losses:
         more = self._kept.without(self._first_after_previous(number, loss, first), first - 1)
         if more is not None:
             first, records = more[0], None
-        if last is None:
-            last = self._last_before_next(number, loss)
+        if last is None or self._is_before_removed(number, loss):
+            last, records = self._last_before_next(number, loss), None
         if last is None:
             is_end = number + 1 == len(self._logs)
             if not is_end or self._evidence is None or self._evidence.last_offset < first:
@@ -132,6 +132,11 @@ class Losses:
         at = _gap_of(collector, loss)
         below = (row.last_offset for row in reversed(collector.valid_runs[:at]) if row.last_offset < first)
         return min(first, next(below, base_offset - 1) + 1)
+
+    def _is_before_removed(self, number: int, loss: Loss) -> bool:
+        """Whether the batch directly after damage, which bounded its offsets, is removed as one of another log."""
+        end, losses = loss.position + loss.length, self._collectors[number].losses
+        return any(each.position == end and each.is_of_another_log for each in losses)
 
     def _last_before_next(self, number: int, loss: Loss) -> int | None:
         """The last offset that damage can have had if the batches after it are not in order with those before it, which bounds nothing:

@@ -26,7 +26,14 @@ from dataclasses import replace
 from functools import cached_property
 
 from kseg.recovery.salvage.logs import HeaderFix, Logs, ValidRun, valid_run_of
-from kseg.recovery.salvage.outliers import BELIEVABLE_GAP, doubt_outliers, moved_to, set_altered_offset
+from kseg.recovery.salvage.outliers import (
+    BELIEVABLE_GAP,
+    doubt_outliers,
+    is_near,
+    moved_to,
+    remove_beyond_end,
+    set_altered_offset,
+)
 from kseg.recovery.salvage.overlaps import MergeResult, in_order
 from kseg.recovery.salvage.salvaged_epochs import correct_epochs
 from kseg.recovery.salvage.valid_runs import DoubtfulBatch, Loss, ValidRunCollector
@@ -43,6 +50,7 @@ def resolved_order(
     losses of their collector. known_end: the largest offset that side files have. epochs: the leader-epoch checkpoint."""
     for collector in collectors:
         doubt_outliers(logs, collector)
+    remove_beyond_end(logs, collectors, known_end)
     plain = [
         valid_run for collector in collectors for valid_run in collector.valid_runs if valid_run.is_believed
     ]
@@ -76,11 +84,7 @@ def _accepted_after_damage(
             if is_all or is_inside or valid_run.position in leading:
                 yield valid_run
                 continue
-            collector.valid_runs.remove(valid_run)
-            loss = Loss(
-                valid_run.log, valid_run.position, valid_run.length, "offset-not-monotonic", valid_run.batches
-            )
-            collector.losses.append(loss)
+            collector.remove(valid_run)
 
 
 def _leading_on(collector: ValidRunCollector) -> set[int]:
@@ -185,7 +189,7 @@ class _Doubts:
             following = by_offset[number + 1].first_offset if number + 1 < len(by_offset) else L.INT64_MAX
             is_alone = reach < claim.first_offset and claim.last_offset < following
             reach = max(reach, claim.last_offset)
-            is_inside = self._is_above_start(claim) and (claim.last_offset <= end or _is_near(claim, end))
+            is_inside = self._is_above_start(claim) and (claim.last_offset <= end or is_near(claim, end))
             if is_alone and is_inside and self._is_free(claim):
                 found.append(claim)
                 end = max(end, claim.last_offset)
@@ -203,7 +207,7 @@ class _Doubts:
         if not kept or claimed.first_offset > kept[-1].last_offset:
             is_known = self._known_end is not None and claimed.last_offset <= self._known_end
             if doubt.corrected is None:
-                return is_known or _is_near(claimed, before)
+                return is_known or is_near(claimed, before)
             return (is_known or claimed.first_offset == before + 1) and not self._is_certain(doubt)
         is_likely_altered = doubt.is_one_bit or lost_before is not None
         if self._fills_a_hole(claimed) or not is_likely_altered or doubt.corrected is None:
@@ -363,11 +367,6 @@ class _Doubts:
                 first = self._logs.first_offset(kept[at].log, table, row)
                 return before, first, valid_run_of(kept[at].log, table, row, row + 1)
         raise AssertionError("a stretch ends with its last offset")
-
-
-def _is_near(claim: ValidRun, end: int) -> bool:
-    """Whether fewer offsets are missing between the end and a batch than the batch has."""
-    return claim.first_offset - end - 1 <= claim.last_offset - claim.first_offset
 
 
 def _copy_key(claim: ValidRun) -> tuple[int, int, int]:

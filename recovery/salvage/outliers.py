@@ -9,12 +9,16 @@ batches in a row were altered, that is not enough:
    gap exactly.
 2. A batch that ends a valid run above the offsets with which the file continues, or far above everything before the damaged end, is
    doubtful if the order is correct without it.
+3. A valid run that is out of order in its file and far beyond the log end, of which no side file knows, is removed: it is in a block of
+   another log.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
+from kseg.recovery.salvage.file_order import out_of_order
 from kseg.recovery.salvage.logs import HeaderFix, Logs, ValidRun, valid_run_of
 from kseg.recovery.salvage.valid_runs import DoubtfulBatch, ValidRunCollector
 from kseg.recovery.verify.header_plausibility import altered_base_offset
@@ -27,6 +31,26 @@ BELIEVABLE_GAP = 1 << 24
 # At most this many consecutive batches may have been altered; a longer sequence whose offsets fit together is right.
 MAX_IN_A_RUN = 16
 _WHY = "the log continues far below that"
+
+
+def remove_beyond_end(logs: Logs, collectors: Sequence[ValidRunCollector], known_end: int | None) -> None:
+    """Remove valid runs that are out of order in their files and far beyond the log end. known_end: the largest offset that side files
+    have."""
+    astray, end = list[tuple[ValidRunCollector, ValidRun]](), -1 if known_end is None else known_end
+    for collector in collectors:
+        runs = collector.valid_runs
+        is_in_order = all(before.last_offset < after.first_offset for before, after in pairwise(runs))
+        excluded = frozenset[int]() if is_in_order else out_of_order(logs, runs)
+        astray += ((collector, valid_run) for valid_run in runs if valid_run.position in excluded)
+        end = max(end, *(run.last_offset for run in runs if run.position not in excluded), -1)
+    for collector, valid_run in astray:
+        if valid_run.first_offset > end and not is_near(valid_run, end):
+            collector.remove(valid_run)
+
+
+def is_near(claim: ValidRun, end: int) -> bool:
+    """Whether fewer offsets are missing between the end and a batch than the batch has."""
+    return claim.first_offset - end - 1 <= claim.last_offset - claim.first_offset
 
 
 def doubt_outliers(logs: Logs, collector: ValidRunCollector) -> None:

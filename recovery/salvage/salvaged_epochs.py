@@ -6,11 +6,15 @@ copies removed, other batches are adjacent. Only where an altered epoch was foun
 1. Drop every correction: each batch has the epoch of its header again.
 2. Let the chain of `verify` check the batches once more in their new order, as if they were one segment.
    So verify accepts the repaired log, and a moved batch keeps its epoch.
+
+Where epochs decrease, they cannot all be right. A few batches of a reused block must not raise those of all later batches: a batch with an
+epoch that the leader-epoch checkpoint does not have, above that of a later batch, gets the epoch of the checkpoint.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from kseg.recovery.salvage.logs import HeaderFix, Logs, ValidRun
 from kseg.recovery.verify.chain import Chain
@@ -26,11 +30,30 @@ from kseg.segment.sidecar.leader_epochs import EpochHistory
 def correct_epochs(logs: Logs, kept: Sequence[ValidRun], epochs: EpochHistory | None) -> None:
     """Set the fixes of `logs` to the leader epochs that are altered in the order `kept`, and no others. epochs: the
     leader-epoch checkpoint, None if there is none or it is not trusted."""
-    if not _forget(logs):
-        return
-    if kept:
+    if _forget(logs) and kept:
         context = HeaderContext("", kept[0].first_offset, evidence=SideFileEvidence(epochs=epochs))
         _set_right(logs, kept, dict(_altered(logs, kept, Chain(context))))
+    if epochs is not None and any(before.last_epoch > after.first_epoch for before, after in pairwise(kept)):
+        _set_right(logs, kept, dict(_unfiled(logs, kept, epochs)))
+
+
+def _unfiled(logs: Logs, kept: Sequence[ValidRun], epochs: EpochHistory) -> Iterator[tuple[int, int]]:
+    """(first offset, epoch of the checkpoint) of each batch whose epoch is above that of a later batch and not in the checkpoint."""
+    known = {entry.epoch for entry in epochs.entries}
+    least = L.INT32_MAX
+    for valid_run in reversed(kept):
+        low = least
+        for table in logs.tables(valid_run) if valid_run.last_epoch > least else ():
+            for row in range(table.count):
+                found, first = table.at(C.LEADER_EPOCH, row), logs.first_offset(valid_run.log, table, row)
+                filed = epochs.epoch_for_offset(first)
+                if found > least and found not in known and filed is not None and filed <= least:
+                    yield first, filed
+                else:
+                    low = min(low, found)
+        if valid_run.last_epoch <= least and valid_run.first_epoch >= 0:
+            low = min(least, valid_run.first_epoch)
+        least = low if low >= 0 else least
 
 
 def _forget(logs: Logs) -> bool:

@@ -60,7 +60,7 @@ CHECKSUM, LENGTH, OFFSET, EPOCH = "checksum", "length", "offset", "epoch"
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Bytes that are removed from a log. cause: id of the finding. batches: number of valid ones among them. first_offset,
-    last_offset, records: lost with the damage, according to its finding."""
+    last_offset, records: lost with the damage, according to its finding. is_of_another_log: a valid run that has no place in this one."""
 
     log: int
     position: int
@@ -70,6 +70,7 @@ class Loss:
     first_offset: int | None = None
     last_offset: int | None = None
     records: int | None = None
+    is_of_another_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +274,12 @@ class ValidRunCollector(Consumer):
                 valid_run = valid_run_of(self._number, table, 0, 1)
                 is_wrapper = table.at(C.MAGIC, 0) < L.MAGIC_V2
                 self.doubtful.append(DoubtfulBatch(valid_run, is_inside=True, is_wrapper=is_wrapper))
+
+    def remove(self, valid_run: ValidRun) -> None:
+        """Take a valid run for a loss, because it has no place in the log."""
+        self.valid_runs.remove(valid_run)
+        place = valid_run.log, valid_run.position, valid_run.length
+        self.losses.append(Loss(*place, "offset-not-monotonic", valid_run.batches, is_of_another_log=True))
 
     def rescue(self, valid_run: ValidRun) -> None:
         """Keep a batch inside damage: the damage shrinks to the bytes around it."""

@@ -48,3 +48,40 @@ def test_a_wide_batch_of_a_reused_block_displaces_no_batch_of_the_log(tmp_path: 
         (partition / f"{6 * number:020d}.log").write_bytes(data)
     salvaged(partition, tmp_path / "result")
     assert {*own[0], *own[1]} <= {*all_batches(tmp_path / "result" / "orders-0")}
+
+
+def test_batches_of_a_reused_block_at_the_start_do_not_move_the_log_end(tmp_path: Path) -> None:
+    """The only segment begins with damage, so that none of its batches follows another one of the log."""
+    own = [batch(number, 1, b"own") for number in range(40)]
+    data, positions = file_of(own)
+    others, _ = file_of([batch(number, 1, b"the other log") for number in (377, 378, 379)])
+    block = bytes([255] * 30) + others + bytes([255] * 30)
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(block + data[len(block) :])
+    repair, _ = salvaged(partition, tmp_path / "result")
+    assert repair.log_end_offset == 40
+    whole = [each for each, position in zip(own, positions, strict=True) if position >= len(block)]
+    assert all_batches(tmp_path / "result" / "orders-0") == whole
+
+
+def test_batches_of_a_reused_block_do_not_raise_the_leader_epochs_of_the_log(tmp_path: Path) -> None:
+    """The log was compacted, so the offsets of the block are free, and the other log had a later leader."""
+    own = [[batch(number, 1, b"own") for number in range(start, start + 40, 2)] for start in (0, 40, 80)]
+    foreign = b"".join(_with_epoch(batch(number, 1, b"the other log"), 1) for number in (1, 3, 5))
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    logs = [b"".join(_with_epoch(each, 0) for each in part) for part in own]
+    logs[0] = foreign + logs[0][len(foreign) :]
+    for number, data in enumerate(logs):
+        (partition / f"{40 * number:020d}.log").write_bytes(data)
+    (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    salvaged(partition, tmp_path / "result")
+    result = tmp_path / "result" / "orders-0"
+    assert {each[12:16] for each in all_batches(result)} == {bytes(4)}
+    assert (result / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
+def _with_epoch(data: bytes, epoch: int) -> bytes:
+    """The checksum does not cover the leader epoch."""
+    return data[:12] + epoch.to_bytes(4, "big") + data[16:]
