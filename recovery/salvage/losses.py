@@ -115,6 +115,10 @@ class Losses:
                 return None, records
             self._lost_to = max(self._lost_to, self._evidence.last_offset)
             return self._kept.without(first, self._evidence.last_offset), None
+        if records is None and number + 1 < len(self._logs):
+            # the batch after it may claim the offsets of another log
+            following = self._logs[number + 1].base_offset
+            last = following - 1 if first < following <= last else last
         self._lost_to = max(self._lost_to, last)
         lost = self._kept.without(first, last)
         if lost is None:

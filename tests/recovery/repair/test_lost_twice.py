@@ -69,3 +69,24 @@ def test_records_overwritten_by_batches_of_the_next_segment_are_lost(
     kept = file_of([batch(number * 3, 3, b"%d " % number * 9) for number in range(20)])[1]
     lost = 3 * sum(position < page for position in kept)
     assert result["costs"]["salvage"]["records"] == lost
+
+
+def test_damage_before_batches_of_another_log_ends_before_the_next_segment(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A block with batches of a longer log, between two damaged parts: its offsets are far above the next segment."""
+    logs = [
+        file_of([batch(number * 3, 3, b"%d " % number * 9) for number in range(start, start + 20)])[0]
+        for start in (0, 20)
+    ]
+    others, _ = file_of([batch(number * 3, 3, b"the other log") for number in (60, 61, 62)])
+    block = bytes([255] * 40) + others + bytes([255] * 40)
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    (partition / f"{0:020d}.log").write_bytes(block + logs[0][len(block) :])
+    (partition / f"{60:020d}.log").write_bytes(logs[1])
+    assert run(["recover", "--json", str(partition)]) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    (result,) = [row for row in rows if row["type"] == "result"]
+    positions = file_of([batch(number * 3, 3, b"%d " % number * 9) for number in range(20)])[1]
+    assert result["costs"]["salvage"]["records"] == 3 * sum(position < len(block) for position in positions)
