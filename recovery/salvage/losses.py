@@ -108,7 +108,9 @@ class Losses:
         if more is not None:
             first, records = more[0], None
         if last is None or self._is_before_removed(number, loss):
-            last, records = self._last_before_next(number, loss), None
+            following = self._last_before_next(number, loss)
+            records = records if following is None else None
+            last = following
         if last is None:
             is_end = number + 1 == len(self._logs)
             if not is_end or self._evidence is None or self._evidence.last_offset < first:
@@ -117,8 +119,8 @@ class Losses:
             return self._kept.without(first, self._evidence.last_offset), None
         if records is None and number + 1 < len(self._logs):
             # the batch after it may claim the offsets of another log
-            following = self._logs[number + 1].base_offset
-            last = following - 1 if first < following <= last else last
+            base_offset = self._logs[number + 1].base_offset
+            last = base_offset - 1 if first < base_offset <= last else last
         self._lost_to = max(self._lost_to, last)
         lost = self._kept.without(first, last)
         if lost is None:
