@@ -23,8 +23,8 @@ class GroupEvidence:
     """chosen: the partitions of group topics to load; of several replicas the most recent one. offsets_partitions: the
     numbers of those of `__consumer_offsets`, and whether each is complete. count: the partition count of `__consumer_offsets` in the
     metadata log, None if unknown. offsets_replicas: the number of replicas of each of them there. tiered: the directories of
-    partitions with tiered storage, whose log may begin in remote storage. passed_over: the replicas that were not chosen. findings:
-    about the metadata log. unread: why PATHs are skipped."""
+    partitions with tiered storage, whose log may begin in remote storage. passed_over: the replicas that were not chosen.
+    newest_image: the newest of the metadata logs. findings: about the metadata log. unread: why PATHs are skipped."""
 
     chosen: frozenset[str]
     offsets_partitions: dict[int, bool]
@@ -34,6 +34,7 @@ class GroupEvidence:
     replicas: "Replicas"
     tiered: frozenset[str]
     passed_over: tuple[str, ...]
+    newest_image: "MetadataImage | None"
     findings: "tuple[Finding, ...]"
     unread: "tuple[KsegError, ...]"
 
@@ -130,6 +131,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
         replicas=replicas,
         tiered=_tiered(directories, list(images.values())),
         passed_over=tuple(passed_over),
+        newest_image=max(images.values(), key=lambda image: (image.epoch, image.end_offset), default=None),
         findings=told_of(images.values()),
         unread=tuple(unread),
     )

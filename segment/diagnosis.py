@@ -286,6 +286,18 @@ class UnusableTransactionalIds:
 
 
 @dataclass(frozen=True, slots=True)
+class UnusableGroups:
+    """Groups of a protocol whose feature has level 0. protocol: as the type of a group."""
+
+    protocol: str
+    feature: str
+    groups: tuple[str, ...]
+
+    def numbers(self) -> Numbers:
+        return {"groups": len(self.groups)}
+
+
+@dataclass(frozen=True, slots=True)
 class LostTransactions:
     """A partition that lacks transactions which were committed to it. count: of those that are known. last_commit_ms: of the last one.
     is_continued: whether a broker has appended to the log since then."""
@@ -362,6 +374,7 @@ Diagnosis = (
     | ReissuedProducerIds
     | TransactionalIdsBehind
     | UnusableTransactionalIds
+    | UnusableGroups
     | LostTransactions
     | WrongTopicId
     | LogStartBeyondEnd

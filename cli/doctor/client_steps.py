@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         StatelessPartition,
     )
     from kseg.internal_topics.transactions.transaction_rows import HangingTransaction, LostCommit
+    from kseg.segment.diagnosis import UnusableGroups
 
 _LISTED = 5  # transactions and groups with a step of their own
 
@@ -42,7 +43,8 @@ class Clients:
     coordinator looks for their groups. stateless: partitions of share groups without a state. ahead: states of share
     groups that are ahead of the log. forgotten: those that their coordinators do not know. pending: offsets in open transactions.
     ids_behind: the transactional ids whose newest records are lost, by the partition that has them. unusable_ids: those that need another
-    level of transaction.version. lost_ends: partitions without transactions that were committed to them."""
+    level of transaction.version. unusable_groups: those whose protocol needs another level of its feature.
+    lost_ends: partitions without transactions that were committed to them."""
 
     request: Request
     now_ms: int = 0
@@ -58,6 +60,7 @@ class Clients:
     pending: "list[PendingOffset]" = field(default_factory=list)
     ids_behind: dict[str, dict[str, None]] = field(default_factory=dict)
     unusable_ids: list[str] = field(default_factory=list)
+    unusable_groups: "list[UnusableGroups]" = field(default_factory=list)
     lost_ends: list[str] = field(default_factory=list)
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kseg.cli.doctor.client_steps import Clients
 from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.next_command import command_line
-from kseg.segment.counted import shown_of
+from kseg.segment.counted import listed, shown_of
 from kseg.segment.terminal import shell_quoted, visible
 
 if TYPE_CHECKING:
@@ -21,7 +21,23 @@ if TYPE_CHECKING:
 O = TypeVar("O", "OffsetOfGroup", "ShareStateOfGroup", "StatelessPartition", "ForgottenState")
 
 _LISTED = 5  # groups with a step of their own
+_NAMED = 5  # groups named in a sentence
 _Action = tuple[str, str]  # why, and options of Kafka's tool
+
+
+def enable_protocols(clients: Clients, server: str) -> Iterator[NextStep]:
+    """Tools that describe or reset such groups fail as well, so these steps precede the others."""
+    for each in clients.unusable_groups:
+        otherwise = (
+            " Consumers with group.protocol=classic need no change: they continue at its offsets."
+            if each.protocol == "consumer"
+            else ""
+        )
+        yield NextStep(
+            f"{each.feature} has level 0, and no client of the {each.protocol} protocol can use {visible(listed(each.groups, _NAMED, 'group'))}. "
+            f"With the broker running, raise it to 1; no restart is needed.{otherwise}",
+            f"kafka-features.sh --bootstrap-server {server} upgrade --feature {each.feature}=1",
+        )
 
 
 def set_groups(clients: Clients, server: str) -> Iterator[NextStep]:

@@ -34,6 +34,7 @@ from kseg.inspection.log_dir_host import log_dir_host
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
 from kseg.recovery.broker_start.mounting import Mounted
+from kseg.segment.diagnosis import UnusableGroups
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import METADATA_DIRECTORY
@@ -214,8 +215,8 @@ class Examination:
 
     # --- groups
 
-    def _groups(self) -> Iterator[Row]:
-        from kseg.cli.doctor.group_work import group_rows
+    def _groups(self) -> Iterator[Event]:
+        from kseg.cli.doctor.group_work import group_events
         from kseg.internal_topics.groups.group_results import (
             CoordinatorsOffsets,
             ForgottenState,
@@ -227,7 +228,12 @@ class Examination:
         from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets
 
         situation, offsets = self._situation, CoordinatorsOffsets[Row | None]()
-        for row in group_rows(self._request, self._metadata, self._expiry_check, self._over):
+        for row in group_events(self._request, self._metadata, self._expiry_check, self._over):
+            if isinstance(row, Finding):
+                if isinstance(row.diagnosis, UnusableGroups):
+                    situation.clients.unusable_groups.append(row.diagnosis)
+                    yield row
+                continue
             found = row.result
             if isinstance(found, OffsetOfGroup):
                 # most rows are not needed

@@ -5,20 +5,23 @@ from typing import TYPE_CHECKING
 
 from kseg.cli.request import Request
 from kseg.jobs.events import Event, Row
+from kseg.segment.diagnosis import UnusableGroups
 from kseg.segment.errors import KsegError
+from kseg.segment.findings import Finding
 
 if TYPE_CHECKING:
     from kseg.internal_topics.groups.offset_expiry import ExpiryCheck
     from kseg.segment.partition.targets import LogTarget
 
 
-def group_rows(
+def group_events(
     request: Request,
     metadata: str | None,
     expiry_of: "Callable[[Sequence[LogTarget]], ExpiryCheck | None]",
     over: Callable[..., Iterator[Event]],
-) -> Iterator[Row]:
-    """The rows of all groups under the paths of the request; none if its metadata log cannot be used.
+) -> Iterator[Row | Finding]:
+    """The rows of all groups under the paths of the request, and findings about groups that no client can use; none
+    if its metadata log cannot be used.
 
     metadata: the log that the user named. expiry_of: how to look for expiring offsets in these partitions. over: runs work on targets.
     """
@@ -44,5 +47,7 @@ def group_rows(
     )
     rows = GroupRows(evidence, (), options, keeps_offsets=False)
     for event in rows.through(over(list_groups, wanted, options)) if wanted else ():
-        if isinstance(event, Row):
+        if isinstance(event, Row) or (
+            isinstance(event, Finding) and isinstance(event.diagnosis, UnusableGroups)
+        ):
             yield event

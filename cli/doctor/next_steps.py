@@ -39,6 +39,7 @@ from kseg.cli.doctor.client_steps import end_transactions, find_lost_ends, write
 from kseg.cli.doctor.committed_offset_steps import (
     delete_former,
     delete_when_recreated,
+    enable_protocols,
     reset_share_states,
     restart_share_groups,
     restore_share_states,
@@ -281,6 +282,7 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     yield from set_features(situation.metadata, server)
     yield from remove_configs(situation.metadata, server, situation.request)
     yield from raise_transaction_version(situation.clients.unusable_ids, server)
+    yield from enable_protocols(situation.clients, server)
     yield from end_transactions(situation.clients, server)
     yield from set_groups(situation.clients, server)
     yield from delete_former(situation.clients, server)

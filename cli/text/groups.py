@@ -20,6 +20,7 @@ from kseg.internal_topics.groups.groups import GroupsOptions
 from kseg.internal_topics.groups.share_rows import FORGOTTEN, NO_STATE
 from kseg.internal_topics.load_findings import TRUNCATED
 from kseg.segment.counted import counted, listed, shown_of
+from kseg.segment.diagnosis import UnusableGroups
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.moments import moment
 from kseg.segment.terminal import shell_quoted, shell_word, visible
@@ -86,11 +87,16 @@ class GroupsReport(Report):
         self._missing: list[Values] = []
         self._cut = 0  # findings about logs that a starting broker truncates
         self._cut_logs: set[str] = set()
+        self._unusable = 0  # groups that no client of their protocol can use
+        self._disabled = 0  # findings about them
 
     def finding(self, finding: Finding) -> None:
         if finding.id == TRUNCATED:
             self._cut += 1
             self._cut_logs.add(os.path.dirname(finding.path))
+        if isinstance(finding.diagnosis, UnusableGroups):
+            self._disabled += 1
+            self._unusable += len(finding.diagnosis.groups)
         super().finding(finding)
 
     def row(self, values: Values) -> None:
@@ -218,7 +224,7 @@ class GroupsReport(Report):
         elif self._worst is not None:
             words += "; none is behind"
         failed = len(summary.failed_paths)
-        if summary.errors > self._cut or failed:
+        if summary.errors > self._cut + self._disabled or failed:
             what = f"{counted(summary.errors, 'error')}" + (f", {failed:,} not readable" if failed else "")
             return Line(f"LOAD FAILS: {what}; {words}", ERROR)
         if self._cut:
@@ -229,6 +235,9 @@ class GroupsReport(Report):
             )
         if self._missing and not groups:
             return Line("NOT FOUND", ERROR)
+        if self._unusable:
+            unusable = counted(self._unusable, "group")
+            return Line(f"LOADED, but {unusable} cannot be used by clients of their protocol: {words}", ERROR)
         bad = sum(self._problem_counts.values())
         if bad:
             return Line(f"ATTENTION: {counted(bad, 'unusable offset')}; {words}", WARNING)
