@@ -41,8 +41,9 @@ def command(
 
     Combines the results of other commands: whether a broker runs and how its last stop ended, disks and mounts, `verify` with its
     forecast of a broker's start, what each damaged partition costs (`recover`), hanging transactions, groups that do not
-    continue where they stopped, what is deleted soon after the start (by retention, and committed offsets that have expired), and
-    files that are no longer used. Never writes. The exit status is 1 when there is an error or something to be done.
+    continue where they stopped, what is deleted soon after the start (by retention, and committed offsets that have expired),
+    compacted topics that no cleaner cleans, and files that are no longer used. Never writes.
+    The exit status is 1 when there is an error or something to be done.
     """
     refuse_read_only("doctor", paths)
     from kseg.cli.doctor.examination import Examination

@@ -5,7 +5,7 @@
 3. `verify`, with its forecast of a broker's start.
 4. For each partition with an error, the cost of its repair under either policy (the plan of `recover`).
 5. Hanging transactions (`transactions`), committed offsets outside their logs, and those that expire soon after a start (`groups`).
-6. What retention deletes as soon as a broker has started (`due_retention`).
+6. What retention deletes as soon as a broker has started (`due_retention`), and what no cleaner cleans (`uncleaned_steps`).
 7. Files that are no longer needed, and what is kept for `undo` (`inspection.disk_leftovers`, `undo --list`).
 8. The steps to take (`next_steps`).
 
@@ -101,6 +101,7 @@ class Examination:
         )
         yield from self._groups()
         yield from self._due_deletions(partitions)
+        yield from self._uncleaned(partitions)
         yield from self._left_over()
         self._note_deleted_topics()
         self._note_deleted_early(partitions)
@@ -289,6 +290,10 @@ class Examination:
     def _loaded_as_they_are(self, targets: Iterable[Target]) -> list[PartitionTarget]:
         """The partitions that a broker loads unchanged; none if a broker is running, since it has already done what it does after a
         start."""
+        return [] if self._situation.disks.is_broker_running else self._undamaged(targets)
+
+    def _undamaged(self, targets: Iterable[Target]) -> list[PartitionTarget]:
+        """The partitions that a broker serves as they are."""
         situation = self._situation
         others = {
             *(target.path for target in self._damaged.targets),
@@ -296,8 +301,6 @@ class Examination:
             *situation.unserved.of_other_topics,
             *situation.unserved.wrong_ids,
         }
-        if situation.disks.is_broker_running:
-            return []
         partitions = [target for target in targets if isinstance(target, PartitionTarget)]
         return [target for target in partitions if target.log_dir and target.path not in others]
 
@@ -311,6 +314,16 @@ class Examination:
         asked = Asked(metadata=self._metadata, server=server)
         situation.due_deletions += due_deletions(wanted, asked, self._finder, self._over, self._now_ms)
         yield from map(Row, retention_rows(situation.due_deletions, is_default_known=server is not None))
+
+    def _uncleaned(self, partitions: Mapping[str, PartitionTarget]) -> Iterator[Row]:
+        situation, wanted = self._situation, self._undamaged(partitions.values())
+        if not wanted:
+            return
+        from kseg.cli.doctor.uncleaned_steps import uncleaned_logs, uncleaned_row
+
+        asked = Asked(metadata=self._metadata, server=self._verification.server)
+        situation.uncleaned += uncleaned_logs(wanted, asked, self._finder, self._over, self._now_ms)
+        yield from (Row(uncleaned_row(each), each) for each in situation.uncleaned)
 
     def _note_deleted_topics(self) -> None:
         if self._finder is None or self._situation.disks.is_broker_running:

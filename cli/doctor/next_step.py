@@ -16,7 +16,7 @@ from kseg.segment.values import dataclass
 
 ANY_SERVER = "HOST:PORT"  # placeholder for a bootstrap server
 _CHANGING = ("mv", "mkdir", "rmdir", "sed", "chown")
-_CHANGING_COMMANDS = ("undo", "recover", "retain", "append")
+_CHANGING_COMMANDS = ("undo", "recover", "retain", "compact", "append")
 _APPENDING = " | kseg append --apply "
 _MOVED = f".moved{COPYING_SUFFIX}"
 # for `find`: nothing of what `copy_command` did not complete

@@ -21,7 +21,7 @@
 10. Check again.
 11. Keep what is deleted after the start if it is still wanted: segments that retention has deleted by a wrong clock, the logs of deleted
     topics, what retention would delete completely, and committed offsets that expire, or are in a partition where their coordinator does
-    not look for them.
+    not look for them. Compact what a broker's cleaner cannot.
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
 13. Once the nodes run, replace voters of the quorum, abort hanging transactions, reset groups whose committed offset is outside the
     log, or was in a partition where their coordinator does not look for it, delete committed offsets of deleted topics, and create the
@@ -260,6 +260,10 @@ def _keep_what_goes(situation: Situation) -> Iterator[NextStep]:
         from kseg.cli.doctor.deleted_topic_steps import keep_deleted
 
         yield from keep_deleted(situation.deleted, situation.request)
+    if situation.uncleaned:
+        from kseg.cli.doctor.uncleaned_steps import clean_logs
+
+        yield from clean_logs(situation.uncleaned, situation.request)
     if situation.due_deletions:
         from kseg.cli.doctor.due_retention import keep_counted_twice, keep_expired
 

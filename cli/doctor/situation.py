@@ -20,6 +20,7 @@ from kseg.segment.findings import INFO, Finding
 
 if TYPE_CHECKING:
     from kseg.cli.doctor.properties_steps import PropertiesOfNode
+    from kseg.compaction.cleaner.uncleaned import Uncleaned
     from kseg.compaction.retention.due import DueDeletion
     from kseg.compaction.retention.unmark import UnmarkableSegments
     from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets, ExpiryCheck
@@ -30,8 +31,8 @@ class Situation:
 
     node_id, cluster_id: of the node, if known. server: HOST:PORT of a broker for clients. properties: server.properties, if it was given.
     topics: the partition count of each topic, according to the directories here. deleted: the directories of deleted topics. due_deletions:
-    what retention deletes after a start. deleted_early: what it may have deleted by a wrong clock, and can be restored. expiring: the
-    groups whose offsets expire after a start; expiry: the check that found them.
+    what retention deletes after a start. uncleaned: the logs that no cleaner cleans. deleted_early: what retention may have deleted by a
+    wrong clock, and can be restored. expiring: the groups whose offsets expire after a start; expiry: the check that found them.
     """
 
     def __init__(self, request: Request) -> None:
@@ -52,6 +53,7 @@ class Situation:
         self.topics: dict[str, int] = {}
         self.deleted: list[str] = []
         self.due_deletions: list[DueDeletion] = []
+        self.uncleaned: list[Uncleaned] = []
         self.deleted_early: list[UnmarkableSegments] = []
         self.expiry: ExpiryCheck | None = None
         self.expiring: list[ExpiringOffsets] = []

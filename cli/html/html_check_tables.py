@@ -185,6 +185,23 @@ EXPIRING = TableForm(
     ),
 )
 
+UNCLEANED = TableForm(
+    "uncleaned",
+    "Compacted topics that no cleaner cleans",
+    "uncleaned",
+    (
+        HtmlColumn("Partition", "partition", "name"),
+        HtmlColumn("Cause", "cause"),
+        HtmlColumn("Bytes", "bytes", "bytes"),
+        HtmlColumn("Dirty", "dirty_bytes", "bytes"),
+        HtmlColumn("A compaction frees", "freed_bytes", "bytes"),
+        HtmlColumn("From offset", "first_dirty_offset", "number"),
+        HtmlColumn("Last stable offset", "last_stable_offset", "number"),
+        HtmlColumn("Dirty since", "dirty_since", "time"),
+        HtmlColumn("Path", "path", "name"),
+    ),
+)
+
 LEFTOVERS = TableForm(
     "leftovers",
     "Not in use",

@@ -32,6 +32,7 @@ FORMS: Mapping[str, Sequence[TableForm]] = {
         *(
             checks.RETENTION,
             checks.EXPIRING,
+            checks.UNCLEANED,
             checks.LEFTOVERS,
             checks.LOG_DIRS,
             checks.NODES,

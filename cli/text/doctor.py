@@ -70,6 +70,7 @@ class DoctorReport(Report):
         yield from _section("next start", self._starts())
         yield from _section("what retention deletes after it", self._retention())
         yield from _section("committed offsets that expire after it", self._expiring())
+        yield from _section("compacted topics that no cleaner cleans", self._uncleaned())
         yield from _section("what is wrong", self._findings())
         yield from _section("what the damage costs", self._costs.lines())
         yield from _section("hanging transactions", self._hanging())
@@ -126,6 +127,8 @@ class DoctorReport(Report):
             words.append(f"{counted(lost, 'committed transaction')} that a coordinator aborts")
         if stranded := self._counts.get("offset", 0):
             words.append(counted(stranded, "unusable committed offset"))
+        if uncleaned := self._counts.get("uncleaned", 0):
+            words.append(f"{counted(uncleaned, 'log')} that no cleaner cleans")
         if stateless := self._counts.get("share_offset", 0):
             words.append(
                 f"{counted(stateless, 'partition')} of share groups that do not continue where they stopped"
@@ -228,6 +231,20 @@ class DoctorReport(Report):
         yield from _more(count)
         if any(values["assumes_default"] for values in found):
             yield Line("with Kafka's default of 7 days (--server-properties gives the broker's)")
+
+    def _uncleaned(self) -> Iterator[Line]:
+        count = self._counts.get("uncleaned", 0)
+        for values in self._rows.get("uncleaned", ())[: shown_of(count, _SHOWN)]:
+            why = {
+                "negative-timestamps": "the cleaner fails at records with negative timestamps",
+                "last-stable-offset": f"an open transaction, or the high watermark, holds back everything from offset {values['last_stable_offset']} on",
+            }.get(values["cause"], "why is not seen here")
+            words = (
+                f"{shown_path(values['partition'])}: {size_words(values['dirty_bytes'])} of {size_words(values['bytes'])} since "
+                f"{moment(values['dirty_since'])}, from offset {values['first_dirty_offset']} on; {why}"
+            )
+            yield Line(visible(words), WARNING)
+        yield from _more(count)
 
     def _findings(self) -> Iterator[Line]:
         yield from self._found.lines(ERROR, WARNING)

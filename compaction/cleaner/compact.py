@@ -30,7 +30,7 @@ from kseg.compaction.cleaner.cleanable import Cleanable, cleanable, is_overdue
 from kseg.compaction.cleaner.cleaning_evidence import CleaningEvidence, first_timestamps, gather, open_log
 from kseg.compaction.cleaner.forked_passes import ForkedPasses
 from kseg.compaction.cleaner.header_order import OFFSETS, contradictions
-from kseg.compaction.cleaner.options import CompactOptions, Damaged
+from kseg.compaction.cleaner.options import CleanSettings, CompactOptions, Damaged
 from kseg.compaction.cleaner.passes import LocalPasses, MakePasses
 from kseg.compaction.cleaner.rounds import Cleaned, Rounds
 from kseg.compaction.cleaner.rows import COMMAND, CompactResult
@@ -69,22 +69,14 @@ def prepare(
     passes = passes or (ForkedPasses if options.jobs > 1 else LocalPasses)
     if isinstance(target, FileTarget):
         raise only_one_file(target, "to compact it")
-    not_cleaned = _not_cleaned(target)
+    not_cleaned = not_cleaned_by_any(target)
     if not_cleaned is not None:
         yield not_cleaned
         return None
-    known = settings_for(target, options.topics)
-    if known is not None:
-        try:
-            options = replace(options, settings=configured(as_config(target, known), options.settings))
-            options.settings.check()
-            policies_of(tuple(known.policies))
-        except UsageError as error:  # a value that no broker accepts: the intended policy is unknown
-            known = replace(known, unknown=str(error))
-        excluded = _policy_excludes_compaction(target, known)
-        if excluded is not None:
-            yield excluded
-            return None
+    options, known, excluded = with_topic_settings(target, options)
+    if excluded is not None:
+        yield excluded
+        return None
     complete_or_refuse(target.path, COMMAND, options)
     inputs = inputs_of(target.path, follow_links=True)
     log, dir_state = open_log(target, options)
@@ -101,6 +93,23 @@ def prepare(
             return None
 
 
+def with_topic_settings(
+    target: PartitionTarget, options: CompactOptions
+) -> tuple[CompactOptions, TopicSettings | None, Finding | None]:
+    """The options with the settings of the target's topic, these settings, None if the run has none, and the finding that a cleaner does
+    not clean the log or that its policy is unknown, None otherwise."""
+    known = settings_for(target, options.topics)
+    if known is None:
+        return options, None, None
+    try:
+        options = replace(options, settings=configured(as_config(target, known), options.settings))
+        options.settings.check()
+        policies_of(tuple(known.policies))
+    except UsageError as error:  # a value that no broker accepts: the intended policy is unknown
+        known = replace(known, unknown=str(error))
+    return options, known, _policy_excludes_compaction(target, known)
+
+
 def carry_out(prepared: Prepared[CompactResult] | None, options: CompactOptions) -> Iterator[Event]:
     """Apply the plan and yield the result. Raises Refused."""
     if prepared is not None:
@@ -108,7 +117,7 @@ def carry_out(prepared: Prepared[CompactResult] | None, options: CompactOptions)
         yield events.Row(result.as_row(), result)
 
 
-def _not_cleaned(target: PartitionTarget) -> Finding | None:
+def not_cleaned_by_any(target: PartitionTarget) -> Finding | None:
     """Why a broker's cleaner would not clean a directory, None when it would."""
     name = own_partition_name(target.path)
     why = ""
@@ -151,7 +160,7 @@ def _planned(
         yield Finding("dirty-offset-reset", target.path, message, first_offset=last_clean)
     result = rows.compact_result(target.shown_name, target.path, evidence, range_, known)
     cleaned = None
-    is_due = range_.is_due(options.settings, _is_overdue(evidence, range_, options))
+    is_due = range_.is_due(options.settings, is_past_limit(evidence, range_, options.settings))
     with kept_open(evidence.segments if is_due else ()):
         if is_due and (yield from _is_in_order(target, evidence, range_, options)):
             cleaned = _cleaned(target, evidence, range_, options, passes)
@@ -203,12 +212,13 @@ def _is_in_order(
     return is_in_order
 
 
-def _is_overdue(evidence: CleaningEvidence, range_: Cleanable, options: CompactOptions) -> bool:
-    if options.settings.max_compaction_lag_ms is None:
+def is_past_limit(evidence: CleaningEvidence, range_: Cleanable, settings: CleanSettings) -> bool:
+    """Whether dirty records have waited longer than max.compaction.lag.ms."""
+    if settings.max_compaction_lag_ms is None:
         return False
     active = evidence.segments[-1].base_offset
     dirty = between(evidence.segments, range_.first_dirty_offset, active)
-    return is_overdue(first_timestamps(dirty, evidence.log), options.settings)
+    return is_overdue(first_timestamps(dirty, evidence.log), settings)
 
 
 def scratch_directory(target: PartitionTarget, options: CompactOptions) -> str | None:

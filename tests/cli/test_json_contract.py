@@ -33,6 +33,7 @@ from tests.support.contract_dirs import (
     groups_of_every_type,
     metadata_of_everything,
     odd_directory,
+    uncleaned_directory,
 )
 from tests.support.group_dirs import FARES, broker, commit
 from tests.support.metadata_rows import BROKER, quota
@@ -159,6 +160,7 @@ OF_ACCESS = ("metadata access/__cluster_metadata-0",)
 OF_GROUPS = ("groups groups", "groups --at 2026-11-21T08:43:20Z groups")
 OF_ODD = ("list odd", "doctor odd")
 OF_EXPIRED = ("doctor expired",)
+OF_UNCLEANED = ("doctor uncleaned",)
 OF_EXPIRING = ("doctor --now 2027-01-01 expiring",)
 
 
@@ -178,6 +180,7 @@ def rows(capture_small: Path, legacy_small: Path, tmp_path_factory: pytest.TempP
             (groups_of_every_type, OF_GROUPS),
             (odd_directory, OF_ODD),
             (expired_directory, OF_EXPIRED),
+            (uncleaned_directory, OF_UNCLEANED),
             (expiring_directory, OF_EXPIRING),
         ):
             make(folder)

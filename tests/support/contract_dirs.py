@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from fixtures.diseases import bad_length_small
@@ -60,6 +61,16 @@ def groups_of_every_type(folder: Path) -> None:
 def expired_directory(folder: Path) -> None:
     """A log of which retention keeps nothing."""
     append(broker_dir(folder / "expired", 1, 1, running=False), config("orders.00", "retention.ms", "1000"))
+
+
+def uncleaned_directory(folder: Path) -> None:
+    """A compacted log that no cleaner cleans."""
+    data = broker_dir(folder / "uncleaned", 1, 1, running=False)
+    append(data, config("orders.00", "cleanup.policy", "compact"))
+    *closed, active = sorted((data / "orders.00-0").glob("*.log"))
+    written_ns = active.stat().st_mtime_ns
+    for log in closed:
+        os.utime(log, ns=(written_ns, written_ns - 2 * 86_400 * 10**9))
 
 
 def expiring_directory(folder: Path) -> None:

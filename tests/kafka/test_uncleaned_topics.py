@@ -1,0 +1,137 @@
+"""Compacted topics that grow without end: what a real broker's cleaner fails at, what `doctor` says, and that the cleaner continues
+after its step."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from kseg.cli.main import run
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker
+from tests.support.doctor_helpers import of_type, rows_of
+
+pytestmark = pytest.mark.kafka
+
+DAY_NS = 24 * 3600 * 10**9
+BEFORE_1970_MS = -5000
+USUAL_MS = 1_700_000_000_000
+TEN_YEARS_MS = 315_360_000_000
+UNCLEANABLE = "Marking its partition (events-0) as uncleanable"
+
+
+def write(broker: Broker, topic: str, timestamp: int, rounds: int = 4) -> list[str]:
+    """Batches in which a later record replaces only the first one; returns the errors of the broker."""
+    errors: list[str] = []
+    producer = broker.producer()
+    for number in range(rounds):
+        for key in (b"same", b"key-%d" % number):
+            producer.produce(
+                topic,
+                b"v" * 1500,
+                key=key,
+                timestamp=timestamp,
+                on_delivery=lambda error, _: errors.append(error.name()) if error else None,
+            )
+        assert producer.flush(CLIENT_LIMIT_S) == 0
+    return errors
+
+
+def logs_of(data: Path, topic: str) -> list[Path]:
+    return sorted((data / f"{topic}-0").glob("*.log"))
+
+
+def age(data: Path, *topics: str) -> None:
+    """Give closed segments the modification times that they would have if the broker had written on for two days."""
+    for topic in topics:
+        *closed, active = logs_of(data, topic)
+        status = active.stat()
+        for log in closed:
+            os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns - 2 * DAY_NS))
+
+
+def examined(capfd: pytest.CaptureFixture[str], data: Path, *, status: int) -> list[dict[str, Any]]:
+    return rows_of(capfd, "doctor", "--json", data, status=status)
+
+
+def offsets(broker: Broker, topic: str) -> dict[bytes | None, int]:
+    """The latest offset of each key."""
+    return {record.key: record.offset for record in broker.consume(topic)}
+
+
+@pytest.mark.evidence("uncleaned")
+def test_doctor_names_what_the_cleaner_fails_at_and_the_cleaner_continues_after_its_step(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Broker(tmp_path / "before") as broker:
+        broker.create_topic("events", cleanup_policy="compact")
+        broker.create_topic("clean", cleanup_policy="compact", min_cleanable_dirty_ratio="0")
+        assert not write(broker, "events", BEFORE_1970_MS)
+        broker.wait_for("the cleaner fails", lambda: UNCLEANABLE in broker.log_text())
+        for topic in ("events", "clean"):
+            assert not write(broker, topic, USUAL_MS)
+        broker.wait_for(
+            "the cleaner cleans the other topic",
+            lambda: broker.cleaned_up_to("clean") == int(logs_of(broker.data, "clean")[-1].stem) > 0,
+        )
+    data = broker.data
+    assert not of_type(examined(capfd, data, status=0), "uncleaned")
+
+    age(data, "events", "clean")
+    rows = examined(capfd, data, status=1)
+    (told,) = of_type(rows, "uncleaned")
+    assert (told["partition"], told["cause"]) == ("events-0", "negative-timestamps")
+    assert told["first_dirty_offset"] == 0
+    (step,) = [step for step in of_type(rows, "step") if step["due"]]
+
+    with Broker(tmp_path / "again", data) as again:
+        again.wait_for("the cleaner fails once more", lambda: UNCLEANABLE in again.log_text())
+        before = offsets(again, "events")
+    assert run(shlex.split(step["command"])[1:]) == 0
+    capfd.readouterr()
+    assert not of_type(examined(capfd, data, status=0), "uncleaned")
+
+    with Broker(tmp_path / "after", data) as after:
+        cleaned = after.cleaned_up_to("events")
+        assert offsets(after, "events") == before
+        assert not write(after, "events", USUAL_MS, rounds=6)
+        after.wait_for("the cleaner continues", lambda: after.cleaned_up_to("events") > cleaned > 0)
+        assert UNCLEANABLE not in after.log_text()
+        after.create_topic("strict", message_timestamp_before_max_ms=str(TEN_YEARS_MS))
+        assert {*write(after, "strict", BEFORE_1970_MS)} == {"INVALID_RECORD"}
+
+
+@pytest.mark.evidence("uncleaned")
+def test_doctor_tells_a_held_back_log_from_one_that_nothing_cleans(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without a cleaner, and below the first offset of an open transaction there is nothing to clean."""
+    with Broker(tmp_path / "broker", log_cleaner_enable="false") as broker:
+        for topic in ("held", "plain"):
+            broker.create_topic(topic, cleanup_policy="compact")
+        broker.create_topic("other")
+        hanging = broker.producer(transactional_id="hangs")
+        hanging.init_transactions(CLIENT_LIMIT_S)
+        hanging.begin_transaction()
+        hanging.produce("held", b"first", key=b"open")
+        assert hanging.flush(CLIENT_LIMIT_S) == 0
+        for topic in ("held", "plain", "other"):
+            assert not write(broker, topic, USUAL_MS)
+    age(broker.data, "held", "plain", "other")
+    rows = rows_of(capfd, "doctor", "--json", broker.data, status=0)
+    told = {row["partition"]: row for row in of_type(rows, "uncleaned")}
+    assert {name: row["cause"] for name, row in told.items()} == {
+        "held-0": "last-stable-offset",
+        "plain-0": "unknown",
+    }
+    assert told["held-0"]["last_stable_offset"] == 0
+    assert told["plain-0"]["freed_bytes"] > 0
+    (step,) = [step for step in of_type(rows, "step") if step["command"].startswith("kseg compact")]
+    assert not step["due"] and step["command"].endswith("/plain-0")
