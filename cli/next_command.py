@@ -58,8 +58,9 @@ def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Requ
         paths = dict.fromkeys(path for _, each in same for path in each)
         return " ".join(["kseg", verb, *map(shell_quoted, paths)])
     flags = {word: True for hint, _ in same for word in hint.split() if word.startswith("--")}
-    places = dict.fromkeys(_place_of(path, verb) for path in request.paths)
-    return command_line(verb, flags, replace(request, paths=tuple(places)))
+    wanted = [path for path in request.paths if places.lexists(path)] or request.paths
+    targets = dict.fromkeys(_place_of(path, verb) for path in wanted)
+    return command_line(verb, flags, replace(request, paths=tuple(targets)))
 
 
 def once_more(failures: Sequence["Failure"], running: str, request: Request) -> str:
@@ -96,7 +97,8 @@ def plan_options(command: str, values: Mapping[str, Any]) -> dict[str, object]:
 
 def apply_command(command: str, given: Mapping[str, object], request: Request) -> str:
     """The command that carries out the displayed plan, quoted for a shell. given: as returned by `plan_options`."""
-    return command_line(command, {"--apply": True, **given}, request)
+    wanted = tuple(path for path in request.paths if places.lexists(path)) or request.paths
+    return command_line(command, {"--apply": True, **given}, replace(request, paths=wanted))
 
 
 def command_line(command: str, given: Mapping[str, object], request: Request) -> str:

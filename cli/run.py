@@ -30,6 +30,7 @@ from kseg.segment.partition.targets import (
     PartitionTarget,
     Target,
     directory_of,
+    is_selected,
     resolve_targets,
 )
 from kseg.segment.storage import places
@@ -164,16 +165,22 @@ def _selected(
 
 
 def _topics_there(request: Request) -> str:
-    """The topics that could have been meant, as the end of a sentence."""
+    """The topics that could have been meant, or the partitions of the given ones, as the end of a sentence."""
     from difflib import get_close_matches
 
     from kseg.segment.counted import listed
 
     targets, _ = _resolve(replace(request, topics=(), partition=None), Expansion.PARTITIONS, None, [])
-    names = (own_partition_name(directory_of(target)) for target in targets)
-    topics = sorted(
-        {name.topic for name in names if name is not None}, key=lambda each: (each.startswith("__"), each)
+    names = [
+        name for name in (own_partition_name(directory_of(target)) for target in targets) if name is not None
+    ]
+    of_topics = sorted(
+        {(name.topic, name.partition) for name in names if is_selected(name, request.topics, None)}
     )
+    if request.topics and of_topics:
+        there = [f"{topic}-{partition}" for topic, partition in of_topics]
+        return f"; the partitions there: {shown_path(listed(there, _TOPICS_SHOWN))}"
+    topics = sorted({name.topic for name in names}, key=lambda each: (each.startswith("__"), each))
     close = [each for topic in request.topics for each in get_close_matches(topic, topics)]
     in_order = [*dict.fromkeys((*close, *topics))]
     return f"; the topics there: {shown_path(listed(in_order, _TOPICS_SHOWN))}" if in_order else ""

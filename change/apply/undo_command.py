@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from errno import ENOENT
 
 from kseg.change.apply.copy_journal import clear_begun
 from kseg.change.apply.disk import DISK, disk_for
@@ -26,6 +27,7 @@ from kseg.segment.errors import KsegError, Refused, UnreadableInput, cannot_read
 from kseg.segment.partition.names import KSEG_DIRECTORY, NAME_BY_ROLE, Role
 from kseg.segment.partition.recognition import is_log_directory
 from kseg.segment.partition.targets import PartitionTarget, log_dirs_around
+from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
 COMMAND = "undo"
@@ -133,8 +135,10 @@ def _journals_at(path: str) -> list[JournalLocation]:
                 raise Refused(half_done_sentence(lost))
             raise UnreadableInput(f"cannot read {path}: there is no such journal")
         return [location]
+    if status is None:
+        raise UnreadableInput(f"cannot read {path}: {os.strerror(ENOENT)}")
     if not is_directory:
-        raise UnreadableInput(f"{path} is not a kseg journal")
+        raise UnreadableInput(f"{path} is not a kseg journal{_journal_of_its_directory(path)}")
     directory = path.rstrip(os.sep) or path
     if os.path.basename(directory) == KSEG_DIRECTORY:
         directory = os.path.dirname(directory) or os.curdir
@@ -154,8 +158,37 @@ def _journals_at(path: str) -> list[JournalLocation]:
             f"{path} contains {len(journals)} journals; name one of them, the newest first: {journals[-1].path}"
         )
     if not journals and not abandoned:
-        raise UnreadableInput(f"{path} contains no kseg journal")
+        raise UnreadableInput(f"{path} contains no kseg journal{_journal_of_copies(directory)}")
     return [*abandoned, *(journal.location for journal in journals)]
+
+
+def _journal_of_its_directory(file: str) -> str:
+    """The end of a sentence about a file that is no journal: the directory whose change can be undone, as after `recover FILE`."""
+    around = os.path.dirname(file) or os.curdir
+    there = any(each.state is not JournalState.ABANDONED for each in _journals_or_none(around))
+    return (
+        f"; what was changed in its directory is undone with: kseg undo {shell_quoted(around)}"
+        if there
+        else ""
+    )
+
+
+def _journal_of_copies(directory: str) -> str:
+    """The end of a sentence about a directory without a journal: the output of which it is a part."""
+    around = os.path.dirname(directory) or os.curdir
+    is_copy = any(each.kind == COPY for each in _journals_or_none(around))
+    return (
+        f"; it was copied with others, which are removed together with: kseg undo {shell_quoted(around)}"
+        if is_copy
+        else ""
+    )
+
+
+def _journals_or_none(directory: str) -> list[Journal]:
+    try:
+        return journals_in(directory)
+    except KsegError:
+        return []
 
 
 def _status(path: str, *, follow: bool) -> os.stat_result | None:

@@ -11,6 +11,7 @@ from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import FileIdentity
 from kseg.segment.errors import UsageError
 from kseg.segment.findings import Finding
+from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import INDEX_ROLES, PartitionName, Role, is_kafka07_log, parse_file_name
 from kseg.segment.partition.targets import LogTarget, PartitionTarget
@@ -82,6 +83,11 @@ def recovery_target_of(target: LogTarget) -> RecoveryTarget:
     head, tail = os.path.split(target.path)
     name = parse_file_name(tail)
     if name.base_offset is None or name.role not in _SEGMENT_FILES:
+        if name.base_offset is None and tail.endswith(LOG_SUFFIX):
+            raise UsageError(
+                f"{target.path} is not named like a segment file: rename it to its first offset in 20 digits, "
+                f"such as {0:020d}{LOG_SUFFIX}, to recover it"
+            )
         raise UsageError(f"{target.path} is not a segment file; name its partition directory to recover it")
     directory = head or os.curdir
     return RecoveryTarget(

@@ -63,10 +63,16 @@ def partition(tmp_path: Path) -> Path:
 
 def test_advice_covers_all_given_paths(partition: Path) -> None:
     log, data = partition / f"{0:020}.log", partition.parent
+    other = partition.parents[1] / "other"
+    other.mkdir()
     for running in ("verify", "dump"):
         assert advice_for({"bad-crc": log}, running, data) == f"kseg recover {shlex.quote(str(data))}"
-        assert advice_for({"bad-crc": log}, running, data, "other") == (
-            f"kseg recover {shlex.quote(str(data))} other"
+        assert advice_for({"bad-crc": log}, running, data, other) == (
+            f"kseg recover {shlex.quote(str(data))} {other}"
+        )
+        # a pattern that the shell found nothing for: the command would fail with it
+        assert advice_for({"bad-crc": log}, running, data, "*/x.log") == (
+            f"kseg recover {shlex.quote(str(data))}"
         )
     cluster = ClusterOptions(
         master="spark://host:7077", conf=(("spark.x", "a b"),), py_files=("a.py", "b.py")

@@ -291,7 +291,13 @@ def test_recover_rejects_wrong_usage(
 
 def test_recover_rejects_a_file_of_no_segment(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["recover", str(log_dir / "fares-0" / "leader-epoch-checkpoint")]) == 2
-    assert "is not a segment file" in capfd.readouterr().err
+    assert "is not a segment file; name its partition directory" in capfd.readouterr().err
+    shutil.copy(log_dir / "fares-0" / FIRST, log_dir.parent / "fares.log")
+    assert run(["recover", str(log_dir.parent / "fares.log")]) == 2
+    assert (
+        f"rename it to its first offset in 20 digits, such as {FIRST}, to recover it"
+        in capfd.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

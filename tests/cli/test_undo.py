@@ -314,3 +314,33 @@ def test_change_can_be_undone_after_a_backup_of_hard_links(
             assert run(["undo", "--quiet", str(path)]) == 0
     assert differences(damaged, tree_state(data)) == []
     assert differences(linked, tree_state(backup)) == []
+
+
+def test_path_without_a_journal_is_answered_with_the_one_that_has_it(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After `recover FILE` or `recover --output DIR`, people give undo the file, or a part of the output, and once more what is gone."""
+    partition, output = data / "metro-none-0", tmp_path / "repaired"
+    with (partition / LOG).open("r+b") as log:
+        log.truncate(100)
+    before = tree_state(data)
+    assert run(["recover", "--apply", str(partition / LOG)]) == 0
+    assert _refusal(partition / LOG, capfd).endswith(
+        f" is not a kseg journal; what was changed in its directory is undone with: kseg undo {partition}"
+    )
+    assert run(["undo", str(partition)]) == 0
+    assert not differences(before, tree_state(data))
+    assert _refusal(partition / LOG, capfd).endswith(" is not a kseg journal")
+
+    assert run(["recover", "--output", str(output), str(data)]) == 0
+    assert _refusal(output / "metro-none-0", capfd).endswith(
+        f" contains no kseg journal; it was copied with others, which are removed together with: kseg undo {output}"
+    )
+    assert run(["undo", str(output)]) == 0
+    assert _refusal(output, capfd) == f"kseg: cannot read {output}: No such file or directory"
+
+
+def _refusal(path: Path, capfd: pytest.CaptureFixture[str]) -> str:
+    capfd.readouterr()
+    assert run(["undo", str(path)]) == 3
+    return capfd.readouterr().err.strip()

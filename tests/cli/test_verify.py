@@ -119,6 +119,8 @@ def test_filter_that_matches_nothing_is_answered_with_the_topics(
         said = capfd.readouterr().err
         assert "match nothing; the topics there: stations, fares, gates-append" in said
         assert "and 6 more" in said
+    assert run(["list", "--topic", "gates-*", "--partition", "9", str(capture_small / "data")]) == 2
+    assert "match nothing; the partitions there: gates-append-0, gates-append-1\n" in capfd.readouterr().err
 
 
 def test_name_that_is_not_utf_8_is_quoted_for_a_shell(
