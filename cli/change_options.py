@@ -259,7 +259,8 @@ def _held(
     Raises Refused for links that may not be followed, and for an output directory inside the input; UsageError for several targets of one
     log.
     """
-    from kseg.segment.partition.targets import LogDirTarget, links_below, refuse_inside, refuse_parts
+    from kseg.segment.partition.target_guards import links_below, refuse_inside, refuse_parts
+    from kseg.segment.partition.targets import LogDirTarget
 
     logs = [target for target in targets if not isinstance(target, LogDirTarget)]
     refuse_parts(logs)

@@ -77,8 +77,12 @@ class RunLifecycle(ABC, Generic[O]):
         around = os.path.dirname(directory)
         if around in self.log_dirs:  # nearly always, and at no cost
             return around
-        around = os.path.dirname(os.path.abspath(directory))
-        return next((each for each in self.log_dirs if os.path.abspath(each) == around), None)
+        paths = (
+            os.path.abspath(directory),
+            os.path.realpath(directory),
+        )  # the second is that of a link from elsewhere
+        by_path = {os.path.abspath(each): each for each in self.log_dirs}
+        return next((by_path[each] for each in map(os.path.dirname, paths) if each in by_path), None)
 
     @contextmanager
     def held(self, targets: Sequence[Target]) -> Iterator[O]:

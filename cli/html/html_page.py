@@ -26,7 +26,8 @@ from kseg.segment.counted import counted
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.moments import moment
 from kseg.segment.partition.log_shape import LogShape
-from kseg.segment.partition.targets import Target, refuse_inside
+from kseg.segment.partition.target_guards import refuse_inside
+from kseg.segment.partition.targets import Target
 
 
 class Figure(NamedTuple):

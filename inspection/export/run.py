@@ -18,7 +18,8 @@ from kseg.inspection.export.to_stdout import STDOUT
 from kseg.jobs.events import Event, Failure, Row
 from kseg.segment.errors import KsegError, Refused
 from kseg.segment.findings import ERROR, Finding
-from kseg.segment.partition.targets import Target, refuse_inside
+from kseg.segment.partition.target_guards import refuse_inside
+from kseg.segment.partition.targets import Target
 from kseg.segment.payload_table import PayloadTable
 
 SUMMED = ("files", "records", "bytes", "damaged_bytes")

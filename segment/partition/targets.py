@@ -22,7 +22,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from kseg.segment.errors import FormatError, Refused, UnreadableInput, UsageError, cannot_read
+from kseg.segment.errors import FormatError, UnreadableInput, UsageError, cannot_read
 from kseg.segment.partition.directory import (
     Entry,
     LogDirectory,
@@ -113,67 +113,6 @@ def directory_of(target: Target) -> str:
     return target.path if not isinstance(target, FileTarget) else os.path.dirname(target.path) or os.curdir
 
 
-def links_below(paths: Sequence[str], targets: Sequence[Target]) -> list[str]:
-    """Symbolic links to directories that are targets or on the way to them, each once. A broker follows them; their
-    creator decides where they lead."""
-    given = {path.rstrip(os.sep) or path for path in paths}
-    seen: dict[str, bool] = {}
-    for target in targets:
-        directory = step = directory_of(target)
-        if isinstance(target, LogDirTarget) and directory in given:
-            continue
-        while step not in seen and (step == directory or step not in given):
-            seen[step] = places.islink(step)
-            around = os.path.dirname(step)
-            if isinstance(target, FileTarget) or directory in given or around in ("", step):
-                break
-            step = around
-    return [path for path, is_link in seen.items() if is_link]
-
-
-def refuse_parts(targets: Sequence[Target]) -> None:
-    """Raises UsageError if several targets are of one log: each would be changed while the other ones are."""
-    of_logs = [target for target in targets if isinstance(target, PartitionTarget) or _is_of_segment(target)]
-    found: dict[str, str] = {}
-    for target in of_logs if any(isinstance(each, FileTarget) for each in of_logs) else ():
-        directory = places.realpath(directory_of(target))
-        if directory in found:
-            raise UsageError(
-                f"{found[directory]} and {target.path} are of one log: name its directory, or one segment"
-            )
-        found[directory] = target.path
-
-
-def _is_of_segment(target: Target) -> bool:
-    return parse_file_name(os.path.basename(target.path)).base_offset is not None
-
-
-def refuse_inside(output: str, targets: Sequence[Target]) -> None:
-    """Raises Refused if an output is a directory of the targets, or is in a partition or data directory of theirs: a
-    broker fails on an unknown directory there. A segment file outside a partition may have neighbours."""
-    goal = os.path.join(places.realpath(output), "")
-    for place in sorted({place for target in targets for place in _brokers_directories(target)}):
-        if goal.startswith(os.path.join(places.realpath(place), "")):
-            raise Refused(f"the output {output} is in the input directory {place}")
-    for place in sorted({directory_of(target) for target in targets}):
-        if goal == os.path.join(places.realpath(place), ""):
-            raise Refused(f"the output {output} is in the input directory {place}")
-
-
-def _brokers_directories(target: Target) -> Iterator[str]:
-    """The directory of a target and the data directory around it, as far as a broker uses them."""
-    directory = directory_of(target)
-    if isinstance(target, FileTarget) and own_partition_name(directory) is None:
-        return
-    yield directory
-    if isinstance(target, PartitionTarget):
-        around = target.log_dir
-    else:
-        around = os.path.join(directory, os.pardir) if isinstance(target, FileTarget) else None
-    if around is not None and is_log_directory(around):
-        yield around
-
-
 class Expansion(StrEnum):
     """The targets of a directory (see the module's table)."""
 
@@ -236,7 +175,8 @@ def resolve_targets(
     if len(paths) > 1 or wish.links:
         targets = each_directory_once(targets)
     if expand is not Expansion.FILES:
-        return list(_side_by_side(dict.fromkeys(targets)))
+        once = _each_file_once(targets) if len(paths) > 1 else targets
+        return list(_side_by_side(dict.fromkeys(once)))
     directories = [target.path for target in targets if isinstance(target, PartitionTarget)]
     listed = iter((list_files or files_of)(directories))
     return [
@@ -261,6 +201,41 @@ def each_directory_once(targets: Sequence[Target]) -> list[Target]:
             shown = min(paths, key=_leads_through_link)
             further.update(path for path in paths if path != shown)
     return [target for target in targets if isinstance(target, FileTarget) or target.path not in further]
+
+
+def _each_file_once(targets: Sequence[Target]) -> list[Target]:
+    """The targets without further paths to the same file, and without files that the work on their directory covers."""
+    folders = {os.path.dirname(target.path) for target in targets if isinstance(target, FileTarget)}
+    if not folders:
+        return [*targets]
+    identity = {folder: _identity(folder or os.curdir) for folder in folders}
+    whole = {_identity(target.path) for target in targets if not isinstance(target, FileTarget)}
+    seen: set[tuple[object, str]] = set()
+    found: list[Target] = []
+    for target in targets:
+        if isinstance(target, FileTarget):
+            folder, name = os.path.split(target.path)
+            file = identity[folder], name
+            if file in seen or (identity[folder] in whole and _is_covered(name)):
+                continue
+            seen.add(file)
+        found.append(target)
+    return found
+
+
+def _is_covered(name: str) -> bool:
+    """Whether the work on a directory covers its file of this name."""
+    file = parse_file_name(name)
+    return file.is_live and file.role is not Role.UNKNOWN
+
+
+def _identity(directory: str) -> object:
+    """What is equal for all paths to a directory on disk."""
+    with suppress(OSError):
+        if not places.is_elsewhere(directory):
+            status = places.stat(directory)
+            return status.st_dev, status.st_ino
+    return directory
 
 
 def _leads_through_link(path: str) -> bool:
@@ -333,12 +308,16 @@ def _directory_name(path: str) -> PartitionName | None:
 
 
 def _recognized_log_dir(partition_path: str) -> str | None:
-    """The data directory around a partition directory that was given alone, None if its parent is not one."""
+    """The data directory around a partition directory that was given alone, None if its parent is not one. A link elsewhere to a partition
+    of the same name stands for that partition: its checkpoints are where it leads."""
     head, tail = os.path.split(partition_path)
     parent = (
         os.path.join(partition_path, os.pardir) if tail in ("", os.curdir, os.pardir) else head or os.curdir
     )
-    return parent if is_log_directory(parent) else None
+    if is_log_directory(parent):
+        return parent
+    behind, name = os.path.split(places.realpath(partition_path))
+    return behind if places.islink(partition_path) and name == tail and is_log_directory(behind) else None
 
 
 def _of_log_directory(directory: LogDirectory, wish: _Wish) -> Iterator[Target]:

@@ -1,7 +1,9 @@
-"""`kseg COMMAND data/*`: a shell's list of everything in a data directory stands for the data directory."""
+"""Paths as people and shells give them: `data/*`, a directory with some of its files, one file by two spellings, a link from elsewhere."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from pathlib import Path
 
@@ -96,3 +98,72 @@ def test_only_complete_patterns_are_replaced(tmp_path: Path, monkeypatch: pytest
         "gone/meta.properties",
         "gone/orders-0",
     )
+
+
+FIRST = f"{0:020d}.log"
+
+
+@pytest.mark.parametrize(
+    "words", [["verify"], ["recover"], ["list"], ["lookup", "--latest"]], ids=lambda words: words[0]
+)
+def test_file_counts_once_whatever_leads_to_it(
+    words: list[str], data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its errors and records were counted twice, and an export had them twice."""
+    (data / "metro-none-0" / FIRST).open("r+b").truncate(5000)
+    monkeypatch.chdir(data)
+
+    def rows(*paths: str) -> object:
+        status = run([*words, "--json", *paths])
+        return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+    file = os.path.join("metro-none-0", FIRST)
+    alone, whole = rows(file), rows("metro-none-0")
+    assert rows(file, os.path.join("..", "data", file), str(data / file)) == alone
+    assert rows("metro-none-0", file, str(data / file)) == whole
+    assert rows("metro-none-0", os.path.join("..", "data", "metro-none-0"), file) == whole
+
+
+def test_file_that_is_no_part_of_the_work_on_its_directory_stays(
+    data: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A deleted file, and one without a meaning, are verified only where they are named."""
+    partition = data / "stations-0"
+    deleted = partition / f"{FIRST}.deleted"
+    assert run(["verify", "--json", str(partition), str(deleted)]) == 0
+    verified = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["path"] for row in verified if row["type"] == "verified"] == [str(partition), str(deleted)]
+
+
+def test_link_from_elsewhere_stands_for_the_partition_in_its_data_directory(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The checkpoints stayed beyond the end of the log, and the clean-shutdown marker untrue."""
+    partition = data / "metro-none-0"
+    (partition / f"{144:020d}.log").open("r+b").truncate(900)
+    whole, link = tmp_path / "whole", tmp_path / "metro-none-0"
+    shutil.copytree(data, whole)
+    before = contents(data)
+    link.symlink_to(partition)
+    assert run(["recover", "--apply", str(whole / "metro-none-0")]) == 0
+    assert run(["recover", "--apply", str(link)]) == 4
+    assert contents(data) == before
+    assert run(["recover", "--apply", "--follow-links", str(link)]) == 0
+    assert contents(data) == contents(whole) != before
+    assert run(["verify", str(data)]) == 0
+    assert run(["undo", str(data)]) == 0
+    assert contents(data) == before
+    capfd.readouterr()
+    # a link of another name is of no entry of these checkpoints
+    (tmp_path / "other-0").symlink_to(partition)
+    assert run(["recover", "--apply", "--follow-links", str(tmp_path / "other-0")]) == 0
+    assert contents(data)["recovery-point-offset-checkpoint"] == before["recovery-point-offset-checkpoint"]
+
+
+def test_link_from_elsewhere_has_its_topics_configuration(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    link = tmp_path / "stations-0"
+    link.symlink_to(data / "stations-0")
+    assert run(["retain", "--retention-ms", "1", *NOW, str(link)]) == 0
+    assert "cleanup.policy compact (topic config)" in capfd.readouterr().out

@@ -254,7 +254,7 @@ def test_several_segments_of_one_partition_are_refused(
     damage(Path(first))
     damage(Path(second))
     with unchanged(log_dir):
-        for paths in (logs, [first, f"{first[:-3]}index"], [first, str(partition)]):
+        for paths in (logs, [first, f"{first[:-3]}index"]):
             for words in (["recover"], ["recover", "--apply"]):
                 assert run([*words, *paths]) == 2
                 sentence = capfd.readouterr().err
