@@ -81,7 +81,9 @@ class _Piece:
 class DamagedReplicas:
     """partitions: the directories of all that are examined. options: of their verification. lost: by directory, the offsets that are
     missing or cannot be read, also beyond the log end. unknown: directories with further damage. strays: directories that
-    brokers will not serve. sources: those from which the steps take something."""
+    brokers will not serve. sources: those from which the steps take something. are_mended: whether there are steps. They are due even if
+    nothing is worse than a warning, as for lost first segments: the node could lead without them, and the others delete theirs then
+    (observed with 4.3.1)."""
 
     request: Request
     partitions: Sequence[str] = ()
@@ -90,6 +92,7 @@ class DamagedReplicas:
     unknown: set[str] = field(default_factory=set)
     strays: set[str] = field(default_factory=set)
     sources: set[str] = field(default_factory=set)
+    are_mended: bool = False
 
     def note(self, finding: Finding) -> None:
         if finding.id == "becomes-stray":
@@ -144,6 +147,7 @@ class DamagedReplicas:
         goes = {one_to_move(*pair, damaged).gone for pair in twice if not damaged.isdisjoint(pair)}
         served = damaged - self.strays - {*replaced} - goes
         found = [*self._found({path for path in served if self._is_mended(path)}, goes)]
+        self.are_mended = bool(found)
         shown = shown_of(len(found), _LISTED)
         for steps in found[:shown]:
             yield from steps

@@ -98,14 +98,6 @@ from kseg.segment.storage import places
 def next_steps(situation: Situation) -> Iterator[NextStep]:
     """The steps, in order; none if the broker can be started as it is."""
     disks, metadata = situation.disks, situation.metadata
-    is_due = bool(
-        situation.repairs.has_errors
-        or situation.is_obstructed
-        or situation.replicas.missing
-        or situation.replicas.cut
-        or situation.identities.lost
-        or metadata.renamed
-    )
     advice = situation.advice
     yield from make_writable(disks, advice if situation.repairs.has_errors and is_recover(advice) else "")
     if disks.hosts:
@@ -116,6 +108,15 @@ def next_steps(situation: Situation) -> Iterator[NextStep]:
 
         yield from properties_steps(situation.properties, situation.request)
     before_start = list(_before_start(situation, advice))
+    is_due = bool(
+        situation.repairs.has_errors
+        or situation.is_obstructed
+        or situation.replicas.missing
+        or situation.replicas.cut
+        or situation.identities.lost
+        or metadata.renamed
+        or situation.damaged_replicas.are_mended
+    )
     if disks.is_broker_running and any(step.needs_stopped_broker for step in before_start):
         before_start = [
             *copy_open_logs(situation.repairs, disks.hosts),
