@@ -7,7 +7,7 @@ cleaner cannot write them. A compaction by kseg can, and the cleaner continues a
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -72,10 +72,20 @@ def clean_logs(found: Sequence[Uncleaned], request: Request) -> Iterator[NextSte
         yield NextStep(
             f"{_names(negative)} grows until this is done: a broker's cleaner fails at records with negative timestamps, marks the partition as "
             "uncleanable, and fails again after each start. kseg compacts it while no broker runs, and the broker's cleaner continues from "
-            "there, unless a batch that keeps several such records later loses some of them: then repeat this. With "
+            "there, unless a batch that keeps several such records later loses some of them: then repeat this. Until then retention does not "
+            "delete from it either, if its cleanup.policy has delete. With "
             "message.timestamp.before.max.ms=315360000000 (10 years) for the topic, a broker rejects more of them. "
             f"{_freed_words(negative)}",
-            _compact(negative, request, applies=True),
+            _compact(negative, request, {"--apply": True}),
+        )
+    future = [each for each in found if each.cause is Cause.FUTURE_TIMESTAMPS]
+    if future:
+        yield NextStep(
+            f"{_names(future)} grows until this is done: records have timestamps in the future, and a cleaner stops at the first segment that is not "
+            "older than min.compaction.lag.ms by its timestamps. kseg compacts it without this limit while no broker runs; on a running one "
+            "min.compaction.lag.ms=0 for the topic does so (kafka-configs.sh). With message.timestamp.after.max.ms=3600000 (an hour) for the "
+            f"topic, a broker rejects more of them. {_freed_words(future)}",
+            _compact(future, request, {"--apply": True, "--min-compaction-lag-ms": "0"}),
         )
     unknown = [each for each in found if each.cause is Cause.UNKNOWN]
     if unknown:
@@ -83,7 +93,7 @@ def clean_logs(found: Sequence[Uncleaned], request: Request) -> Iterator[NextSte
             f'No cleaner has cleaned {_names(unknown)} for a day, although it was due. See whether the broker\'s log has "Marking its partition" or '
             "an error of kafka-log-cleaner-thread, whether log.cleaner.enable is false, and whether the metric DeadThreadCount of the LogCleaner "
             f"is 0. See what a compaction would do. {_freed_words(unknown)}",
-            _compact(unknown, request, applies=False),
+            _compact(unknown, request, {}),
             is_due=False,
         )
 
@@ -96,8 +106,7 @@ def _freed_words(found: Sequence[Uncleaned]) -> str:
     return f"It frees {size_words(sum(each.freed_bytes for each in found))}."
 
 
-def _compact(found: Sequence[Uncleaned], request: Request, *, applies: bool) -> str:
+def _compact(found: Sequence[Uncleaned], request: Request, given: Mapping[str, object]) -> str:
     if len(found) <= _MOST_PATHS:
         request = replace(request, paths=tuple(each.directory for each in found), topics=(), partition=None)
-    given = {"--apply": applies, "--first-dirty-offset": "checkpoint"}
-    return command_line("compact", given, request)
+    return command_line("compact", {**given, "--first-dirty-offset": "checkpoint"}, request)

@@ -237,6 +237,7 @@ class DoctorReport(Report):
         for values in self._rows.get("uncleaned", ())[: shown_of(count, _SHOWN)]:
             why = {
                 "negative-timestamps": "the cleaner fails at records with negative timestamps",
+                "future-timestamps": "the cleaner waits for timestamps in the future (min.compaction.lag.ms)",
                 "last-stable-offset": f"an open transaction, or the high watermark, holds back everything from offset {values['last_stable_offset']} on",
             }.get(values["cause"], "why is not seen here")
             words = (

@@ -25,6 +25,7 @@ from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.partition.topic_settings import Setting, Source, TopicSettings
 from kseg.segment.values import dataclass
 
 DEFAULT_MIN_CLEANABLE_DIRTY_RATIO = 0.5
@@ -32,9 +33,10 @@ _WAITED_MS = DAY_MS
 
 
 class Cause(StrEnum):
-    """Why the log was not cleaned."""
+    """Why the log was not cleaned. FUTURE_TIMESTAMPS: by its files it is old enough for min.compaction.lag.ms, by its records it is not."""
 
     NEGATIVE_TIMESTAMPS = "negative-timestamps"
+    FUTURE_TIMESTAMPS = "future-timestamps"
     HELD_BACK = "last-stable-offset"
     UNKNOWN = "unknown"
 
@@ -62,7 +64,7 @@ def uncleaned(target: PartitionTarget, options: CompactOptions) -> Iterator[Even
         return
     options = replace(options, from_checkpoint=True, top_keys=0)
     try:
-        with_settings, _, excluded = with_topic_settings(target, options)
+        with_settings, known, excluded = with_topic_settings(target, options)
         if excluded is not None:
             return
         inputs = inputs_of(target.path, follow_links=True)
@@ -76,6 +78,8 @@ def uncleaned(target: PartitionTarget, options: CompactOptions) -> Iterator[Even
                 target.path, gather(log, dir_state, inputs, with_settings), with_settings.settings
             )
         if found is not None and found.cause is not Cause.HELD_BACK:
+            if found.cause is Cause.FUTURE_TIMESTAMPS:
+                options = _without_lag(target, options, known)
             found = _explained(target, options, found)
     except KsegError:
         return  # `verify` reports what is wrong with it
@@ -91,38 +95,60 @@ def _spans_the_wait(inputs: Sequence[FileIdentity]) -> bool:
 
 def _waiting(path: str, evidence: CleaningEvidence, settings: CleanSettings) -> Uncleaned | None:
     """The log, if it was due a day before it was last written, and has not been cleaned since."""
-    segments = evidence.segments
+    log, segments = evidence.log_to_clean, evidence.segments
     newest_ms = max(segment.mtime_ms for segment in segments)
     former = replace(settings, now_ms=min(newest_ms, settings.now_ms) - _WAITED_MS)
+    without_lag = replace(settings, min_compaction_lag_ms=0)
+    before_lag = replace(without_lag, now_ms=former.now_ms - max(0, settings.min_compaction_lag_ms))
+    stable = replace(log, last_stable_offset=log.log_end_offset)
+    # what would have to be otherwise, so that the cleaner had been due
+    for cause, given, then, now in (
+        (Cause.UNKNOWN, log, former, settings),
+        (Cause.FUTURE_TIMESTAMPS, log, before_lag, without_lag),
+        (Cause.HELD_BACK, stable, before_lag, without_lag),
+    ):
+        if not _is_due(evidence, _as_of(given, then.now_ms), then):
+            continue
+        range_ = cleanable(given, now)
+        dirty = [each for each in segments if each.base_offset >= range_.first_dirty_offset] or segments[-1:]
+        return Uncleaned(
+            directory=path,
+            size_bytes=sum(segment.size_bytes for segment in segments),
+            dirty_bytes=range_.dirty_bytes,
+            freed_bytes=0,
+            first_dirty_offset=range_.first_dirty_offset,
+            held_at=log.last_stable_offset,
+            dirty_since_ms=dirty[0].mtime_ms,
+            last_written_ms=newest_ms,
+            cause=cause,
+        )
+    return None
+
+
+def _as_of(log: LogToClean, then_ms: int) -> LogToClean:
+    """The log with the segments that had been closed by then, and the one after them."""
+    segments = log.segments
     closed = 0
-    while closed < len(segments) - 1 and segments[closed].mtime_ms <= former.now_ms:
+    while closed < len(segments) - 1 and segments[closed].mtime_ms <= then_ms:
         closed += 1
-    log = replace(evidence.log_to_clean, segments=segments[: closed + 1])
-    is_held_back = False
-    if not _is_due(evidence, log, former):
-        is_held_back = _is_due(evidence, replace(log, last_stable_offset=log.log_end_offset), former)
-        if not is_held_back:
-            return None
-    stable = log.log_end_offset if is_held_back else log.last_stable_offset
-    range_ = cleanable(replace(evidence.log_to_clean, last_stable_offset=stable), settings)
-    dirty = [each for each in segments if each.base_offset >= range_.first_dirty_offset] or segments[-1:]
-    return Uncleaned(
-        directory=path,
-        size_bytes=sum(segment.size_bytes for segment in segments),
-        dirty_bytes=range_.dirty_bytes,
-        freed_bytes=0,
-        first_dirty_offset=range_.first_dirty_offset,
-        held_at=evidence.log_to_clean.last_stable_offset,
-        dirty_since_ms=dirty[0].mtime_ms,
-        last_written_ms=newest_ms,
-        cause=Cause.HELD_BACK if is_held_back else Cause.UNKNOWN,
-    )
+    return replace(log, segments=segments[: closed + 1])
 
 
 def _is_due(evidence: CleaningEvidence, log: LogToClean, settings: CleanSettings) -> bool:
     range_ = cleanable(log, settings)
     former = replace(evidence, log_to_clean=log)
     return range_.is_due(settings, is_past_limit(former, range_, settings))
+
+
+def _without_lag(
+    target: PartitionTarget, options: CompactOptions, known: TopicSettings | None
+) -> CompactOptions:
+    """The options of a compaction that ignores min.compaction.lag.ms."""
+    settings = replace(options.settings, min_compaction_lag_ms=0)
+    if known is None:
+        return replace(options, settings=settings)
+    topic = {**known.settings, "min.compaction.lag.ms": Setting("0", Source.OPTION)}
+    return replace(options, settings=settings, topics={target.path: replace(known, settings=topic)})
 
 
 def _explained(target: PartitionTarget, options: CompactOptions, found: Uncleaned) -> Uncleaned | None:

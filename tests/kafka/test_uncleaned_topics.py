@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,60 @@ def test_doctor_names_what_the_cleaner_fails_at_and_the_cleaner_continues_after_
         assert UNCLEANABLE not in after.log_text()
         after.create_topic("strict", message_timestamp_before_max_ms=str(TEN_YEARS_MS))
         assert {*write(after, "strict", BEFORE_1970_MS)} == {"INVALID_RECORD"}
+
+
+@pytest.mark.evidence("uncleaned")
+def test_timestamps_in_the_future_keep_the_cleaner_away_until_the_step(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ahead_ms = int(time.time() * 1000) + 400 * 24 * 3600 * 1000
+    lag = {"cleanup_policy": "compact", "min_compaction_lag_ms": "3600000"}
+    with Broker(tmp_path / "before") as broker:
+        broker.create_topic("events", 1, **lag, message_timestamp_after_max_ms=str(2**62))
+        broker.create_topic("young", 1, **lag)
+        assert not write(broker, "events", ahead_ms)
+        assert not write(broker, "events", USUAL_MS)
+        assert not write(broker, "young", int(time.time() * 1000))
+    data = broker.data
+    assert not of_type(examined(capfd, data, status=0), "uncleaned")
+
+    age(data, "events")
+    rows = examined(capfd, data, status=1)
+    (told,) = of_type(rows, "uncleaned")
+    assert (told["partition"], told["cause"]) == ("events-0", "future-timestamps")
+    assert told["freed_bytes"] > 0
+    (step,) = [step for step in of_type(rows, "step") if step["due"]]
+    with Broker(tmp_path / "again", data) as again:
+        before = offsets(again, "events")
+        again.create_topic("other", cleanup_policy="compact", min_cleanable_dirty_ratio="0")
+        assert not write(again, "other", USUAL_MS)
+        again.wait_for("the cleaner works", lambda: again.cleaned_up_to("other") > 0)
+        assert again.cleaned_up_to("events") == 0
+
+    assert run(shlex.split(step["command"])[1:]) == 0
+    capfd.readouterr()
+    assert not of_type(examined(capfd, data, status=0), "uncleaned")
+    with Broker(tmp_path / "after", data) as after:
+        cleaned = after.cleaned_up_to("events")
+        assert offsets(after, "events") == before
+        assert not write(after, "events", USUAL_MS, rounds=6)
+        after.wait_for("the cleaner continues", lambda: after.cleaned_up_to("events") > cleaned > 0)
+
+
+@pytest.mark.evidence("uncleaned")
+def test_retention_spares_what_the_cleaner_fails_at(tmp_path: Path) -> None:
+    with Broker(tmp_path / "broker") as broker:
+        both = {"cleanup_policy": "compact,delete", "retention_bytes": "1"}
+        for topic in ("events", "plain"):
+            broker.create_topic(topic, 1, **both, min_cleanable_dirty_ratio="0", file_delete_delay_ms="0")
+        assert not write(broker, "events", BEFORE_1970_MS)
+        broker.wait_for("the cleaner fails", lambda: UNCLEANABLE in broker.log_text())
+        first = logs_of(broker.data, "events")[0]
+        left = len(logs_of(broker.data, "events"))
+        for topic in ("events", "plain"):
+            assert not write(broker, topic, USUAL_MS)
+        broker.wait_for("the cleaner deletes", lambda: int(logs_of(broker.data, "plain")[0].stem) > 0)
+        assert first.exists() and len(logs_of(broker.data, "events")) > left
 
 
 @pytest.mark.evidence("uncleaned")
