@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kseg.change.apply.disk import DISK, Disk
-from kseg.change.apply.journal import Journal, JournalState, has_traces, last_change_ns
+from kseg.change.apply.journal import Journal, JournalState, has_traces, last_change_ns, read_journal
 from kseg.change.apply.journal_location import ID_TIME
 from kseg.change.apply.journal_scan import journals_in, location_of
 from kseg.change.apply.lock import claimed_by_command, is_claimed, locked
@@ -62,6 +62,15 @@ class ChangeRun:
         """When its journal was last written. Raises UnreadableInput."""
         return max(map(last_change_ns, self.journals), default=0)
 
+    @property
+    def undone_by(self) -> list[str]:
+        """The journals whose undo is that of the run: a data directory's newest one also undoes those of its partitions."""
+        found: dict[str, str] = {}
+        for location in (journal.location for journal in self.journals):
+            if location.in_log_dir or (os.path.dirname(location.directory) or os.curdir) not in found:
+                found.setdefault(location.directory, location.journal)
+        return list(found.values())
+
     def held_bytes(self) -> int:
         """The disk space that forgetting the run frees."""
         paths = {path for journal in self.journals for path in all_files(journal)}
@@ -77,6 +86,7 @@ class ChangeRun:
             "half_done": self.is_half_done,
             "directories": self.directories,
             "journals": [journal.path for journal in self.journals],
+            "undone_by": self.undone_by,
             "bytes": self.held_bytes(),
         }
 
@@ -153,13 +163,11 @@ def undo_paths(paths: Sequence[str], options: UndoOptions) -> Iterator[Event]:
     """Like `undo_path`, for all paths of one command. With several directories, the newest run of all is undone, not the newest of each: so
     the same command continues an interrupted undo, and undoes nothing else."""
     folders = [path.rstrip(os.sep) or path for path in paths if _is_folder(path)]
+    yield from _undo_journals([path for path in paths if not _is_folder(path)], options)
     if len(folders) < 2:
-        for path in paths:
+        for path in folders:
             yield from undo_path(path, options)
         return
-    for path in paths:
-        if not _is_folder(path):
-            yield from undo_journal(path, options)
     found: list[Changes] = []
     for path in folders:
         try:
@@ -175,6 +183,25 @@ def undo_paths(paths: Sequence[str], options: UndoOptions) -> Iterator[Event]:
         return
     uncommitted = [directory for each in found for directory in each.uncommitted]
     yield from _undo_run(_with_log_dirs(folders, meant, options), options, uncommitted)
+
+
+def _undo_journals(paths: Sequence[str], options: UndoOptions) -> Iterator[Event]:
+    """Undo single journals, as a shell's pattern lists them: the newest first, because an earlier change can only be undone after a later
+    one. Those that were undone with another one of them are passed over."""
+    times_ns = {} if len(paths) < 2 or options.go_on else {path: _changed_at_ns(path) for path in paths}
+    for path in sorted(paths, key=lambda path: -times_ns.get(path, 0)):
+        if times_ns.get(path) and not os.path.lexists(path):
+            continue
+        yield from undo_journal(path, options)
+
+
+def _changed_at_ns(path: str) -> int:
+    """When the journal at a path was last written; 0 if that is unknown, which undoing it reports."""
+    try:
+        location = location_of(path)
+        return 0 if location is None else last_change_ns(read_journal(location))
+    except KsegError:
+        return 0
 
 
 def undo_units(paths: Sequence[str]) -> int:

@@ -102,7 +102,8 @@ def _run_words(values: Mapping[str, Any]) -> Iterator[str]:
     head = f"{moment(values['changed_at'])} {values['changed_by']} of {where}"
     if values["type"] == "run":
         state = "interrupted, " if values["half_done"] else ""
-        yield f"{head}: {state}holds {held}; undo with: kseg undo {shell_quoted(str(values['journals'][0]))}"
+        journals = " ".join(shell_quoted(str(path)) for path in values["undone_by"])
+        yield f"{head}: {state}holds {held}; undo with: kseg undo {journals}"
     elif values["applied"]:
         yield f"{head}: forgotten, it can no longer be undone; {held} freed"
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kseg.change.apply.lock import locked
+from kseg.cli.main import run
 from tests.cli.test_undo_runs import several, torn_over_two, without_journals
 from tests.support.command_lines import Say
 from tests.support.failing_renames import failing_renames
@@ -135,3 +137,37 @@ def test_run_after_an_unfinished_one_is_undone_first(
     assert say("retain", "--apply", *limits, data)[0] == 0
     assert [say("undo", data)[0] for _ in range(2)] == [0, 0]
     assert without_journals(tree_state(data)) == without_journals(before)
+
+
+def test_command_that_the_list_of_runs_names_undoes_the_whole_run(
+    both: tuple[Path, Path], say: Say, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = tree_state(both[0].parent)
+    assert say("recover", "--apply", *both)[0] == 0
+    (listed, _) = say("undo", "--list", both[0].parent)[1]
+    assert [Path(path).parent for path in listed["undone_by"]] == sorted(both)
+    assert run(["undo", "--list", str(both[0].parent)]) == 0
+    named = capfd.readouterr().out.splitlines()[0].partition("undo with: kseg ")[2]
+    assert run(shlex.split(named)) == 0
+    assert tree_state(both[0].parent) == before
+
+
+def test_journals_that_a_pattern_lists_are_undone_newest_first(data: Path, say: Say) -> None:
+    """The opening journal of a run sorts after its last one, and an older run before a newer one."""
+    before = tree_state(data)
+    (data / "metro-none-0" / f"{144:020d}.log").open("r+b").truncate(900)
+    damaged = tree_state(data)
+    lines = data.parent / "lines"
+    lines.write_text('{"value":"x"}\n')
+
+    def journals(pattern: str) -> list[Path]:
+        return sorted(data.glob(pattern))
+
+    assert say("recover", "--apply", data)[0] == 0
+    assert len(journals("kseg-journal-*.jsonl")) == 2
+    assert say("undo", *journals("kseg-journal-*.jsonl"))[0] == 0
+    assert tree_state(data) == damaged != before
+    assert say("recover", "--apply", data / "metro-none-0")[0] == 0
+    assert say("append", "--apply", "--from", lines, data / "metro-none-0")[0] == 0
+    assert say("undo", *journals("*/.kseg/*/journal.jsonl"), *journals("kseg-journal-*.jsonl"))[0] == 0
+    assert tree_state(data) == damaged
