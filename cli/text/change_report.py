@@ -12,6 +12,7 @@ from typing import Any
 from kseg.cli.report import FAILURES_SHOWN, FINDING_LINES, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import rough_duration_words, size_words
+from kseg.cli.text.partition_words import Place, partition_words, place_of
 from kseg.segment.counted import counted, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.terminal import shown_path
@@ -130,17 +131,17 @@ class ChangeReport(Report):
         if self.partitions == 1:
             self._result += self._words(values)
         self.total(values)
-        name = shown_path(str(values["partition"]))
+        place = place_of(values)
         own = self.line(values)
         if not self.is_unchanged(values):
-            self._note_settings(name, self.settings(values))
+            self._note_settings(shown_path(place[0]), self.settings(values))
         if own:
-            self._own.add(name, own, self.stake(values))
+            self._own.add(place, own, self.stake(values))
         elif self.is_unchanged(values):
             words = self.alike(values)
             self._unchanged[words] = self._unchanged.get(words, 0) + 1
         else:
-            self._alike.add(name, self.alike(values))
+            self._alike.add(place, self.alike(values))
 
     def _note_settings(self, name: str, words: str) -> None:
         topics = self._settings.get(words)
@@ -175,35 +176,37 @@ class _AlikePartitions:
 
     def __init__(self) -> None:
         self.number = 0
-        self._names: dict[str, list[str]] = {}
+        self._places: dict[str, list[Place]] = {}
         self._counts: dict[str, int] = {}
         self._stakes: dict[str, Stake] = {}
-        self._in_order: list[str] = []
+        self._in_order: list[tuple[Place, str]] = []
 
-    def add(self, name: str, words: str, stake: Stake = (0, 0)) -> None:
+    def add(self, place: Place, words: str, stake: Stake = (0, 0)) -> None:
         self.number += 1
         if len(self._in_order) < _LINES_SHOWN:
-            self._in_order.append(f"{name}: {words}")
+            self._in_order.append((place, words))
         self._counts[words] = self._counts.get(words, 0) + 1
         first, second = self._stakes.get(words, (0, 0))
         self._stakes[words] = first + stake[0], second + stake[1]
-        names = self._names.setdefault(words, [])
-        if len(names) <= _ALIKE_SHOWN:
-            names.append(name)
+        places = self._places.setdefault(words, [])
+        if len(places) <= _ALIKE_SHOWN:
+            places.append(place)
         if len(self._counts) > _WORDS_KEPT:
             self._forget_the_least()
 
     def in_a_line_each(self) -> Iterator[str]:
-        yield from self._in_order
+        called = partition_words(place for place, _ in self._in_order)
+        yield from (f"{called[place]}: {words}" for place, words in self._in_order)
 
     def lines(self) -> Iterator[str]:
         """The lines with the most at stake first, then the number of those left out."""
         if self.number <= _ALIKE_SHOWN:
-            yield from self._in_order
+            yield from self.in_a_line_each()
             return
-        shown = 0
-        for words in self._by_stake()[:_LINES_SHOWN]:
-            number, names = self._counts[words], self._names[words]
+        shown, most = 0, self._by_stake()[:_LINES_SHOWN]
+        called = partition_words(place for words in most for place in self._places[words])
+        for words in most:
+            number, names = self._counts[words], [called[place] for place in self._places[words]]
             shown += number
             if number == 1:
                 yield f"{names[0]}: {words}"
@@ -217,7 +220,7 @@ class _AlikePartitions:
 
     def _forget_the_least(self) -> None:
         for words in self._by_stake()[_WORDS_KEPT // 2 :]:
-            del self._counts[words], self._names[words], self._stakes[words]
+            del self._counts[words], self._places[words], self._stakes[words]
 
 
 def incomplete_words(summary: RunSummary, others: str) -> str:

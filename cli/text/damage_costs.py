@@ -8,10 +8,11 @@ from typing import Any
 
 from kseg.cli.report import VERBOSE_SHOWS_ALL, Line
 from kseg.cli.text.cost_words import NO_LOG, LossTotal, is_costly, short_cost_words, stakes_of
+from kseg.cli.text.partition_words import partition_words, place_of
 from kseg.cli.text.recover import doubt_words
 from kseg.segment.counted import counted, shown_of
 from kseg.segment.partition.names import GROUP_TOPICS
-from kseg.segment.terminal import shown_path, visible
+from kseg.segment.terminal import visible
 
 Values = Mapping[str, Any]
 
@@ -59,8 +60,9 @@ class DamageCosts:
     def lines(self) -> Iterator[Line]:
         """A line for each partition; if there are too many, for those that lose the most, followed by the total."""
         shown = shown_of(self._count, _SHOWN)
+        called = partition_words(map(place_of, self._first[:shown]))
         for values in self._first[:shown]:
-            yield Line(_cost(values))
+            yield Line(_cost(called[place_of(values)], values))
         if self._count > shown:
             yield Line(f"… and {self._count - shown:,} more ({VERBOSE_SHOWS_ALL})")
             yield Line(self._total())
@@ -82,8 +84,8 @@ def _stake(values: Values) -> tuple[int, int]:
     return (NO_LOG, 0) if values["costs"] is None else stakes_of(values, "salvage")
 
 
-def _cost(values: Values) -> str:
-    name, costs = shown_path(str(values["partition"])), values["costs"]
+def _cost(name: str, values: Values) -> str:
+    costs = values["costs"]
     if costs is None:
         return f"{name}: unknown: {visible(str(values['reason'] or 'the repair could not be planned'))}"
     is_stray = "becomes-stray" in values["findings"]

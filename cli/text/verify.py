@@ -9,11 +9,11 @@ from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import broker_start_words
 from kseg.cli.text.error_places import ErrorPlaces
+from kseg.cli.text.partition_words import Place, partition_words
 from kseg.segment.counted import counted, listed
 from kseg.segment.diagnosis import InvalidBytes
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 from kseg.segment.storage import places
-from kseg.segment.terminal import shown_path
 
 _NAMES_SHOWN = 5
 
@@ -24,7 +24,7 @@ class VerifyReport(Report):
     def __init__(self) -> None:
         super().__init__()
         self._places = ErrorPlaces()
-        self._damaged: list[str] = []  # the first few
+        self._damaged: list[Place] = []  # the first few
         self._records_at_risk = 0
         self._seen: set[tuple[str, int]] = set()
         self._starts: list[Mapping[str, Any]] = []
@@ -50,7 +50,8 @@ class VerifyReport(Report):
             if values["errors"]:
                 self._places.add_damaged(values["errors"])
                 if len(self._damaged) <= _NAMES_SHOWN:
-                    self._damaged.append(shown_path(os.path.basename(places.abspath(str(values["path"])))))
+                    path = str(values["path"])
+                    self._damaged.append((os.path.basename(places.abspath(path)), path))
 
     def opening(self, summary: RunSummary) -> Iterator[Line]:
         yield self._verdict(summary)
@@ -61,7 +62,7 @@ class VerifyReport(Report):
         risk = f"at most {records} in the damage" if self._records_at_risk else ""
         partitions, damaged = self._places.partitions, self._places.damaged
         if damaged and partitions > 1:
-            names = listed(self._damaged, _NAMES_SHOWN, number=damaged)
+            names = listed([*partition_words(self._damaged).values()], _NAMES_SHOWN, number=damaged)
             words = f"{counted(partitions, 'partition')}: {partitions - damaged:,} sound, {damaged:,} damaged: {names}"
             yield Line(f"{words}; {risk}" if risk else words)
         elif risk:
