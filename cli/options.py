@@ -34,6 +34,14 @@ def read_offset(text: str) -> int:
     return _whole(text, 0, INT64_MAX, "takes an offset, a whole number from 0")
 
 
+def read_offsets(text: str) -> range:
+    """The first and the last one of several offsets."""
+    first, dash, last = text.partition("-")
+    if dash and first.isdecimal() and last.isdecimal() and int(first) <= int(last) < INT64_MAX:
+        return range(int(first), int(last) + 1)
+    raise ValueError("takes the first and the last offset, such as 300-359")
+
+
 def read_partition(text: str) -> int:
     """A partition number as it appears in directory names."""
     return _whole(text, 0, INT32_MAX, "takes a partition number")

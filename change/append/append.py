@@ -159,7 +159,7 @@ def _taken(
     """A job that has processed all lines, and is still open."""
     rows = json_rows(blocks)
     if options.dumps is not None:
-        rows = Dumps(options.dumps, source.name).checked(rows)
+        rows = Dumps(options.dumps, source.name, options.given_up).checked(rows)
     first = first_lines(rows)
     job = _job(target, options, first, protection)
     try:

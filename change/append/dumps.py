@@ -4,13 +4,15 @@ failed or was killed, and the records that it lacks would be missing from the lo
 1. A dump that has come to its end writes its summary last.
 2. It writes an error for a target that it could not read, and the summary counts it.
 3. It writes a finding for damage inside a log, with the offsets that it could not read, also if it was not asked for these. Another
-   dump between its neighbours does not: that is what it was added for, though the cleaner may have left nothing there.
+   dump between its neighbours does not: that is what it was added for, though the cleaner may have left nothing there. Offsets that the
+   user has given up are not asked for.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kseg.change.append.first_lines import COUNTED, Numbered
 from kseg.change.append.json_input import Row
+from kseg.segment.counted import offsets_words
 from kseg.segment.errors import Refused
 from kseg.segment.findings import ERROR
 
@@ -18,11 +20,12 @@ _NOTHING = range(0)
 
 
 class Dumps:
-    """Checks the lines of a number of dumps. name: of the input."""
+    """Checks the lines of a number of dumps. name: of the input. given_up: offsets that may be missing."""
 
-    def __init__(self, number: int, name: str) -> None:
+    def __init__(self, number: int, name: str, given_up: Sequence[range] = ()) -> None:
         self._number = number
         self._name = name
+        self._given_up = sorted(given_up, key=lambda each: each.start)
         self._complete = 0
         # by dump: the first and the last offset that it has, and the ranges that it reports as lost
         self._found: list[range] = [_NOTHING]
@@ -36,11 +39,21 @@ class Dumps:
         if self._complete != self._number or len(self._found[-1]):
             more = ", and more lines after the last" if self._complete == self._number else ""
             raise self._refused(f"it has {self._complete} of {self._number} complete dumps{more}")
-        for lost in (each for ranges in self._lost for each in ranges):
+        for lost in (each for ranges in self._lost for found in ranges for each in self._wanted(found)):
             if self._is_missing(lost):
                 raise self._refused(
-                    f"offsets {lost.start} to {lost.stop - 1} could not be read, and no other dump has them"
+                    f"{offsets_words(lost.start, lost.stop - 1)} could not be read, and no other dump has {'it' if len(lost) == 1 else 'them'}"
                 )
+
+    def _wanted(self, lost: range) -> Iterator[range]:
+        """What is left of a range without the offsets that are given up."""
+        for given_up in self._given_up:
+            if _overlap(given_up, lost):
+                if lost.start < given_up.start:
+                    yield range(lost.start, given_up.start)
+                lost = range(given_up.stop, max(given_up.stop, lost.stop))
+        if len(lost):
+            yield lost
 
     def _is_missing(self, lost: range) -> bool:
         """Whether each dump that may have to provide these offsets, between those before and those after it, reports some as lost."""

@@ -19,7 +19,7 @@ class AppendOptions:
     partition of Kafka 0.7.
 
     topic_id: for the `partition.metadata` of a new partition. start_offset: where a new one begins (None: where
-    its first line does). dumps: how many complete dumps the lines are (module dumps); None: unknown.
+    its first line does). dumps: how many complete dumps the lines are (module dumps); None: unknown. given_up: offsets that they may lack.
     accept_unreadable: append although bytes of the partition cannot be read. keeping: where journals and quarantines are
     written. topic: as far as known.
     """
@@ -35,6 +35,7 @@ class AppendOptions:
     start_offset: int | None = None
     kafka07: bool = False
     dumps: int | None = None
+    given_up: tuple[range, ...] = ()
     accept_unreadable: bool = False
     keeping: Keeping = BESIDE
     topic: TopicSettings = field(default_factory=TopicSettings)
@@ -42,6 +43,8 @@ class AppendOptions:
     def __post_init__(self) -> None:
         if (self.source is None) == (self.batches.marker is None):
             raise UsageError("append takes either lines (--from) or a marker (--marker)")
+        if self.given_up and self.dumps is None:
+            raise UsageError("--lost needs --dumps")
         if self.topic_id is not None:
             try:
                 encode_partition_metadata(PartitionMetadata(self.topic_id))

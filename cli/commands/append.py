@@ -16,6 +16,7 @@ from kseg.cli.options import (
     int_size_option,
     offset_option,
     read_epoch,
+    read_offsets,
     refuse_read_only,
 )
 from kseg.cli.run_summary import RunSummary
@@ -89,6 +90,15 @@ def command(
             INPUT,
         ),
     ] = None,
+    lost: Annotated[
+        tuple[range, ...],
+        Option(
+            metavar="FIRST-LAST",
+            help="Offsets that none of the --dumps has: append what there is without them. May be repeated.",
+            panel=INPUT,
+            read=read_offsets,
+        ),
+    ] = (),
     partial_batches: Annotated[
         bool,
         Option(
@@ -260,6 +270,7 @@ def command(
         start_offset=start_offset,
         kafka07=format == "0.7",
         dumps=dumps,
+        given_up=lost,
         topic=topic,
     )
     again = apply_command("append", plan, Request(paths))

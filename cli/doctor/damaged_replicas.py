@@ -6,13 +6,15 @@ shorter one that has these records. So before anything is copied or repaired:
 
 1. If another replica is undamaged and covers the log, with the same or a later leader epoch at its end, it takes its place. Of two
    directories of a partition on one node the damaged one is then moved out of the way (`replica_steps.keep_one`).
-2. Otherwise the log is put together from pieces (docs/usage.md, One log from several copies), if others have everything that is lost, with
-   the same leader epoch there: after an unclean election they can have other records with the same offsets.
+2. Otherwise the log is put together from pieces (docs/usage.md, One log from several copies), if others have something of what is lost,
+   with the same leader epoch there: after an unclean election they can have other records with the same offsets. What none of them has is
+   left out, unless a repair can restore it from the damaged bytes.
 3. A damaged log of a move (`-future`) is only moved out of the way of the one that it copies, which may be deleted for it otherwise; and
    only once nothing is taken from it any more.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -32,7 +34,7 @@ from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.broker_directories import end_offset_of, progress_of
 from kseg.internal_topics.metadata.replica_directories import has_segment, names_in, state_of, topic_id_of
-from kseg.segment.counted import shown_of
+from kseg.segment.counted import listed, offsets_words, shown_of
 from kseg.segment.diagnosis import InvalidBytes, UnreadableBytes
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
@@ -80,15 +82,16 @@ class _Piece:
 @dataclass(slots=True)
 class DamagedReplicas:
     """partitions: the directories of all that are examined. options: of their verification. lost: by directory, the offsets that are
-    missing or cannot be read, also beyond the log end. unknown: directories with further damage. strays: directories that
-    brokers will not serve. sources: those from which the steps take something. are_mended: whether there are steps. They are due even if
-    nothing is worse than a warning, as for lost first segments: the node could lead without them, and the others delete theirs then
-    (observed with 4.3.1)."""
+    missing or cannot be read, also beyond the log end. flipped: the places that a repair can restore, since one bit is
+    inverted. unknown: directories with further damage. strays: directories that brokers will not serve. sources: those from which the
+    steps take something. are_mended: whether there are steps. They are due even if nothing is worse than a warning, as for lost first
+    segments: the node could lead without them, and the others delete theirs then (observed with 4.3.1)."""
 
     request: Request
     partitions: Sequence[str] = ()
     options: "VerifyOptions | None" = None
     lost: dict[str, list[range]] = field(default_factory=dict)
+    flipped: dict[str, list[range]] = field(default_factory=lambda: defaultdict(list))
     unknown: set[str] = field(default_factory=set)
     strays: set[str] = field(default_factory=set)
     sources: set[str] = field(default_factory=set)
@@ -107,6 +110,8 @@ class DamagedReplicas:
             return  # the batches there have findings of their own
         if last is None and isinstance(about, InvalidBytes) and about.resumed_offset is None:
             last = _NO_OFFSET - 1  # nothing tells how many are lost
+        if isinstance(about, InvalidBytes) and about.flipped and first is not None and last is not None:
+            self.flipped[directory].append(range(first, last + 1))
         is_known = is_segment or isinstance(about, InvalidBytes)
         if is_known and first is not None and last is not None and first <= last:
             self.lost.setdefault(directory, []).append(range(first, last + 1))
@@ -164,8 +169,10 @@ class DamagedReplicas:
         place; none if the longer one lacks nothing that the other has. former: the longer one."""
         if former not in self.partitions:  # it is marked for deletion
             list(self._verified([former]))
-        pieces = [] if former in self.unknown or former not in self.lost else self._pieces(former, [path])
-        return [*_put_together(former, pieces, path)] if pieces else []
+        if former in self.unknown or former not in self.lost:
+            return []
+        pieces, lost = self._pieces(former, [path])
+        return [*_put_together(former, pieces, path, lost)] if pieces else []
 
     def _found(self, directories: Collection[str], goes: Collection[str]) -> Iterator[list[NextStep]]:
         """goes: directories that are moved out of the data directory afterwards."""
@@ -188,12 +195,12 @@ class DamagedReplicas:
                 if whole is not None and state_of(whole) is PartitionState.LIVE:
                     yield [stop_move(path, f"{shown_path(path)} is damaged, and {shown_path(whole)} is not.")]
                 continue
-            pieces = self._pieces(path, others) if whole is None else []
+            pieces, lost = self._pieces(path, others) if whole is None else ([], [])
             self.sources.update(piece.path for piece in pieces)
             if whole is not None:
                 yield [_copied(path, whole)]
             elif pieces:
-                yield [*_put_together(path, pieces, path)]
+                yield [*_put_together(path, pieces, path, lost)]
 
     def _gaps(self, path: str) -> list[range]:
         """What a log lacks below its end, in order. Bytes that are no complete batch do not count as part of it."""
@@ -217,28 +224,54 @@ class DamagedReplicas:
         ]
         return max(enough, key=lambda other: sound[other], default=None)
 
-    def _pieces(self, path: str, others: Sequence[str]) -> list[_Piece]:
-        """The pieces that make the log whole; none if that is impossible."""
-        pieces, position = [], 0
+    def _pieces(self, path: str, others: Sequence[str]) -> tuple[list[_Piece], list[range]]:
+        """The pieces of the log with what others have of that which it lacks, and the offsets that none has; no pieces if that is
+        impossible."""
+        pieces: list[_Piece] = []
+        lost: list[range] = []
+        position = 0
         gaps, end = self._gaps(path), end_offset_of(PartitionTarget(path))
         for gap in gaps if len(gaps) <= _MOST_PIECES else ():
-            source = next((other for other in others if self._has(other, gap, path)), None)
-            if source is None or gap.start < position:
-                return []
+            if gap.start < position:
+                return [], []
             pieces += [_Piece(path, position, gap.start)] * (position < gap.start)
-            pieces.append(_Piece(source, gap.start, gap.stop))
-            position = gap.stop
-        if position < end and pieces:
+            position = gap.start
+            while position < gap.stop:
+                source, found = self._next_part(path, others, range(position, gap.stop))
+                if position < found.start:
+                    lost.append(range(position, found.start))
+                pieces += [_Piece(source, found.start, found.stop)] * bool(found)
+                position = found.stop
+        is_mended = any(piece.path != path for piece in pieces)
+        restored = [each for name in (path, *others) for each in self.flipped[name]]
+        if not is_mended or any(_overlap(each, one) for each in lost for one in restored):
+            return [], []
+        if position < end:
             is_cut = any(each.stop > end for each in self.lost[path])
             pieces.append(_Piece(path, position, end if is_cut else None))
-        return pieces
+        return pieces, lost
 
-    def _has(self, other: str, gap: range, path: str) -> bool:
-        """Whether another replica has the records of a gap in this one."""
-        if any(each.start < gap.stop and gap.start < each.stop for each in self.lost.get(other, ())):
-            return False
-        is_inside = _start_of(other) <= gap.start and gap.stop <= end_offset_of(PartitionTarget(other))
-        return is_inside and _epoch_below(other, gap.stop) == _epoch_below(path, gap.stop)
+    def _next_part(self, path: str, others: Sequence[str], gap: range) -> tuple[str, range]:
+        """The next part of a gap that another replica has, and that replica; an empty one at the end of the gap if there is none."""
+        found = [(part, other) for other in others for part in self._parts(other, gap, path)]
+        part, other = min(
+            found, key=lambda each: (each[0].start, -each[0].stop), default=(range(gap.stop, gap.stop), path)
+        )
+        return other, part
+
+    def _parts(self, other: str, gap: range, path: str) -> Iterator[range]:
+        """The parts of a gap whose records another replica has."""
+        position = max(gap.start, _start_of(other))
+        stop = min(gap.stop, end_offset_of(PartitionTarget(other)))
+        for each in (*sorted(self.lost.get(other, ()), key=lambda lost: lost.start), range(stop, stop)):
+            part = range(position, min(each.start, stop))
+            if part and _epoch_below(other, part.stop) == _epoch_below(path, part.stop):
+                yield part
+            position = max(position, each.stop)
+
+
+def _overlap(one: range, other: range) -> bool:
+    return one.start < other.stop and other.start < one.stop
 
 
 def _partition_of(path: str) -> str:
@@ -280,18 +313,27 @@ def _copied(path: str, whole: str) -> NextStep:
     )
 
 
-def _put_together(base: str, pieces: Sequence[_Piece], path: str) -> Iterator[NextStep]:
-    """base: the damaged log to which most pieces belong. path: where the result is put."""
+def _put_together(
+    base: str, pieces: Sequence[_Piece], path: str, lost: Sequence[range]
+) -> Iterator[NextStep]:
+    """base: the damaged log to which most pieces belong. path: where the result is put. lost: offsets that no replica has."""
     log_dir, name = os.path.split(os.path.normpath(path))
     made = os.path.join(f"{places.abspath(log_dir)}-whole", name)
     first = next(piece for piece in pieces if piece.path != base)
     # an earlier attempt, to which append would add
     anew = f"rm -r {shell_quoted(made)} && " if places.lexists(made) else ""
+    without = "".join(f" --lost {each.start}-{each.stop - 1}" for each in lost)
+    left_out = ""
+    if lost:
+        words = listed([offsets_words(each.start, each.stop - 1) for each in lost], _LISTED)
+        left_out = (
+            f" What is at {words} is in none of the logs here; look for another copy first, or it stays lost."
+        )
     yield NextStep(
         f"{shown_path(base)} is damaged at offset {first.first}, and {shown_path(first.path)} has what cannot be read there. Before either is repaired or "
-        f"copied, put the log together.{lack_of_room(base, made)}",
+        f"copied, put the log together.{left_out}{lack_of_room(base, made)}",
         f"{anew}mkdir -p {shell_quoted(os.path.dirname(made))} && {{ {' '.join(piece.command for piece in pieces)} }} | "
-        f"kseg append --apply --dumps {len(pieces)} --from - {shell_quoted(made)}",
+        f"kseg append --apply --dumps {len(pieces)}{without} --from - {shell_quoted(made)}",
     )
     metadata = NAME_BY_ROLE[Role.PARTITION_METADATA]
     yield NextStep(

@@ -175,10 +175,14 @@ def test_damaged_replica_is_replaced_by_an_undamaged_one(
     assert [step.split(" && ")[0] for step in cluster.steps()[::2]][:3] == [
         f"mkdir -p {cluster.data(node_id)}-whole" for node_id in BROKERS
     ]
-    # no replica has it
+    # no replica has the records of one batch, and one of them has all others
     for node_id in (1, 3):
         cluster.damage(node_id, 3)
-    assert not any(step.startswith("mkdir") for step in cluster.steps())
+    made = [step for step in cluster.steps() if step.startswith("mkdir")]
+    assert [step.split(" && ")[0] for step in made] == [
+        f"mkdir -p {cluster.data(node_id)}-whole" for node_id in (1, 3)
+    ]
+    assert all(" --lost 30-39 " in step for step in made)
 
 
 @pytest.mark.evidence("damaged-replica")

@@ -200,3 +200,29 @@ def test_append_refuses_incomplete_dumps(
     with pytest.raises(Refused, match=f": {why}; nothing was appended$"):
         appended(target, lines, options={"dumps": 3})
     assert not target.exists()
+
+
+PARTS = [record(0), LOST, SUMMARY, record(3), LOST, SUMMARY]
+
+
+@pytest.mark.parametrize(
+    ("given_up", "why"),
+    [
+        ((range(1, 3),), ""),
+        ((range(2, 3), range(1, 2)), ""),
+        ((range(9),), ""),
+        ((range(2, 3),), "offset 1 could not be read, and no other dump has it"),
+        ((range(1, 2),), "offset 2 could not be read, and no other dump has it"),
+        ((range(3, 9),), "offsets 1 to 2 could not be read, and no other dump has them"),
+    ],
+)
+def test_append_takes_dumps_that_lack_only_what_is_given_up(
+    tmp_path: Path, appended: Appended, given_up: tuple[range, ...], why: str
+) -> None:
+    target, options = tmp_path / "made-0", {"dumps": 2, "given_up": given_up}
+    if not why:
+        assert appended(target, PARTS, options=options)["records"] == 2
+        return
+    with pytest.raises(Refused, match=f": {why}; nothing was appended$"):
+        appended(target, PARTS, options=options)
+    assert not target.exists()
