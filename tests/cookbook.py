@@ -10,6 +10,7 @@ A section of the page names its incident by `<!-- incident: NAME -->`. A `consol
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -22,6 +23,11 @@ from io import BytesIO
 from pathlib import Path
 
 from fixtures.diseases import flipped_bit, torn_tail
+from kseg.change.append.partition_writer import PartitionWriter, RollRules
+from kseg.change.append.reopen import reopen_partition
+from kseg.segment.model import NewBatch, Record
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
 from tests import transcript_incidents, transcripts
 from tests.internal_topics.metadata_logs import config
 from tests.support.group_dirs import went_back
@@ -33,16 +39,18 @@ PAGE = ROOT / "docs" / "cookbook.md"
 LONGEST = 30
 _SECTION = re.compile(r"^<!-- incident: (\S+) -->\n", re.MULTILINE)
 _BLOCK = re.compile(r"^```(console|log)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+_WRITTEN_S = 1_795_250_000  # in the hour of the capture
 _ZSTD_ACTIVE = f"{132:020d}.log"
 
 
 @dataclass(frozen=True)
 class Incident:
     """make: creates the incident in the given folder. log_dirs: the `log.dirs` of its broker; none if a start does not show the
-    incident."""
+    incident. age: gives files other modification times, of which all have the same otherwise."""
 
     make: Callable[[Path], object]
     log_dirs: tuple[str, ...] = ()
+    age: Callable[[Path], None] | None = None
 
 
 @cache
@@ -131,6 +139,30 @@ def _expired(folder: Path) -> None:
     append(data, *(config(topic, "retention.ms", "604800000") for topic in ("metro-gzip", "metro-zstd")))
 
 
+def _uncleaned(folder: Path) -> None:
+    """A client without a check of its timestamps has written to a compacted topic for days."""
+    data = _stopped(folder)
+    directory = data / "stations-0"
+    with PartitionLog(PartitionTarget(str(directory))) as log:
+        partition = reopen_partition(log, RollRules(segment_bytes=4000))
+    end = 300
+    with PartitionWriter(directory, partition=partition, existing=os.listdir(directory)) as writer:
+        for number in range(8):
+            keys = (b"central", b"station %d" % number)
+            records = (Record(end + at, -5000, key, b"v" * 1000) for at, key in enumerate(keys))
+            writer.append(NewBatch(records=tuple(records), leader_epoch=0, is_copy=True))
+            end += len(keys)
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        text = (data / name).read_text()
+        (data / name).write_text(text.replace("stations 0 300", f"stations 0 {end}"))
+
+
+def _written_for_days(folder: Path) -> None:
+    logs = sorted((folder / "data" / "stations-0").glob("*.log"), reverse=True)
+    for days, path in enumerate(logs):
+        os.utime(path, (_WRITTEN_S - days * 86_400,) * 2)
+
+
 def _full(folder: Path) -> None:
     """The last append did not fit. Segments that retention had already marked still exist."""
     torn_tail(_crashed(folder) / "metro-zstd-0" / _ZSTD_ACTIVE)
@@ -151,6 +183,7 @@ INCIDENTS: Mapping[str, Incident] = {
     "no-identity": Incident(_no_identity, ("data",)),
     "full-disk": Incident(_full),
     "expired": Incident(_expired),
+    "uncleaned": Incident(_uncleaned, age=_written_for_days),
 }
 
 
@@ -181,7 +214,10 @@ def made_anew(page: str, only: str | None = None) -> str:
 
 
 def _played(section: Section) -> str:
-    with transcripts.stage(INCIDENTS[section.name].make):
+    incident = INCIDENTS[section.name]
+    with transcripts.stage(incident.make):
+        if incident.age is not None:
+            incident.age(Path())
         return _BLOCK.sub(_played_block, section.text)
 
 

@@ -18,19 +18,19 @@ def test_cookbook_shows_the_printed_output(name: str) -> None:
     assert cookbook.made_anew(PAGE, only=name) == PAGE, "run python -m tests.cookbook and review the diff"
 
 
-def test_cookbook_has_fourteen_incidents_with_all_parts() -> None:
-    assert list(SECTIONS) == list(cookbook.INCIDENTS) and len(SECTIONS) == 14
-    assert len(re.findall(r"^## \d+\. ", PAGE, re.MULTILINE)) == 14
+def test_cookbook_has_fifteen_incidents_with_all_parts() -> None:
+    assert list(SECTIONS) == list(cookbook.INCIDENTS) and len(SECTIONS) == 15
+    assert len(re.findall(r"^## \d+\. ", PAGE, re.MULTILINE)) == 15
     for section in SECTIONS.values():
         assert re.findall(r"^### (.*)$", section.text, re.MULTILINE) == PARTS, section.name
         assert any("$ kseg " in block for block in section.blocks("console")), section.name
 
 
 def test_incident_of_a_start_has_the_lines_of_a_broker() -> None:
-    """`tests/kafka/test_cookbook.py` looks for these lines, and for those of a coordinator and of retention."""
+    """`tests/kafka/test_cookbook.py` looks for these lines, and for those of a coordinator, of retention and of the cleaner."""
     reported = {section.name for section in SECTIONS.values() if section.blocks("log")}
     starts = {name for name, incident in cookbook.INCIDENTS.items() if incident.log_dirs}
-    assert reported == {*starts, "group-went-back", "expired"}
+    assert reported == {*starts, "group-went-back", "expired", "uncleaned"}
 
 
 @pytest.mark.parametrize("section", SECTIONS.values(), ids=SECTIONS)

@@ -46,10 +46,11 @@ def test_coordinator_logs_the_lines_of_the_cookbook(capture_small: Path, tmp_pat
         broker.wait_for(line, lambda: re.search(wanted, broker.log_text()) is not None)
 
 
-def test_retention_logs_the_lines_of_the_cookbook(tmp_path: Path) -> None:
-    cookbook.INCIDENTS["expired"].make(tmp_path)
+@pytest.mark.parametrize("name", ["expired", "uncleaned"])
+def test_retention_and_the_cleaner_log_the_lines_of_the_cookbook(name: str, tmp_path: Path) -> None:
+    cookbook.INCIDENTS[name].make(tmp_path)
     broker: Broker = PlainBroker(tmp_path / "broker", tmp_path / "data")
-    lines = "".join(SECTIONS["expired"].blocks("log")).splitlines()
+    lines = "".join(SECTIONS[name].blocks("log")).splitlines()
     wanted = [".*".join(map(re.escape, line.split("…"))) for line in lines]
 
     def is_said() -> bool:
@@ -57,7 +58,7 @@ def test_retention_logs_the_lines_of_the_cookbook(tmp_path: Path) -> None:
         return all(re.search(line, shown) for line in wanted)
 
     with broker:
-        broker.wait_for("retention", is_said)
+        broker.wait_for(name, is_said)
 
 
 def test_consumer_throws_the_exception_of_the_cookbook(tmp_path: Path) -> None:
