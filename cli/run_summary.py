@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kseg.jobs.events import Failure
 from kseg.segment.counted import counted
-from kseg.segment.diagnosis import MetadataGap
+from kseg.segment.diagnosis import InvalidBytes, MetadataGap
 from kseg.segment.findings import ERROR, INFO, WARNING, Finding
 
 # How long a change takes: bytes per second (written, read back and synced), and seconds per journal (syncs and renames). The first of each
@@ -44,6 +44,7 @@ class RunSummary:
         self.severities = {ERROR: 0, WARNING: 0, INFO: 0}
         self.unreadable: list[Finding] = []
         self.metadata_gaps: list[Finding] = []
+        self.flipped_batches = 0  # that are valid with one bit inverted
         self.failures: list[Failure] = []
         self.sums: dict[str, int] = {}
         self.interrupted = ""  # why the run ended early, in words
@@ -74,6 +75,8 @@ class RunSummary:
             self.unreadable.append(finding)
         if isinstance(finding.diagnosis, MetadataGap) and not finding.diagnosis.is_loadable:
             self.metadata_gaps.append(finding)
+        if isinstance(finding.diagnosis, InvalidBytes):
+            self.flipped_batches += len(finding.diagnosis.flipped)
 
     def fail(self, failure: Failure) -> None:
         self.failures.append(failure)

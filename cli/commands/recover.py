@@ -314,6 +314,10 @@ class _NextSteps:
         """The command to run; empty for none, None for the one that the findings suggest."""
         if tally.metadata_gaps and not (self._is_copy or self._is_metadata_log_repaired):
             return self._doctor()
+        if tally.flipped_batches and self._keeps_more_with_bits() and not self.report.options_needed:
+            from kseg.cli.next_command import command_line
+
+            return command_line("recover", {**self._plan, "--repair-bits": True}, self._request)
         if self._is_planned and not self.report.options_needed:
             return self._to_apply(_acceptance(tally), None)
         if self._is_copy:
@@ -321,6 +325,12 @@ class _NextSteps:
         if self._is_unloadable or (self.report.is_start_doubtful and not self.report.options_needed):
             return self._doctor()
         return None if self.report.is_left_damaged else ""
+
+    def _keeps_more_with_bits(self) -> bool:
+        """Whether the plan removes batches that --repair-bits restores: its own command, copied as it is, would lose their records."""
+        options = self._run.options
+        is_plan = not options.apply and not self._is_copy
+        return is_plan and options.policy == DEFAULT_POLICY and not options.repair_bits
 
     def after_failure(self) -> str:
         """After a load failure of policy kafka: the command with the other policy, which repairs it."""

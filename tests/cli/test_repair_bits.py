@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,31 @@ def test_doctor_names_what_repair_bits_restores(
         "Repair (--repair-bits restores 1 damaged batch, in which one bit is inverted, instead of removing the records)"
         in out
     )
+
+
+@pytest.mark.parametrize("state", ["legacy", "new"])
+def test_commands_that_follow_the_plans_lose_nothing(
+    state: str, capture_small: Path, legacy_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each printed command is copied into the shell as it is. The plan without --repair-bits removes the batches."""
+    source = capture_small / "data" if state == "new" else legacy_small / "data/0.9.0.1/2-compacted"
+    name = "metro-zstd-0" if state == "new" else "swarm-0"
+    data = copy_tree(source, tmp_path / "data")
+    before = logs_in(data)
+    flipped_bit(data / name / f"{0:020d}.log", 2)
+    command = ["recover", str(data)]
+    followed = []
+    while run(command) == 1:
+        command = shlex.split(capfd.readouterr().out.splitlines()[-1].removeprefix("next: kseg "))
+        followed.append(command[:-1])
+    assert followed == [["recover", "--repair-bits"], ["recover", "--apply", "--repair-bits"]]
+    assert logs_in(data) == before
+
+
+def test_command_that_follows_a_plan_of_policy_kafka_has_that_policy(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    partition = copy_tree(capture_small / "data" / "metro-zstd-0", tmp_path / "metro-zstd-0")
+    flipped_bit(partition / f"{0:020d}.log", 2)
+    assert run(["recover", "--policy", "kafka", str(partition)]) == 1
+    assert f"next: kseg recover --apply --policy kafka {partition}\n" in capfd.readouterr().out

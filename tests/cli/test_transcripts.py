@@ -94,7 +94,7 @@ def test_transcript_of_a_thousand_partitions_is_short() -> None:
         and "       kseg recover --repair-bits data" in page
     )
     assert any("1 damaged: orders.07-31" in line and "records in the damage" in line for line in flipped)
-    assert "next: kseg recover data" in flipped and "next: kseg recover --apply data" in plan
+    assert "next: kseg recover data" in flipped and "next: kseg recover --repair-bits data" in plan
 
 
 def test_lookup_hit_in_transcripts_fits_six_lines() -> None:
