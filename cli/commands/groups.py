@@ -64,7 +64,8 @@ def command(
     from kseg.cli.request import Request
     from kseg.cli.run import over_targets
     from kseg.cli.streams import complain, terminal_columns
-    from kseg.cli.text.groups import GroupsReport, groups_words
+    from kseg.cli.text.group_words import groups_words
+    from kseg.cli.text.groups import GroupsReport
     from kseg.internal_topics.groups.groups import GroupsOptions, is_group_topic, list_groups
     from kseg.internal_topics.groups.reset_csv import reset_csv as as_csv
     from kseg.segment.new_files import write_new_file

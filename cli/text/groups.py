@@ -9,6 +9,7 @@ from kseg.cli.group_evidence import GroupEvidence
 from kseg.cli.report import GOOD, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.columns import TextColumn, aligned
+from kseg.cli.text.group_words import member_words, number_or_dash, rewind_words, second_or_dash
 from kseg.internal_topics.groups.group_results import (
     BELOW_LOG_START,
     BEYOND_LOG_END,
@@ -264,8 +265,10 @@ class GroupsReport(Report):
             TextColumn("state", [group.state or "-" for group in shown]),
             TextColumn("members", [f"{group.members:,}" for group in shown], right=True, dropped=4),
             TextColumn("partitions", [f"{group.partitions:,}" for group in shown], right=True, dropped=5),
-            TextColumn("lag", [_number(group.lag) for group in shown], right=True),
-            TextColumn("last commit (UTC)", [_second(group.committed_ms) for group in shown], dropped=1),
+            TextColumn("lag", [number_or_dash(group.lag) for group in shown], right=True),
+            TextColumn(
+                "last commit (UTC)", [second_or_dash(group.committed_ms) for group in shown], dropped=1
+            ),
         ]
         yield from aligned(columns, self._columns)
         if len(ranked) > len(shown):
@@ -279,7 +282,7 @@ class GroupsReport(Report):
         yield f"group {visible(group.name)}: {group.type or 'no metadata'}{state}, {members}"
         most = shown_of(group.members, _GROUPS_SHOWN)
         for member in self._members[:most]:
-            yield _member_words(member)
+            yield member_words(member)
         if group.members > most:
             yield f"  … and {counted(group.members - most, 'more member')} ({VERBOSE_SHOWS_ALL})"
         if not self._partitions:
@@ -293,21 +296,23 @@ class GroupsReport(Report):
             ),
             TextColumn(
                 "start" if is_share else "offset",
-                [_number(row.get("offset", row.get("start_offset"))) for row in shown],
+                [number_or_dash(row.get("offset", row.get("start_offset"))) for row in shown],
                 right=True,
             ),
-            TextColumn("log end", [_number(row["log_end_offset"]) for row in shown], right=True, dropped=2),
-            TextColumn("lag", [_number(row["lag"]) for row in shown], right=True),
+            TextColumn(
+                "log end", [number_or_dash(row["log_end_offset"]) for row in shown], right=True, dropped=2
+            ),
+            TextColumn("lag", [number_or_dash(row["lag"]) for row in shown], right=True),
         ]
         if is_share:
             columns += [
-                TextColumn("in flight", [_number(row.get("in_flight")) for row in shown], right=True),
-                TextColumn("archived", [_number(row.get("archived")) for row in shown], right=True),
+                TextColumn("in flight", [number_or_dash(row.get("in_flight")) for row in shown], right=True),
+                TextColumn("archived", [number_or_dash(row.get("archived")) for row in shown], right=True),
             ]
         columns.append(
             TextColumn(
                 "written (UTC)" if is_share else "committed (UTC)",
-                [_second(row.get("commit_timestamp", row.get("timestamp"))) for row in shown],
+                [second_or_dash(row.get("commit_timestamp", row.get("timestamp"))) for row in shown],
                 dropped=1,
             )
         )
@@ -340,7 +345,7 @@ class GroupsReport(Report):
         if self._rewinds:
             newest = sorted(self._rewinds, key=lambda row: -int(row["timestamp"]))
             most = shown_of(len(newest), _GROUPS_SHOWN)
-            yield from map(_rewind_words, newest[:most])
+            yield from map(rewind_words, newest[:most])
             if len(newest) > most:
                 yield f"… and {len(newest) - most:,} more times ({VERBOSE_SHOWS_ALL})"
             return
@@ -349,63 +354,3 @@ class GroupsReport(Report):
             yield "no offset went back in what the log still has"
         elif rewinds:
             yield f"offsets went back {counted(rewinds, 'time')} in what the log still has (--history lists them)"
-
-
-def groups_words(values: Values) -> Iterator[str]:
-    """The line for one row, with --verbose."""
-    name = visible(str(values.get("group")))
-    place = visible(f"{values.get('topic') or values.get('topic_id')}-{values.get('partition')}")
-    match values.get("type"):
-        case "group":
-            epoch = "" if values["epoch"] is None else f", epoch {values['epoch']}"
-            yield f"{name}: {values['group_type']}, {values['state']}{epoch}, {counted(values['members'], 'member')}"
-        case "member":
-            yield _member_words(values)
-        case "offset":
-            progress = f"offset {values['offset']:,}, lag {_number(values['lag'])}"
-            at = _second(values["commit_timestamp"])
-            odd = "" if values["status"] in (None, "ok") else f", {values['status']}"
-            yield f"  {name} {place}: {progress}, committed {at}{odd}"
-        case "share_offset":
-            odd = "" if values["status"] is None else f", {values['status']}"
-            progress = f"start {_number(values['start_offset'])}, lag {_number(values['lag'])}, in flight {values['in_flight']:,}"
-            yield f"  {name} {place}: {progress}, archived {values['archived']:,}, written {_second(values['timestamp'])}{odd}"
-        case "pending_offset":
-            yield f"  {name} {place}: offset {values['offset']:,} in an open transaction of producer {values['producer_id']}"
-        case "tombstone":
-            what = "group" if values["topic"] is None else place
-            yield f"  {name}: {what} deleted ({moment(values['timestamp'])})"
-        case "share_topic":
-            yield f"  {name}: {visible(str(values['topic']))} {values['status']} ({counted(len(values['partitions']), 'partition')})"
-        case "unknown_offset":
-            yield f"  {name} {place}: unknown, because compaction left nothing before {moment(values['first_timestamp'])}"
-        case "rewind":
-            yield _rewind_words(values)
-        case "missing_group":
-            yield f"group {name} is {values['status']}"
-
-
-def _member_words(values: Values) -> str:
-    places = [f"{each['topic'] or each.get('topic_id')}-{each['partition']}" for each in values["assignment"]]
-    parts = listed(places, _SHOWN, "partition")
-    static = f", static as {values['group_instance_id']}" if values["group_instance_id"] is not None else ""
-    who = f"{values['member_id']} ({values['client_id']} at {values['client_host']}{static})"
-    return visible(f"  member {who}: {parts or 'nothing assigned'}")
-
-
-def _rewind_words(values: Values) -> str:
-    place = f"{values['topic']}-{values['partition']}"
-    deleted = values["deleted_timestamp"]
-    why = "" if deleted is None else f", after the offset was deleted {moment(deleted)}"
-    return visible(
-        f"{moment(values['timestamp'])}  {values['group']} {place} went back from {values['from_offset']:,} to {values['to_offset']:,} "
-        f"(committed before {moment(values['from_timestamp'])}{why})"
-    )
-
-
-def _number(value: Any) -> str:
-    return "-" if value is None else f"{value:,}"
-
-
-def _second(time_ms: int | None) -> str:
-    return "-" if time_ms is None or time_ms < 0 else moment(time_ms)[:19].replace("T", " ")
