@@ -77,10 +77,8 @@ class RunLifecycle(ABC, Generic[O]):
         around = os.path.dirname(directory)
         if around in self.log_dirs:  # nearly always, and at no cost
             return around
-        paths = (
-            os.path.abspath(directory),
-            os.path.realpath(directory),
-        )  # the second is that of a link from elsewhere
+        # the second one is that of a link from elsewhere
+        paths = os.path.abspath(directory), os.path.realpath(directory)
         by_path = {os.path.abspath(each): each for each in self.log_dirs}
         return next((by_path[each] for each in map(os.path.dirname, paths) if each in by_path), None)
 
