@@ -131,7 +131,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
         replicas=replicas,
         tiered=_tiered(directories, list(images.values())),
         passed_over=tuple(passed_over),
-        newest_image=max(images.values(), key=lambda image: (image.epoch, image.end_offset), default=None),
+        newest_image=max(images.values(), key=lambda image: image.reach, default=None),
         findings=told_of(images.values()),
         unread=tuple(unread),
     )

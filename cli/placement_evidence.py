@@ -248,9 +248,7 @@ def registered_by_node(
         if image is not None:
             images[finder.node_of(log_dir).cluster_id].append(image)
     newest = {
-        cluster_id: max(found, key=lambda image: (image.epoch, image.end_offset))
-        for cluster_id, found in images.items()
-        if found
+        cluster_id: max(found, key=lambda image: image.reach) for cluster_id, found in images.items() if found
     }
     return {
         (cluster_id, node_id): frozenset(broker.log_dirs)

@@ -115,7 +115,7 @@ def _metadata_path(directories: BrokerDirectories, finder: MetadataFinder) -> st
     clusters = {image.cluster_id for image in images if image.cluster_id is not None}
     if len(clusters) > 1:
         raise UsageError(f"PATH has the metadata logs of several clusters: {', '.join(sorted(clusters))}")
-    return max(images, key=lambda image: (image.epoch, image.end_offset)).path
+    return max(images, key=lambda image: image.reach).path
 
 
 def _named_log(found: BrokerPartition) -> str | None:

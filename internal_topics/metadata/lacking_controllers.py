@@ -81,7 +81,7 @@ class VoterLogDir:
     @property
     def reach(self) -> tuple[int, int]:
         """What voters compare."""
-        return (-1, 0) if self.own is None else (self.own.epoch, self.own.end_offset)
+        return (-1, 0) if self.own is None else self.own.reach
 
     def is_one_of(self, voters: Sequence[Voter]) -> bool:
         return any(

@@ -184,6 +184,11 @@ class MetadataImage:
         return not self.doubts
 
     @property
+    def reach(self) -> tuple[int, int]:
+        """How far the log reaches, as controllers compare it in an election: of several logs the newest one is furthest."""
+        return self.epoch, self.end_offset
+
+    @property
     def id_by_name(self) -> Mapping[str, str]:
         """The ids of the topics by their names."""
         return {topic.name: topic.id for topic in self.topics.values()}

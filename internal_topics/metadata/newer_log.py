@@ -39,16 +39,11 @@ def _at_start(log_dir: str, log_dirs: Sequence[str], finder: MetadataFinder) -> 
         if theirs.cluster_id != node.cluster_id or theirs.node_id == node.node_id:
             continue
         image = finder.image_for(other)
-        if image is not None and image.is_certain and reach(image) > reach(found) and continues(image, own):
+        if image is not None and image.is_certain and image.reach > found.reach and continues(image, own):
             found = image
     if found is own or {voter.id for voter in found.voters} == {node.node_id} or is_locked(log_dir):
         return own
     return found
-
-
-def reach(image: MetadataImage) -> tuple[int, int]:
-    """What controllers compare in an election."""
-    return image.epoch, image.end_offset
 
 
 def continues(image: MetadataImage, earlier: MetadataImage) -> bool:

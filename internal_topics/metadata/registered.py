@@ -21,5 +21,5 @@ def registered_directories(log_dirs: Iterable[str]) -> Mapping[int, tuple[str, .
                 images.append(read_metadata_log(path))
             except KsegError:
                 continue
-    newest = max(images, key=lambda image: (image.epoch, image.end_offset), default=None)
+    newest = max(images, key=lambda image: image.reach, default=None)
     return {} if newest is None else {node: broker.log_dirs for node, broker in newest.brokers.items()}

@@ -45,7 +45,7 @@ from kseg.internal_topics.metadata.metadata_image import (
     Placement,
 )
 from kseg.internal_topics.metadata.missing_replicas import is_promoted, missing_by_other_log
-from kseg.internal_topics.metadata.newer_log import continues, reach
+from kseg.internal_topics.metadata.newer_log import continues
 from kseg.internal_topics.metadata.replica_directories import (
     CopyOf,
     copies_on_other_nodes,
@@ -157,12 +157,12 @@ def _newest(finder: MetadataFinder, log_dirs: Sequence[str]) -> MetadataImage | 
     neither continues the other and that have no voter in common, the one that knows the partitions here counts."""
     images = (finder.image_for(log_dir) for log_dir in log_dirs)
     certain = [image for image in images if image is not None and image.is_certain]
-    newest = max(certain, key=reach, default=None)
+    newest = max(certain, key=lambda image: image.reach, default=None)
     if newest is None or not any(_is_of_another_quorum(image, newest) for image in certain):
         return newest
     paths = (os.path.join(log_dir, name) for log_dir in log_dirs for name, _ in partitions_in(log_dir))
     here = {topic_id_of(path)[1] for path in paths}
-    return max(certain, key=lambda image: (len(here & image.topics.keys()), *reach(image)))
+    return max(certain, key=lambda image: (len(here & image.topics.keys()), *image.reach))
 
 
 def _is_of_another_quorum(image: MetadataImage, newest: MetadataImage) -> bool:
