@@ -229,13 +229,14 @@ class Examination:
         from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets
 
         situation, offsets = self._situation, CoordinatorsOffsets[Row | None]()
-        for row in group_events(self._request, self._metadata, self._expiry_check, self._over):
-            if isinstance(row, Finding):
-                if isinstance(row.diagnosis, UnusableGroups):
-                    situation.clients.unusable_groups.append(row.diagnosis)
-                    yield row
+        for event in group_events(self._request, self._metadata, self._expiry_check, self._over):
+            if isinstance(event, Finding):
+                # `verify` reports the others
+                if isinstance(event.diagnosis, UnusableGroups):
+                    situation.clients.unusable_groups.append(event.diagnosis)
+                    yield event
                 continue
-            found = row.result
+            row, found = event, event.result
             if isinstance(found, OffsetOfGroup):
                 # most rows are not needed
                 offsets.add(found, row if self._is_unusable(found) else None)

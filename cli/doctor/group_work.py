@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from kseg.cli.request import Request
 from kseg.jobs.events import Event, Row
-from kseg.segment.diagnosis import UnusableGroups
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 
@@ -20,8 +19,7 @@ def group_events(
     expiry_of: "Callable[[Sequence[LogTarget]], ExpiryCheck | None]",
     over: Callable[..., Iterator[Event]],
 ) -> Iterator[Row | Finding]:
-    """The rows of all groups under the paths of the request, and findings about groups that no client can use; none
-    if its metadata log cannot be used.
+    """The rows of all groups under the paths of the request, and the findings about them; none if its metadata log cannot be used.
 
     metadata: the log that the user named. expiry_of: how to look for expiring offsets in these partitions. over: runs work on targets.
     """
@@ -47,7 +45,5 @@ def group_events(
     )
     rows = GroupRows(evidence, (), options, keeps_offsets=False)
     for event in rows.through(over(list_groups, wanted, options)) if wanted else ():
-        if isinstance(event, Row) or (
-            isinstance(event, Finding) and isinstance(event.diagnosis, UnusableGroups)
-        ):
+        if isinstance(event, Row | Finding):
             yield event
