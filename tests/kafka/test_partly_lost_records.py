@@ -10,6 +10,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,20 +52,29 @@ def _steps(capfd: pytest.CaptureFixture[str], paths: list[Path]) -> list[str]:
     return [row["command"] for row in of_type(rows, "step") if row["due"]]
 
 
-@pytest.mark.evidence("damaged-replica")
-@pytest.mark.parametrize("leader", BROKERS)
-def test_steps_keep_what_any_replica_has(
-    leader: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Batch 12 is in neither replica; it is in the middle of what the first one lacks, and at the end of what the second one lacks."""
+@contextmanager
+def _replicated(root: Path) -> Iterator[TwoReplicas]:
+    """A running cluster that has the batches on both brokers."""
     require_kafka()
-    cluster = TwoReplicas(tmp_path / "cluster")
+    cluster = TwoReplicas(root)
     cluster.start()
     try:
         cluster.create_topic(ORDERS)
         cluster.await_in_sync(ORDERS)
         for _ in range(BATCHES):
             cluster.produce(ORDERS, RECORDS)
+        yield cluster
+    finally:
+        cluster.abandon()
+
+
+@pytest.mark.evidence("damaged-replica")
+@pytest.mark.parametrize("leader", BROKERS)
+def test_steps_keep_what_any_replica_has(
+    leader: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Batch 12 is in neither replica; it is in the middle of what the first one lacks, and at the end of what the second one lacks."""
+    with _replicated(tmp_path / "cluster") as cluster:
         cluster.stop(*{*BROKERS} - {leader}, leader)
         _spoil(cluster.data(1), 3, 11, 12, 13)
         _, lost = _spoil(cluster.data(2), 6, 12)
@@ -80,8 +91,6 @@ def test_steps_keep_what_any_replica_has(
         cluster.await_in_sync(ORDERS)
         consumed = [each.offset for each in cluster.nodes[leader].consume(ORDERS)]
         assert consumed == [offset for offset in range(BATCHES * RECORDS) if offset not in lost]
-    finally:
-        cluster.abandon()
 
 
 @pytest.mark.evidence("damaged-replica")
@@ -89,17 +98,8 @@ def test_steps_keep_what_any_replica_has(
 def test_steps_give_up_nothing_that_a_repair_restores(
     flipped: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    require_kafka()
-    cluster = TwoReplicas(tmp_path / "cluster")
-    cluster.start()
-    try:
-        cluster.create_topic(ORDERS)
-        cluster.await_in_sync(ORDERS)
-        for _ in range(BATCHES):
-            cluster.produce(ORDERS, RECORDS)
+    with _replicated(tmp_path / "cluster") as cluster:
         cluster.stop(2, 1)
-    finally:
-        cluster.abandon()
     _spoil(cluster.data(1), 3)
     for node_id in BROKERS:
         _spoil(cluster.data(node_id), 12, is_flipped=node_id == flipped)

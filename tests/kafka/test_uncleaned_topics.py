@@ -67,6 +67,14 @@ def offsets(broker: Broker, topic: str) -> dict[bytes | None, int]:
     return {record.key: record.offset for record in broker.consume(topic)}
 
 
+def assert_cleaner_continues(broker: Broker, before: dict[bytes | None, int]) -> None:
+    """before: the latest offset of each key before the step."""
+    cleaned = broker.cleaned_up_to("events")
+    assert offsets(broker, "events") == before
+    assert not write(broker, "events", USUAL_MS, rounds=6)
+    broker.wait_for("the cleaner continues", lambda: broker.cleaned_up_to("events") > cleaned > 0)
+
+
 @pytest.mark.evidence("uncleaned")
 def test_doctor_names_what_the_cleaner_fails_at_and_the_cleaner_continues_after_its_step(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -100,10 +108,7 @@ def test_doctor_names_what_the_cleaner_fails_at_and_the_cleaner_continues_after_
     assert not of_type(examined(capfd, data, status=0), "uncleaned")
 
     with Broker(tmp_path / "after", data) as after:
-        cleaned = after.cleaned_up_to("events")
-        assert offsets(after, "events") == before
-        assert not write(after, "events", USUAL_MS, rounds=6)
-        after.wait_for("the cleaner continues", lambda: after.cleaned_up_to("events") > cleaned > 0)
+        assert_cleaner_continues(after, before)
         assert UNCLEANABLE not in after.log_text()
         after.create_topic("strict", message_timestamp_before_max_ms=str(TEN_YEARS_MS))
         assert {*write(after, "strict", BEFORE_1970_MS)} == {"INVALID_RECORD"}
@@ -141,10 +146,7 @@ def test_timestamps_in_the_future_keep_the_cleaner_away_until_the_step(
     capfd.readouterr()
     assert not of_type(examined(capfd, data, status=0), "uncleaned")
     with Broker(tmp_path / "after", data) as after:
-        cleaned = after.cleaned_up_to("events")
-        assert offsets(after, "events") == before
-        assert not write(after, "events", USUAL_MS, rounds=6)
-        after.wait_for("the cleaner continues", lambda: after.cleaned_up_to("events") > cleaned > 0)
+        assert_cleaner_continues(after, before)
 
 
 @pytest.mark.evidence("uncleaned")
