@@ -33,6 +33,15 @@ def _consumed(broker: Broker, killed: Killed, topic: str) -> bool:
     return killed.acknowledged[topic].items() <= given.items()
 
 
+def _complete_rolls(data: Path) -> None:
+    """Create the indexes of a segment in whose roll the broker was killed, which may happen or not. Behind a marker kseg does not ask for
+    the indexes of an empty segment, and a broker recovers it, which changes nothing."""
+    for log in data.glob("*/*.log"):
+        if not log.stat().st_size:
+            for suffix in (".index", ".timeindex"):
+                log.with_suffix(suffix).touch()
+
+
 @pytest.mark.evidence("clean-marker", "marker-without-epoch")
 def test_broker_does_not_recover_a_directory_marked_clean(killed: Killed, tmp_path: Path) -> None:
     """A killed, recovered and marked directory: the broker trusts the marker, and the logs are valid."""
@@ -83,6 +92,7 @@ def test_log_killed_during_a_roll_gets_its_missing_indexes(
 def test_marker_of_a_crashed_directory_is_true_after_the_repair(killed: Killed, tmp_path: Path) -> None:
     """Somebody put the marker into a directory after a crash, and a broker would read the zeros in the indexes."""
     data = copy_tree(killed.data, tmp_path / "data")
+    _complete_rolls(data)
     damage(data)
     (data / MARKER).write_bytes(b'{"version":0,"brokerEpoch":7}')
     rows = recover("--apply", data)

@@ -226,9 +226,14 @@ def _fetched(broker: Broker, offset: int) -> int | None:
         }
     )
     consumer.assign([TopicPartition("orders", 0, offset)])
+    deadline = time.monotonic() + CLIENT_LIMIT_S
     try:
         (message,) = consumer.consume(1, CLIENT_LIMIT_S)
         error = message.error()
+        # until a broker has read __remote_log_metadata, it cannot say what is in remote storage
+        while error is not None and error.code() == KafkaError.UNKNOWN and time.monotonic() < deadline:
+            (message,) = consumer.consume(1, CLIENT_LIMIT_S)
+            error = message.error()
         assert error is None or error.code() == KafkaError._AUTO_OFFSET_RESET, error
         return None if error is not None else message.offset()
     finally:
