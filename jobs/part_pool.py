@@ -69,7 +69,13 @@ class PartPool:
             self._own_pieces.pop(part, None)
             self._next = max(self._next, part + 1)
 
+    def end(self) -> None:
+        """Have the workers end, without waiting for the system to take back what they have mapped; `kill` does."""
+        for worker in self._workers:
+            worker.end()
+
     def kill(self) -> None:
+        self.end()
         for worker in self._workers:
             worker.kill()
 

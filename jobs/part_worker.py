@@ -12,6 +12,7 @@ earlier one. A worker without free slots waits for orders. `forked_worker` start
 import mmap
 import os
 import select
+import signal
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -107,6 +108,9 @@ class PartWorker:
             self._send(TAKEN)
             if state != MORE:
                 return None
+
+    def end(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
 
     def kill(self) -> None:
         self._process.kill()

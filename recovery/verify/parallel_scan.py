@@ -121,9 +121,11 @@ class ParallelScan:
 
     def _stop(self) -> None:
         if self._pool is not None:
+            # taking back the pages of a large mapped file takes milliseconds in each process
+            self._pool.end()
+            self._close()
             self._pool.kill()
             self._pool = None
-            self._close()
 
     # --- collecting the results of the parts
 
