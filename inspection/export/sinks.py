@@ -79,8 +79,8 @@ class Sink(ABC):
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
 
-    def append_text(self, text: bytes) -> None:
-        """Append rows that are text already, in the text forms."""
+    def append_text(self, text: memoryview) -> None:
+        """Append rows that are text already (`text_of`), in the text forms."""
         raise NotImplementedError
 
     def flush(self) -> None:
@@ -162,11 +162,12 @@ class _Text(Sink):
     """The destination of the bytes, compressed or not."""
 
     def __init__(self, stream: Stream, compression: str) -> None:
-        self._out: Any = pa.PythonFile(stream, mode="w")
+        self._out: Any = stream
         if compression != "none":
-            self._out = pa.CompressedOutputStream(self._out, _STREAMS[compression])
+            file = pa.PythonFile(stream, mode="w")
+            self._out = pa.CompressedOutputStream(file, _STREAMS[compression])
 
-    def append_text(self, text: bytes) -> None:
+    def append_text(self, text: memoryview) -> None:
         self._out.write(text)
 
     def close(self) -> None:
@@ -197,6 +198,18 @@ class _Csv(_Text):
     def close(self) -> None:
         self._writer.close()
         super().close()
+
+
+def text_of(batch: pa.RecordBatch, options: ExportOptions) -> memoryview:
+    """The rows as one of the text forms, without a header and uncompressed."""
+    if options.form is Form.JSON:
+        return json_lines(batch, options.bytes_mode)
+    from pyarrow.csv import CSVWriter, WriteOptions
+
+    out = pa.BufferOutputStream()
+    with CSVWriter(out, batch.schema, write_options=WriteOptions(include_header=False)) as writer:
+        writer.write_batch(batch)
+    return memoryview(out.getvalue())
 
 
 def open_sink(stream: Stream, schema: pa.Schema, options: ExportOptions, *, has_header: bool = True) -> Sink:

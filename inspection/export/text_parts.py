@@ -1,19 +1,20 @@
 """Produce the text of one large log in several processes (`jobs.log_parts`): JSON lines and CSV rows do not depend on earlier ones.
 
-A helper returns a stream of frames, one for each Arrow batch: the number of rows, the number of bytes, and the text.
+A helper returns a stream of frames, one for each Arrow batch:
+
+    frame   rows (8 bytes), number of bytes (8 bytes), text
 """
 
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from io import BytesIO
 
 import pyarrow as pa
 
 from kseg.inspection.arrow.log_ranges import LogPiece
 from kseg.inspection.export.options import TEXT_FORMS, ExportOptions
 from kseg.inspection.export.output_columns import OutputColumns
-from kseg.inspection.export.sinks import Stream, open_sink
+from kseg.inspection.export.sinks import text_of
 from kseg.jobs.events import Event, Text
 from kseg.jobs.log_parts import in_parts
 from kseg.segment.files import MappedFile
@@ -21,7 +22,7 @@ from kseg.segment.findings import Finding
 
 # reads the requested rows of a piece, and findings
 Read = Callable[[LogPiece], Iterator[pa.RecordBatch | Finding]]
-_FRAME = struct.Struct("<qq")
+_HEAD = struct.Struct("<qq")
 
 
 def can_be_shared(options: ExportOptions, piece: LogPiece) -> bool:
@@ -40,52 +41,59 @@ class SharedText:
         self._piece = piece
         self._read = read
 
-    def blocks(self) -> Iterator[tuple[bytes, int] | Finding]:
-        """(text, number of rows in it), and findings, in the order of the log."""
-        waiting = bytearray()
+    def blocks(self) -> Iterator[tuple[memoryview, int] | Finding]:
+        """(text, number of rows in it), and findings, in the order of the log. A text is released when the next one is requested."""
+        frames = _Frames()
         with MappedFile(self._piece.path) as file:
             for event in in_parts(file.view, self._part, self._options.jobs, include_uncompressed=True):
-                if not isinstance(event, Text):
+                if isinstance(event, Text):
+                    yield from frames.of(event.data)
+                else:
                     assert isinstance(event, Finding)
                     yield event
-                    continue
-                waiting += event.data
-                yield from _taken(waiting)
 
     def _part(self, start: int, stop: int | None) -> Iterator[Event]:
         for item in self._read(replace(self._piece, start=start, stop=stop)):
             if isinstance(item, Finding):
                 yield item
             elif item.num_rows:
-                text = self._text(item)
-                yield Text(_FRAME.pack(item.num_rows, len(text)) + text)
-
-    def _text(self, rows: pa.RecordBatch) -> bytes:
-        out = _Bytes()
-        sink = open_sink(
-            Stream(out), self._columns.schema, replace(self._options, compression="none"), has_header=False
-        )
-        sink.write(self._columns.of(rows))
-        sink.close()
-        return out.getvalue()
+                text = text_of(self._columns.of(item), self._options)
+                yield Text(_HEAD.pack(item.num_rows, len(text)))
+                yield Text(text)
 
 
-class _Bytes(BytesIO):
-    """A `ByteSink` in memory."""
+class _Frames:
+    """Takes the frames out of a stream that arrives in pieces. What arrives in one piece is not copied."""
 
-    @property
-    def size_bytes(self) -> int:
-        return self.tell()
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._text = bytearray()  # the beginning of a text that continues in the next piece
+        self._rows = 0
+        self._left_bytes = 0  # of that text
 
+    def of(self, piece: bytes | memoryview) -> Iterator[tuple[memoryview, int]]:
+        """The frames that this piece completes."""
+        at = 0
+        with memoryview(piece) as view:
+            while at < len(view):
+                if not self._left_bytes:
+                    end = min(len(view), at + _HEAD.size - len(self._head))
+                    self._head += view[at:end]
+                    if len(self._head) == _HEAD.size:
+                        self._rows, self._left_bytes = _HEAD.unpack(self._head)
+                        self._head.clear()
+                else:
+                    end = min(len(view), at + self._left_bytes)
+                    self._left_bytes -= end - at
+                    with view[at:end] as text:
+                        yield from self._completed(text)
+                at = end
 
-def _taken(waiting: bytearray) -> Iterator[tuple[bytes, int]]:
-    """Take complete frames off the front."""
-    at = 0
-    while len(waiting) - at >= _FRAME.size:
-        rows, size_bytes = _FRAME.unpack_from(waiting, at)
-        end = at + _FRAME.size + size_bytes
-        if end > len(waiting):
-            break
-        yield bytes(memoryview(waiting)[at + _FRAME.size : end]), rows
-        at = end
-    del waiting[:at]
+    def _completed(self, text: memoryview) -> Iterator[tuple[memoryview, int]]:
+        if self._text or self._left_bytes:
+            self._text += text
+            if not self._left_bytes:
+                whole, self._text = self._text, bytearray()
+                yield memoryview(whole), self._rows
+        else:
+            yield text, self._rows

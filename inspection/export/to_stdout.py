@@ -60,7 +60,7 @@ class StreamWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         self._sink.write(self._output_columns.of(batch))
 
-    def append_text(self, text: bytes) -> None:
+    def append_text(self, text: memoryview) -> None:
         self._sink.append_text(text)
 
     def close(self) -> None:

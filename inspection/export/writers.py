@@ -45,7 +45,7 @@ class Writers:
             self._place(directory).sink.write(self._output_columns.of(rows))
             self._flush_largest()
 
-    def append_text(self, text: bytes) -> None:
+    def append_text(self, text: memoryview) -> None:
         """Append rows that are text already, if all go to one file."""
         self._place("").sink.append_text(text)
 
