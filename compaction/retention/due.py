@@ -1,10 +1,12 @@
 """What retention would delete from a log if its broker started now, for the forecast of `doctor`.
 
 A broker that has been down for long, or that starts on an old backup, deletes in its first minute what has expired in the meantime, which
-may be the whole log.
+may be the whole log. The checkpointed high watermark holds nothing back, unlike in `retain`: after a kill or in a backup it may be that of
+an empty log, and a leader raises it to the log end before the first check of retention.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kseg.change.plan.inputs import listing_of
 from kseg.compaction.retention.options import AS_RETENTION, Limits, RetainOptions
@@ -52,6 +54,7 @@ def due_deletion(target: PartitionTarget, options: RetainOptions) -> Iterator[Ev
         log, dir_state = open_log(target, listing.names)
         with log:
             judged = gather(log, dir_state, listing.files, options).log_to_retain
+            judged = replace(judged, high_watermark=judged.log_end_offset)
     except KsegError:
         return  # `verify` reports what is wrong with it
     due = _due(target.path, judged, options.limits, known)

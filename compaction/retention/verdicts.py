@@ -172,7 +172,10 @@ class _KeptSegment:
     def _at_high_watermark(self) -> Verdict:
         high_watermark = self.log_to_retain.high_watermark
         upper = self.log_to_retain.upper_bound(self.index)
-        reason = f"the high watermark {high_watermark} has not reached {upper}, where the segment ends"
+        reason = (
+            f"the high watermark {high_watermark} has not reached {upper}, where the segment ends; a leader raises it when the in-sync "
+            "replicas have the records"
+        )
         return Verdict(KEEP, HIGH_WATERMARK, reason, HeldBy("high-watermark", high_watermark))
 
     def _not_copied(self) -> Verdict:

@@ -14,6 +14,7 @@ import pytest
 if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
+from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, encode_offset_checkpoint
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.support.doctor_helpers import of_type, rows_of
 
@@ -48,7 +49,8 @@ EMPTIED = ("both-expired", "expired", "of-an-hour")
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log dir after a clean stop. Records that are days apart are in different segments."""
+    """A log dir after a clean stop, with the high watermarks of a backup that was begun before the records arrived. Records that are days
+    apart are in different segments."""
     with Broker(tmp_path_factory.mktemp("before"), None, **LATER) as broker:
         now_ms = int(time.time() * 1000)
         for topic, (config, ages) in TOPICS.items():
@@ -57,6 +59,9 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for number, days in enumerate(ages):
                 producer.produce(topic, b"v" * 100, key=str(number), timestamp=now_ms - days * DAY_MS)
                 assert producer.flush(CLIENT_LIMIT_S) == 0
+    high_watermarks = broker.data / "replication-offset-checkpoint"
+    entries = decode_offset_checkpoint(high_watermarks.read_bytes())
+    high_watermarks.write_bytes(encode_offset_checkpoint([each._replace(offset=0) for each in entries]))
     return broker.data
 
 
