@@ -125,6 +125,8 @@ class ProducerReplay:
             or facts.gaps
             or facts.cleaned
             or facts.first_offset not in (None, facts.base_offset)
+            # a batch that the cleaner has rewritten has another maximum timestamp
+            or (not facts.sets_not_opened and facts.records < facts.end_offset - facts.base_offset)
         ):
             self.is_exact = False
         self.state.end_offset = max(self.state.end_offset, facts.end_offset)

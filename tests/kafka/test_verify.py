@@ -6,7 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,10 +17,13 @@ if "CI" not in os.environ:
 from confluent_kafka import Consumer, TopicPartition
 
 from kseg.cli.main import run
+from kseg.compaction.cleaner.options import CleanSettings
 from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, delete_records, watermarks
+from tests.kafka.cleaning import real_clean
 from tests.kafka.cluster_admin import ClusterAdmin
 from tests.kafka.conftest import require_kafka
+from tests.kafka.oracle import Oracle
 from tests.support.verify_helpers import judge
 
 if TYPE_CHECKING:
@@ -127,6 +130,26 @@ def test_transactional_offset_commits_are_no_damage(tmp_path: Path) -> None:
             producer.commit_transaction(CLIENT_LIMIT_S)
         group.close()
     assert judge(broker.data / "__consumer_offsets-0").ids() == set()
+
+
+@pytest.mark.evidence("producer-snapshot")
+def test_cleaned_batch_with_an_earlier_timestamp_is_no_mismatch(oracle: Oracle, tmp_path: Path) -> None:
+    """The cleaner removes the latest record of a batch; the snapshot after it still has the timestamp of that record."""
+    newest_ms = 1_700_000_000_000
+    steps: list[dict[str, Any]] = []
+    for sequence, keys in ((0, (b"a", b"b")), (2, (b"a", b"c"))):
+        records = [{"key": key, "value": b"v" * 99, "timestamp": newest_ms - n} for n, key in enumerate(keys)]
+        batch = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence, "records": records}
+        steps += [{"what": "append", "batches": oracle.make(batch)}, {"what": "roll"}]
+    directory = tmp_path / "accounts-0"
+    directory.mkdir()
+    oracle.partition(directory, steps, in_place=True, now=newest_ms)
+    settings = CleanSettings(now_ms=newest_ms + 1, segment_bytes=300, segment_index_bytes=1 << 20)
+    cleaned = real_clean(oracle, directory, settings, None).directory
+    (entry,) = decode_snapshot((cleaned / f"{2:020}.snapshot").read_bytes())
+    verdict = judge(cleaned)
+    assert (entry.timestamp_ms, verdict.sums["records"]) == (newest_ms, 3)
+    assert verdict.ids("error", "warning") == set()
 
 
 @pytest.mark.evidence("producer-snapshot")
