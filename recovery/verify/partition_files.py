@@ -3,6 +3,7 @@
 import os
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from kseg.recovery.verify.header_plausibility import SideFileEvidence
@@ -13,12 +14,14 @@ from kseg.recovery.verify.topic_ids import missing_metadata
 from kseg.recovery.verify.totals import Totals
 from kseg.segment.diagnosis import DoubtfulLogStart, LogStartBeyondEnd, Numbers
 from kseg.segment.errors import FormatError, UnreadableInput
-from kseg.segment.files import DISK, Reader
+from kseg.segment.files import DISK, Reader, read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.directory import Entry, PartitionDirectory
+from kseg.segment.partition.directory import Entry, PartitionDirectory, partitions_in
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.log_start_trace import log_start_trace
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
+from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
+from kseg.segment.partition.partition_log import PartitionLog
+from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.partition.topic_identity import UNKNOWN_IDENTITY, TopicIdentity
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.leader_epochs import EpochEntry, EpochHistory
@@ -186,6 +189,8 @@ def checkpoints(
             "log_end_offset": last.end_offset,
         }
         if offset > last.end_offset and not last.damage and not is_in_use:
+            if is_of_deleted_log(log_dir_state.path, name, role, offset):
+                continue
             is_start = role is Role.LOG_START_OFFSETS
             kind = "log-start-beyond-end" if is_start else "checkpoint-beyond-log"
             message = f"{words} of {name.text} is {offset}, but its log ends at {last.end_offset}"
@@ -194,6 +199,29 @@ def checkpoints(
         elif offset < first_base and offset != 0 and role is not Role.LOG_START_OFFSETS:
             message = f"{words} of {name.text} is {offset}, but its log starts at {first_base}"
             yield Finding("checkpoint-below-log", path, message, first_offset=offset, numbers=numbers)
+
+
+def is_of_deleted_log(log_dir: str, name: PartitionName, role: Role, offset: int) -> bool:
+    """Whether a checkpoint entry beyond the end of a log is that of a deleted topic with the same name, whose log is marked for deletion.
+
+    High watermarks are written every five seconds, not when a topic is deleted, and the cleaner's entries only if there is a cleaner."""
+    if role not in (Role.HIGH_WATERMARKS, Role.CLEANER_OFFSETS):
+        return False
+    own = os.path.join(log_dir, name.text)
+    for directory, other in partitions_in(log_dir):
+        if other.state is not PartitionState.DELETE or other.text != name.text:
+            continue
+        deleted = os.path.join(log_dir, directory)
+        with suppress(UnreadableInput), PartitionLog(PartitionTarget(deleted), log_start_offset=0) as log:
+            if offset <= log.end_of_batches and not _have_one_topic_id(own, deleted):
+                return True
+    return False
+
+
+def _have_one_topic_id(*directories: str) -> bool:
+    """Whether these are logs of one topic: what an intra-broker move has deleted, for instance."""
+    names = (os.path.join(directory, NAME_BY_ROLE[Role.PARTITION_METADATA]) for directory in directories)
+    return len({read_small(name) for name in names}) == 1
 
 
 def checkpointed_start(directory: PartitionDirectory, log_dir_state: LogDirState | None) -> int:

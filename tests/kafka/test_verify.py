@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kseg.cli.main import run
 from kseg.compaction.cleaner.options import CleanSettings
@@ -72,22 +74,33 @@ def test_partition_with_all_records_deleted_is_undamaged(tmp_path: Path) -> None
 
 @pytest.mark.evidence("recovery-point")
 def test_broker_killed_after_deleting_segments_leaves_no_damage(tmp_path: Path) -> None:
-    """The recovery point in the checkpoint and the snapshot of the previous stop are then below the first segment."""
+    """The recovery point in the checkpoint and the snapshot of the previous stop are then below the first segment. The high watermark of a
+    topic that was deleted and created again is beyond the end of its log."""
     require_kafka()
-    broker = Broker(tmp_path / "broker", log_flush_offset_checkpoint_interval_ms="3600000")
+    broker = Broker(
+        tmp_path / "broker",
+        log_flush_offset_checkpoint_interval_ms="3600000",
+        replica_high_watermark_checkpoint_interval_ms="3600000",
+    )
 
-    def send(number: int) -> None:
+    def send(number: int, topic: str = "fares") -> None:
         producer = broker.producer(enable_idempotence=True)
         for _ in range(number):
-            producer.produce("fares", b"value" * 20)
+            producer.produce(topic, b"value" * 20)
             producer.flush()
 
     broker.start()
     broker.create_topic("fares", 1, internal_segment_bytes="2000")
+    broker.create_topic("again")
     send(13)
+    send(13, "again")
     broker.stop()
     broker.start()
     send(40)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    admin.delete_topics(["again"])["again"].result(CLIENT_LIMIT_S)
+    broker.create_topic("again")
+    send(1, "again")
     ends = sorted(int(path.stem) for path in (broker.data / "fares-0").glob("*.log"))
     delete_records(broker.bootstrap, "fares", 0, ends[-1])
     broker.wait_for("the deletion", lambda: len([*(broker.data / "fares-0").glob("*.log")]) == 1)
@@ -95,7 +108,12 @@ def test_broker_killed_after_deleting_segments_leaves_no_damage(tmp_path: Path) 
     assert (broker.data / "fares-0" / f"{13:020d}.snapshot").exists()
     verdict = judge(broker.data)
     assert verdict.ids("error", "warning") == set()
-    assert {"checkpoint-below-log", "snapshot-leftover"} <= verdict.ids()
+    assert {"checkpoint-below-log", "snapshot-leftover", "deleted-directory"} <= verdict.ids()
+    high_watermarks = (broker.data / "replication-offset-checkpoint").read_text()
+    assert "again 0 13" in high_watermarks
+    (deleted,) = broker.data.glob("again-0.*-delete")
+    shutil.rmtree(deleted)
+    assert judge(broker.data).ids("error", "warning") == {"checkpoint-beyond-log"}
 
 
 @pytest.mark.evidence("index-missing")
