@@ -73,7 +73,7 @@ def clean_logs(found: Sequence[Uncleaned], request: Request) -> Iterator[NextSte
             f"{_names(negative)} grows until this is done: a broker's cleaner fails at records with negative timestamps, marks the partition as "
             "uncleanable, and fails again after each start. kseg compacts it while no broker runs, and the broker's cleaner continues from "
             "there, unless a batch that keeps several such records later loses some of them: then repeat this. Until then retention does not "
-            "delete from it either, if its cleanup.policy has delete. With "
+            "delete from it either, if its cleanup.policy has delete, except after a start until the cleaner has failed. With "
             "message.timestamp.before.max.ms=315360000000 (10 years) for the topic, a broker rejects more of them. "
             f"{_freed_words(negative)}",
             _compact(negative, request, {"--apply": True}),

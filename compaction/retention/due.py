@@ -27,7 +27,8 @@ class DueDeletion:
     storage. remote_segments_at_most: a broker may delete so many of them (`remote_expiry`). is_everything: no record is left then, neither
     here nor in remote storage. is_by_default: some exceed only a retention.ms that is set nowhere, so that Kafka's default applies.
     is_by_cleaner: the topic is compacted as well, and the cleaner deletes them (Kafka: LogCleaner.cleanFilthiestLog,
-    LogCleanerManager.deletableLogs). is_tiered: the topic has tiered storage."""
+    LogCleanerManager.deletableLogs), also from a log at which it fails, unless that is the first one that it cleans.
+    is_tiered: the topic has tiered storage."""
 
     directory: str
     segments: int

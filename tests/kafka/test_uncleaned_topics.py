@@ -166,6 +166,36 @@ def test_retention_spares_what_the_cleaner_fails_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.evidence("uncleaned")
+def test_retention_deletes_from_it_after_a_start_until_the_cleaner_fails(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The cleaner takes the filthiest log, which is another one, and then deletes from all logs at which it has not failed yet. So what
+    retention deletes after a start includes such a log."""
+    both = {"cleanup_policy": "compact,delete"}
+    with Broker(tmp_path / "before", log_cleaner_min_cleanable_ratio="1") as broker:
+        broker.create_topic("events", 1, **both, max_compaction_lag_ms="1")
+        broker.create_topic("filthiest", 1, **both)
+        assert not write(broker, "events", USUAL_MS)
+        broker.wait_for("the cleaning", lambda: broker.cleaned_up_to("events") > 0)
+        assert not write(broker, "events", BEFORE_1970_MS)
+        broker.wait_for("the cleaner fails", lambda: UNCLEANABLE in broker.log_text())
+        for topic in ("events", "filthiest"):
+            assert not write(broker, topic, USUAL_MS)
+    properties = tmp_path / "given.properties"
+    properties.write_text("log.retention.bytes=1\n")
+    (told,) = of_type(
+        rows_of(capfd, "doctor", "--json", "--server-properties", properties, broker.data, status=0),
+        "retention",
+    )
+    assert told["partitions"] == 2
+    with Broker(
+        tmp_path / "after", broker.data, log_retention_bytes="1", log_cleaner_min_cleanable_ratio="0.01"
+    ) as after:
+        after.wait_for("the deletion", lambda: len(logs_of(after.data, "events")) == 1)
+        assert UNCLEANABLE not in after.log_text()
+
+
+@pytest.mark.evidence("uncleaned")
 def test_doctor_tells_a_held_back_log_from_one_that_nothing_cleans(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
