@@ -3,6 +3,9 @@
 A broker that has been down for long, or that starts on an old backup, deletes in its first minute what has expired in the meantime, which
 may be the whole log. The checkpointed high watermark holds nothing back, unlike in `retain`: after a kill or in a backup it may be that of
 an empty log, and a leader raises it to the log end before the first check of retention.
+
+A log with compact,delete is judged as it is now. The cleaner may clean it before it deletes: then it may be below retention.bytes, or
+expired segments are merged with an empty one before them whose file is younger, and are deleted as well (observed).
 """
 
 from collections.abc import Iterator
