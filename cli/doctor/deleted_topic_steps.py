@@ -3,7 +3,7 @@
 A broker renames the directories of a deleted topic to `….<hex>-delete`, and deletes them log.segment.delete.delay.ms (a minute) after that,
 or, if it is stopped before, after its next start (Kafka: LogManager.asyncDelete, loadLog; observed with 4.3.1). If they are moved out of
 the data directory in time, and put in place of the partitions of a new topic, a broker serves all of their records again (observed with
-4.3.1).
+4.3.1). That topic needs another name if the deleted one was created again, whose new records would be lost otherwise.
 """
 
 import os
@@ -20,6 +20,7 @@ from kseg.segment.counted import counted, shown_of
 from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.terminal import shown_path
+from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
@@ -27,34 +28,59 @@ if TYPE_CHECKING:
 _LISTED = 5  # directories with a step of their own
 
 
-def of_deleted_topics(leftovers: Sequence[Leftover], finder: "MetadataFinder") -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class DeletedLog:
+    """The directory of a deleted topic's partition. is_name_taken: there is another topic with the name."""
+
+    path: str
+    is_name_taken: bool
+
+    @property
+    def partition(self) -> str:
+        """The partition's name."""
+        name = partition_name(os.path.basename(self.path))
+        return os.path.basename(self.path) if name is None else name.text
+
+
+def of_deleted_topics(leftovers: Sequence[Leftover], finder: "MetadataFinder") -> Iterator[DeletedLog]:
     """The directories marked for deletion that have records and whose topic is no longer in the metadata log. The others are those of
     replicas that were moved or reassigned."""
     for each in leftovers:
         if each.kind is not LeftoverKind.DELETED_PARTITIONS:
             continue
         image, topic_id = finder.governing_image(os.path.dirname(each.path)), topic_id_of(each.path)[1]
-        is_deleted = image is not None and image.is_certain and topic_id not in image.topics
-        if is_deleted and topic_id is not None and end_offset_of(PartitionTarget(each.path)) > 0:
-            yield each.path
+        if image is None or not image.is_certain or topic_id is None or topic_id in image.topics:
+            continue
+        if end_offset_of(PartitionTarget(each.path)) > 0:
+            name = partition_name(os.path.basename(each.path))
+            yield DeletedLog(each.path, name is not None and name.topic in image.id_by_name)
 
 
-def keep_deleted(directories: Sequence[str], request: Request) -> Iterator[NextStep]:
+def keep_deleted(logs: Sequence[DeletedLog], request: Request) -> Iterator[NextStep]:
     """Not due: most topics are deleted on purpose."""
-    shown = shown_of(len(directories), _LISTED)
-    for number, path in enumerate(directories[:shown]):
-        name = partition_name(os.path.basename(path))
-        own = os.path.basename(path) if name is None else name.text
-        words = f"Likewise {shown_path(own)}."
-        if number == 0:
-            words = (
-                f"The topic of {shown_path(own)} was deleted, and a broker deletes this log a minute after its start. If that was a mistake, "
-                "move the log out of the data directory first. To get the topic back, create it again with as many partitions, stop the broker, "
-                f"put the log in the place of the new directory {shown_path(own)} (on each node with a replica), and follow `kseg doctor`, which gives "
-                "it the new topic id."
-            )
-        yield move_out(words, path, is_due=False)
-    more = len(directories) - shown
+    shown = shown_of(len(logs), _LISTED)
+    explained: set[bool] = set()
+    for log in logs[:shown]:
+        words = f"Likewise {shown_path(log.partition)}."
+        if log.is_name_taken not in explained:
+            words = _explanation(log)
+        explained.add(log.is_name_taken)
+        yield move_out(words, log.path, is_due=False)
+    more = len(logs) - shown
     if more > 0:
         command = command_line("list", {"--verbose": True}, request)
         yield NextStep(f"Likewise {counted(more, 'more log')}: list them.", command, is_due=False)
+
+
+def _explanation(log: DeletedLog) -> str:
+    own = shown_path(log.partition)
+    back = "To get the topic back, create it again with as many partitions"
+    place = f"the new directory {own}"
+    if log.is_name_taken:
+        back = "There is a new topic with its name. To get the old records back, create a topic with another name and as many partitions"
+        place = "the directory of the same partition of that topic"
+    return (
+        f"The topic of {own} was deleted, and a broker deletes this log a minute after its start. If that was a mistake, move the log out of "
+        f"the data directory first. {back}, stop the broker, put the log in the place of {place} (on each node with a replica), and follow "
+        "`kseg doctor`, which gives it the new topic id."
+    )

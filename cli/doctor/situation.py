@@ -19,6 +19,7 @@ from kseg.cli.request import Request
 from kseg.segment.findings import INFO, Finding
 
 if TYPE_CHECKING:
+    from kseg.cli.doctor.deleted_topic_steps import DeletedLog
     from kseg.cli.doctor.properties_steps import PropertiesOfNode
     from kseg.compaction.cleaner.uncleaned import Uncleaned
     from kseg.compaction.retention.due import DueDeletion
@@ -30,7 +31,7 @@ class Situation:
     """The parts, and what belongs to none.
 
     node_id, cluster_id: of the node, if known. server: HOST:PORT of a broker for clients. properties: server.properties, if it was given.
-    topics: the partition count of each topic, according to the directories here. deleted: the directories of deleted topics. due_deletions:
+    topics: the partition count of each topic, according to the directories here. deleted: the logs of deleted topics. due_deletions:
     what retention deletes after a start. uncleaned: the logs that no cleaner cleans. deleted_early: what retention may have deleted by a
     wrong clock, and can be restored. expiring: the groups whose offsets expire after a start; expiry: the check that found them.
     """
@@ -51,7 +52,7 @@ class Situation:
         self.server = ANY_SERVER
         self.properties: PropertiesOfNode | None = None
         self.topics: dict[str, int] = {}
-        self.deleted: list[str] = []
+        self.deleted: list[DeletedLog] = []
         self.due_deletions: list[DueDeletion] = []
         self.uncleaned: list[Uncleaned] = []
         self.deleted_early: list[UnmarkableSegments] = []

@@ -41,6 +41,17 @@ def test_doctor_names_the_logs_of_a_deleted_topic(marked: Path, capfd: pytest.Ca
         for name in (f"gates-append-{number}.{number:032x}-delete" for number in (0, 1))
     ]
     assert "a broker deletes this log a minute after its start" in steps[0]["why"]
+    assert "create it again with as many partitions" in steps[0]["why"]
+
+
+def test_deleted_topic_whose_name_is_taken_gets_another_name(
+    marked: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its log must not replace the one of the new topic, which has other records (observed: a broker serves both)."""
+    append(marked, record("TopicRecord", name="gates-append", topicId="AAAAAAAAAAAAAAAAAAAAEg"))
+    first, second = of_type(doctor(capfd, marked, status=0), "step")
+    assert "create a topic with another name" in first["why"]
+    assert "create it again" not in first["why"] and second["why"].startswith("Likewise")
 
 
 def test_deleted_topic_without_remaining_records_needs_no_step(

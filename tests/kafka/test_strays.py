@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -15,11 +16,12 @@ if "CI" not in os.environ:
 
 from confluent_kafka.admin import AdminClient
 
+from kseg.cli.main import run
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.cli.test_known_topics import STRAYS
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
-from tests.support.doctor_helpers import commands, rows_of
+from tests.support.doctor_helpers import commands, of_type, rows_of
 from tests.support.forked_programs import run_kseg
 from tests.support.known_topics import FILE, ids, set_id
 
@@ -152,3 +154,42 @@ def test_broker_serves_a_partition_whose_topic_id_recover_restored(
         for topic in ("metro-none", "metro-lz4", "metro-zstd"):
             assert len(broker.consume(topic)) == 160
         assert not [name for name in directories(data) if name.endswith("-stray")]
+
+
+@pytest.mark.evidence("suffixed-directory")
+def test_log_of_a_deleted_topic_is_served_under_another_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The topic was created again after its deletion. The step of doctor keeps the records of both."""
+    broker = Broker(tmp_path / "broker")
+    data = broker.data
+
+    def send(topic: str, value: bytes) -> None:
+        producer = broker.producer()
+        producer.produce(topic, value)
+        assert producer.flush(CLIENT_LIMIT_S) == 0
+
+    with broker:
+        broker.create_topic("orders")
+        send("orders", b"old")
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        admin.delete_topics(["orders"])["orders"].result(CLIENT_LIMIT_S)
+        for topic in ("orders", "former"):
+            broker.create_topic(topic)
+            send(topic, b"new")
+    rows = rows_of(capfd, "doctor", "--json", data, status=0)
+    (step,) = [row for row in of_type(rows, "step") if row["command"].startswith("mv ")]
+    assert "create a topic with another name" in step["why"]
+    _, deleted, place = shlex.split(step["command"])
+    shutil.rmtree(data / "former-0")
+    Path(deleted).rename(place)
+    Path(place).rename(data / "former-0")
+    rows = rows_of(capfd, "doctor", "--json", data, status=1)
+    for command in commands(rows):
+        if "--apply" in command:
+            run(shlex.split(command)[1:])
+    with broker:
+        assert [[each.value for each in broker.consume(topic)] for topic in ("orders", "former")] == [
+            [b"new"],
+            [b"old"],
+        ]
