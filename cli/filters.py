@@ -48,6 +48,7 @@ class Filters(NamedTuple):
 
     def selection(self, limit: int | None) -> Selection:
         """The selection. Raises UsageError."""
+        refuse_reversed_ranges(self.from_offset, self.to_offset, self.from_time, self.to_time)
         return Selection(
             from_offset=self.from_offset,
             to_offset=self.to_offset,
@@ -61,6 +62,16 @@ class Filters(NamedTuple):
             read_committed=self.isolation == "read_committed",
             limit=limit,
         )
+
+
+def refuse_reversed_ranges(
+    from_offset: int | None, to_offset: int | None, from_time: int | None, to_time: int | None
+) -> None:
+    """Raises UsageError for a range that ends before it begins. An empty one is allowed: a script that continues asks for it."""
+    bounds = (("offset", from_offset, to_offset), ("time", from_time, to_time))
+    for name, least, bound in bounds:
+        if least is not None and bound is not None and least > bound:
+            raise UsageError(f"--from-{name} is after --to-{name}: no record is in this range")
 
 
 def limited(help: str) -> Option:

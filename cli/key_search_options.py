@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from kseg.cli.filters import FromOffset, FromTime, ToOffset, ToTime
+from kseg.cli.filters import FromOffset, FromTime, ToOffset, ToTime, refuse_reversed_ranges
 from kseg.cli.option_schema import FILTER, Option
 from kseg.cli.options import count_option
 from kseg.segment.errors import UsageError
@@ -50,6 +50,8 @@ class KeySearch(NamedTuple):
 
     @property
     def bounds(self) -> Bounds:
+        """Raises UsageError."""
+        refuse_reversed_ranges(self.from_offset, self.to_offset, self.from_time, self.to_time)
         return Bounds(
             0 if self.from_offset is None else self.from_offset,
             INT64_MAX if self.to_offset is None else self.to_offset,

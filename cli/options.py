@@ -6,9 +6,15 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 from kseg.cli.option_schema import CLUSTER, FILTER, INPUT, RESULT, RUN, Argument, Option, read_number
+from kseg.cli.streams import complain
 from kseg.segment.errors import Refused, UsageError
 from kseg.segment.layout import INT32_MAX, INT64_MAX
+from kseg.segment.moments import moment
 from kseg.segment.quantities import read_duration, read_size, read_time
+
+# outside these, a number of milliseconds is more likely one of seconds or of microseconds
+_EPOCH_MS_OF_1973 = 10**11
+_EPOCH_MS_OF_5138 = 10**14
 
 if TYPE_CHECKING:
     from kseg.cli.request import Request
@@ -50,6 +56,16 @@ def read_partition(text: str) -> int:
 def read_node(text: str) -> int:
     """The id of a broker or controller, which Kafka keeps in 32 bits."""
     return _whole(text, 0, INT32_MAX, "takes a node id, a whole number from 0")
+
+
+def read_time_option(text: str) -> int:
+    """A time. A number that is probably in another unit than milliseconds is taken as it is, but named: with seconds every record is newer,
+    with microseconds every record is older."""
+    time_ms = read_time(text)
+    if text.isdecimal() and (1_000 <= time_ms < _EPOCH_MS_OF_1973 or time_ms >= _EPOCH_MS_OF_5138):
+        when = moment(time_ms) if time_ms < _EPOCH_MS_OF_1973 else "after the year 5137"
+        complain(f"kseg: numbers are times in epoch milliseconds: {text} is {when}")
+    return time_ms
 
 
 def read_local_directory(text: str) -> str:
@@ -155,7 +171,7 @@ def duration_option(help: str, panel: str = RESULT) -> Option:
 
 
 def time_option(help: str, panel: str = RESULT) -> Option:
-    return Option(metavar="TIME", read=read_time, help=help, panel=panel)
+    return Option(metavar="TIME", read=read_time_option, help=help, panel=panel)
 
 
 def directory_option(

@@ -95,8 +95,12 @@ class BatchFilter:
         transactions = self._aborted.get(table.at(C.PRODUCER_ID, row), ())
         return not any(txn.first_offset <= base <= txn.last_offset for txn in transactions)
 
-    def take_batches(self, rows: list[int]) -> list[int]:
-        """Count whole batches against the limit (a dump without records)."""
+    def take_batches(self, table: Columns, rows: list[int]) -> list[int]:
+        """The selected batches of a dump without records, counted against the limit. to_time_ms selects those whose first record is older,
+        because the time of the oldest one is not in the header."""
+        until_ms = self.selection.to_time_ms
+        if until_ms is not None:
+            rows = [row for row in rows if _first_time_ms(table, row) < until_ms]
         return rows[: self._take(len(rows))]
 
     def take_records(self, chunk: "Chunk") -> list[int]:
@@ -137,3 +141,13 @@ class BatchFilter:
         if self._keys and key not in self._keys:
             return False
         return self._pattern is None or self._pattern.search(key) is not None
+
+
+def _first_time_ms(table: Columns, row: int) -> int:
+    """The timestamp of the first record of a batch, or -1 if it is not in the header."""
+    attributes = table.at(C.ATTRIBUTES, row)
+    if attributes & L.TIMESTAMP_TYPE_BIT:
+        return table.at(C.MAX_TIMESTAMP, row)
+    if table.at(C.MAGIC, row) < L.MAGIC_V2:
+        return -1 if attributes & L.CODEC_MASK else table.at(C.MAX_TIMESTAMP, row)
+    return -1 if attributes & L.DELETE_HORIZON_BIT else table.at(C.BASE_TIMESTAMP, row)

@@ -96,7 +96,7 @@ class LogRows:
     def _rows_of(self, table: Columns) -> Iterator[Event]:
         rows = self.batch_filter.rows(table)
         if not self.is_deep:
-            for row in self.batch_filter.take_batches(rows):
+            for row in self.batch_filter.take_batches(table, rows):
                 yield Row(batch_row(self.path, batch_at(table, row)))
             return
         for row in rows:

@@ -194,7 +194,7 @@ class LogText:
     def _filtered(self, table: Columns) -> Iterator[Event]:
         rows = self.batch_filter.rows(table)
         if not self._flags & T.DEEP:
-            for row in self.batch_filter.take_batches(rows):
+            for row in self.batch_filter.take_batches(table, rows):
                 self._state[S.LINES_ROW] = row
                 yield from self._batches(table, row)
             return

@@ -186,6 +186,9 @@ def test_help_has_a_minimum_width_and_may_be_cut_short(words: list[str]) -> None
         (["dump", "--leader-epoch", "x", "x"], "kseg: --leader-epoch takes a leader epoch, a whole number from 0, not 'x'"),
         (["dump", "--master", "local", "x"], "kseg: --master requires --spark"),
         (["list", "--py-files", "a.py", "x"], "kseg: --py-files requires --spark"),
+        (["dump", "--from-offset", "9", "--to-offset", "8", "x"], "kseg: --from-offset is after --to-offset: no record is in this range"),
+        (["export", "--to", "csv", "--output", "o", "--from-time", "-1h", "--to-time", "-2h", "x"], "kseg: --from-time is after --to-time: no record is in this range"),
+        (["lookup", "--key", "k", "--from-offset", "9", "--to-offset", "8", "x"], "kseg: --from-offset is after --to-offset: no record is in this range"),
         (["dump", "--key-regex", "(", "x"], "kseg: --key-regex '(' is not a regular expression"),
         (["dump"], "kseg: kseg dump needs at least one PATH"),
         (["verify", "--quick", "--deep", "x"], "kseg: --quick and --deep are mutually exclusive"),
@@ -208,6 +211,25 @@ def test_wrong_usage_prints_one_sentence_and_exits_with_2(
     shown = capfd.readouterr()
     assert shown.out == ""
     assert shown.err.startswith(sentence) and shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("1714564800", "1970-01-20T20:16:04.800Z"),
+        ("20240501", "1970-01-01T05:37:20.501Z"),
+        ("1714564800000000", "after the year 5137"),
+        ("1714564800000", None),
+        ("0", None),
+        ("2024-05-01", None),
+    ],
+)
+def test_number_in_another_unit_than_milliseconds_is_named(
+    text: str, when: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["dump", "--from-time", text, "missing.log"]) == 3
+    note = f"kseg: numbers are times in epoch milliseconds: {text} is {when}\n" if when else ""
+    assert capfd.readouterr().err == f"{note}kseg: cannot read missing.log: No such file or directory\n"
 
 
 def test_unreadable_path_exits_with_3(tmp_path: Path) -> None:

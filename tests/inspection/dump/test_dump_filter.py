@@ -110,6 +110,33 @@ def test_filtered_dump_equals_a_plainly_filtered_one(capture_small: Path, partit
     assert compared >= 40
 
 
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_batches_alone_are_selected_by_their_first_and_their_newest_record(
+    capture_small: Path, partition: str
+) -> None:
+    """`--to-time` had no effect on a dump without records."""
+    for log in sorted((capture_small / "data" / partition).glob("*.log")):
+        batches: dict[int, tuple[Any, Any]] = {}
+        for batch, record in pairs(log):
+            batches.setdefault(batch["position"], (batch, record))
+        for _, record in pairs(log)[:: max(1, len(batches) // 8)]:
+            bound_ms = record["timestamp"]
+            expected = [
+                batch["position"]
+                for batch, first in batches.values()
+                if batch["max_timestamp"] >= bound_ms - 9_000
+                and (first["timestamp"] < bound_ms or batch["delete_horizon_ms"] is not None)
+            ]
+            selection = Selection(from_time_ms=bound_ms - 9_000, to_time_ms=bound_ms)
+            shown = dump(FileTarget(str(log)), DumpOptions(format="json", selection=selection))
+            data = b"".join(event.data for event in shown if isinstance(event, Text))
+            assert [json.loads(line)["position"] for line in data.splitlines()] == expected
+            text = dump(FileTarget(str(log)), DumpOptions(selection=selection))
+            assert b"".join(event.data for event in text if isinstance(event, Text)).count(
+                b"baseOffset: "
+            ) == len(expected)
+
+
 def test_dump_limit_counts_records(capture_small: Path) -> None:
     log = capture_small / "data" / "metro-zstd-0" / "00000000000000000000.log"
     everything = [line for line in lines(log, Selection()) if line["type"] == "record"]
