@@ -14,7 +14,7 @@ from kseg.cli import lean_start  # noqa: F401  (before the imports that it is ab
 from kseg.cli.registry import COMMANDS, function_of
 from kseg.cli.streams import Output, complain, reserve_standard_streams, silence
 from kseg.cli.termination import end_by_received_signal, handle_termination, interrupted_words
-from kseg.segment.errors import KsegError
+from kseg.segment.errors import KsegError, UnreadableInput
 
 BUG = 70
 INTERRUPTED = 130
@@ -85,6 +85,11 @@ def _run_quickly(name: str, words: Sequence[str]) -> int | None:
 
 
 def _report_bug(error: Exception) -> int:
+    if isinstance(error, FileNotFoundError) and not _current_directory_exists():
+        complain(
+            "kseg: the current directory has been deleted: change to one that exists (cd), and run the command again"
+        )
+        return UnreadableInput.exit_status
     if os.environ.get("KSEG_TRACEBACK") == "1":
         import traceback
 
@@ -93,3 +98,11 @@ def _report_bug(error: Exception) -> int:
     message = f"{kind}: {error}" if str(error) else kind
     complain(f"kseg: bug in kseg: {message} (KSEG_TRACEBACK=1 shows where; please report it)")
     return BUG
+
+
+def _current_directory_exists() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True

@@ -232,6 +232,21 @@ def test_number_in_another_unit_than_milliseconds_is_named(
     assert capfd.readouterr().err == f"{note}kseg: cannot read missing.log: No such file or directory\n"
 
 
+def test_deleted_current_directory_exits_with_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As in a shell whose directory the broker has deleted: a relative path was a bug in kseg."""
+    (tmp_path / "orders-0").mkdir()
+    monkeypatch.chdir(tmp_path / "orders-0")
+    (tmp_path / "orders-0").rmdir()
+    for words in (["verify", "."], ["doctor", "--html", "report.html", str(tmp_path)]):
+        assert main.run(words) == 3
+        assert capfd.readouterr() == (
+            "",
+            "kseg: the current directory has been deleted: change to one that exists (cd), and run the command again\n",
+        )
+
+
 def test_unreadable_path_exits_with_3(tmp_path: Path) -> None:
     done = kseg("dump", str(tmp_path / "none.log"))
     assert done.returncode == 3
