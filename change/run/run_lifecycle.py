@@ -185,9 +185,16 @@ def around_files(targets: Sequence[Target]) -> dict[str, list[FileTarget]]:
     found: dict[str, list[FileTarget]] = {}
     for target in targets:
         if isinstance(target, FileTarget):
-            log_dir = os.path.join(directory_of(target), os.pardir)
-            if is_log_directory(log_dir):
-                short = os.path.normpath(log_dir)
-                is_same = os.path.exists(short) and os.path.samefile(short, log_dir)
-                found.setdefault(short if is_same else log_dir, []).append(target)
+            log_dir = log_dir_around(target)
+            if log_dir is not None:
+                found.setdefault(log_dir, []).append(target)
     return found
+
+
+def log_dir_around(segment: FileTarget) -> str | None:
+    """The data directory of a single segment, None if it is in none."""
+    log_dir = os.path.join(directory_of(segment), os.pardir)
+    if not is_log_directory(log_dir):
+        return None
+    short = os.path.normpath(log_dir)
+    return short if os.path.exists(short) and os.path.samefile(short, log_dir) else log_dir

@@ -1,5 +1,7 @@
 """What a broker would know about a partition before it loads it, unless the user specifies it."""
 
+from dataclasses import replace
+
 from kseg.recovery.policy import BrokerState
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.segment.partition.log_dir_state import read_log_dir_state
@@ -57,3 +59,20 @@ def broker_state_of(
         first_dirty_offset=checkpointed(Role.CLEANER_OFFSETS) or 0,
         log_dir=log_dir,
     )
+
+
+def broker_state_of_segment(
+    directory: str,
+    name: PartitionName | None,
+    log_dir: str | None,
+    next_segment: int | None,
+    options: RecoverOptions,
+) -> BrokerState:
+    """State of one segment, to which the offsets of the whole log do not apply. A segment below the recovery point is loaded as after a
+    clean shutdown: it is not scanned.
+
+    log_dir: the data directory around the partition. next_segment: base offset of the next one, None if this is the last.
+    """
+    of_log = broker_state_of(directory, name, log_dir, options)
+    is_flushed = next_segment is not None and next_segment <= of_log.recovery_point
+    return replace(broker_state_of(directory, name, None, options), is_clean=of_log.is_clean or is_flushed)

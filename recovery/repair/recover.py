@@ -30,7 +30,7 @@ from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.policy import BrokerState, Policy, Repair
 from kseg.recovery.repair import rows
 from kseg.recovery.repair.active_segment import with_indexes_of_active_segment
-from kseg.recovery.repair.broker_state import broker_state_of
+from kseg.recovery.repair.broker_state import broker_state_of, broker_state_of_segment
 from kseg.recovery.repair.lossless_load import is_written_by_load, loses_nothing
 from kseg.recovery.repair.missing_logs import SEGMENT_MISSING, may_lack_logs
 from kseg.recovery.repair.obstacles import obstacles, refuse_obstructed, with_obstacles
@@ -85,9 +85,7 @@ def _prepared(
     settings = options.load_settings_of(recovery_target.directory)
     if settings is not options.settings:
         options = replace(options, settings=settings)
-    broker_state = broker_state_of(
-        recovery_target.directory, recovery_target.partition, recovery_target.log_dir, options
-    )
+    broker_state = _broker_state(recovery_target, options)
     found = DirectoryImage.of(recovery_target.found)
     identity = options.identity_of(recovery_target.directory)
     in_the_way = obstacles(recovery_target.directory)
@@ -144,6 +142,13 @@ def _prepared(
         copy=copy,
         hard_link=options.hard_link,
     )
+
+
+def _broker_state(recovery_target: RecoveryTarget, options: RecoverOptions) -> BrokerState:
+    directory, name, around = recovery_target.directory, recovery_target.partition, recovery_target.around
+    if recovery_target.base_offset is None:
+        return broker_state_of(directory, name, around, options)
+    return broker_state_of_segment(directory, name, around, recovery_target.next_segment, options)
 
 
 def _coordinator_findings(

@@ -9,6 +9,7 @@ import os
 from kseg.change.plan.directory_image import DirectoryImage
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import FileIdentity
+from kseg.change.run.run_lifecycle import log_dir_around
 from kseg.segment.errors import UsageError
 from kseg.segment.findings import Finding
 from kseg.segment.layout import LOG_SUFFIX
@@ -22,11 +23,13 @@ _SEGMENT_FILES = (Role.LOG, Role.KAFKA07_LOG, *INDEX_ROLES)
 
 @dataclass(frozen=True, slots=True)
 class RecoveryTarget:
-    """directory: as shown to the user. log_dir: the data directory to consult, None if there is none. found: all its files. partition: the
+    """directory: as shown to the user. log_dir: the data directory whose files belong to the target, None if there is none, and for a
+    single segment. around: the data directory whose broker loads the partition. found: all files of the partition. partition: the
     parsed name, None if it is not a partition's name. base_offset: of the only segment concerned, None for the whole partition."""
 
     directory: str
     log_dir: str | None
+    around: str | None
     found: tuple[FileIdentity, ...]
     partition: PartitionName | None
     base_offset: int | None = None
@@ -40,6 +43,15 @@ class RecoveryTarget:
     def name(self) -> str:
         """`topic-partition`, or the path if the directory has another kind of name."""
         return self.directory if self.partition is None else self.partition.text
+
+    @property
+    def next_segment(self) -> int | None:
+        """Base offset of the segment after the only one concerned, None if there is none."""
+        names = [parse_file_name(file.name) for file in self.found]
+        offsets = [name.base_offset for name in names if name.role is Role.LOG and name.is_live]
+        return min(
+            (each for each in offsets if each is not None and each > (self.base_offset or 0)), default=None
+        )
 
     @property
     def is_kafka07(self) -> bool:
@@ -77,6 +89,7 @@ def recovery_target_of(target: LogTarget) -> RecoveryTarget:
         return RecoveryTarget(
             target.path,
             target.log_dir,
+            target.log_dir,
             inputs_of(target.path, follow_links=True),
             own_partition_name(target.path),
         )
@@ -93,6 +106,7 @@ def recovery_target_of(target: LogTarget) -> RecoveryTarget:
     return RecoveryTarget(
         directory,
         None,
+        log_dir_around(target),
         inputs_of(directory, follow_links=True),
         own_partition_name(directory),
         name.base_offset,

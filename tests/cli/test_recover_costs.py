@@ -95,6 +95,28 @@ def test_cost_of_a_torn_tail_under_a_clean_marker(partition: Path, capfd: pytest
     both = {"batches": 0, "offsets": lost, "records": records, "records_at_most": records}
     assert found["salvage"] == {**both, "bytes": size - 10, "damaged_bytes_left": 0}
     assert found["kafka"] == {**both, "bytes": 0, "damaged_bytes_left": size - 10, "expired_segments": 0}
+    # the marker is known as well if only the segment is given
+    assert costs(capfd, file) == found
+    assert costs(capfd, file, *UNCLEAN)["kafka"]["bytes"] == size - 10
+
+
+def test_cost_of_a_segment_depends_on_the_recovery_point(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A broker that was killed scans the segment of the recovery point and those behind it."""
+    (partition.parent / ".kafka_cleanshutdown").unlink()
+    checkpoint = partition.parent / "recovery-point-offset-checkpoint"
+    checkpoint.write_text(checkpoint.read_text().replace("metro 0 330", "metro 0 300"))
+    for segment in (MIDDLE, LAST):
+        file = log(partition, segment)
+        position, size = batch_spans(file)[-1]
+        content = bytearray(file.read_bytes())
+        content[position + size - 1] ^= 1
+        file.write_bytes(content)
+    assert costs(capfd, log(partition, MIDDLE))["kafka"]["bytes"] == 0
+    assert costs(capfd, log(partition, LAST))["kafka"]["bytes"] == batch_spans(log(partition, LAST))[-1][1]
+    whole = costs(capfd, partition)["kafka"]
+    assert whole["bytes"] == batch_spans(log(partition, LAST))[-1][1]
 
 
 def test_cost_of_salvage_does_not_depend_on_whether_a_broker_loads_the_log(
