@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kseg.jobs.events import Advance, Event, Failure, Work
 from kseg.jobs.guarded import BUG_STATUS, Named
 from kseg.segment.errors import UnreadableInput
+from kseg.segment.storage.attached import attached_paths
 from kseg.spark import early_validation, path_probes, scheduling
 from kseg.spark import session as sessions
 from kseg.spark.options import ClusterOptions
@@ -80,6 +81,7 @@ def task_run(
         work=work,
         options=options,
         directory=os.getcwd(),
+        attached=attached_paths(),
         file_samples=file_samples([target.path for target in targets], are_changing=in_place),
         room_bytes=scheduling.MAX_RESULT_BYTES,
         chunk_bytes=scheduling.CHUNK_BYTES,

@@ -31,6 +31,7 @@ from kseg.jobs.log_splitting import CannotSplit, Prevalidatable, Splittable
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.storage import places
+from kseg.segment.storage.attached import attach, detach_all
 from kseg.segment.values import dataclass
 from kseg.spark.visibility import FileSample, NotVisible, first_not_visible
 
@@ -105,13 +106,14 @@ class Share(Generic[T, O]):
 @dataclass(frozen=True, slots=True)
 class TaskRun(Generic[T, O]):
     """The common parameters of all shares of a run. id: a unique one. directory: the working directory, to which paths are relative.
-    file_samples: the files that a node must see. room_bytes: the limit of one task's result. chunk_bytes: the size of a chunk of events
-    before it is packed."""
+    attached: the object stores and archives among the targets. file_samples: the files that a node must see. room_bytes: the limit of one
+    task's result. chunk_bytes: the size of a chunk of events before it is packed."""
 
     id: str
     work: Work[T, O]
     options: O
     directory: str
+    attached: tuple[str, ...]
     file_samples: tuple[FileSample, ...]
     room_bytes: int
     chunk_bytes: int
@@ -305,14 +307,15 @@ def _packed(events: list[Event], path: str) -> bytes:
 
 
 def enter_run(run: TaskRun[T, O]) -> NotVisible | None:
-    """Change to the driver's working directory, and check the file samples if this process is new to the run."""
+    """Change to the driver's working directory. If this process is new to the run, attach what the driver has attached, and check the
+    file samples."""
     try:
         enter_directory(run.directory)
     except OSError:
         return NotVisible(socket.gethostname(), run.directory, "does not see")
     if run.id in _known_runs:
         return None
-    not_visible = first_not_visible(run.file_samples)
+    not_visible = _attached(run.attached) or first_not_visible(run.file_samples)
     if not _known_runs:
         # objects created so far are permanent; the garbage collector need not traverse them in each task
         gc.freeze()
@@ -321,6 +324,16 @@ def enter_run(run: TaskRun[T, O]) -> NotVisible | None:
         _known_runs.clear()  # a process usually works for one run at a time
         _known_runs.add(run.id)
     return not_visible
+
+
+def _attached(paths: Sequence[str]) -> NotVisible | None:
+    detach_all()  # those of an earlier run may have been replaced, and relative paths lead elsewhere
+    for path in paths:
+        try:
+            attach(path)
+        except OSError:
+            return NotVisible(socket.gethostname(), places.abspath(path), "does not see")
+    return None
 
 
 def enter_directory(directory: str) -> None:

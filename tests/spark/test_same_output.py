@@ -18,6 +18,7 @@ import pytest
 from fixtures import diseases, healthy
 from kseg.cli.main import run
 from tests.internal_topics.remote_logs import write_remote_log
+from tests.support.archives import nothing_attached, tar_of
 from tests.support.pairs import combinations
 from tests.support.run_commands import as_without_spark
 from tests.support.trees import copy_tree
@@ -124,6 +125,28 @@ def test_output_on_damaged_directories_is_the_same_with_spark(
     by_spark = ask([*line, "--spark"])
     assert (by_spark[0], *map(as_without_spark, by_spark[1:])) == alone
     assert alone[0] in (0, 1) and alone[1]
+
+
+def test_output_of_archives_is_the_same_with_spark(
+    any_spark: SparkSession,
+    diseased: Path,
+    capture_small: Path,
+    tmp_path: Path,
+    ask: Ask,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Workers attach the archive as well. A relative path leads to another archive in the second run of the same workers."""
+    for name, directory in (("one", diseased), ("two", capture_small / "data")):
+        (tmp_path / name).mkdir()
+        tar_of(directory, tmp_path / name / "backup.tar.gz")
+        monkeypatch.chdir(tmp_path / name)
+        line = [*COMMANDS["verify"], "backup.tar.gz"]
+        with nothing_attached():
+            alone = ask(line)
+        with nothing_attached():
+            by_spark = ask([*line, "--spark"])
+        assert (by_spark[0], *map(as_without_spark, by_spark[1:])) == alone
+        assert alone[0] == (1 if name == "one" else 0)
 
 
 @pytest.mark.parametrize(
