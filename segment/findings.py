@@ -83,7 +83,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("offset-below-segment", ERROR, "a batch has an offset below the base offset in the file name", _RECOVER),
     ("offset-overflow", ERROR, "an offset is too far from the base offset for a 32-bit index entry", _RECOVER),
     ("segment-gap", WARNING, "offsets are missing between two segments", _LIST),
-    ("segment-missing", ERROR, "the log of a segment is missing or empty; only its indexes are left", _RECOVER),
+    ("segment-missing", ERROR, "the log of a segment is missing, empty, or that of another segment", _RECOVER),
     ("log-start-gap", WARNING, "offsets before the first segment are missing, although leader epochs still refer to them", _LIST),
     ("remote-gap", WARNING, "offsets before the first segment of a log with tiered storage are not in remote storage either, according to __remote_log_metadata", "kseg list --remote {log_dir}"),
     ("remote-ahead", ERROR, "the log ends before offsets that remote storage has of it: its end was lost, and a broker continues there", _DOCTOR),

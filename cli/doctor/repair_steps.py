@@ -94,13 +94,13 @@ class Repairs:
 
 
 def find_lost_logs(repairs: Repairs) -> Iterator[NextStep]:
-    """No repair can restore a segment of which only the indexes are left; it removes them."""
+    """No repair can restore a segment whose log is gone; it removes the indexes."""
     shown = shown_of(len(repairs.lost_logs), _LISTED)
     for index in repairs.lost_logs[:shown]:
         directory, name = os.path.split(index)
         partition, log = os.path.basename(directory), f"{os.path.splitext(name)[0]}{LOG_SUFFIX}"
         yield NextStep(
-            f"{log} of {shown_path(partition)} is missing or empty, and no repair can restore it. If it is anywhere on this machine (in a backup, or on "
+            f"{log} of {shown_path(partition)} is missing, empty, or has another segment's batches, and no repair can restore it. If it is anywhere on this machine (in a backup, or on "
             "a disk that is not mounted), copy it back before the repair; if another replica has the records, its directory will do as well.",
             f"find / -type f -name {log} -path {shell_word(f'*{partition}*')} -not -empty {NO_PARTIAL_COPIES}",
         )

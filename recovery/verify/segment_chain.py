@@ -54,10 +54,12 @@ class SegmentChain:
         self._log_start = log_start
         self._reader = reader
         self._gaps: list[tuple[str, int, int]] = []
+        self._ends: list[int] = []
 
     def join(self, previous: SegmentFacts, segment: SegmentFiles) -> Iterator[Finding]:
         """Compare the start of a segment with the end of the previous one. Gaps are reported by `gaps`."""
         end, base = previous.end_offset, segment.base_offset
+        self._ends.append(end)
         if previous.last_offset is not None and base < end:
             message = (
                 f"the segment starts at offset {base}, but the previous one ends at {previous.last_offset}"
@@ -66,11 +68,14 @@ class SegmentChain:
                 "segment-overlap", segment.log.path, message, first_offset=base, last_offset=end - 1
             )
         elif base > end and not previous.damage:
-            self._gaps.append((segment.log.path, end, base - 1))
+            # the previous segment may contain the batches of an earlier one
+            reached = max(each for each in self._ends if each <= base)
+            if reached < base:
+                self._gaps.append((segment.log.path, reached, base - 1))
 
     def gaps(self, facts: Sequence[SegmentFacts]) -> Iterator[Finding]:
         """The findings about gaps between segments. facts: of all segments, which tell whether the log was cleaned."""
-        lost = sorted({*self._lost_logs, *self._emptied_logs})
+        lost = sorted({*self._lost_logs, *self._emptied_logs, *_replaced_logs(facts)})
         kind = "offset-gap" if self._gaps and self._is_compacted(facts) else "segment-gap"
         for path, first, last in self._gaps:
             at = bisect_left(lost, first)
@@ -81,21 +86,25 @@ class SegmentChain:
                 yield Finding(kind, path, message, first_offset=first, last_offset=until)
 
     def lost_logs(self, facts: Sequence[SegmentFacts]) -> Iterator[Finding]:
-        """The findings about segments of which only indexes are left. facts: of all segments."""
-        lost, bases = self._lost_logs | self._emptied_logs, [each.base_offset for each in facts]
+        """The findings about segments of which only indexes are left, or whose log is that of another one. facts: of all segments."""
+        replaced = _replaced_logs(facts)
+        lost = {base: index.path for base, index in (self._lost_logs | self._emptied_logs).items()} | replaced
+        bases = [each.base_offset for each in facts]
         reached = [*accumulate((each.end_offset for each in facts), max, initial=0)]
         following = dict(pairwise([*sorted({*lost, *bases}), None]))
-        for base, index in sorted(lost.items()):
+        for base, path in sorted(lost.items()):
             if base < reached[bisect_left(bases, base)]:
                 continue  # the cleaner has merged it into an earlier segment
             first, end = max(base, self._log_start), following[base]
             what = f"the log of this segment is {'empty' if base in self._emptied_logs else 'missing'}"
+            if base in replaced:
+                what = "the log of this segment is that of another one, and its own is missing"
             if end is None and self._has_entries(base):
                 message = f"{what}, with the records from offset {first} on"
-                yield Finding("segment-missing", index.path, message, first_offset=first)
+                yield Finding("segment-missing", path, message, first_offset=first)
             elif end is not None and first < end:
                 message = f"{what}, with {offsets_words(first, end - 1)}"
-                yield Finding("segment-missing", index.path, message, first_offset=first, last_offset=end - 1)
+                yield Finding("segment-missing", path, message, first_offset=first, last_offset=end - 1)
 
     def lost_start(self, facts: Sequence[SegmentFacts], epochs: EpochHistory | None) -> Iterator[Finding]:
         """The finding about the part of a log before the first segment of which nothing but leader epochs is left. facts: of all
@@ -210,6 +219,18 @@ def emptied_logs(directory: PartitionDirectory) -> dict[int, Entry]:
                 if index is not None and index.size_bytes:
                     emptied.setdefault(segment.base_offset, index)
     return emptied
+
+
+def _replaced_logs(facts: Sequence[SegmentFacts]) -> dict[int, str]:
+    """The closed segments all of whose batches have offsets of other segments, by base offset. A segment was copied over them."""
+    return {
+        each.base_offset: each.path
+        for each, following in pairwise(facts)
+        if each.first_offset is not None
+        and each.last_offset is not None
+        and not each.damage
+        and (each.last_offset < each.base_offset or each.first_offset >= following.base_offset)
+    }
 
 
 def _logs(directory: PartitionDirectory, *states: FileState) -> Iterator[int]:

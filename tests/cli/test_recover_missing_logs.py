@@ -49,6 +49,19 @@ def test_repair_tells_which_records_were_missing_before(
     assert bool(_result(capfd, *words)["missing"]) is is_left
 
 
+def test_log_of_another_segment_was_missing_before(
+    partition: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A repair was said to lose nothing, and consumers get nothing of these offsets."""
+    log = partition / f"{NEXT:020d}.log"
+    shutil.copyfile(partition / f"{FIRST:020d}.log", log)
+    result = _result(capfd, "--apply", partition)
+    assert [(row["first_offset"], row["last_offset"], row["file"]) for row in result["missing"]] == [
+        (NEXT, 143, str(log))
+    ]
+    assert result["costs"]["salvage"]["records"] == 0
+
+
 def test_missing_records_are_in_the_text(partition: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for base in (FIRST, NEXT):
         (partition / f"{base:020d}.log").unlink()

@@ -84,6 +84,19 @@ def test_empty_log_beside_indexes_is_a_missing_segment(partition: Path, is_writt
     assert verdict.ids() & {"segment-gap", "offset-gap"} == set()
 
 
+@pytest.mark.evidence("segment-missing")
+@pytest.mark.parametrize("is_later", [True, False], ids=["later", "earlier"])
+def test_log_of_another_segment_leaves_its_own_missing(partition: Path, is_later: bool) -> None:
+    """As after a copy under the wrong name. The segments around it are complete, so nothing else is missing."""
+    first, second, third, *_ = bases(partition)
+    other = third if is_later else first
+    shutil.copyfile(partition / f"{other:020d}.log", partition / f"{second:020d}.log")
+    verdict = judge(partition)
+    assert spans(verdict, "segment-missing") == [(second, third - 1)]
+    assert Path(verdict.of("segment-missing")[0].path).name == f"{second:020d}.log"
+    assert verdict.ids() & {"segment-gap", "offset-gap"} == set()
+
+
 @pytest.mark.parametrize(
     ("policy", "gap"),
     [("delete", "segment-gap"), ("", "segment-gap"), ("compact,delete", "offset-gap"), (None, "offset-gap")],
