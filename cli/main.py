@@ -14,7 +14,7 @@ from kseg.cli import lean_start  # noqa: F401  (before the imports that it is ab
 from kseg.cli.registry import COMMANDS, function_of
 from kseg.cli.streams import Output, complain, reserve_standard_streams, silence
 from kseg.cli.termination import end_by_received_signal, handle_termination, interrupted_words
-from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.errors import KsegError, OutOfResources, UnreadableInput
 
 BUG = 70
 INTERRUPTED = 130
@@ -46,6 +46,9 @@ def run(words: Sequence[str]) -> int:
     except KeyboardInterrupt as interrupt:
         complain(f"kseg: {interrupted_words(interrupt)}")
         return INTERRUPTED
+    except MemoryError:
+        complain("kseg: not enough memory: try --jobs 1, or raise the limit (ulimit -v)")
+        return OutOfResources.exit_status
     except Exception as error:  # noqa: BLE001  (the last line of defence: a bug ends in a report line)
         return _report_bug(error)
 

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from kseg.jobs.events import Event, Failure, Work
 from kseg.segment import unreadable
-from kseg.segment.errors import KsegError, UnreadableInput
+from kseg.segment.errors import KsegError, OutOfResources, UnreadableInput
 from kseg.segment.findings import Finding
 
 BUG_STATUS = 70
@@ -35,6 +35,9 @@ def guarded(work: Work[T, O], target: T, options: O) -> Iterator[Event]:
     except OSError as error:
         reason = error.strerror or str(error)
         yield Failure(target.path, f"cannot read {target.path}: {reason}", UnreadableInput.exit_status)
+    except MemoryError:
+        message = f"not enough memory for {target.path}: try --jobs 1, or raise the limit (ulimit -v)"
+        yield Failure(target.path, message, OutOfResources.exit_status)
     except Exception as error:  # noqa: BLE001  (a bug in one target must not stop the others)
         yield bug(target.path, error)
     yield from unreadable.findings()

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,10 @@ from kseg.cli.help_page import STATUS, help_lines
 from kseg.cli.option_schema import Argument, Parameter, bind, parameters, quick_read
 from kseg.cli.options import default_jobs, key_bytes
 from kseg.cli.registry import COMMANDS, function_of, module_of
+from kseg.jobs.events import Failure
+from kseg.jobs.guarded import guarded
 from kseg.segment.errors import UsageError
+from kseg.segment.partition.targets import FileTarget
 from kseg.segment.quantities import read_time
 from tests.support.paths import ROOT
 
@@ -251,6 +254,20 @@ def test_unreadable_path_exits_with_3(tmp_path: Path) -> None:
     done = kseg("dump", str(tmp_path / "none.log"))
     assert done.returncode == 3
     assert done.stderr == f"kseg: cannot read {tmp_path}/none.log: No such file or directory\n"
+
+
+def test_lack_of_memory_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def out_of_memory(*_: object) -> NoReturn:
+        raise MemoryError
+
+    (failure,) = guarded(out_of_memory, FileTarget("a.log"), None)
+    advice = "try --jobs 1, or raise the limit (ulimit -v)"
+    assert failure == Failure("a.log", f"not enough memory for a.log: {advice}", 3)
+    monkeypatch.setattr(main, "_dispatch", out_of_memory)
+    assert main.run(["dump"]) == 3
+    assert capsys.readouterr().err == f"kseg: not enough memory: {advice}\n"
 
 
 def test_bug_exits_with_70_and_a_report_line(
