@@ -120,7 +120,7 @@ def s3_server(place: Path) -> Iterator[S3Server]:
             config=boto3.session.Config(request_checksum_calculation="when_required"),
         )
         client.create_bucket(Bucket=BUCKET)
-        with forked_programs("fsspec", "s3fs", "aiobotocore.session") as programs:
+        with forked_programs("fsspec", "aiobotocore.session", "tests.support.few_retries") as programs:
             yield S3Server(client, environment, notes, programs)
     finally:
         server.terminate()
