@@ -257,6 +257,16 @@ def registered_by_node(
     }
 
 
+def led_by_no_other(log_dir: str, finder: "MetadataFinder") -> tuple[dict[str, str], int]:
+    """The partitions without a leader that only the node of a log dir may lead, and how many log dirs it has registered."""
+    from kseg.internal_topics.metadata import elections
+
+    image, node_id = finder.governing_image(log_dir), finder.placed_node_of(log_dir).node_id
+    if image is None or node_id is None or not image.is_certain or node_id not in image.brokers:
+        return {}, 0
+    return elections.led_by_no_other(node_id, image), len(image.brokers[node_id].log_dirs)
+
+
 def voters_around(log_dir: str, log_dirs: Sequence[str], finder: "MetadataFinder") -> set[int]:
     """The voters of the quorum of a log dir's node; empty if they are unknown. log_dirs: of the run, where another node of the cluster may
     name them."""

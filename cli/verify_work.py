@@ -11,6 +11,7 @@ from kseg.cli.coordinator_loads import coordinator_findings
 from kseg.cli.placement_evidence import (
     behind_in_sync,
     identities_after_cut,
+    led_by_no_other,
     registered_by_node,
     replicas_missing,
     topic_identities,
@@ -82,6 +83,7 @@ class Verification:
         for log_dir in log_dirs:
             present = voters_present(log_dir, log_dirs, finder)
             self._forecast.add_voters(log_dir, voters_around(log_dir, log_dirs, finder), present)
+            self._forecast.add_led_by_no_other(log_dir, *led_by_no_other(log_dir, finder))
             if finder.uses_zookeeper(log_dir):
                 self._forecast.add_zookeeper(log_dir)
             bootstrap = bootstrap_refusal(log_dir)
@@ -94,6 +96,11 @@ class Verification:
             self._forecast.add_refused_truncation(log_dir, thrown)
         topics = load_settings(targets, self._metadata, finder, self.server)
         return replace(options, identities=identities, topics=topics), (*findings, *missing, *behind)
+
+    @property
+    def leaderless(self) -> Sequence[str]:
+        """The partitions that have no leader at first; known once all rows have passed."""
+        return self._forecast.leaderless
 
     def finder(self, targets: Sequence[Target]) -> "MetadataFinder":
         """The finder of the metadata logs of the targets."""

@@ -94,6 +94,7 @@ class Examination:
                 is_empty = is_empty_directory(event.path)
                 (obstacles.given_empty if is_empty else obstacles.unread).append(event.path)
             yield event
+        self._situation.leaderless += self._verification.leaderless
         yield from self._costs()
         self._note_lost_identities()
         yield from transaction_events(

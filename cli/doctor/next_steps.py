@@ -23,9 +23,9 @@
     topics, what retention would delete completely, and committed offsets that expire, or are in a partition where their coordinator does
     not look for them. Compact what a broker's cleaner cannot.
 12. Change feature levels and topic configurations that 4.3.1 refuses, using the version of Kafka that ran before.
-13. Once the nodes run, replace voters of the quorum, abort hanging transactions, reset groups whose committed offset is outside the
-    log, or was in a partition where their coordinator does not look for it, delete committed offsets of deleted topics, and create the
-    states of share groups again that are lost or ahead of the log.
+13. Once the nodes run, replace voters of the quorum, elect leaders, abort hanging transactions, reset groups whose committed offset is
+    outside the log, or was in a partition where their coordinator does not look for it, delete committed offsets of deleted topics, and
+    create the states of share groups again that are lost or ahead of the log.
 
 A metadata log that is in none of the directories comes last: find it, copy it from another node, or create it again
 (`new_metadata_log_steps`). If nothing needs repair but something is suspicious, the only step is the command that examines it.
@@ -90,7 +90,7 @@ from kseg.cli.doctor.several_nodes_steps import set_node_ids, take_apart
 from kseg.cli.doctor.share_group_steps import remember_share_groups
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.doctor.transactional_id_steps import forget_ids, raise_transaction_version
-from kseg.cli.doctor.unserved_steps import explain_strays, foreign_steps, give_ids
+from kseg.cli.doctor.unserved_steps import elect_leaders, explain_strays, foreign_steps, give_ids
 from kseg.cli.next_command import command_line
 from kseg.segment.storage import places
 
@@ -284,6 +284,7 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     """Steps 12 and 13."""
     server = situation.server
     yield from add_voters(situation.identities.replaced_voters)
+    yield from elect_leaders(situation.leaderless, server)
     yield from set_features(situation.metadata, server)
     yield from remove_configs(situation.metadata, server, situation.request)
     yield from raise_transaction_version(situation.clients.unusable_ids, server)

@@ -32,8 +32,9 @@ class Situation:
 
     node_id, cluster_id: of the node, if known. server: HOST:PORT of a broker for clients. properties: server.properties, if it was given.
     topics: the partition count of each topic, according to the directories here. deleted: the logs of deleted topics. due_deletions:
-    what retention deletes after a start. uncleaned: the logs that no cleaner cleans. deleted_early: what retention may have deleted by a
-    wrong clock, and can be restored. expiring: the groups whose offsets expire after a start; expiry: the check that found them.
+    what retention deletes after a start. leaderless: the partitions that have no leader then. uncleaned: the logs that no cleaner cleans.
+    deleted_early: what retention may have deleted by a wrong clock, and can be restored. expiring: the groups whose offsets expire after a
+    start; expiry: the check that found them.
     """
 
     def __init__(self, request: Request) -> None:
@@ -55,6 +56,7 @@ class Situation:
         self.deleted: list[DeletedLog] = []
         self.due_deletions: list[DueDeletion] = []
         self.uncleaned: list[Uncleaned] = []
+        self.leaderless: list[str] = []
         self.deleted_early: list[UnmarkableSegments] = []
         self.expiry: ExpiryCheck | None = None
         self.expiring: list[ExpiringOffsets] = []

@@ -122,6 +122,10 @@ def _lost(values: Values) -> Iterator[str]:
         yield f"it cannot load {_listed([each['partition'] for each in failed])}"
     if values["partitions_offline"]:
         yield f"it does not serve {_listed(values['partitions_offline'])}"
+    leaderless = values["partitions_leaderless"]
+    if leaderless:
+        it = "it is" if len(leaderless) == 1 else "they are"
+        yield f"it may lead {_listed(leaderless)} only after a later election, because {it} assigned to a data directory that it does not have"
 
 
 def _aside(values: Values) -> Iterator[str]:

@@ -7,8 +7,12 @@
    of the ISR leads, as the last known leader (PartitionChangeBuilder): any node of the ISR, depending on the order of their starts.
 3. With unclean.leader.election.enable, every replica: the first node that starts is elected if no node of (1) is running. That of the topic
    counts, else the dynamic one of all brokers, else the one in the controllers' server.properties (ConfigurationControlManager).
+4. No node whose replica is assigned to a log dir that it does not register: one that was replaced, removed from log.dirs, or failed. The
+   broker assigns the replica to another one, but that is no reason for an election (Kafka: BrokerRegistration.hasOnlineDir,
+   ReplicationControlManager.handleAssignReplicasToDirs). A partition without a leader gets one when another broker registers or
+   leaders are balanced (leader.imbalance.check.interval.seconds, 300 by default), or from kafka-leader-election.sh.
 
-All of it was observed with three brokers of 4.3.1.
+All of it was observed with three brokers of 4.3.1, and (4) with one as well.
 """
 
 import os
@@ -17,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
-from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partition
+from kseg.internal_topics.metadata.metadata_image import MIGRATING, UNASSIGNED, MetadataImage, Partition
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.partition.log_dir_state import read_log_dir_state
@@ -32,6 +36,18 @@ _UNCLEAN = "unclean.leader.election.enable"
 def electable(partition: Partition) -> set[int]:
     """The nodes that a controller may elect, regardless of their logs and of how they were stopped."""
     return {*partition.isr, *partition.elr} or {*partition.last_known_elr}
+
+
+def led_by_no_other(node_id: int, image: MetadataImage) -> dict[str, str]:
+    """The partitions without a leader that only this node may lead, with the directory id that its replica is assigned to."""
+    found = {}
+    for topic in image.topics.values():
+        for number, partition in topic.partitions.items():
+            if partition.leader < 0 and electable(partition) == {node_id}:
+                directory_id = partition.directory_of(node_id)
+                if directory_id not in (None, MIGRATING, UNASSIGNED):
+                    found[f"{topic.name}-{number}"] = directory_id
+    return found
 
 
 @dataclass(frozen=True, slots=True)

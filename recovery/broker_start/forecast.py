@@ -41,6 +41,7 @@ class StartForecast:
         self._identities_after_cut = identities_after_cut
         self._twice: list[tuple[str, str]] = []
         self._registered: Registered = {}
+        self.leaderless: list[str] = []  # of all nodes, see `NodeStart`; once their rows were passed on
 
     def add_registered(self, registered: Registered) -> None:
         """Add the directory ids that brokers have registered."""
@@ -84,6 +85,11 @@ class StartForecast:
         directory.voters = frozenset(voters)
         directory.is_voter_present = not directory.voters.isdisjoint(present)
 
+    def add_led_by_no_other(self, log_dir: str, partitions: Mapping[str, str], registered: int) -> None:
+        """Add the partitions without a leader that only the node of this log dir may lead (see `LoadedDirectory`)."""
+        directory = self._directory(log_dir)
+        directory.led_by_no_other, directory.registered = partitions, registered
+
     def add_zookeeper(self, log_dir: str) -> None:
         """Add that the broker keeps its metadata in ZooKeeper, which the metadata log alone does not show."""
         self._directory(log_dir).uses_zookeeper = True
@@ -109,7 +115,10 @@ class StartForecast:
         for node in nodes:
             if is_certain and configured is not None and node.is_guest_of(configured):
                 continue  # a volume of another node on this machine
-            yield Row(self._start_of(node, node is configured, is_certain).as_row())
+            start = self._start_of(node, node is configured, is_certain)
+            if not start.left_out:  # else they are served once log.dirs is complete
+                self.leaderless += (start.once_apart or start).leaderless
+            yield Row(start.as_row())
 
     def _start_of(self, node: "_Node", is_configured: bool, is_certain: bool) -> NodeStart:
         """is_certain: whether its log.dirs is known."""

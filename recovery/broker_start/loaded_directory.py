@@ -1,6 +1,6 @@
 """The partitions of one data directory in the start forecast: which logs a broker loads, and how long that takes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 
 from kseg.recovery.broker_start.log_dir_start import LogDirStart, Thrown
@@ -34,7 +34,8 @@ class LoadedDirectory:
     refused_truncation: the one that ends it because the metadata log begins above the end of the controllers'.
     contradiction: the one that ends it because of the metadata log record at this offset. voters: those of the quorum, as far as they are
     known; is_voter_present: whether the metadata log of one of them is in the run. uses_zookeeper: the broker keeps its metadata in
-    ZooKeeper although it has a metadata log.
+    ZooKeeper although it has a metadata log. led_by_no_other: the partitions without a leader that only this node may lead, with their
+    assigned directory ids; registered: how many directories it has registered.
     """
 
     path: str
@@ -52,6 +53,8 @@ class LoadedDirectory:
     voters: frozenset[int] = frozenset()
     is_voter_present: bool = False
     uses_zookeeper: bool = False
+    led_by_no_other: Mapping[str, str] = field(default_factory=dict)
+    registered: int = 0
     partitions: int = 0
     logs_to_scan: int = 0
     bytes_to_scan: int = 0

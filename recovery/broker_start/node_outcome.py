@@ -21,7 +21,8 @@ class NodeStart:
     directories that it continues without, and why. unserved: partitions that it loads and does not serve. outcome: None if only
     partitions were checked, which do not decide it. metadata: the basis for stray and missing partitions: the metadata log as it is
     (`whole`), as the broker truncates it (`cut`), or nothing (`unknown`). left_out: data directories that log.dirs does not name;
-    left_behind: the partitions in them that a broker creates again. once_writable: the same node if nothing were mounted read-only;
+    left_behind: the partitions in them that a broker creates again. leaderless: the partitions that it is not elected for when it
+    registers, although no other node may lead them. once_writable: the same node if nothing were mounted read-only;
     None if nothing is. once_apart: the same node with its own data directories only; None if no others are among them.
     """
 
@@ -34,6 +35,7 @@ class NodeStart:
     metadata: str = "unknown"
     left_out: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()
+    leaderless: tuple[str, ...] = ()
     once_writable: "NodeStart | None" = None
     once_apart: "NodeStart | None" = None
 
@@ -85,6 +87,7 @@ class NodeStart:
                 *(name for each in loaded if each.path not in lost for name in each.missing),
                 *self.left_behind,
             ],
+            "partitions_leaderless": [*self.leaderless],
             "partitions_unread": [path for each in self.directories for path in each.unread],
             "logs_to_scan": sum(each.logs_to_scan for each in loaded),
             "bytes_to_scan": sum(each.bytes_to_scan for each in loaded),

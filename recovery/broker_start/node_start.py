@@ -82,12 +82,33 @@ def _node_start(
     )
     if thrown is not None:
         return NodeStart(directories=dirs, outcome=DOES_NOT_START, thrown=thrown, offline=offline)
+    leaderless = _leaderless(dirs, offline, are_all=properties is not None)
+    if offline:
+        # not created while a directory is offline that may be the one (Kafka: Partition.createLogInAssignedDirectoryId)
+        live = {name for each in dirs for name in each.live.values()}
+        unserved = (*unserved, *sorted(leaderless - live))
+        leaderless &= live
     return NodeStart(
         directories=dirs,
         outcome=WITH_OFFLINE_DIRS if offline else STARTS,
         offline=offline,
         unserved=unserved,
+        leaderless=tuple(sorted(leaderless)),
     )
+
+
+def _leaderless(
+    dirs: Sequence[LoadedDirectory], offline: Sequence[tuple[str, Thrown]], *, are_all: bool
+) -> set[str]:
+    """Partitions whose assigned directory the broker does not register (see `elections`), except those that are in one that is offline.
+    are_all: whether these are all directories of the node; if not, that follows from their number."""
+    lost = {path for path, _ in offline}
+    ids = [None if each.start is None else each.start.directory_id for each in dirs if each.path not in lost]
+    if None in ids or not (are_all or len(dirs) >= max((each.registered for each in dirs), default=0)):
+        return set()
+    assigned = {name: at for each in dirs for name, at in each.led_by_no_other.items()}
+    there = {name for each in dirs if each.path in lost for name in (*each.live.values(), *each.missing)}
+    return {name for name, at in assigned.items() if at not in ids} - there
 
 
 # --- before a log is loaded

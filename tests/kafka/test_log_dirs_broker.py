@@ -14,8 +14,12 @@ import pytest
 if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
+from confluent_kafka.admin import AdminClient
+
 from kseg.cli.main import run
-from tests.kafka.broker import Broker, BrokerFailed
+from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
+from tests.kafka.shared_java import run_java
+from tests.support.doctor_helpers import of_type, rows_of
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -120,3 +124,51 @@ def test_new_broker_without_topics_leaves_valid_log_dirs(
         assert not (place / "replication-offset-checkpoint").stat().st_size
         assert run(["verify", str(place)]) == 0, capfd.readouterr().out
     assert run(["recover", *map(str, places)]) == 0, capfd.readouterr().out
+
+
+@pytest.mark.evidence("broker-start")
+def test_partition_in_another_log_dir_than_the_lost_one_has_no_leader_until_the_step_of_doctor(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One of the partitions of the second log dir was moved to the first one by hand; then that disk failed."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    broker = Broker(tmp_path / "broker", first, log_dirs=f"{first},{second}")
+
+    def led() -> set[str]:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        found = admin.list_topics("fares", timeout=CLIENT_LIMIT_S).topics["fares"].partitions
+        return {f"fares-{number}" for number, partition in found.items() if partition.leader == 1}
+
+    def reported() -> dict[str, int]:
+        """In which of the log dirs the controller knows each partition."""
+        rows = of_type(rows_of(capfd, "metadata", "--json", "--topic", "fares", first, status=0), "partition")
+        known = {f"fares-{row['partition']}": row["directories"][0] for row in rows}
+        return {name: ids.index(at) for name, at in known.items() if at in ids}
+
+    with broker:
+        broker.create_topic("fares", 4)
+        files = [log_dir / "meta.properties" for log_dir in (first, second)]
+        ids = [file.read_text().partition("directory.id=")[2].split()[0] for file in files]
+        broker.wait_for("the reports of the log dirs", lambda: len(reported()) == 4)
+    moved, lost = sorted(place.name for place in second.glob("fares-*"))
+    (second / moved).rename(first / moved)
+    second.rename(tmp_path / "failed")
+    second.touch()
+    given = ("--server-properties", tmp_path / "broker" / "server.properties", first, second)
+    rows = rows_of(capfd, "doctor", "--json", *given, status=1)
+    (start,) = of_type(rows, "broker-start")
+    assert (start["partitions_leaderless"], start["partitions_offline"]) == ([moved], [lost])
+    (step,) = [row for row in of_type(rows, "step") if "elect" in row["command"]]
+    assert f"elect a leader for {moved}. " in step["why"]
+    with broker:
+        there = {f"fares-{number}" for number in range(4)} - {moved, lost}
+        broker.wait_for("the leaders", lambda: there <= led())
+        broker.wait_for("the report of the other log dir", lambda: reported().get(moved) == 0)
+        # it may come before the controller lets the broker lead
+        is_led = moved in led()
+        words = step["command"].split()[3:]
+        done = run_java(
+            "org.apache.kafka.tools.LeaderElectionCommand", "--bootstrap-server", broker.bootstrap, *words
+        )
+        assert is_led or f"(PREFERRED) for partitions {moved}" in done.stdout, done
+        broker.wait_for("the last leader", lambda: led() == there | {moved})
