@@ -104,8 +104,14 @@ class Verification:
 
     def finder(self, targets: Sequence[Target]) -> "MetadataFinder":
         """The finder of the metadata logs of the targets."""
-        left_out = () if self.properties is None else self.properties.leaves_out(log_dirs_of(targets))
-        return finder_for(targets, self._metadata, self.server, left_out)
+        if self.properties is None:
+            return finder_for(targets, self._metadata)
+        from kseg.internal_topics.metadata.metadata_finder import node_of
+
+        own = self.properties.of_own_node(
+            {log_dir: node_of(log_dir).node_id for log_dir in log_dirs_of(targets)}
+        )
+        return finder_for(targets, self._metadata, self.server, self.properties.leaves_out(own))
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The events of the work, followed by what only all partitions together show, and a `broker-start` row for each node."""

@@ -118,15 +118,19 @@ class Examination:
             return
         from kseg.cli.doctor.properties_steps import PropertiesOfNode, unformatted_log_dirs
 
-        log_dirs = tuple(host.path for host in self._situation.disks.hosts)
+        nodes = {host.path: self._finder.node_of(host.path) for host in self._situation.disks.hosts}
+        log_dirs = properties.of_own_node({path: node.node_id for path, node in nodes.items()})
+        if len(log_dirs) < len(nodes):
+            own = nodes[log_dirs[0]]
+            self._situation.identities.configured = node_words(own.node_id, own.cluster_id)
         with_log = [path for path in log_dirs if places.isdir(os.path.join(path, METADATA_DIRECTORY))]
-        ids = {self._finder.node_of(path).node_id for path in log_dirs} - {None}
+        ids = {nodes[path].node_id for path in log_dirs} - {None}
         self._situation.properties = PropertiesOfNode(
             str(file),
             properties,
             next(iter(ids)) if len(ids) == 1 else None,
             with_log[0] if len(with_log) == 1 else None,
-            log_dirs,
+            tuple(log_dirs),
         )
         self._situation.obstacles.unformatted = unformatted_log_dirs(properties, log_dirs)
 

@@ -24,7 +24,7 @@ _LISTED = 3
 
 @dataclass(frozen=True, slots=True)
 class PropertiesOfNode:
-    """server.properties and the data directories. file, properties: its path and content. stored_id: the node id in the data
+    """server.properties and the data directories of its node. file, properties: its path and content. stored_id: the node id in the data
     directories, metadata_log_dir: the one with the metadata log; None if unknown or ambiguous. log_dirs: the checked directories."""
 
     file: str

@@ -39,7 +39,8 @@ class Identities:
     """nodes: the log dirs of each node, by its name; mounted: the log dirs of all of them, registered: by node, the directory ids of its
     registration. apart: log dirs that do not belong with the others, and whether they are copies. of_other_nodes: those that the metadata
     log assigns to another node than their meta.properties. lost: log dirs without a readable meta.properties. values_needed: of such a log
-    dir, the values of the file that only the user knows. replaced_voters: of the quorum."""
+    dir, the values of the file that only the user knows. replaced_voters: of the quorum. configured: the name of the node that
+    --server-properties is of, if there are others."""
 
     request: Request
     nodes: dict[str, list[str]] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class Identities:
     lost: set[str] = field(default_factory=set)
     values_needed: dict[str, IdentityRepair] = field(default_factory=dict)
     replaced_voters: list[ReplacedVoter] = field(default_factory=list)
+    configured: str | None = None
 
     def takes(self, finding: Finding) -> bool:
         """Note what a finding says; returns whether it is about nothing else."""
@@ -114,9 +116,11 @@ def take_apart(identities: Identities, in_the_way: Iterable[str]) -> Iterator[Ne
     first = "A broker with data directories of different nodes or clusters in log.dirs does not start. Examine each node by itself: {}."
     for number, (name, paths) in enumerate(left.items()):
         words = "Examine {} by itself." if number else first
-        yield NextStep(
-            words.format(name), _examine(paths, replace(request, also={} if number else request.also))
-        )
+        also = {} if number else {**request.also}
+        if identities.configured is not None:
+            file = request.also["--server-properties"] if name == identities.configured else None
+            also["--server-properties"] = file
+        yield NextStep(words.format(name), _examine(paths, replace(request, also=also)))
 
 
 def node_words(node_id: int | None, cluster_id: str | None) -> str:

@@ -45,6 +45,12 @@ class NodeProperties:
         own = self.metadata_log_dir
         return bool(own) and places.realpath(path) == places.realpath(own)
 
+    def of_own_node(self, nodes: Mapping[str, int | None]) -> list[str]:
+        """The data directories that are, or may be, of the node of the properties; all of them if none is. nodes: of each its node id."""
+        if self.node_id not in nodes.values():
+            return [*nodes]
+        return [path for path, node_id in nodes.items() if node_id in (None, self.node_id)]
+
     def leaves_out(self, paths: Sequence[str]) -> list[str]:
         """Those of these data directories that log.dirs does not name, if it names any of them."""
         named = {places.realpath(path) for path in self.log_dirs}

@@ -267,6 +267,23 @@ def test_unclean_elections_may_be_allowed_in_the_properties_of_the_controllers(
     assert cluster.found(ORDERS, *option) == {}
 
 
+def test_properties_of_one_node_concern_no_other(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The data directories of the others used to be added to its log.dirs, with which its broker did not start."""
+    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    file = tmp_path / "server.properties"
+    file.write_text(f"log.dirs={cluster.data(2)}\nprocess.roles=broker\nnode.id=2\n")
+    rows = cluster.asked("doctor", "--server-properties", str(file))
+    steps = [row["command"] for row in rows if row["type"] == "step"]
+    assert [step for step in steps if str(file) in step] == [
+        f"kseg doctor --server-properties {file} {cluster.data(2)}"
+    ]
+    assert not any(step.startswith("sed ") for step in steps)
+    starts = [row for row in rows if row["type"] == "broker-start"]
+    assert [row["log_dirs_left_out"] for row in starts] == [[]] * len(cluster.nodes)
+
+
 @pytest.mark.evidence("controller-quorum")
 def test_controller_that_lacks_a_topic_of_the_brokers_is_behind(
     electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
