@@ -125,12 +125,15 @@ class Examination:
             self._situation.identities.configured = node_words(own.node_id, own.cluster_id)
         with_log = [path for path in log_dirs if places.isdir(os.path.join(path, METADATA_DIRECTORY))]
         ids = {nodes[path].node_id for path in log_dirs} - {None}
+        image = self._finder.image_for(log_dirs[0]) if log_dirs else None
         self._situation.properties = PropertiesOfNode(
             str(file),
             properties,
             next(iter(ids)) if len(ids) == 1 else None,
             with_log[0] if len(with_log) == 1 else None,
             tuple(log_dirs),
+            self._verification.server or {},
+            () if image is None else image.voters,
         )
         self._situation.obstacles.unformatted = unformatted_log_dirs(properties, log_dirs)
 

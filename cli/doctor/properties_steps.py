@@ -7,11 +7,13 @@ log.dirs does not name, and recreates the partitions in it empty.
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.quorum_steps import reach_controllers
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
+from kseg.internal_topics.metadata.metadata_image import Voter
 from kseg.recovery.broker_start.log_dir_start import is_empty_directory
 from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.segment.counted import listed
@@ -24,14 +26,17 @@ _LISTED = 3
 
 @dataclass(frozen=True, slots=True)
 class PropertiesOfNode:
-    """server.properties and the data directories of its node. file, properties: its path and content. stored_id: the node id in the data
-    directories, metadata_log_dir: the one with the metadata log; None if unknown or ambiguous. log_dirs: the checked directories."""
+    """server.properties and the data directories of its node. file, properties, server: its path and content. stored_id: the node id in the
+    data directories, metadata_log_dir: the one with the metadata log; None if unknown or ambiguous. log_dirs: the checked directories.
+    voters: of the quorum, as the node knows them."""
 
     file: str
     properties: NodeProperties
     stored_id: int | None
     metadata_log_dir: str | None
     log_dirs: tuple[str, ...]
+    server: Mapping[str, str]
+    voters: Sequence[Voter]
 
     def wanted(self) -> list[str]:
         """The right value of log.dirs: its directories and the checked ones, each once."""
@@ -71,6 +76,7 @@ def properties_steps(node: PropertiesOfNode, request: Request) -> Iterator[NextS
             "the id was changed by mistake and no other node has that id, correct it.",
             _edited(rf"s/^((node|broker)\.id)\s*=.*/\1={node.stored_id}/", node.file),
         )
+    yield from reach_controllers(node.file, node.server, node.voters)
     left_out = properties.leaves_out(node.log_dirs)
     is_copy = bool(node.log_dirs) and len(node.wanted()) == len(node.log_dirs) + len(
         {places.realpath(path) for path in properties.log_dirs}

@@ -119,10 +119,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A node of the quorum. directory_id: None in a static quorum (controller.quorum.voters)."""
+    """A node of the quorum. directory_id: None in a static quorum (controller.quorum.voters). endpoints: HOST:PORT, of a dynamic one."""
 
     id: int
     directory_id: str | None = None
+    endpoints: tuple[str, ...] = field(default=(), compare=False)
 
 
 class Placement(StrEnum):

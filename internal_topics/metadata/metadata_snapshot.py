@@ -4,7 +4,9 @@ Header first, footer last; between them the records of the state, whose offsets 
 footer is incomplete, and one that is damaged anywhere is not used at all: an older one and more of the log give the same state.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from kseg.internal_topics.metadata.metadata_image import Voter
 from kseg.internal_topics.metadata.metadata_replay import KRAFT_VERSION_FEATURE, MetadataReplay
@@ -97,14 +99,19 @@ class _Frame:
 
 
 def voters_after(voters: tuple[Voter, ...], control: ControlRecord) -> tuple[Voter, ...]:
-    """The voters of the quorum after a control record. The message of a new leader names no directories: the previous ones are kept."""
+    """The voters of the quorum after a control record. The message of a new leader does not have everything: the rest is kept."""
     listed = control.fields.get("voters") if control.kind in (KRAFT_VOTERS, LEADER_CHANGE) else None
     if not isinstance(listed, list) or not listed:
         return voters
-    known = {voter.id: voter.directory_id for voter in voters} if control.kind == LEADER_CHANGE else {}
-    return tuple(
-        Voter(each["voterId"], each.get("voterDirectoryId", known.get(each["voterId"]))) for each in listed
-    )
+    known = {voter.id: voter for voter in voters} if control.kind == LEADER_CHANGE else {}
+    return tuple(_voter(each, known.get(each["voterId"])) for each in listed)
+
+
+def _voter(fields: Mapping[str, Any], known: Voter | None) -> Voter:
+    endpoints = tuple(f"{each['host']}:{each['port']}" for each in fields.get("endpoints", ()))
+    before = known or Voter(fields["voterId"])
+    directory_id = fields.get("voterDirectoryId", before.directory_id)
+    return Voter(before.id, directory_id, endpoints or before.endpoints)
 
 
 def take_kraft_version(control: ControlRecord, replay: MetadataReplay) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -21,8 +22,10 @@ if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from kseg.cli.main import run
+from tests.kafka.broker import BrokerFailed
 from tests.kafka.conftest import require_kafka
-from tests.kafka.three_controllers import BROKER, ThreeControllers
+from tests.kafka.three_controllers import BROKER, QuorumNode, ThreeControllers
+from tests.support.doctor_helpers import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -171,3 +174,49 @@ def test_last_leader_without_its_metadata_log_ends_and_needs_the_other_one(
     added.wait_for("its end", lambda: fault in added.log_text())
     cluster.abandon()
     assert_steps_keep_everything(cluster, capfd)
+
+
+def advised(node: QuorumNode, capfd: pytest.CaptureFixture[str]) -> str:
+    """The step of doctor about the addresses of the controllers."""
+    file = node.root / "server.properties"
+    rows = rows_of(capfd, "doctor", "--json", "--server-properties", file, node.data, status=0)
+    (step,) = [row for row in rows if row["type"] == "step"]
+    assert step["why"].startswith("The metadata log has the controllers at 127.0.0.1:")
+    return str(step["command"])
+
+
+def test_controllers_and_brokers_ask_the_recorded_addresses(
+    stopped: ThreeControllers, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All nodes are started with other ports. Two controllers elect no leader. One does, and a broker reaches it after the step."""
+    kept = stopped.nodes[BROKER].root.parent
+    shutil.copytree(kept, tmp_path / "cluster")
+    shutil.copytree(kept.with_name("before"), tmp_path / "before")
+    two, one = ThreeControllers(tmp_path / "cluster"), ThreeControllers(tmp_path / "before")
+    broker = one.nodes[BROKER]
+    properties = broker.root / "server.properties"
+    broker.properties["initial.broker.registration.timeout.ms"] = "8000"
+    one.nodes[FIRST]._configure()
+    broker._configure()
+    named = properties.read_text()
+    voters = f"controller.quorum.voters={FIRST}@{one.places[FIRST]}"
+    properties.write_text(re.sub(r"(?m)^controller\.quorum\.bootstrap\.servers=.*", voters, named))
+    try:
+        for node_id in (FIRST, ADDED):
+            two.nodes[node_id]._configure()
+            assert advised(two.nodes[node_id], capfd) == "getent hosts 127.0.0.1"
+        two.begin(FIRST, ADDED)
+        one.nodes[FIRST]._spawn()
+        broker._spawn()
+        with pytest.raises(BrokerFailed):
+            broker._await_start()
+        for node_id in (FIRST, ADDED):
+            assert "Completed transition to Leader" not in two.nodes[node_id].log_text()
+        subprocess.run(advised(broker, capfd), shell=True, check=True)
+        broker._spawn()
+        broker._await_start()
+        assert f"controller.quorum.bootstrap.servers={one.places[FIRST]}\n" in properties.read_text()
+        assert len(broker.consume(OLD)) == RECORDS[OLD]
+    finally:
+        two.abandon()
+        one.abandon()
