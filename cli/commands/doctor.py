@@ -1,5 +1,7 @@
 """`kseg doctor`: one page on the state of a broker's data directories, and what to do."""
 
+from dataclasses import replace
+
 from kseg.cli.options import (
     CommonOptions,
     Depth,
@@ -43,6 +45,7 @@ def command(
     forecast of a broker's start, what each damaged partition costs (`recover`), hanging transactions, groups that do not
     continue where they stopped, what is deleted soon after the start (by retention, and committed offsets that have expired),
     compacted topics that no cleaner cleans, and files that are no longer used. Never writes.
+    Of many replicas with the same fault only the first ones get a step each, with --verbose all.
     The exit status is 1 when there is an error or something to be done.
     """
     refuse_read_only("doctor", paths)
@@ -58,7 +61,7 @@ def command(
     options = depth.options(clock_ms(now), drop_cache, html is not None)
     cluster = on.cluster(light=True)
     evidence = {"--metadata": metadata, "--server-properties": server_properties}
-    request = common.request(paths, cluster, evidence)
+    request = replace(common.request(paths, cluster, evidence), is_verbose=verbose)
     style = Style(
         command="doctor",
         json=json,

@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING
 from kseg.cli.doctor.next_step import (
     NextStep,
     copy_command,
+    further_replicas,
     lack_of_room,
     lack_of_room_outside,
-    likewise,
     move_command,
     put_command,
+    replicas_shown,
 )
 from kseg.cli.doctor.replica_steps import one_to_move, stop_move
-from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.internal_topics.broker_directories import end_offset_of, progress_of
 from kseg.internal_topics.metadata.replica_directories import has_segment, names_in, state_of, topic_id_of
-from kseg.segment.counted import listed, offsets_words, shown_of
+from kseg.segment.counted import listed, offsets_words
 from kseg.segment.diagnosis import InvalidBytes, UnreadableBytes
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import ERROR, Finding
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from kseg.recovery.verify.options import VerifyOptions
 
 _LOST_SEGMENTS = ("segment-missing", "segment-gap", "log-start-gap")
-_LISTED = 5  # replicas with a step of their own
+_LISTED = 5  # ranges of offsets
 _MOST_PIECES = 20  # of a command that can still be read
 _NO_OFFSET = 2**63 - 1  # beyond those of any log
 
@@ -153,11 +153,10 @@ class DamagedReplicas:
         served = damaged - self.strays - {*replaced} - goes
         found = [*self._found({path for path in served if self._is_mended(path)}, goes)]
         self.are_mended = bool(found)
-        shown = shown_of(len(found), _LISTED)
+        shown = replicas_shown(len(found), self.request)
         for steps in found[:shown]:
             yield from steps
-        command = command_line("verify", {"--verbose": True}, self.request)
-        yield from likewise(len(found) - shown, "damaged replica", command)
+        yield from further_replicas(len(found) - shown, "damaged replica", self.request)
 
     def _is_mended(self, path: str) -> bool:
         """Whether there may be something to do about a damaged log: a broker serves it, or continues to move it."""

@@ -9,25 +9,22 @@ from kseg.cli.doctor.damaged_replicas import DamagedReplicas
 from kseg.cli.doctor.next_step import (
     NextStep,
     copy_command,
+    further_replicas,
     lack_of_room,
     lack_of_room_outside,
-    likewise,
     move_command,
+    replicas_shown,
 )
 from kseg.cli.doctor.replica_steps import Replicas, stop_move
-from kseg.cli.next_command import command_line
 from kseg.internal_topics.metadata.replica_directories import state_of
-from kseg.segment.counted import shown_of
 from kseg.segment.partition.names import PartitionState
 from kseg.segment.terminal import shown_path
-
-_LISTED = 5  # replicas with a step of their own
 
 
 def stop_moves(replicas: Replicas, damaged: DamagedReplicas) -> Iterator[NextStep]:
     """Call it after the steps for damaged replicas: a log from which they take something stays where it is until it is checked again."""
     found = [pair for pair in replicas.moved_behind if pair[0] not in damaged.sources]
-    shown = shown_of(len(found), _LISTED)
+    shown = replicas_shown(len(found), replicas.request)
     for path, former in found[:shown]:
         if state_of(path) is PartitionState.FUTURE:
             yield stop_move(
@@ -43,5 +40,4 @@ def stop_moves(replicas: Replicas, damaged: DamagedReplicas) -> Iterator[NextSte
                 f"{lack_of_room(former, path)}{lack_of_room_outside(path)}",
                 copy_command(former, path, first=move_command(path)),
             )
-    command = command_line("verify", {"--verbose": True}, replicas.request)
-    yield from likewise(len(found) - shown, "moved log", command)
+    yield from further_replicas(len(found) - shown, "moved log", replicas.request)

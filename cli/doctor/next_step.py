@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from kseg.change.apply.room import rooms_for_copy
+from kseg.cli.next_command import command_line
+from kseg.cli.request import Request
 from kseg.cli.text.amounts import size_words
-from kseg.segment.counted import counted
+from kseg.segment.counted import counted, shown_of
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import COPYING_SUFFIX, KSEG_DIRECTORY, MAX_DIRECTORY_NAME
 from kseg.segment.storage import places
@@ -15,6 +17,7 @@ from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 from kseg.segment.values import dataclass
 
 ANY_SERVER = "HOST:PORT"  # placeholder for a bootstrap server
+_LISTED = 5  # replicas with a step of their own
 _CHANGING = ("mv", "mkdir", "rmdir", "sed", "chown")
 _CHANGING_COMMANDS = ("undo", "recover", "retain", "compact", "append")
 _APPENDING = " | kseg append --apply "
@@ -48,6 +51,17 @@ def likewise(more: int, what: str, command: str, then: str = "list them") -> Ite
     """The step for further cases of the same kind, which get no step of their own; nothing if there are no such cases."""
     if more > 0:
         yield NextStep(f"Likewise for {counted(more, f'more {what}')}: {then}.", command)
+
+
+def replicas_shown(number: int, request: Request) -> int:
+    """How many of so many replicas get a step of their own."""
+    return number if request.is_verbose else shown_of(number, _LISTED)
+
+
+def further_replicas(more: int, what: str, request: Request) -> Iterator[NextStep]:
+    """The step for those that do not get one."""
+    command = command_line("doctor", {"--verbose": True}, request)
+    yield from likewise(more, what, command, "print the command for each")
 
 
 def move_out(why: str, path: str, *, is_due: bool = True) -> NextStep:

@@ -14,11 +14,13 @@ from kseg.cli.doctor.next_step import (
     NextStep,
     copy_command,
     find_copies_command,
+    further_replicas,
     lack_of_room,
     lack_of_room_outside,
     likewise,
     move_command,
     move_out,
+    replicas_shown,
 )
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
@@ -136,7 +138,7 @@ def _copies(
     pairs: Sequence[tuple[str, str]], replicas: Replicas, what: str, copied: str
 ) -> Iterator[NextStep]:
     """pairs: (replica, the one of another node to put in its place)."""
-    shown = shown_of(len(pairs), _LISTED)
+    shown = replicas_shown(len(pairs), replicas.request)
     for path, other in pairs[:shown]:
         name = shown_path(os.path.basename(path))
         is_here = places.lexists(path)
@@ -151,10 +153,7 @@ def _copies(
             f"{why} Before any of the nodes starts, {move}copy {copied}: its files are valid on every node.{room}",
             copy_command(other, path, first=move_command(path) if is_here else ""),
         )
-    command = command_line("verify", {"--verbose": True}, replicas.request)
-    yield from likewise(
-        len(pairs) - shown, "replica", command, "list them, each with the replica that has the records"
-    )
+    yield from further_replicas(len(pairs) - shown, "replica", replicas.request)
 
 
 def _has_order(out_of_sync: Sequence[tuple[str, ReplicaBehind]]) -> bool:
@@ -187,7 +186,7 @@ def _nodes(ids: Sequence[int]) -> str:
 
 def save_diverged(replicas: Replicas) -> Iterator[NextStep]:
     """No broker brings these records back: they can only be produced again."""
-    shown = shown_of(len(replicas.diverged), _LISTED)
+    shown = replicas_shown(len(replicas.diverged), replicas.request)
     for path, offset in replicas.diverged[:shown]:
         output = f"{os.path.basename(os.path.normpath(path))}-{offset}"
         yield NextStep(
@@ -195,8 +194,7 @@ def save_diverged(replicas: Replicas) -> Iterator[NextStep]:
             "them before, and produce again what is still needed.",
             f"kseg export --to json --from-offset {offset} --output {shell_quoted(output)} {shell_quoted(path)}",
         )
-    command = command_line("verify", {"--verbose": True}, replicas.request)
-    yield from likewise(len(replicas.diverged) - shown, "replica", command)
+    yield from further_replicas(len(replicas.diverged) - shown, "replica", replicas.request)
 
 
 def stop_move(path: str, why: str) -> NextStep:
@@ -271,13 +269,10 @@ def put_back(replicas: Replicas, renamed: Iterable[str]) -> Iterator[NextStep]:
     """The steps for missing replicas. renamed: directories whose files get the case of their names back."""
     moved = {path: found for path, found in replicas.set_aside.items() if state_of(found) in OF_A_MOVE}
     strays = [(path, found) for path, found in replicas.set_aside.items() if path not in moved]
-    shown = shown_of(len(strays), _LISTED)
+    shown = replicas_shown(len(strays), replicas.request)
     for path, stray in strays[:shown]:
         yield NextStep(*rename_back(path, stray))
-    listing = command_line("verify", {"--verbose": True}, replicas.request)
-    yield from likewise(
-        len(strays) - shown, "replica", listing, "list them, each with the directory of its log"
-    )
+    yield from further_replicas(len(strays) - shown, "replica", replicas.request)
     ends = {path: end_offset_of(PartitionTarget(found)) for path, found in moved.items()}
     copied = {
         path: copy
@@ -330,7 +325,7 @@ def _find_copies(paths: Sequence[str], replicas: Replicas) -> Iterator[NextStep]
 
 def _copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterator[NextStep]:
     """copied: by the place of a missing replica, the one of another node that has most of it."""
-    shown = shown_of(len(copied), _LISTED)
+    shown = replicas_shown(len(copied), request)
     for path, copy in list(copied.items())[:shown]:
         yield NextStep(
             f"{shown_path(path)} is missing, and its node may lead with an empty log. Before any of the nodes starts, copy the replica of node "
@@ -338,10 +333,7 @@ def _copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterat
             f"backup, or on a disk that is not mounted), put that back instead, if its log ends later.{lack_of_room(copy.directory, path)}",
             copy_command(copy.directory, path),
         )
-    command = command_line("verify", {"--verbose": True}, request)
-    yield from likewise(
-        len(copied) - shown, "replica", command, "list them, each with the replica that has its records"
-    )
+    yield from further_replicas(len(copied) - shown, "replica", request)
 
 
 def _empty_log_command(path: str, first: int, last: int) -> str:

@@ -107,7 +107,7 @@ def test_owner_of_a_meta_properties_with_another_node_id_is_named(
 
 
 def test_many_renamed_replicas_are_counted_after_the_first_five(tmp_path: Path) -> None:
-    """Five are listed in full. The others used to be left out without a word."""
+    """Five are listed in full, with --verbose all."""
     situation = Situation(Request((str(tmp_path),)))
     for number in range(8):
         path = str(tmp_path / f"orders-{number}")
@@ -116,4 +116,6 @@ def test_many_renamed_replicas_are_counted_after_the_first_five(tmp_path: Path) 
     steps = [*next_steps(situation)]
     assert sum(step.command.startswith("mv -T ") for step in steps) == 5
     (rest,) = (step for step in steps if step.why.startswith("Likewise for 3 more replicas"))
-    assert rest.command == f"kseg verify --verbose {tmp_path}" and rest.is_due
+    assert rest.command == f"kseg doctor --verbose {tmp_path}" and rest.is_due
+    situation.replicas.request = Request((str(tmp_path),), is_verbose=True)
+    assert sum(step.command.startswith("mv -T ") for step in next_steps(situation)) == 8
