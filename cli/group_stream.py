@@ -1,11 +1,11 @@
 """The stream of events of `groups`, with what can only be said once all partitions of the two topics have been read."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kseg.cli.share_groups import ShareGroups
-from kseg.internal_topics.groups.disabled_protocols import disabled_protocols
+from kseg.internal_topics.groups.disabled_protocols import disabled_protocols, protocols_left_out
 from kseg.internal_topics.groups.group_results import (
     AboutGroup,
     CoordinatorsOffsets,
@@ -25,7 +25,8 @@ class GroupRows:
     """Filters the stream of events: adds a row for each requested group that was not found, compares what the two topics of share groups
     have of them (`share_groups`), adds findings about groups whose protocol is disabled, and collects the offsets for a reset file.
 
-    asked: the names of --group. options: of the run. keeps_offsets: whether a reset file is wanted.
+    asked: the names of --group. options: of the run. keeps_offsets: whether a reset file is wanted. server: the path and the content of
+    server.properties.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class GroupRows:
         options: "GroupsOptions",
         *,
         keeps_offsets: bool,
+        server: tuple[str, Mapping[str, str]] | None = None,
     ) -> None:
         self._evidence = evidence
         self._asked = asked
@@ -42,6 +44,7 @@ class GroupRows:
         self._share_groups = ShareGroups(evidence, options)
         self._unclear: set[str] = set()  # directories with errors
         self._keeps_offsets = keeps_offsets
+        self._server = server
         self._found: set[str] = set()
         self._listed: list[ListedGroup] = []
         self._offsets = CoordinatorsOffsets[int]()
@@ -66,6 +69,8 @@ class GroupRows:
         evidence = self._evidence
         if self._is_of_today:
             yield from disabled_protocols(evidence.newest_image, self._listed)
+            if self._server is not None:
+                yield from protocols_left_out(*self._server, self._listed)
         count = evidence.count_given(self._found)
         for row in missing_groups(self._asked, self._found, evidence.offsets_partitions, count):
             yield Row(row)

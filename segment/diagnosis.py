@@ -287,10 +287,11 @@ class UnusableTransactionalIds:
 
 @dataclass(frozen=True, slots=True)
 class UnusableGroups:
-    """Groups of a protocol whose feature has level 0. protocol: as the type of a group."""
+    """Groups of a protocol that is disabled. protocol: as the type of a group. setting: the feature that has level 0, or the property that
+    lacks the protocol."""
 
     protocol: str
-    feature: str
+    setting: str
     groups: tuple[str, ...]
 
     def numbers(self) -> Numbers:

@@ -204,7 +204,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("producer-ids-reissued", ERROR, "the controller allocates producer ids that producers in the logs already have: a broker drops the first records of new producers as duplicates", _DOCTOR),
     ("transactional-id-behind", ERROR, "a partition is ahead of the coordinator of a transactional id: the broker rejects the records of its producer, or its markers", _DOCTOR),
     ("transaction-version-lowered", ERROR, "transactional ids that no producer can use, because the feature transaction.version was lowered to 0", _DOCTOR),
-    ("group-protocol-disabled", ERROR, "groups that no client of their protocol can use, because group.version, share.version or streams.version is 0", _DOCTOR),
+    ("group-protocol-disabled", ERROR, "groups that no client of their protocol can use, because group.version, share.version or streams.version is 0, or server.properties leaves out the protocol", _DOCTOR),
     ("metadata-snapshot-incomplete", ERROR, "a metadata snapshot lacks its header or footer; a broker cannot load it", _DOCTOR),
     ("commit-lost", ERROR, "transactions that were committed to the partition are not in its log: its end was lost", _DOCTOR),
     ("coordinator-load-fails", ERROR, "a coordinator fails to load a partition of its topic: what the partition says is not available", _VERIFY),

@@ -1,6 +1,7 @@
 """The steps for groups that do not continue where they stopped, with a running broker: because their committed offset is outside the log or
 in a deleted topic, or because the state of a share group is lost."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -8,7 +9,7 @@ from kseg.cli.doctor.client_steps import Clients
 from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.next_command import command_line
 from kseg.segment.counted import listed, shown_of
-from kseg.segment.terminal import shell_quoted, visible
+from kseg.segment.terminal import shell_quoted, shown_path, visible
 
 if TYPE_CHECKING:
     from kseg.internal_topics.groups.group_results import (
@@ -27,16 +28,27 @@ _Action = tuple[str, str]  # why, and options of Kafka's tool
 
 def enable_protocols(clients: Clients, server: str) -> Iterator[NextStep]:
     """Tools that describe or reset such groups fail as well, so these steps precede the others."""
+    from kseg.internal_topics.groups.disabled_protocols import PROTOCOLS
+
+    classic = " Consumers with group.protocol=classic need no change: they continue at the offsets."
+    left_out = [each for each in clients.unusable_groups if each.setting == PROTOCOLS]
     for each in clients.unusable_groups:
-        otherwise = (
-            " Consumers with group.protocol=classic need no change: they continue at its offsets."
-            if each.protocol == "consumer"
-            else ""
-        )
+        if each in left_out:
+            continue
         yield NextStep(
-            f"{each.feature} has level 0, and no client of the {each.protocol} protocol can use {visible(listed(each.groups, _NAMED, 'group'))}. "
-            f"With the broker running, raise it to 1; no restart is needed.{otherwise}",
-            f"kafka-features.sh --bootstrap-server {server} upgrade --feature {each.feature}=1",
+            f"{each.setting} has level 0, and no client of the {each.protocol} protocol can use {visible(listed(each.groups, _NAMED, 'group'))}. "
+            f"With the broker running, raise it to 1; no restart is needed.{classic if each.protocol == 'consumer' else ''}",
+            f"kafka-features.sh --bootstrap-server {server} upgrade --feature {each.setting}=1",
+        )
+    if left_out:
+        file, names = str(clients.request.also["--server-properties"]), [each.protocol for each in left_out]
+        groups = [group for each in left_out for group in each.groups]
+        edit = shlex.quote(rf"s/^group\.coordinator\.rebalance\.protocols\s*=.*/&,{','.join(names)}/")
+        yield NextStep(
+            f"{PROTOCOLS} in {shown_path(file)} lacks {' and '.join(names)}, and no client of that protocol can use "
+            f"{visible(listed(groups, _NAMED, 'group'))} while a broker with this file is the coordinator. Add it in the files of all brokers that "
+            f"lack it, and restart them.{classic if 'consumer' in names else ''}",
+            f"sed -i.before -E {edit} {shell_quoted(file)}",
         )
 
 

@@ -237,7 +237,8 @@ class Examination:
         from kseg.internal_topics.groups.offset_expiry import ExpiringOffsets
 
         situation, offsets = self._situation, CoordinatorsOffsets[Row | None]()
-        for event in group_events(self._request, self._metadata, self._expiry_check, self._over):
+        server = self._verification.server
+        for event in group_events(self._request, self._metadata, server, self._expiry_check, self._over):
             if isinstance(event, Finding):
                 # `verify` reports the others
                 if isinstance(event.diagnosis, UnusableGroups):

@@ -1,6 +1,6 @@
 """The groups of an examination, loaded once: offsets outside their logs, and those that expire soon after a start."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kseg.cli.request import Request
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 def group_events(
     request: Request,
     metadata: str | None,
+    server: Mapping[str, str] | None,
     expiry_of: "Callable[[Sequence[LogTarget]], ExpiryCheck | None]",
     over: Callable[..., Iterator[Event]],
 ) -> Iterator[Row | Finding]:
     """The rows of all groups under the paths of the request, and the findings about them; none if its metadata log cannot be used.
 
-    metadata: the log that the user named. expiry_of: how to look for expiring offsets in these partitions. over: runs work on targets.
+    metadata: the log that the user named. server: the content of server.properties. expiry_of: how to look for expiring offsets in these
+    partitions. over: runs work on targets.
     """
     from kseg.cli.group_evidence import group_evidence
     from kseg.cli.group_stream import GroupRows
@@ -43,7 +45,8 @@ def group_events(
         partition=request.partition,
         expiry=expiry_of(wanted),
     )
-    rows = GroupRows(evidence, (), options, keeps_offsets=False)
+    known = None if server is None else (str(request.also["--server-properties"]), server)
+    rows = GroupRows(evidence, (), options, keeps_offsets=False, server=known)
     for event in rows.through(over(list_groups, wanted, options)) if wanted else ():
         if isinstance(event, Row | Finding):
             yield event

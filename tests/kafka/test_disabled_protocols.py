@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.support.trees import copy_tree
 pytestmark = pytest.mark.kafka
 
 FARES, READ = "fares", 10
+PROTOCOLS = "group.coordinator.rebalance.protocols"
 FEATURES = ("group.version", "share.version", "streams.version")
 
 
@@ -135,3 +137,22 @@ def test_groups_fail_at_level_0_until_the_steps_of_doctor(
         assert _share(broker)[-READ:] == [*range(READ, 2 * READ)]
         _stream(broker)
     assert not of_type(rows_of(capfd, "groups", "--json", broker.data, status=0), "finding")
+    # consumer and streams groups also depend on a property of the broker, share groups do not
+    broker.properties[PROTOCOLS] = "classic"
+    with broker:
+        _produce(broker)
+        assert "API version not supported" in _failure(lambda: _consume(broker, "modern", "consumer"))
+        assert "errorCode=35" in _failure(lambda: _stream(broker))
+        assert _share(broker)
+    file = broker.root / "server.properties"
+    rows = rows_of(capfd, "doctor", "--json", "--server-properties", file, broker.data, status=1)
+    found = [row for row in of_type(rows, "finding") if row["id"] == "group-protocol-disabled"]
+    assert [row["message"].split(",")[0] for row in found] == [
+        f"{PROTOCOLS} lacks {protocol}" for protocol in ("consumer", "streams")
+    ]
+    (step,) = [row["command"] for row in of_type(rows, "step") if row["due"]]
+    subprocess.run(step, shell=True, check=True)
+    broker.properties[PROTOCOLS] = file.read_text().partition(f"{PROTOCOLS}=")[2].splitlines()[0]
+    with broker:
+        assert _consume(broker, "modern", "consumer") == [*range(2 * READ, 3 * READ)]
+        _stream(broker)
