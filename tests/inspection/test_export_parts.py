@@ -140,6 +140,22 @@ def test_parallel_export_reports_damage_like_one_process(
     assert reported[-1]["records"] == BATCHES * 10 - 10
 
 
+@pytest.mark.parametrize("slot_bytes", [7, 1000])
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_texts_that_continue_in_the_next_slot_are_the_same(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    helpers: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    slot_bytes: int,
+    form: str,
+) -> None:
+    """Slots that hold neither a text nor the 16 bytes in front of it."""
+    monkeypatch.setattr(part_worker, "SLOT_BYTES", slot_bytes)
+    reported = compare(write(tmp_path / "t-0", log()), tmp_path, capfd, ["--to", form], helpers)
+    assert len(helpers) == 2 and reported[-1]["records"] == BATCHES * 10
+
+
 def test_parallel_export_to_stdout_is_the_same(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int]
 ) -> None:
