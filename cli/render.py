@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 _HINTED_PATHS = 8  # paths in a suggested command; more are hard to read
 # Findings that several targets may report about the same bytes: about a bad sector in a log, which the check of an index reads as well, or
 # in a file of the data directory; and about a checkpoint entry, which both the partition and its data directory report.
-_REPORTED_BY_SEVERAL = frozenset(("unreadable", "checkpoint-beyond-log", "checkpoint-below-log"))
+_REPORTED_BY_SEVERAL = frozenset(
+    ("unreadable", "checkpoint-beyond-log", "checkpoint-below-log", "dirty-offset-reset")
+)
 SUMMED = ("summary", "verified")
 
 Values = Mapping[str, object]

@@ -184,7 +184,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("policy-unknown", WARNING, "the topic's cleanup.policy is unknown, so compact and retain skip it", _SAID),
     ("not-retained", INFO, "a log that retention on a broker does not apply to", _LIST),
     ("not-compacted", INFO, "a log that a broker's cleaner does not compact", _LIST),
-    ("dirty-offset-reset", WARNING, "the cleaner checkpoint is outside the log", _LIST),
+    ("dirty-offset-reset", WARNING, "the cleaner checkpoint is outside the log; cleaning begins at the log start again", _RECOVER_DIR),
     ("legacy-batch-emptied", INFO, "a batch in an old message format is replaced by an empty one of magic 2", _LIST),
     ("negative-timestamp-rewritten", INFO, "a batch with negative timestamps is rewritten, which a broker's cleaner cannot do", _LIST),
     ("batch-too-large", WARNING, "appended batches are larger than the topic's max.message.bytes: a broker would have rejected them", _SAID),

@@ -7,7 +7,7 @@ from kseg.change.plan.directory_image import DirectoryImage
 from kseg.recovery.policy import Policy
 from kseg.recovery.repair.aligned_checkpoints import AlignedCheckpoint, Key, PartitionOutcome, align
 from kseg.recovery.repair.clean_shutdown_marker import Marker, listed
-from kseg.recovery.verify.partition_files import CHECKPOINT_WORDS, is_of_deleted_log
+from kseg.recovery.verify.partition_files import BEYOND_LOG, CHECKPOINT_WORDS, is_of_deleted_log
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
@@ -115,7 +115,7 @@ def _findings(
         if change.old > outcome.log_end_offset:
             if is_of_deleted_log(log_dir, outcome.name, role, change.old):
                 continue
-            kind, where = "checkpoint-beyond-log", f"its log ends at {outcome.log_end_offset}"
+            kind, where = BEYOND_LOG[role], f"its log ends at {outcome.log_end_offset}"
         elif change.old < outcome.log_start_offset:
             kind, where = "checkpoint-below-log", f"its log starts at {outcome.log_start_offset}"
         else:

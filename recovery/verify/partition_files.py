@@ -38,6 +38,14 @@ CHECKPOINT_WORDS = {
     Role.CLEANER_OFFSETS: "the cleaner's first dirty offset",
     Role.LOG_START_OFFSETS: "the log start offset",
 }
+# The finding about an entry beyond the log end. That of the cleaner is no damage: without a cleaner (log.cleaner.enable=false), entries of
+# deleted topics stay, and a cleaner begins at the log start again (Kafka: LogCleanerManager.cleanableOffsets).
+BEYOND_LOG = {
+    Role.RECOVERY_POINTS: "checkpoint-beyond-log",
+    Role.HIGH_WATERMARKS: "checkpoint-beyond-log",
+    Role.CLEANER_OFFSETS: "dirty-offset-reset",
+    Role.LOG_START_OFFSETS: "log-start-beyond-end",
+}
 
 
 def live(directory: PartitionDirectory, role: Role) -> Entry | None:
@@ -191,11 +199,11 @@ def checkpoints(
         if offset > last.end_offset and not last.damage and not is_in_use:
             if is_of_deleted_log(log_dir_state.path, name, role, offset):
                 continue
-            is_start = role is Role.LOG_START_OFFSETS
-            kind = "log-start-beyond-end" if is_start else "checkpoint-beyond-log"
             message = f"{words} of {name.text} is {offset}, but its log ends at {last.end_offset}"
-            diagnosis = LogStartBeyondEnd(directory.path) if is_start else None
-            yield Finding(kind, path, message, first_offset=offset, numbers=numbers, diagnosis=diagnosis)
+            diagnosis = LogStartBeyondEnd(directory.path) if role is Role.LOG_START_OFFSETS else None
+            yield Finding(
+                BEYOND_LOG[role], path, message, first_offset=offset, numbers=numbers, diagnosis=diagnosis
+            )
         elif offset < first_base and offset != 0 and role is not Role.LOG_START_OFFSETS:
             message = f"{words} of {name.text} is {offset}, but its log starts at {first_base}"
             yield Finding("checkpoint-below-log", path, message, first_offset=offset, numbers=numbers)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
+CLEANED_OFTEN: dict[str, Any] = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
+
 
 @pytest.mark.parametrize("level", ["quick", "default", "deep"])
 def test_stopped_broker_leaves_no_errors_or_warnings(everything: Written, level: str) -> None:
@@ -75,7 +77,7 @@ def test_partition_with_all_records_deleted_is_undamaged(tmp_path: Path) -> None
 @pytest.mark.evidence("recovery-point")
 def test_broker_killed_after_deleting_segments_leaves_no_damage(tmp_path: Path) -> None:
     """The recovery point in the checkpoint and the snapshot of the previous stop are then below the first segment. The high watermark of a
-    topic that was deleted and created again is beyond the end of its log."""
+    topic that was deleted and created again is beyond the end of its log, as is the cleaner's offset after a life without a cleaner."""
     require_kafka()
     broker = Broker(
         tmp_path / "broker",
@@ -86,20 +88,22 @@ def test_broker_killed_after_deleting_segments_leaves_no_damage(tmp_path: Path) 
     def send(number: int, topic: str = "fares") -> None:
         producer = broker.producer(enable_idempotence=True)
         for _ in range(number):
-            producer.produce(topic, b"value" * 20)
+            producer.produce(topic, b"value" * 20, b"key")
             producer.flush()
 
     broker.start()
     broker.create_topic("fares", 1, internal_segment_bytes="2000")
-    broker.create_topic("again")
+    broker.create_topic("again", internal_segment_bytes="500", **CLEANED_OFTEN)
     send(13)
     send(13, "again")
+    broker.wait_for("the cleaner", lambda: broker.cleaned_up_to("again") > 1)
     broker.stop()
+    broker.properties["log.cleaner.enable"] = "false"
     broker.start()
     send(40)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.delete_topics(["again"])["again"].result(CLIENT_LIMIT_S)
-    broker.create_topic("again")
+    broker.create_topic("again", **CLEANED_OFTEN)
     send(1, "again")
     ends = sorted(int(path.stem) for path in (broker.data / "fares-0").glob("*.log"))
     delete_records(broker.bootstrap, "fares", 0, ends[-1])
@@ -113,7 +117,15 @@ def test_broker_killed_after_deleting_segments_leaves_no_damage(tmp_path: Path) 
     assert "again 0 13" in high_watermarks
     (deleted,) = broker.data.glob("again-0.*-delete")
     shutil.rmtree(deleted)
-    assert judge(broker.data).ids("error", "warning") == {"checkpoint-beyond-log"}
+    verdict = judge(broker.data)
+    assert verdict.output("error") == {("checkpoint-beyond-log", "replication-offset-checkpoint")}
+    assert verdict.output("warning") == {("dirty-offset-reset", "cleaner-offset-checkpoint")}
+    dirty = broker.cleaned_up_to("again")
+    broker.properties["log.cleaner.enable"] = "true"
+    with broker:
+        reset = f"partition again-0 is {dirty}, which is larger than the log end offset 1. Resetting"
+        broker.wait_for("the reset", lambda: reset in broker.log_text())
+    assert judge(broker.data).ids("error", "warning") == set()
 
 
 @pytest.mark.evidence("index-missing")

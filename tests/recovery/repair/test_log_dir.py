@@ -97,7 +97,10 @@ def test_checkpoint_entries_beyond_the_log_end_are_lowered(tmp_path: Path) -> No
         CLEANER: checkpoint("a 0 0", "b 0 5"),
         LOG_START: checkpoint(),
     }
-    assert [f.id for f in plan.reasons] == ["checkpoint-beyond-log"] * 4
+    assert [f.id for f in plan.reasons] == ["checkpoint-beyond-log"] * 2 + [
+        "log-start-beyond-end",
+        "dirty-offset-reset",
+    ]
     assert all(isinstance(step, Write) and step.like == step.name for step in plan.steps)
     reason = next(step.why for step in plan.steps if isinstance(step, Write) and step.name == RECOVERY)
     assert "a-0 50 → 10" in reason
