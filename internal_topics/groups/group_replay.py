@@ -7,8 +7,9 @@
 4. A record without a key, one that cannot be decoded, and one that contradicts earlier ones fail the load of the partition: all
    its groups are unavailable until the record is gone. Here it becomes a `FailedRecord`, and the replay continues after it, with
    a newer version decoded like the newest known one.
+5. At the end of the log, a member of a streams group that has yet to give up tasks fails the load if its own record is lost.
 
-(Kafka: CoordinatorLoaderImpl.doLoad, GroupCoordinatorShard.replay.)
+(Kafka: CoordinatorLoaderImpl.doLoad, GroupCoordinatorShard.replay, GroupMetadataManager.onLoaded.)
 """
 
 from collections.abc import Iterable
@@ -36,11 +37,13 @@ from kseg.internal_topics.groups.group_records import (
     parse_commit,
     parse_key,
 )
+from kseg.internal_topics.groups.group_states import STREAMS_UNREVOKED, GroupType, ModernGroup
 from kseg.segment.errors import FormatError
 from kseg.segment.kernel.plain_commits import plain_key
 from kseg.segment.values import dataclass
 
 METADATA_TYPES = (2, 3, 11, 17)  # *GroupMetadata of classic, consumer, share and streams groups
+_STREAMS_CURRENT = 22  # StreamsGroupCurrentMemberAssignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ def load_groups(
             fails = entry.unchecked is not None and bool(load_groups(taken_over(entry)).failures)
             loaded.problems.append((failing(entry) if fails else entry, loaded.records))
     replay.plain.reclaim_all()
+    replay.end()
     offsets = loaded.offsets
     for key in [*offsets.offsets, *offsets.deletions] if loaded.unknown else ():
         loaded.unknown.pop(key, None)
@@ -117,6 +121,7 @@ class _Replay:
         self._cleaned_end = cleaned_end
         self._known: dict[bytes, _Known] = {}
         self._has_odd_keys = False  # some keys may have two encodings
+        self._assigned_at: dict[GroupKey, int] = {}  # the newest assignments of members of streams groups
         self.plain = PlainCommits(loaded.offsets, until_ms)
         # groups whose further commits cannot change the result, and are skipped; None: replay every commit
         self._skipped = None if keeps_offsets or until_ms is not None else set[bytes]()
@@ -245,10 +250,24 @@ class _Replay:
             loaded.metadata.take(key.type_id, key.group, key.subject, value)
         except LoadFailed as error:
             self._fail(record, str(error))
+        if key.type_id == _STREAMS_CURRENT and value is not None:
+            self._assigned_at[key] = record.offset
         if was_there and key.group not in loaded.metadata.groups:  # its next commit recreates the group
             self.plain.reclaim_group(key.group)
             if self._skipped is not None and key.group.isascii():
                 self._skipped.discard(key.group.encode())
+
+    def end(self) -> None:
+        """The coordinator schedules the rebalance timeout of each member of a streams group that has tasks to revoke, and throws a
+        NullPointerException where the member's own record, which has that timeout, is missing."""
+        groups = self._loaded.metadata.groups
+        for key, offset in self._assigned_at.items():
+            group = groups.get(key.group)
+            if isinstance(group, ModernGroup) and group.type is GroupType.STREAMS:
+                member = group.members.get(key.subject)
+                if member is not None and member.state == STREAMS_UNREVOKED and not member.details:
+                    reason = f"member {key.subject} of group {key.group} has tasks to revoke, but its StreamsGroupMemberMetadata is missing"
+                    self._loaded.failures.append(FailedRecord(offset, reason))
 
     def _fail(self, record: CoordinatorRecord, reason: str) -> None:
         self._loaded.failures.append(FailedRecord(record.offset, reason))

@@ -19,6 +19,7 @@ LEFT_GROUP_EPOCH = -1
 DELETED_ASSIGNMENT_EPOCH = -1
 _INITIAL_ASSIGNMENT_EPOCH = 1  # before the first record (Kafka: TargetAssignmentMetadata.INITIAL)
 _STABLE, _STREAMS_STABLE = 0, 1  # Kafka: MemberState.STABLE of modern and of streams groups
+STREAMS_UNREVOKED = 2  # Kafka: streams.MemberState.UNREVOKED_TASKS
 
 
 class GroupType(StrEnum):

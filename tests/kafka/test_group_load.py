@@ -74,6 +74,14 @@ def _member(name: str = "m") -> Record:
     )
 
 
+def _streams_member() -> Record:
+    return _group(19, "m", clientId="c", clientHost="/h", rebalanceTimeoutMs=60_000, processId="p")
+
+
+def _streams_current(state: int) -> Record:
+    return _group(22, "m", memberEpoch=1, state=state)
+
+
 _TARGET = _group(7, "m", topicPartitions=[{"topicId": TOPIC_ID, "partitions": [0]}])
 _COMMIT = commit(4, "g")
 assert _COMMIT[1] is not None
@@ -110,6 +118,14 @@ CASES: dict[str, Sequence[Record]] = {
     "assignment deleted with targets": [_TARGET, _group(6, deleted=True)],
     "share member gone too early": [_group(10, "m", clientId="c", clientHost="/h"), _group(10, "m", deleted=True)],
     "streams member gone too early": [_group(17, epoch=1), _group(22, "m", memberEpoch=1), _group(19, "m", deleted=True)],
+    "streams member with tasks to revoke": [_streams_member(), _streams_current(2)],
+    "streams member with tasks to revoke, unknown": [_streams_current(2)],
+    "streams member with tasks to revoke, later known": [_streams_current(2), _streams_member()],
+    "streams member with tasks to release, unknown": [_streams_current(3)],
+    "streams member with tasks to revoke, unknown, its assignment gone": [_streams_current(2), _group(22, "m", deleted=True)],
+    "streams member with tasks to revoke, unknown, gone": [_streams_current(2), _group(22, "m", deleted=True), _group(19, "m", deleted=True)],
+    "streams member with tasks to revoke, unknown, then stable": [_streams_current(2), _streams_current(1)],
+    "consumer member with partitions to revoke, unknown": [_group(8, "m", memberEpoch=1, state=1)],
     "streams over consumer": [_group(3, epoch=1), _group(23, epoch=1)],
     "classic over consumer": [_group(3, epoch=1), _classic(None)],
     "deletion of a group of another type": [_group(3, epoch=1), _group(2, deleted=True)],
