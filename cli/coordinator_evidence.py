@@ -3,50 +3,38 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kseg.segment.errors import KsegError
 from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.internal_topics.broker_directories import BrokerDirectories
     from kseg.internal_topics.transactions.transaction_log import CoordinatorView
-    from kseg.jobs.events import Event
+    from kseg.jobs.events import Event, Failure
     from kseg.segment.partition.targets import LogTarget, Target
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionEvidence:
     """view: the state of the coordinators. events: the rows of their transactional ids, and the findings about their logs.
-    replicas: the other replicas of each partition, by path."""
+    replicas: the other replicas of each partition, by path. failures: of paths that cannot be read; the run itself may have read them."""
 
     view: "CoordinatorView"
     events: "Sequence[Event]"
     replicas: "Mapping[str, tuple[LogTarget, ...]]"
+    failures: "Sequence[Failure]"
 
 
 def transactions_seen(paths: Sequence[str]) -> TransactionEvidence:
-    """The state of `__transaction_state` under the paths. Unreadable paths are skipped here; the run itself reports them."""
-    from kseg.internal_topics.broker_directories import (
-        BrokerDirectories,
-        BrokerPartition,
-        find_broker_directories,
-    )
+    """The state of `__transaction_state` under the paths."""
+    from kseg.internal_topics.broker_directories import readable_directories
     from kseg.internal_topics.transactions.coordinator_finder import coordinator_view
     from kseg.internal_topics.transactions.transaction_rows import id_row
-    from kseg.jobs.events import Row
+    from kseg.jobs.events import Failure, Row
 
-    log_dirs: list[str] = []
-    partitions: list[BrokerPartition] = []
-    for path in paths:
-        try:
-            found = find_broker_directories([path])
-        except KsegError:
-            continue
-        log_dirs += found.log_dirs
-        partitions += found.partitions
-    directories = BrokerDirectories(tuple(dict.fromkeys(log_dirs)), tuple(dict.fromkeys(partitions)))
+    directories, unread = readable_directories(paths)
     view, findings = coordinator_view(directories)
     rows = [Row(id_row(view.ids[name])) for name in sorted(view.ids)]
-    return TransactionEvidence(view, [*findings, *rows], _replicas(directories))
+    failures = [Failure.of(path, error) for path, error in unread.items()]
+    return TransactionEvidence(view, [*findings, *rows], _replicas(directories), failures)
 
 
 def _replicas(directories: "BrokerDirectories") -> "dict[str, tuple[LogTarget, ...]]":

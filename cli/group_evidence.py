@@ -2,7 +2,7 @@
 `__consumer_offsets` are available. Determined once, and passed on as plain values."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kseg.internal_topics.groups.group_rows import TopicNames
     from kseg.internal_topics.groups.partition_ends import Replicas
     from kseg.internal_topics.metadata.metadata_image import MetadataImage
+    from kseg.jobs.events import Failure
     from kseg.segment.errors import KsegError
     from kseg.segment.findings import Finding
     from kseg.segment.partition.targets import LogTarget, PartitionTarget
@@ -24,7 +25,8 @@ class GroupEvidence:
     numbers of those of `__consumer_offsets`, and whether each is complete. count: the partition count of `__consumer_offsets` in the
     metadata log, None if unknown. offsets_replicas: the number of replicas of each of them there. tiered: the directories of
     partitions with tiered storage, whose log may begin in remote storage. passed_over: the replicas that were not chosen.
-    newest_image: the newest of the metadata logs. findings: about the metadata log. unread: why PATHs are skipped."""
+    newest_image: the newest of the metadata logs. findings: about the metadata log. unread: why PATHs are skipped; the run itself may
+    have read them."""
 
     chosen: frozenset[str]
     offsets_partitions: dict[int, bool]
@@ -36,7 +38,7 @@ class GroupEvidence:
     passed_over: tuple[str, ...]
     newest_image: "MetadataImage | None"
     findings: "tuple[Finding, ...]"
-    unread: "tuple[KsegError, ...]"
+    unread: "Mapping[str, KsegError]"
 
     def read(self, topic: str, partition: int, unclear: AbstractSet[str]) -> "Sequence[LogTarget]":
         """The replicas under PATH of a partition of a group topic; none if it was not read completely. unclear: directories with errors."""
@@ -47,7 +49,13 @@ class GroupEvidence:
         """The error if no partition was found: what is missing may be in a PATH that cannot be read."""
         from kseg.segment.errors import UsageError
 
-        return self.unread[0] if self.unread else UsageError(why)
+        return next(iter(self.unread.values()), UsageError(why))
+
+    def failures(self) -> "list[Failure]":
+        """Those of the PATHs that are skipped."""
+        from kseg.jobs.events import Failure
+
+        return [Failure.of(path, error) for path, error in self.unread.items()]
 
     def count_given(self, found: Iterable[str]) -> int | None:
         """The partition count of `__consumer_offsets`: from the metadata log, else Kafka's default unless a higher partition number or
@@ -65,15 +73,14 @@ class GroupEvidence:
 
 
 def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None = None) -> GroupEvidence:
-    """Search PATHs, and the metadata log beside them. Unreadable paths are skipped here; the run itself reports them.
+    """Search PATHs, and the metadata log beside them.
 
     at_ms: use the topics that existed at this time; None for the end of the log. Raises UsageError, UnreadableInput and Refused for
     a metadata log that the user named.
     """
     from kseg.cli.topic_evidence import finder_for, told_of
-    from kseg.internal_topics.broker_directories import find_broker_directories, logs_to_read
+    from kseg.internal_topics.broker_directories import logs_to_read, readable_directories
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
-    from kseg.segment.errors import KsegError
     from kseg.segment.partition.targets import (
         FileTarget,
         LogTarget,
@@ -85,16 +92,10 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
 
     given = {path.rstrip("/") or path for path in paths}
     replicas: dict[tuple[str, int], list[LogTarget]] = {}
-    unread: list[KsegError] = []
-    for path in paths:
-        try:
-            found = find_broker_directories([path])
-        except KsegError as error:
-            unread.append(error)
-            continue
-        for each in found.partitions:
-            if each.name is not None and (each.is_live or each.target.path in given):
-                replicas.setdefault((each.name.topic, each.name.partition), []).append(each.target)
+    found, unread = readable_directories(paths)
+    for each in found.partitions:
+        if each.name is not None and (each.is_live or each.target.path in given):
+            replicas.setdefault((each.name.topic, each.name.partition), []).append(each.target)
     chosen: set[str] = set()
     passed_over: list[str] = []
     for (topic, _), targets in replicas.items():
@@ -133,7 +134,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
         passed_over=tuple(passed_over),
         newest_image=max(images.values(), key=lambda image: image.reach, default=None),
         findings=told_of(images.values()),
-        unread=tuple(unread),
+        unread=unread,
     )
 
 
@@ -180,13 +181,16 @@ def _names(images: "Sequence[MetadataImage]", at_ms: int | None) -> "TopicNames"
     return TopicNames(by_id, partitions, ids, frozenset(deleted), are_complete)
 
 
-def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[str, int]]]:
-    """The committed offsets by (topic, partition), each as (group, offset), as the coordinators have them after loading. Unreadable
-    partitions of `__consumer_offsets` are left out. Raises UsageError if there is none."""
+def committed_offsets(
+    paths: Sequence[str],
+) -> "tuple[dict[tuple[str, int], list[tuple[str, int]]], list[Failure]]":
+    """The committed offsets by (topic, partition), each as (group, offset), as the coordinators have them after loading, and what could not
+    be read. Raises UsageError if there is no partition of `__consumer_offsets`."""
     from kseg.internal_topics.coordinator_log import read_coordinator_chunks
     from kseg.internal_topics.groups.committed_offsets import committed_offset
     from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
     from kseg.internal_topics.groups.group_replay import load_groups
+    from kseg.jobs.events import Failure
     from kseg.segment.errors import KsegError
 
     evidence = group_evidence(paths, None)
@@ -194,6 +198,7 @@ def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[
         raise evidence.nothing_found(
             f"no partition of {CONSUMER_OFFSETS} in {', '.join(paths)}: nothing is known about groups"
         )
+    failures = evidence.failures()
     found: dict[tuple[str, int], list[tuple[str, int]]] = {}
     for (topic, _), targets in evidence.replicas.items():
         for target in targets if topic == CONSUMER_OFFSETS else ():
@@ -201,9 +206,10 @@ def committed_offsets(paths: Sequence[str]) -> dict[tuple[str, int], list[tuple[
                 continue
             try:
                 loaded = load_groups(read_coordinator_chunks(target), keeps_rewinds=False)
-            except KsegError:
+            except KsegError as error:
+                failures.append(Failure.of(target.path, error))
                 continue
             for key, record in loaded.offsets.offsets.items():
                 place = found.setdefault((key.topic, key.partition), [])
                 place.append((key.group, committed_offset(record)))
-    return found
+    return found, failures

@@ -2,7 +2,7 @@
 carries out a plan."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,7 @@ def next_command(hints: Mapping[str, Sequence[str]], running: str, request: Requ
     return command_line(verb, flags, replace(request, paths=tuple(targets)))
 
 
-def once_more(failures: Sequence["Failure"], running: str, request: Request) -> str:
+def once_more(failures: Iterable["Failure"], running: str, request: Request) -> str:
     """The command that retries the targets that an object store failed to return; empty for other failures. `diff` is repeated with
     both of its paths."""
     paths = [path for failure in failures for path in failure.paths or (failure.path,)]

@@ -319,7 +319,8 @@ class _Screen:
             self._human(finding_sentence(finding))
 
     def _failure(self, failure: Failure) -> None:
-        self._tally.fail(failure)
+        if not self._tally.fail(failure):
+            return
         if self._style.page is not None:
             self._style.page.failure(failure)
         self._end_table()

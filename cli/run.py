@@ -86,16 +86,18 @@ def over_targets(
     style = replace(style, request=request)
     if style.page is not None:
         style.page.begin(targets)
-    tally = RunSummary(
-        len(worked_on) + len(selection.failures), errors_settle=style.errors_settle or style.remains is None
-    )
     jobs = jobs or default_jobs()
     if worth_a_process is not None:
         jobs = max(1, min(jobs, len(targets) // worth_a_process))
-    first_events: Sequence[Event] = ()
+    looked: Sequence[Event] = ()
     if look is not None:
-        options, first_events = look(targets, options)
-    first_events = (*archive_findings(), *selection.failures, *first_events)
+        options, looked = look(targets, options)
+    first_events = (*archive_findings(), *selection.failures, *looked)
+    failed = {event.path for event in first_events if isinstance(event, Failure)}
+    tally = RunSummary(
+        len(worked_on) + len(failed - {target.path for target in worked_on}),
+        errors_settle=style.errors_settle or style.remains is None,
+    )
     finished = tally.finish_target if grouped is None else tally.finish_group
 
     def work_on_all(options: object) -> int:

@@ -45,7 +45,7 @@ class RunSummary:
         self.unreadable: list[Finding] = []
         self.metadata_gaps: list[Finding] = []
         self.flipped_batches = 0  # that are valid with one bit inverted
-        self.failures: list[Failure] = []
+        self.failures: dict[Failure, None] = {}  # in order
         self.sums: dict[str, int] = {}
         self.interrupted = ""  # why the run ended early, in words
         self.has_changed_partition = False
@@ -78,8 +78,11 @@ class RunSummary:
         if isinstance(finding.diagnosis, InvalidBytes):
             self.flipped_batches += len(finding.diagnosis.flipped)
 
-    def fail(self, failure: Failure) -> None:
-        self.failures.append(failure)
+    def fail(self, failure: Failure) -> bool:
+        """Note a failure; returns whether it is new: what `look` could not read may fail again when it is processed."""
+        is_new = failure not in self.failures
+        self.failures[failure] = None
+        return is_new
 
     def answer(self, found: bool) -> None:
         """Note whether a target answered a lookup."""

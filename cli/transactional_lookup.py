@@ -82,7 +82,7 @@ class _Answer:
         if known is not None:
             found |= {known.producer_id, known.previous_producer_id, known.next_producer_id}
         self.producer_ids = sorted(producer_id for producer_id in found if producer_id >= 0)
-        if not view.is_known:
+        if not view.is_known and not seen.failures:
             complain(
                 "kseg lookup: there is no __transaction_state under the given paths, which knows the producer ids"
             )
@@ -91,7 +91,7 @@ class _Answer:
                 "kseg lookup: some partitions of __transaction_state are not under the given paths: "
                 f"{visible(self._name)} may be known in another"
             )
-        return () if known is None else (Row(id_row(known)),)
+        return seen.failures if known is None else (*seen.failures, Row(id_row(known)))
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """The same events, followed by the answer."""

@@ -15,8 +15,9 @@ from kseg.inspection.what_if.candidates import TriedSetting
 from kseg.inspection.what_if.estimation import CONFIDENCE, Estimate, estimated
 from kseg.inspection.what_if.log_places import Sample, spread
 from kseg.inspection.what_if.measuring import MeasuredPartition, MeasureOptions
-from kseg.jobs.events import Event, Row
+from kseg.jobs.events import Event, Failure, Row
 from kseg.segment import layout as L
+from kseg.segment.errors import cannot_read
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import INTERNAL_TOPICS, PartitionState
 from kseg.segment.partition.targets import FileTarget, PartitionTarget, Target, only_one_file
@@ -79,6 +80,7 @@ class WhatIfRun:
     def look(self, targets: Sequence[Target], _: object) -> tuple[MeasureOptions, Sequence[Event]]:
         """Spread the sample of each topic over its logs."""
         logs: dict[str, dict[str, list[tuple[str, int]]]] = {}
+        failures = []
         for target in targets:
             name = own_partition_name(target.path)
             if name is None or not isinstance(target, PartitionTarget):
@@ -86,7 +88,12 @@ class WhatIfRun:
             topic = self._topics.setdefault(name.topic, _Topic(name.topic))
             self._topic_of[target.path] = topic
             topic.targets.append(target)
-            found = logs.setdefault(name.topic, {})[target.path] = _logs_in(target.path)
+            try:
+                found = _logs_in(target.path)
+            except OSError as error:
+                failures.append(Failure.of(target.path, cannot_read(target.path, error)))
+                continue
+            logs.setdefault(name.topic, {})[target.path] = found
             held = sum(size for _, size in found)
             topic.log_bytes += held
             topic.largest_bytes = max(topic.largest_bytes, held)
@@ -95,7 +102,7 @@ class WhatIfRun:
             spread_out = spread(of_topic, self._parameters.sample_bytes, self._parameters.place_bytes)
             self._topics[topic_name].is_all = all(sample.is_all for sample in spread_out.values())
             samples |= spread_out
-        return MeasureOptions(samples, self._parameters.candidates), ()
+        return MeasureOptions(samples, self._parameters.candidates), failures
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass on all events that are not measurements, then yield the rows of each topic, the largest first."""
@@ -106,17 +113,22 @@ class WhatIfRun:
                 yield event
         targets = [target for topic in self._topics.values() for target in topic.targets]
         for event in self._over(survey_limits, targets, self._parameters.now_ms):
-            # a partition that fails here has failed in the measurement as well, which reported it
             if isinstance(event, Row) and isinstance(event.result, SurveyedLog):
                 self._topic_of[event.result.directory].surveyed.append(event.result)
-        compacted = dict(self._compacted(targets)) if self._parameters.compaction else {}
+            elif isinstance(event, Failure):
+                yield event
+        compacted: dict[str, tuple[int, int]] = {}
+        if self._parameters.compaction:
+            yield from self._compact(targets, compacted)
         for topic in sorted(self._topics.values(), key=lambda each: (-each.log_bytes, each.name)):
             yield from self._rows(topic, compacted)
 
     # --- compaction
 
-    def _compacted(self, targets: Sequence[PartitionTarget]) -> Iterator[tuple[str, tuple[int, int]]]:
-        """(bytes after a cleaning, records without a key) by partition directory, for the partitions that can be cleaned."""
+    def _compact(
+        self, targets: Sequence[PartitionTarget], compacted: dict[str, tuple[int, int]]
+    ) -> Iterator[Failure]:
+        """Note (bytes after a cleaning, records without a key) by partition directory, for the partitions that can be cleaned."""
         from kseg.change.run.pipeline import groups_of
         from kseg.compaction.cleaner.compact import compact_group
         from kseg.compaction.cleaner.options import CleanSettings, CompactOptions
@@ -127,7 +139,9 @@ class WhatIfRun:
         )
         for event in self._over(compact_group, groups_of(targets, len(targets) or 1), options):
             if isinstance(event, Row) and isinstance(event.result, CompactResult):
-                yield event.result.directory, (event.result.bytes_after, event.result.invalid_records)
+                compacted[event.result.directory] = event.result.bytes_after, event.result.invalid_records
+            elif isinstance(event, Failure):
+                yield event
 
     # --- rows
 
@@ -232,16 +246,13 @@ def _setting_row(
 
 
 def _logs_in(directory: str) -> list[tuple[str, int]]:
-    """(path, size) of the segments, in offset order; empty for a directory that cannot be listed, which the measurement reports."""
-    try:
-        with places.scandir(directory) as entries:
-            return sorted(
-                (entry.path, entry.stat().st_size)
-                for entry in entries
-                if entry.name.endswith(L.LOG_SUFFIX) and entry.name[: -len(L.LOG_SUFFIX)].isdigit()
-            )
-    except OSError:
-        return []
+    """(path, size) of the segments, in offset order. Raises OSError."""
+    with places.scandir(directory) as entries:
+        return sorted(
+            (entry.path, entry.stat().st_size)
+            for entry in entries
+            if entry.name.endswith(L.LOG_SUFFIX) and entry.name[: -len(L.LOG_SUFFIX)].isdigit()
+        )
 
 
 def _rounded(size_bytes: int) -> int:

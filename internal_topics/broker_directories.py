@@ -69,6 +69,22 @@ def find_broker_directories(paths: Iterable[str]) -> BrokerDirectories:
     )
 
 
+def readable_directories(paths: Iterable[str]) -> tuple[BrokerDirectories, dict[str, KsegError]]:
+    """The same as far as the PATHs can be read, and why others cannot be."""
+    log_dirs: list[str] = []
+    partitions: list[BrokerPartition] = []
+    unread: dict[str, KsegError] = {}
+    for path in paths:
+        try:
+            found = find_broker_directories([path])
+        except KsegError as error:
+            unread[path] = error
+            continue
+        log_dirs += found.log_dirs
+        partitions += found.partitions
+    return BrokerDirectories(tuple(dict.fromkeys(log_dirs)), tuple(dict.fromkeys(partitions))), unread
+
+
 class ReplicaProgress(NamedTuple):
     """How recent a replica is; they compare as tuples. leader_epoch: the last one that its leader-epoch-checkpoint has up to the log end,
     -1 if unknown. end_offset: of the log, -1 if it cannot be read."""

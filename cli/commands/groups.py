@@ -76,7 +76,7 @@ def command(
     if reset_csv is not None and places.lexists(reset_csv):
         raise Refused(f"{reset_csv} already exists")
     evidence = group_evidence(paths, metadata, at)
-    if evidence.replicas and not evidence.chosen:
+    if (evidence.replicas or evidence.unread) and not evidence.chosen:
         raise evidence.nothing_found(
             f"no partition of __consumer_offsets or __share_group_state in {', '.join(paths)}"
         )
@@ -112,7 +112,7 @@ def command(
         request=Request(tuple(paths), cluster=on.cluster(light=True), also={"--metadata": metadata}),
         jobs=common.jobs,
         wanted=lambda target: is_group_topic(target) and target.path in evidence.chosen,
-        look=lambda _, options: (options, evidence.findings),
+        look=lambda _, options: (options, (*evidence.failures(), *evidence.findings)),
         through=rows.through,
     )
     if reset_csv is not None and rows.is_whole:

@@ -74,11 +74,11 @@ def command(
         _targets: "Sequence[Target]", options: "TransactionsOptions"
     ) -> "tuple[TransactionsOptions, Sequence[Event]]":
         seen = transactions_seen(paths)
-        if not seen.view.is_known:
+        if not seen.view.is_known and not seen.failures:
             complain(
                 "kseg transactions: there is no __transaction_state under the given paths: it is unknown which open transactions hang"
             )
-        return replace(options, view=seen.view, replicas=seen.replicas), seen.events
+        return replace(options, view=seen.view, replicas=seen.replicas), [*seen.failures, *seen.events]
 
     return over_targets(
         partition_transactions,

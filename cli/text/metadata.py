@@ -22,6 +22,7 @@ _TOPICS_SHOWN = 20
 _DIRECTORIES_SHOWN = 5
 _FENCED_SHOWN = 10
 _EVENTS_SHOWN, _NARROW_EVENTS_SHOWN = 40, 400
+_ODD = "known, but"  # and something is wrong with the directory
 _STATUSES = ("known", "missing", "stray", "deleted", "future", None)
 _COUNTED = (
     ("config", "configuration"),
@@ -110,10 +111,11 @@ class MetadataReport(Report):
         status = values["status"]
         if values["topic"] == METADATA_TOPIC:
             return  # the metadata log does not list itself
-        self._statuses[status] = self._statuses.get(status, 0) + 1
-        first = self._directories.setdefault(status, [])
-        if len(first) < ERRORS_SHOWN:
-            first.append(values)
+        for each in (status, _ODD) if status == "known" and values["reason"] else (status,):
+            self._statuses[each] = self._statuses.get(each, 0) + 1
+            first = self._directories.setdefault(each, [])
+            if len(first) < ERRORS_SHOWN:
+                first.append(values)
 
     def _event(self, values: Values) -> None:
         kind = values["event"]
@@ -155,7 +157,7 @@ class MetadataReport(Report):
         )
 
     def _wrong_directories(self) -> Iterator[Line]:
-        for status, tone in (("missing", ERROR), ("stray", WARNING), (None, WARNING)):
+        for status, tone in (("missing", ERROR), ("stray", WARNING), (None, WARNING), (_ODD, WARNING)):
             found, number = self._directories.get(status, ()), self._statuses.get(status, 0)
             shown = number if number <= ERRORS_SHOWN else shown_of(number, _DIRECTORIES_SHOWN)
             for values in found[:shown]:

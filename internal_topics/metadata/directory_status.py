@@ -53,7 +53,7 @@ _OF_AN_EARLIER_STATE: dict[DirectoryStatus | None, str] = {
 
 @dataclass(frozen=True, slots=True)
 class DirectoryVerdict:
-    """status: None when it cannot be determined. reason: why, in words; empty for a known one."""
+    """status: None when it cannot be determined. reason: why, in words; for a known one, what is wrong with its directory, if anything."""
 
     path: str
     topic: str
@@ -95,13 +95,13 @@ def status_of(found: BrokerPartition, node: Node, image: MetadataImage) -> Direc
     if found.name is None or not isinstance(found.target, PartitionTarget):
         return None
     path, name = found.target.path, found.name
-    has_file, topic_id = topic_id_of(path)
+    has_file, topic_id, problem = topic_id_of(path)
     topic = image.names.get(topic_id or "") or name.topic
     status, reason = _status(
         Directory(path=path, name=name, topic_id=topic_id, has_metadata_file=has_file, node_id=node.node_id),
         image,
     )
-    return DirectoryVerdict(path, topic, name.partition, topic_id, status, reason)
+    return DirectoryVerdict(path, topic, name.partition, topic_id, status, reason or problem)
 
 
 def _status(directory: Directory, image: MetadataImage) -> tuple[DirectoryStatus | None, str]:

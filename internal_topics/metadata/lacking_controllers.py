@@ -271,7 +271,7 @@ def _unknown_topic(
             paths = [os.path.join(log_dir, f"{topic.name}-{number}") for log_dir in log_dirs]
             for path in paths if partition != before else ():
                 node_id = finder.node_of(os.path.dirname(path)).node_id
-                if topic_id_of(path)[1] == topic.id and _is_later(path, node_id, before):
+                if topic_id_of(path).topic_id == topic.id and _is_later(path, node_id, before):
                     return topic.name
     return None
 

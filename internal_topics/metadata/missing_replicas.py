@@ -242,7 +242,7 @@ def _is_kept(log_dir: str, names: PartitionNames, expected: ExpectedPartition) -
 
 
 def _is_of_topic(directory: str, expected: ExpectedPartition) -> bool:
-    has_file, topic_id = topic_id_of(directory)
+    has_file, topic_id, _ = topic_id_of(directory)
     return has_file and topic_id in (None, expected.topic_id)
 
 
@@ -335,7 +335,7 @@ def _set_aside(
 ) -> str | None:
     """The stray directory that has the log of a replica, by its topic id."""
     strays = (os.path.join(log_dir, entry) for entry in there.get(PartitionState.STRAY, ()))
-    own = (path for path in strays if has_segment(path) and topic_id_of(path)[1] == expected.topic_id)
+    own = (path for path in strays if has_segment(path) and topic_id_of(path).topic_id == expected.topic_id)
     return next(own, None)
 
 
@@ -346,7 +346,7 @@ def _renamed_by_topic(log_dir: str, present: PartitionNames, image: MetadataImag
     live = (entry for by_state in present.values() for entry in by_state.get(PartitionState.LIVE, ()))
     for entry in (*live, *_nameless_in(log_dir)):
         path, name = os.path.join(log_dir, entry), partition_name(entry)
-        topic_id = topic_id_of(path)[1]
+        topic_id = topic_id_of(path).topic_id
         topic = None if topic_id is None else image.topics.get(topic_id)
         if topic_id is None or topic is None:
             continue

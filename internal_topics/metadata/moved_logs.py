@@ -46,7 +46,7 @@ def _before_the_change(
     path: str, name: PartitionName, image: MetadataImage, node: Node, others: Sequence[str]
 ) -> Iterator[Finding]:
     """path: the log of the move. others: the other log dirs of the node."""
-    topic_id = topic_id_of(path)[1]
+    topic_id = topic_id_of(path).topic_id
     partition = _partition(topic_id, name, image)
     is_assigned = (
         partition is not None
@@ -67,7 +67,7 @@ def _after_the_change(
 ) -> Iterator[Finding]:
     """former: the log that is marked for deletion. log_dirs: of the run. A replica of its own node counts, or those of all nodes that may
     lead."""
-    log_dir, topic_id = os.path.dirname(former), topic_id_of(former)[1]
+    log_dir, topic_id = os.path.dirname(former), topic_id_of(former).topic_id
     partition, node = _partition(topic_id, name, image), finder.node_of(log_dir)
     leaders = set() if partition is None else electable(partition)
     nodes = {node.node_id: [log_dir, *finder.others_of(log_dir)]}
@@ -98,7 +98,9 @@ def _partition(topic_id: str | None, name: PartitionName, image: MetadataImage) 
 
 def _live(name: PartitionName, topic_id: str | None, log_dirs: Sequence[str]) -> str | None:
     paths = (os.path.join(log_dir, name.text) for log_dir in log_dirs)
-    return next((path for path in paths if topic_id_of(path)[1] == topic_id and has_segment(path)), None)
+    return next(
+        (path for path in paths if topic_id_of(path).topic_id == topic_id and has_segment(path)), None
+    )
 
 
 def _epoch(path: str) -> int:

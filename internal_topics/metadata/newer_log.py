@@ -58,7 +58,7 @@ def may_learn_of_topic(partition: str, image: MetadataImage, finder: MetadataFin
     """Whether the node of a partition directory may learn of its topic before it loads its logs, although its own metadata log, the image,
     does not have it: the node is no voter, and the image has no record at all, or the shutdown was not clean and the partition was created
     after the last record of the image."""
-    log_dir, topic_id = os.path.dirname(image.path), topic_id_of(partition)[1]
+    log_dir, topic_id = os.path.dirname(image.path), topic_id_of(partition).topic_id
     node_id, voters = finder.node_of(log_dir).node_id, voters_of(image, [log_dir])
     is_own = node_id is not None and node_id == finder.node_of(os.path.dirname(partition)).node_id
     if not is_own or not voters or node_id in voters:

@@ -25,7 +25,7 @@ def outdated_log(image: MetadataImage, partitions: Iterable[str]) -> Finding | N
     known, later = 0, list[str]()
     for path in partitions:
         name = own_partition_name(path)
-        topic = image.topics.get(topic_id_of(path)[1] or "")
+        topic = image.topics.get(topic_id_of(path).topic_id or "")
         placed = None if name is None or topic is None else topic.partitions.get(name.partition)
         if name is None or placed is None or name.state is not PartitionState.LIVE:
             continue

@@ -8,6 +8,7 @@ then, this may be the last copy of what the new place has lost.
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from typing import NamedTuple
 
 from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import end_offset_of, ends_of
@@ -58,15 +59,25 @@ def has_segment(partition_path: str) -> bool:
         return True
 
 
-def topic_id_of(directory: str) -> tuple[bool, str | None]:
-    """(whether partition.metadata exists, the id in it or None if it cannot be read)."""
+class TopicIdFile(NamedTuple):
+    """The partition.metadata of a directory. topic_id: None if it cannot be read; problem: why."""
+
+    is_there: bool
+    topic_id: str | None
+    problem: str = ""
+
+
+def topic_id_of(directory: str) -> TopicIdFile:
+    """The topic id in a partition directory."""
     place = os.path.join(directory, NAME_BY_ROLE[Role.PARTITION_METADATA])
     try:
-        return True, decode_partition_metadata(read_small(place)).topic_id
-    except VanishedInput:
-        return places.lexists(place), None  # a dangling symlink exists, too
-    except KsegError:
-        return True, None
+        return TopicIdFile(True, decode_partition_metadata(read_small(place)).topic_id)
+    except VanishedInput as error:
+        # a dangling symlink exists, too
+        is_there = places.lexists(place)
+        return TopicIdFile(is_there, None, str(error) if is_there else "")
+    except KsegError as error:
+        return TopicIdFile(True, None, str(error))
 
 
 def state_of(directory: str) -> PartitionState | None:
@@ -84,7 +95,7 @@ def left_by_a_move(around: Iterable[tuple[str, PartitionNames]], expected: Expec
         for log_dir, names in around
         for state in OF_A_MOVE
         for path in paths_of(log_dir, names, expected, state)
-        if topic_id_of(path)[1] == expected.topic_id
+        if topic_id_of(path).topic_id == expected.topic_id
     ]
     ends = {path: end_offset_of(PartitionTarget(path)) for path in moving}
     return max((path for path in ends if ends[path] > 0), key=lambda path: ends[path], default=None)
@@ -107,7 +118,7 @@ def copies_on_other_nodes(node_id: int | None, log_dirs: Sequence[str], finder: 
         for other, log_dir, names in around():
             for state in PartitionState:
                 for path in paths_of(log_dir, names, expected, state):
-                    if topic_id_of(path)[1] == expected.topic_id and has_segment(path):
+                    if topic_id_of(path).topic_id == expected.topic_id and has_segment(path):
                         end_offset, end_of_records = ends_of(PartitionTarget(path))
                         epoch = last_epoch_below(path, end_offset + 1)
                         is_live = state is PartitionState.LIVE

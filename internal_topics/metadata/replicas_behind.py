@@ -161,7 +161,7 @@ def _newest(finder: MetadataFinder, log_dirs: Sequence[str]) -> MetadataImage | 
     if newest is None or not any(_is_of_another_quorum(image, newest) for image in certain):
         return newest
     paths = (os.path.join(log_dir, name) for log_dir in log_dirs for name, _ in partitions_in(log_dir))
-    here = {topic_id_of(path)[1] for path in paths}
+    here = {topic_id_of(path).topic_id for path in paths}
     return max(certain, key=lambda image: (len(here & image.topics.keys()), *image.reach))
 
 
@@ -275,7 +275,7 @@ def _present(log_dir: str, image: MetadataImage) -> dict[_Key, str]:
     found = {}
     for directory, name in partitions_in(log_dir):
         path = os.path.join(log_dir, directory)
-        topic_id = topic_id_of(path)[1] if name.state is PartitionState.LIVE else None
+        topic_id = topic_id_of(path).topic_id if name.state is PartitionState.LIVE else None
         topic = None if topic_id is None else image.topics.get(topic_id)
         is_its_own = topic is not None and topic.name == name.topic and name.partition in topic.partitions
         if topic_id is not None and is_its_own and has_segment(path):

@@ -56,4 +56,5 @@ def _incarnation(path: str) -> tuple[int, bool, str | None] | None:
         inode = places.stat(path).st_ino
     except OSError:
         return None
-    return inode, *topic_id_of(path)
+    has_file, topic_id, _ = topic_id_of(path)
+    return inode, has_file, topic_id

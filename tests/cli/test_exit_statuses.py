@@ -180,7 +180,15 @@ ODD: dict[str, dict[str, int]] = {
     f"{FIRST}.log": ODD_LOG,
     f"{297:020d}.log": ODD_LOG,
     f"{FIRST}.index": {**SOUND, **CHANGES, "verify": 1, "doctor": 1, "dump": 5, "read": 3},
-    f"{FIRST}.timeindex": {**SOUND, **CHANGES, "verify": 1, "doctor": 1, "dump": 5, "retain": 5},
+    f"{FIRST}.timeindex": {
+        **SOUND,
+        **CHANGES,
+        "verify": 1,
+        "doctor": 1,
+        "dump": 5,
+        "retain": 5,
+        "what-if": 5,
+    },
     f"{FIRST}.txnindex": {**SOUND, **CHANGES, "verify": 1, "doctor": 1, "dump": 5},
     f"{297:020d}.snapshot": {
         **SOUND,

@@ -247,6 +247,16 @@ def test_data_directory_of_another_cluster_is_refused(
 # --- secrets, narrowing, history
 
 
+def test_topic_id_that_cannot_be_read_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_meta_properties(tmp_path)
+    write_log(tmp_path / LOG, topic("orders", topic_id(1)))
+    partition_dir(tmp_path, "orders-0", topic_id(1))
+    file = tmp_path / "orders-0" / "partition.metadata"
+    file.write_bytes(b"")
+    assert run(["metadata", str(tmp_path)]) == 0
+    assert f"{tmp_path}/orders-0: known: partition.metadata has 0 lines, it needs 2" in capfd.readouterr().out
+
+
 @pytest.mark.behaviour("M08")
 def test_metadata_shows_secrets_only_on_request(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     secrets = {

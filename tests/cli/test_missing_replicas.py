@@ -440,7 +440,7 @@ def test_each_directory_is_read_once_for_any_number_of_missing_replicas(
     read: Counter[str] = Counter()
     whole = replica_directories.topic_id_of
 
-    def counted(directory: str) -> tuple[bool, str | None]:
+    def counted(directory: str) -> replica_directories.TopicIdFile:
         read[Path(directory).name] += 1
         return whole(directory)
 

@@ -36,10 +36,15 @@ COMMANDS = {
     "lookup": ("lookup", "--json", "--latest", "--jobs", "1"),
     "recover": ("recover", "--json", "--jobs", "1"),
     "retain": ("retain", "--json", "--retention-ms", "1d", "--now", "1700000000000", "--jobs", "1"),
+    "transactions": ("transactions", "--json", *NOW, "--jobs", "1"),
+    "metadata": ("metadata", "--json"),
+    "groups": ("groups", "--json", "--jobs", "1"),
+    "list --groups": ("list", "--json", "--groups", *NOW, "--jobs", "1"),
+    "what-if": ("what-if", "--json", *NOW, "--jobs", "1"),
 }
 MOVING = ("mv", "rm", "rmdir", "sed")
 _BYTES = re.compile(r'"bytes":[0-9]+')
-_TIMES = re.compile(r'"(estimated_s|estimated_at_bytes_per_s|bytes_free)":[^,}]*')
+_TIMES = re.compile(r'"(estimated_s|estimated_at_bytes_per_s|bytes_free|cpu_s_per_gib)":[^,}]*')
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +52,13 @@ def data(capture_small: Path, place: Path, machine: Machine) -> Path:
     """A data directory. The server of the tests has run each command once, on a copy: what it caches about a path must not save a call."""
     data = place / "mount" / "data"
     data.mkdir(parents=True)
-    for name in ("fares-0", "stations-0", "__cluster_metadata-0"):
+    for name in (
+        "fares-0",
+        "stations-0",
+        "__cluster_metadata-0",
+        "__transaction_state-0",
+        "__consumer_offsets-0",
+    ):
         shutil.copytree(capture_small / "data" / name, data / name)
     for path in (capture_small / "data").iterdir():
         if path.is_file():
