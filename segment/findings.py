@@ -193,6 +193,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("format-too-new", WARNING, "message format v2 is written to a log, and a broker before 0.11 cannot read it", _SAID),
     ("group-left-alone", WARNING, "damaged segments were not compacted", _RECOVER),
     ("bad-directory-name", ERROR, "a directory that is not a partition; a broker refuses to start", _DOCTOR),
+    ("mounted-directory", WARNING, "the directory of a partition is a mount point; a broker can neither rename nor delete it", _DOCTOR),
     ("linked-directory", WARNING, "the directory is a symbolic link; a broker follows it", _SAID),
     ("unknown-file", WARNING, "a file that Kafka does not create", _LIST),
     ("bad-file-name", WARNING, "a file name in a form that Kafka does not write", _LIST),

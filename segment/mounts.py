@@ -53,6 +53,11 @@ def mount_around(path: str) -> Mount | None:
     return max(reversed(above), key=lambda each: len(each.point), default=None)
 
 
+def is_mount_point(path: str) -> bool:
+    """Whether something is mounted at a directory itself: it can be neither renamed nor deleted (EBUSY). A link to one can."""
+    return not os.path.islink(path) and any(each.point == os.path.realpath(path) for each in mounts())
+
+
 def _is_below(path: str, point: str) -> bool:
     return path == point or path.startswith(point.rstrip("/") + "/")
 

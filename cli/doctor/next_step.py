@@ -10,6 +10,7 @@ from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.cli.text.amounts import size_words
 from kseg.segment.counted import counted, shown_of
+from kseg.segment.mounts import is_mount_point
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import COPYING_SUFFIX, KSEG_DIRECTORY, MAX_DIRECTORY_NAME
 from kseg.segment.storage import places
@@ -98,12 +99,32 @@ def move_command(path: str) -> str:
     if places.islink(path):
         # a relative one would refer to nothing there
         return f"{moved} && ln -sfn {shell_quoted(places.realpath(path))} {shell_quoted(goal)}"
+    if is_mount_point(path):
+        return f"mkdir {shell_quoted(goal)} && {unmounting(path, goal)}"
     if _device(path) == _device(goal):
         return moved
     if not places.isdir(path):
         return f"{copy_command(path, goal)} && rm {shell_quoted(path)}"
     gone = _with_ending(os.path.normpath(path), _MOVED)
     return f"{copy_command(path, goal)} && mv -T {shell_quoted(path)} {shell_quoted(gone)} && rm -r {shell_quoted(gone)}"
+
+
+def link_to_mount(path: str) -> NextStep:
+    """The step for a partition directory that is a mount point."""
+    goal = _outside(path)
+    return NextStep(
+        f"A broker can neither rename nor delete {shown_path(path)}, because it is a mount point. Mount what is there outside the data "
+        "directory (in /etc/fstab too), and let a link take its place: a broker follows it.",
+        f"mkdir {shell_quoted(goal)} && {unmounting(path, goal)} && ln -s {shell_quoted(places.abspath(goal))} {shell_quoted(path)}",
+        is_due=False,
+    )
+
+
+def unmounting(path: str, goal: str) -> str:
+    """The command that mounts what is mounted at `path` at `goal` instead, and removes `path`. It works for every kind of file system; a
+    `tmpfs` would lose its contents if it were mounted nowhere in between."""
+    old, new = shell_quoted(path), shell_quoted(goal)
+    return f"mount --bind {old} {new} && umount {old} && rmdir {old}"
 
 
 def _outside(path: str) -> str:
@@ -184,7 +205,7 @@ def lack_of_room_outside(path: str) -> str:
 
 def _is_copied(path: str, goal: str) -> bool:
     """Whether moving a path copies its contents."""
-    return _device(path) != _device(goal) and not places.islink(path)
+    return _device(path) != _device(goal) and not places.islink(path) and not is_mount_point(path)
 
 
 def put_command(source: str, path: str, *, first: str = "") -> str:

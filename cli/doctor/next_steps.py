@@ -59,7 +59,7 @@ from kseg.cli.doctor.metadata_log_steps import (
 )
 from kseg.cli.doctor.moved_log_steps import stop_moves
 from kseg.cli.doctor.new_metadata_log_steps import new_log_steps
-from kseg.cli.doctor.next_step import NextStep
+from kseg.cli.doctor.next_step import NextStep, link_to_mount
 from kseg.cli.doctor.obstacle_steps import (
     copy_linked_files,
     move_obstacles,
@@ -233,6 +233,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
     for directory in metadata.gapped:
         yield from _make_new_log(situation, os.path.dirname(directory))
     yield from set_unloadable_aside(repairs)
+    yield from map(link_to_mount, situation.unserved.mounted)
     if (
         situation.is_obstructed
         or is_recover(advice)

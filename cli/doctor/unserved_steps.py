@@ -31,13 +31,14 @@ _LISTED = 5  # directories with a step of their own
 class UnservedDirectories:
     """foreign: those with names that a broker cannot parse. of_other_topics: those with the topic id of a topic of another name, which no
     broker serves. of_unknown_topics: those that become stray, whose topic is in no metadata log. wrong_ids: partition directories with
-    another topic id than the topic of their name, whose id is the value."""
+    another topic id than the topic of their name, whose id is the value. mounted: those that are mount points."""
 
     request: Request
     foreign: list[str] = field(default_factory=list)
     of_other_topics: list[str] = field(default_factory=list)
     of_unknown_topics: list[str] = field(default_factory=list)
     wrong_ids: dict[str, str] = field(default_factory=dict)
+    mounted: list[str] = field(default_factory=list)
 
     def takes(self, finding: Finding) -> bool:
         """Note what a finding says; returns whether it is about nothing else."""
@@ -47,6 +48,8 @@ class UnservedDirectories:
             self.of_other_topics.append(finding.path)
         elif finding.id == "becomes-stray" and finding.diagnosis is None:
             self.of_unknown_topics.append(finding.path)
+        elif finding.id == "mounted-directory":
+            self.mounted.append(finding.path)
         elif isinstance(finding.diagnosis, WrongTopicId):
             self.wrong_ids[finding.path] = finding.diagnosis.topic_id
         else:

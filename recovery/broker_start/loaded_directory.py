@@ -1,10 +1,11 @@
 """The partitions of one data directory in the start forecast: which logs a broker loads, and how long that takes."""
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 
 from kseg.recovery.broker_start.log_dir_start import LogDirStart, Thrown
-from kseg.recovery.broker_start.partition_start import Loading, PartitionStart
+from kseg.recovery.broker_start.partition_start import Loading, PartitionStart, as_stray
 from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState, parse_partition_directory
 from kseg.segment.partition.topic_identity import TopicIdentity
 from kseg.segment.values import dataclass
@@ -105,16 +106,17 @@ class LoadedDirectory:
     def identify(self, directory_name: str, identity: TopicIdentity) -> None:
         """Apply the metadata log's verdict on one of these directories; a verdict can only be reached for the node as a whole."""
         known = dict(self.noteworthy).get(directory_name)
+        outcome = Loading.PROMOTED if identity.is_promoted else Loading.FUTURE
+        known = known or PartitionStart(partition=directory_name, outcome=outcome)
         if identity.becomes_stray:
-            outcome = Loading.BECOMES_STRAY
+            start = as_stray(known, os.path.join(self.path, directory_name))
             self.live.pop(directory_name, None)
         elif directory_name in self.live:
             return
         else:
-            outcome = Loading.PROMOTED if identity.is_promoted else Loading.FUTURE
-        known = known or PartitionStart(partition=directory_name, outcome=outcome)
+            start = replace(known, outcome=outcome)
         self.noteworthy = [each for each in self.noteworthy if each[0] != directory_name]
-        self.noteworthy.append((directory_name, replace(known, outcome=outcome)))
+        self.noteworthy.append((directory_name, start))
 
     def of(self, *outcomes: Loading) -> Iterator[tuple[str, PartitionStart]]:
         return ((name, start) for name, start in self.noteworthy if start.outcome in outcomes)

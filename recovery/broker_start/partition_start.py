@@ -7,6 +7,7 @@ and checkpoints: it is recovered from its first offset at every start (Kafka: Ka
 """
 
 import bisect
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,7 @@ from kseg.segment.diagnosis import UnwritableFile
 from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.findings import Finding
 from kseg.segment.kernel import bad_pages
+from kseg.segment.mounts import is_mount_point
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.log_dir_state import LogDirState
 from kseg.segment.partition.names import PartitionName, PartitionState, Role
@@ -180,6 +182,8 @@ def partition_start(
         return None
     if blocked is not None and isinstance(blocked.diagnosis, UnwritableFile):
         return _failed(name, blocked.diagnosis.exception, f"{blocked.path}: {blocked.message}")
+    if _becomes_stray(checked, options) and is_mount_point(directory.path):
+        return as_stray(PartitionStart(partition=name.text, outcome=Loading.FAILS), directory.path)
     unchanged = _unchanged_start(checked, kinds, options)
     if unchanged is not None:
         return unchanged
@@ -200,6 +204,16 @@ def partition_start(
         log_end_offset=checked.end_offset,
         bytes_to_scan=_bytes_to_scan(checked, noted),
         batches_to_scan=_batches_to_scan(checked, noted),
+    )
+
+
+def as_stray(start: PartitionStart, path: str) -> PartitionStart:
+    """The start of a partition that a broker renames as stray, which fails if its directory is a mount point (observed with 4.3.1)."""
+    if not is_mount_point(path):
+        return replace(start, outcome=Loading.BECOMES_STRAY)
+    message = f"{path} -> {path}.…-stray: Device or resource busy"
+    return PartitionStart(
+        partition=start.partition, outcome=Loading.FAILS, exception=FILE_SYSTEM, message=message
     )
 
 

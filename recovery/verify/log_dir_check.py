@@ -18,6 +18,7 @@ from kseg.recovery.verify.topic_ids import METADATA_FILE, topic_ids
 from kseg.recovery.verify.totals import Totals
 from kseg.segment.diagnosis import Numbers
 from kseg.segment.findings import Finding, no_partitions
+from kseg.segment.mounts import mounts
 from kseg.segment.partition.directory import LogDirectory
 from kseg.segment.partition.log_dir_state import read_log_dir_state
 from kseg.segment.partition.names import (
@@ -30,6 +31,7 @@ from kseg.segment.partition.names import (
 from kseg.segment.partition.recognition import list_log_directory
 from kseg.segment.partition.targets import LogDirTarget
 from kseg.segment.partition.topic_identity import WithIdentities
+from kseg.segment.storage import places
 from kseg.segment.terminal import shown_path
 
 _SHOWN_REASONS = 3
@@ -43,6 +45,7 @@ def verify_log_dir(target: LogDirTarget, options: VerifyOptions, totals: Totals)
     for child in (*directory.partitions, *directory.other_directories):
         yield from names_check.sub_directory(child)
     yield from names_check.nested_directories(directory)
+    yield from _mounted(directory)
     if not (directory.partitions or directory.nested):
         yield no_partitions(target.path)
     yield from _files(directory, options, totals)
@@ -75,6 +78,19 @@ def beyond_repair(
         yield from (event for event in readable(bootstrap.path, checked) if isinstance(event, Finding))
     yield from within(directory.partitions, options)
     yield from against_others(log_dir, others, options)
+
+
+def _mounted(directory: LogDirectory) -> Iterator[Finding]:
+    """Observed with 4.3.1: the replica is not moved or deleted, and its data directory goes offline."""
+    points = {mount.point for mount in mounts()}
+    around = places.realpath(directory.path)
+    for child in directory.partitions:
+        if child.name != METADATA_DIRECTORY and os.path.join(around, child.name) in points:
+            message = (
+                "it is a mount point, which a broker can neither rename nor delete (FileSystemException: Device or resource busy): if "
+                "its topic is deleted, or the replica moves or becomes stray, the whole data directory goes offline"
+            )
+            yield Finding("mounted-directory", child.path, message)
 
 
 def _files(directory: LogDirectory, options: VerifyOptions, totals: Totals) -> Iterator[Event]:

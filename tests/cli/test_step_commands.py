@@ -18,7 +18,7 @@ from kseg.cli.doctor.next_step import (
     move_out,
     put_command,
 )
-from tests.support.mounts import mounted
+from tests.support.mounts import done_or_skipped, mounted
 
 
 def typed(command: str) -> None:
@@ -163,3 +163,17 @@ def test_search_for_copies_finds_no_partial_one(tmp_path: Path) -> None:
     assert here != command
     found = subprocess.run(["sh", "-c", here], capture_output=True, text=True, check=True)
     assert found.stdout.splitlines() == [str(source)]
+
+
+def test_mount_point_is_moved_with_what_is_mounted_there(tmp_path: Path) -> None:
+    """`mv` cannot rename it: Device or resource busy."""
+    (tmp_path / "data").mkdir()
+    path, goal = tmp_path / "data" / "orders-0.bak", tmp_path / "data-orders-0.bak"
+    path.mkdir()
+    done_or_skipped(["mount", "-t", "tmpfs", "tmpfs", str(path)])
+    try:
+        (path / "file").write_text("content")
+        typed(move_command(str(path)))
+        assert (goal / "file").read_text() == "content" and not path.exists()
+    finally:
+        subprocess.run(["umount", str(goal if os.path.ismount(goal) else path)], check=True)
