@@ -8,7 +8,7 @@ shorter one that has these records. So before anything is copied or repaired:
    directories of a partition on one node the damaged one is then moved out of the way (`replica_steps.keep_one`).
 2. Otherwise the log is put together from pieces (docs/usage.md, One log from several copies), if others have something of what is lost,
    with the same leader epoch there: after an unclean election they can have other records with the same offsets. What none of them has is
-   left out, unless a repair can restore it from the damaged bytes.
+   taken from a repaired copy of one in which one inverted bit explains the damage (`--repair-bits`), or else left out.
 3. A damaged log of a move (`-future`) is only moved out of the way of the one that it copies, which may be deleted for it otherwise; and
    only once nothing is taken from it any more.
 """
@@ -66,17 +66,20 @@ _NO_OFFSET = 2**63 - 1  # beyond those of any log
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of a log, from one replica: offsets from first up to, but not including, end; None for the end of that log."""
+    """A part of a log, from one replica: offsets from first up to, but not including, end; None for the end of that log. is_repaired: from
+    a repaired copy of it."""
 
     path: str
     first: int
     end: int | None
+    is_repaired: bool = False
 
     @property
     def command(self) -> str:
         bounds = f" --from-offset {self.first}" * (self.first > 0)
         bounds += "" if self.end is None else f" --to-offset {self.end}"
-        return f"kseg dump --json --print-data-log{bounds} {shell_quoted(self.path)};"
+        source = _repaired_copy(self.path) if self.is_repaired else self.path
+        return f"kseg dump --json --print-data-log{bounds} {shell_quoted(source)};"
 
 
 @dataclass(slots=True)
@@ -185,7 +188,9 @@ class DamagedReplicas:
             others = [
                 other
                 for other in by_name[name]
-                if other != path and other not in self.unknown and topic_id_of(other) == topic_id_of(path)
+                if other != path
+                and other not in self.unknown
+                and topic_id_of(other).topic_id == topic_id_of(path).topic_id
             ]
             if not others or name == METADATA_DIRECTORY or not (path in self.unknown or self._gaps(path)):
                 continue
@@ -236,27 +241,37 @@ class DamagedReplicas:
             pieces += [_Piece(path, position, gap.start)] * (position < gap.start)
             position = gap.start
             while position < gap.stop:
-                source, found = self._next_part(path, others, range(position, gap.stop))
-                if position < found.start:
-                    lost.append(range(position, found.start))
-                pieces += [_Piece(source, found.start, found.stop)] * bool(found)
-                position = found.stop
-        is_mended = any(piece.path != path for piece in pieces)
-        restored = [each for name in (path, *others) for each in self.flipped[name]]
-        if not is_mended or any(_overlap(each, one) for each in lost for one in restored):
+                piece, stop = self._next_piece(path, others, range(position, gap.stop))
+                if position < piece.first:
+                    lost.append(range(position, piece.first))
+                pieces += [piece] * (piece.first < stop)
+                position = stop
+        if all(piece.path == path for piece in pieces):
             return [], []
         if position < end:
             is_cut = any(each.stop > end for each in self.lost[path])
             pieces.append(_Piece(path, position, end if is_cut else None))
         return pieces, lost
 
-    def _next_part(self, path: str, others: Sequence[str], gap: range) -> tuple[str, range]:
-        """The next part of a gap that another replica has, and that replica; an empty one at the end of the gap if there is none."""
-        found = [(part, other) for other in others for part in self._parts(other, gap, path)]
-        part, other = min(
-            found, key=lambda each: (each[0].start, -each[0].stop), default=(range(gap.stop, gap.stop), path)
+    def _next_piece(self, path: str, others: Sequence[str], gap: range) -> tuple[_Piece, int]:
+        """The next piece of a gap that another replica has or a repair restores, and its end; an empty one at the end of the gap if there
+        is none. Of two that begin at the same offset, one that needs no repair."""
+        found = [(part, other, False) for other in others for part in self._parts(other, gap, path)]
+        for name in (path, *others):
+            for flipped in self.flipped[name]:
+                part = range(max(gap.start, flipped.start), min(gap.stop, flipped.stop))
+                if part and self._are_alike(name, path, part):
+                    found.append((part, name, True))
+        nothing = range(gap.stop, gap.stop), path, False
+        part, source, is_repaired = min(
+            found, key=lambda each: (each[0].start, each[2], -each[0].stop), default=nothing
         )
-        return other, part
+        return _Piece(source, part.start, part.stop, is_repaired), part.stop
+
+    @staticmethod
+    def _are_alike(one: str, other: str, part: range) -> bool:
+        """Whether the records of this part have the same leader epoch in two replicas."""
+        return _epoch_below(one, part.stop) == _epoch_below(other, part.stop)
 
     def _parts(self, other: str, gap: range, path: str) -> Iterator[range]:
         """The parts of a gap whose records another replica has."""
@@ -264,13 +279,14 @@ class DamagedReplicas:
         stop = min(gap.stop, end_offset_of(PartitionTarget(other)))
         for each in (*sorted(self.lost.get(other, ()), key=lambda lost: lost.start), range(stop, stop)):
             part = range(position, min(each.start, stop))
-            if part and _epoch_below(other, part.stop) == _epoch_below(path, part.stop):
+            if part and self._are_alike(other, path, part):
                 yield part
             position = max(position, each.stop)
 
 
-def _overlap(one: range, other: range) -> bool:
-    return one.start < other.stop and other.start < one.stop
+def _repaired_copy(path: str) -> str:
+    log_dir, name = os.path.split(os.path.normpath(path))
+    return os.path.join(f"{places.abspath(log_dir)}-repaired", name)
 
 
 def _partition_of(path: str) -> str:
@@ -319,6 +335,14 @@ def _put_together(
     log_dir, name = os.path.split(os.path.normpath(path))
     made = os.path.join(f"{places.abspath(log_dir)}-whole", name)
     first = next(piece for piece in pieces if piece.path != base)
+    for source in dict.fromkeys(piece.path for piece in pieces if piece.is_repaired):
+        copy = _repaired_copy(source)
+        anew = f"rm -r {shell_quoted(copy)} && " if places.lexists(copy) else ""
+        yield NextStep(
+            f"What one inverted bit has damaged in {shown_path(source)} is in no other replica. Make a copy in which it is restored."
+            f"{lack_of_room(source, copy)}",
+            f"{anew}mkdir -p {shell_quoted(os.path.dirname(copy))} && kseg recover --repair-bits --output {shell_quoted(copy)} {shell_quoted(source)}",
+        )
     # an earlier attempt, to which append would add
     anew = f"rm -r {shell_quoted(made)} && " if places.lexists(made) else ""
     without = "".join(f" --lost {each.start}-{each.stop - 1}" for each in lost)

@@ -48,7 +48,7 @@ def of_deleted_topics(leftovers: Sequence[Leftover], finder: "MetadataFinder") -
     for each in leftovers:
         if each.kind is not LeftoverKind.DELETED_PARTITIONS:
             continue
-        image, topic_id = finder.governing_image(os.path.dirname(each.path)), topic_id_of(each.path)[1]
+        image, topic_id = finder.governing_image(os.path.dirname(each.path)), topic_id_of(each.path).topic_id
         if image is None or not image.is_certain or topic_id is None or topic_id in image.topics:
             continue
         if end_offset_of(PartitionTarget(each.path)) > 0:
