@@ -100,7 +100,11 @@ def cannot_read(path: str, error: OSError) -> KsegError:
     elif isinstance(error, PermissionError) and _is_of_another_user(os.path.dirname(os.path.abspath(path))):
         kind = NotPermitted
     reason = "not a regular file" if error.errno == errno.ESPIPE else error.strerror
-    hint = " (run kseg as the owner of the data directory, or as root)" if kind is NotPermitted else ""
+    hint = ""
+    if kind is NotPermitted:
+        hint = " (run kseg as the owner of the data directory, or as root)"
+    elif kind is VanishedInput and any(sign in path for sign in "*?["):
+        hint = " (the shell expands a pattern only if it is not quoted and something matches)"
     return kind(f"cannot read {shown_path(path)}: {reason}{hint}")
 
 

@@ -44,7 +44,11 @@ from kseg.segment.partition.names import (
 )
 from kseg.segment.partition.recognition import is_log_directory, is_surely_partition, list_directory
 from kseg.segment.storage import places
+from kseg.segment.storage.attached import ARCHIVE_SUFFIXES
 from kseg.segment.values import dataclass
+
+# of archives and compressed files that kseg does not read
+_PACKED_SUFFIXES = (".zip", ".7z", ".rar", ".cpio", ".gz", ".bz2", ".xz", ".zst", ".lz4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +278,11 @@ def _resolve(given: str, wish: _Wish) -> Iterator[Target]:
     path = places.given(given)
     path = path.rstrip(os.sep) or path
     if not is_directory(given, path):
+        if path.endswith(_PACKED_SUFFIXES):
+            readable = ", ".join(ARCHIVE_SUFFIXES)
+            raise UnreadableInput(
+                f"cannot read {given}: unpack it first (archives that need not be: {readable})"
+            )
         name = _directory_name(os.path.dirname(path))
         if name is None or wish.accepts(name):
             yield FileTarget(path)

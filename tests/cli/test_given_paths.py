@@ -167,3 +167,18 @@ def test_link_from_elsewhere_has_its_topics_configuration(
     link.symlink_to(data / "stations-0")
     assert run(["retain", "--retention-ms", "1", *NOW, str(link)]) == 0
     assert "cleanup.policy compact (topic config)" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["verify", "list", "dump", "recover", "doctor"])
+def test_archive_of_another_kind_and_unmatched_pattern_are_explained(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    """The archive was only said to be none of Kafka's files, with exit status 0."""
+    archive = tmp_path / "backup.zip"
+    archive.write_bytes(b"PK\x03\x04")
+    assert run([command, str(archive)]) == 3
+    assert (
+        f"cannot read {archive}: unpack it first (archives that need not be: .tar, " in capfd.readouterr().err
+    )
+    assert run([command, f"{tmp_path}/*-1"]) == 3
+    assert "*-1: No such file or directory (the shell expands a pattern only if " in capfd.readouterr().err
