@@ -192,7 +192,11 @@ class DamagedReplicas:
                 and other not in self.unknown
                 and topic_id_of(other).topic_id == topic_id_of(path).topic_id
             ]
-            if not others or name == METADATA_DIRECTORY or not (path in self.unknown or self._gaps(path)):
+            if (
+                not others
+                or name == METADATA_DIRECTORY
+                or not (path in self.unknown or self._gaps(path, others))
+            ):
                 continue
             whole = self._whole(path, [other for other in others if other not in goes])
             if state_of(path) is PartitionState.FUTURE:
@@ -206,16 +210,23 @@ class DamagedReplicas:
             elif pieces:
                 yield [*_put_together(path, pieces, path, lost)]
 
-    def _gaps(self, path: str) -> list[range]:
-        """What a log lacks below its end, in order. Bytes that are no complete batch do not count as part of it."""
+    def _gaps(self, path: str, others: Sequence[str]) -> list[range]:
+        """What a log lacks below its end, in order. Bytes that are no complete batch do not count as part of it; if they follow its end, it
+        lacks what others have after that as well."""
         end = end_offset_of(PartitionTarget(path))
-        gaps = (range(each.start, min(each.stop, end)) for each in self.lost.get(path, ()))
+        gaps = [range(each.start, min(each.stop, end)) for each in self.lost.get(path, ())]
+        if self._is_cut(path, end):
+            gaps.append(range(end, max(end_offset_of(PartitionTarget(other)) for other in others)))
         return sorted(filter(len, gaps), key=lambda each: each.start)
+
+    def _is_cut(self, path: str, end: int) -> bool:
+        """Whether bytes after the end of a log are no batch."""
+        return any(each.stop > end for each in self.lost.get(path, ()))
 
     def _whole(self, path: str, others: Sequence[str]) -> str | None:
         """An undamaged replica that has everything."""
         own = progress_of(PartitionTarget(path))
-        start = min((_start_of(path), *(gap.start for gap in self._gaps(path))))
+        start = min((_start_of(path), *(gap.start for gap in self._gaps(path, others))))
         sound = {
             other: progress_of(PartitionTarget(other))
             for other in others
@@ -234,7 +245,7 @@ class DamagedReplicas:
         pieces: list[_Piece] = []
         lost: list[range] = []
         position = 0
-        gaps, end = self._gaps(path), end_offset_of(PartitionTarget(path))
+        gaps, end = self._gaps(path, others), end_offset_of(PartitionTarget(path))
         for gap in gaps if len(gaps) <= _MOST_PIECES else ():
             if gap.start < position:
                 return [], []
@@ -249,8 +260,12 @@ class DamagedReplicas:
         if all(piece.path == path for piece in pieces):
             return [], []
         if position < end:
-            is_cut = any(each.stop > end for each in self.lost[path])
-            pieces.append(_Piece(path, position, end if is_cut else None))
+            pieces.append(_Piece(path, position, end if self._is_cut(path, end) else None))
+        # the dumps also name what is cut off at the end of a log
+        sources = dict.fromkeys(piece.path for piece in pieces if not piece.is_repaired)
+        found = (each for name in sources for each in self.lost.get(name, ()) if each.stop < _NO_OFFSET)
+        cut = dict.fromkeys(range(max(each.start, position, end), each.stop) for each in found)
+        lost += filter(len, cut)
         return pieces, lost
 
     def _next_piece(self, path: str, others: Sequence[str], gap: range) -> tuple[_Piece, int]:

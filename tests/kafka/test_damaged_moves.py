@@ -238,6 +238,18 @@ def test_damaged_log_whose_copy_has_the_records(cluster: Moving, share: int) -> 
 
 
 @pytest.mark.evidence("damaged-replica")
+def test_log_that_is_cut_off_in_a_batch_is_continued_from_its_copy(cluster: Moving) -> None:
+    """The dump of what precedes the cut names the offset there, and append refused the pieces because none had it."""
+    cluster.copy_all(ALONE)
+    log = cluster.log_of(ALONE)
+    os.truncate(log, log.stat().st_size * 69 // 80)
+    _spoil_batch(log, 10)
+    _spoil_batch(cluster.copy_of(ALONE), 33)
+    assert cluster.follow() == 2
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
+@pytest.mark.evidence("damaged-replica")
 @pytest.mark.parametrize("is_in_copy", [False, True])
 def test_records_that_only_a_repair_of_one_bit_restores(cluster: Moving, is_in_copy: bool) -> None:
     """Both logs lack something else of each other, so kseg used to advise a repair of each, which removes what the other one has."""
