@@ -10,14 +10,13 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.faults import shim
-from tests.faults.cases import CASES, lines_to_append, words_for
+from tests.faults.cases import CASES
 from tests.faults.incident import Scenario
 from tests.faults.shim import Fault, Kind, Machine, Mode
 
@@ -28,30 +27,17 @@ pytestmark = [
 
 STRIDE = int(os.environ.get("KSEG_FAULT_STRIDE", "0"))
 OFFSET = int(os.environ.get("KSEG_FAULT_OFFSET", "0"))
-WARM = ("recover", "recover as a broker", "recover --output", "compact", "retain", "append", "undo recover")
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS, errno.EMFILE, errno.EDQUOT)
 
 
-@pytest.fixture(scope="module")
-def machine(machine: Machine, capture_small: Path, place: Path) -> Machine:
-    """The server, which has run each kind of command once."""
-    (place / "warm").mkdir()
-    lines_to_append(place / "warm" / "lines.jsonl")
-    for name in WARM:
-        root = place / "warm" / name
-        CASES[name].lay(capture_small, root / "data")
-        for words in (*CASES[name].before, CASES[name].words):
-            machine.warm_up(words_for(words, root))
-    shutil.rmtree(place / "warm")
-    return machine
-
-
 @pytest.fixture(scope="module", params=CASES)
-def scenario(request: pytest.FixtureRequest, capture_small: Path, place: Path, machine: Machine) -> Scenario:
+def scenario(
+    request: pytest.FixtureRequest, capture_small: Path, place: Path, warm_machine: Machine
+) -> Scenario:
     case = CASES[request.param]
     original = place / "original" / request.param
     case.lay(capture_small, original / "data")
-    return Scenario(case, original, place / request.param, machine)
+    return Scenario(case, original, place / request.param, warm_machine)
 
 
 def _tried(calls: int, tries: int, first: int) -> Iterator[int]:
@@ -77,13 +63,13 @@ def test_command_killed_at_any_change_can_be_continued_or_undone(scenario: Scena
 
 
 def test_undo_after_a_kill_at_the_end_restores_the_directory_mtime(
-    capture_small: Path, place: Path, machine: Machine
+    capture_small: Path, place: Path, warm_machine: Machine
 ) -> None:
     """The journal of the data directory's own files is not complete yet, and is beside that of the run."""
     case = CASES["recover --quarantine"]
     original = place / "original" / "undecided"
     case.lay(capture_small, original / "data")
-    scenario = Scenario(case, original, place / "undecided", machine)
+    scenario = Scenario(case, original, place / "undecided", warm_machine)
     calls = scenario.count(Kind.CHANGE)
     wrong = [
         sentence

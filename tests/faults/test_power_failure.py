@@ -112,12 +112,12 @@ def disk(request: pytest.FixtureRequest, place: Path) -> Iterator[Disk]:
 
 @pytest.mark.parametrize("name", CHANGING)
 def test_command_can_be_continued_or_undone_after_a_power_failure(
-    name: str, disk: Disk, place: Path, machine: Machine, capture_small: Path
+    name: str, disk: Disk, place: Path, warm_machine: Machine, capture_small: Path
 ) -> None:
     original = place / "original" / name
     if not original.exists():
         CASES[name].lay(capture_small, original / "data")
-    scenario = PowerFailure(CASES[name], original, disk.place / name, machine)
+    scenario = PowerFailure(CASES[name], original, disk.place / name, warm_machine)
     scenario.disk = disk
     kinds = Kind.CHANGE | Kind.SYNC
     calls = scenario.count(kinds)
