@@ -115,8 +115,8 @@ def _moment(broker: Broker, admin: ClusterAdmin, copy: Path, renewers: set[str],
         is_known = {name for row in reported["tokens"] for name in row["renewers"]} == {
             f"User:{name}" for name in renewers
         }
-        # a list with one element
-        is_noted = b"\2" + uuid_bytes(_identity(cordoned)) in metadata
+        # tag 3 of BrokerRegistrationChangeRecord, 17 bytes: a list with one element
+        is_noted = b"\3\x11\2" + uuid_bytes(_identity(cordoned)) in metadata
         return reported == before and is_known and is_noted and reported["cordoned"] == [str(cordoned)]
 
     broker.wait_for("a settled copy", is_settled)

@@ -67,6 +67,7 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mome
             found["ended"] = _moment(first, second, clients, root / "ended")
     _append_strange_states(first)
     with first, TransactionClients(first.bootstrap) as clients:
+        first.wait_for("its coordinator", lambda: "fencing" in _ids(clients))
         found["strange"] = _moment(first, second, clients, root / "strange")
     yield found
 
