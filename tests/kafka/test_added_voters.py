@@ -195,7 +195,7 @@ def test_controllers_and_brokers_ask_the_recorded_addresses(
     two, one = ThreeControllers(tmp_path / "cluster"), ThreeControllers(tmp_path / "before")
     broker = one.nodes[BROKER]
     properties = broker.root / "server.properties"
-    broker.properties["initial.broker.registration.timeout.ms"] = "8000"
+    broker.properties["initial.broker.registration.timeout.ms"] = "2000"
     one.nodes[FIRST]._configure()
     broker._configure()
     named = properties.read_text()
@@ -213,6 +213,7 @@ def test_controllers_and_brokers_ask_the_recorded_addresses(
         for node_id in (FIRST, ADDED):
             assert "Completed transition to Leader" not in two.nodes[node_id].log_text()
         subprocess.run(advised(broker, capfd), shell=True, check=True)
+        properties.write_text(properties.read_text().replace("timeout.ms=2000", "timeout.ms=60000"))
         broker._spawn()
         broker._await_start()
         assert f"controller.quorum.bootstrap.servers={one.places[FIRST]}\n" in properties.read_text()

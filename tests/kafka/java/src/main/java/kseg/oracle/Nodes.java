@@ -3,6 +3,8 @@ package kseg.oracle;
 import kafka.Kafka;
 
 import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.raft.KafkaRaftClient;
+import org.apache.kafka.raft.KafkaRaftClientDriver;
 import org.apache.kafka.server.util.ShutdownableThread;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.ThreadContext;
@@ -21,8 +23,11 @@ import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -64,6 +69,7 @@ public final class Nodes {
         private OutputStream log;
         private volatile InputStream in = InputStream.nullInputStream();
         private volatile OutputStream out; // of a tool
+        private volatile boolean isController; // and no broker
         private boolean isEnding;
         private volatile boolean hasEnded;
 
@@ -137,15 +143,33 @@ public final class Nodes {
             }
         }
 
+        /** The last leader of several controllers would wait five seconds for its successor. */
+        void leaveQuorum() {
+            for (Thread thread : alive()) {
+                if (isController && thread instanceof KafkaRaftClientDriver<?> driver) {
+                    try {
+                        Field client = KafkaRaftClientDriver.class.getDeclaredField("client");
+                        client.setAccessible(true);
+                        ((KafkaRaftClient<?>) client.get(driver)).shutdown(0);
+                    } catch (ReflectiveOperationException error) {
+                        throw new IllegalStateException(error);
+                    }
+                }
+            }
+        }
+
+        private List<Thread> alive() {
+            Thread[] alive = new Thread[2 * threads.activeCount() + 16];
+            return Arrays.asList(alive).subList(0, threads.enumerate(alive));
+        }
+
         /** Also later, since the thread that starts the node may have started others meanwhile. */
         void endThreads() {
             if (!hasEnded) {
                 return;
             }
-            Thread[] alive = new Thread[2 * threads.activeCount() + 16];
-            int count = threads.enumerate(alive);
-            for (int i = 0; i < count; i++) {
-                if (alive[i] instanceof ShutdownableThread thread) {
+            for (Thread each : alive()) {
+                if (each instanceof ShutdownableThread thread) {
                     thread.initiateShutdown();
                 }
             }
@@ -173,6 +197,7 @@ public final class Nodes {
         void halt(int status) {
             if (begin()) {
                 closeLog();
+                leaveQuorum();
                 inThread(() -> {
                     runHooks();
                     sayEnded(status);
@@ -213,8 +238,9 @@ public final class Nodes {
         System.exit(0);
     }
 
-    private static void start(Node node, String properties) {
+    private static void start(Node node, String properties) throws IOException {
         NODES.values().forEach(Node::endThreads);
+        node.isController = Files.readAllLines(Path.of(properties)).contains("process.roles=controller");
         NODES.put(node.name, node);
         node.inThread(() -> Kafka.main(new String[] {properties}));
     }
