@@ -331,8 +331,11 @@ class Broker:
                     "log_level": 0,
                 }
             )
-            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
             try:
+                # otherwise the client knows no leader when it looks for the first offset, and tries again after half a second
+                with suppress(KafkaException):
+                    consumer.list_topics(topic, limit_s / CONSUMERS)
+                consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
                 records = _until_end(consumer, limit_s / CONSUMERS)
             finally:
                 consumer.close()
