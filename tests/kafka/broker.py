@@ -55,7 +55,7 @@ _LEADER_SOON = (
 _SERVER_PORTS = 10_000, 32_768
 
 # Keep the broker small and fast: one partition for the internal topics, small preallocated indexes, housekeeping every second, and a long
-# limit for open transactions.
+# limit for open transactions. The controller refuses a broker that was killed until its former session ends.
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -69,6 +69,8 @@ PROPERTIES = {
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
     "log.index.size.max.bytes": "262144",
     "log.initial.task.delay.ms": "500",

@@ -48,8 +48,6 @@ class Node(Broker):
         super().__init__(
             root,
             node_id=str(node_id),
-            broker_session_timeout_ms="3000",
-            broker_heartbeat_interval_ms="500",
             replica_lag_time_max_ms="2000",
             offsets_topic_replication_factor="2",
             unclean_leader_election_enable="true",
