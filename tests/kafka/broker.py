@@ -55,7 +55,8 @@ _LEADER_SOON = (
 _SERVER_PORTS = 10_000, 32_768
 
 # Keep the broker small and fast: one partition for the internal topics, small preallocated indexes, housekeeping every second, and a long
-# limit for open transactions. The controller refuses a broker that was killed until its former session ends.
+# limit for open transactions. The controller refuses a broker that was killed until its former session ends. Members of groups learn of a
+# rebalance from their next heartbeat.
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -72,6 +73,11 @@ PROPERTIES = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.min.heartbeat.interval.ms": "500",
     "log.index.size.max.bytes": "262144",
     "log.initial.task.delay.ms": "500",
     "log.retention.check.interval.ms": "500",

@@ -84,7 +84,8 @@ class Riders:
 
     def join(self, name: str, group: str, protocol: str, *topics: str, instance: str | None = None) -> None:
         """Add a member called `name` to a group. instance: of a static member."""
-        timeout = {"session.timeout.ms": HOUR_MS // 2} if protocol == "classic" else {}
+        classic = {"session.timeout.ms": HOUR_MS // 2, "heartbeat.interval.ms": 500}
+        times = classic if protocol == "classic" else {}
         static = {"group.instance.id": instance} if instance is not None else {}
         config = {
             "bootstrap.servers": self._broker.bootstrap,
@@ -95,7 +96,7 @@ class Riders:
             "max.poll.interval.ms": HOUR_MS,
             "log_level": 0,
         }
-        self._members[name] = Consumer({**config, **timeout, **static})
+        self._members[name] = Consumer({**config, **times, **static})
         self._members[name].subscribe([*topics])
         self._group_of[name] = group
 
