@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ if "CI" not in os.environ:
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.recovering import recovered_lines
+from tests.support.forked_programs import run_kseg
 from tests.support.trees import copy_tree
 
 if TYPE_CHECKING:
@@ -29,19 +28,7 @@ pytestmark = pytest.mark.kafka
 
 def compact(data: Path, *words: str) -> list[dict[str, Any]]:
     """Run `kseg compact --apply` on a data directory; returns the results of its partitions."""
-    command = [
-        sys.executable,
-        "-m",
-        "kseg",
-        "compact",
-        "--cleanup-policy",
-        "compact",
-        "--json",
-        "--apply",
-        *words,
-        str(data),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_kseg("compact", "--cleanup-policy", "compact", "--json", "--apply", *words, data)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return [row for row in rows if row["type"] == "result" and "partition" in row]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ if "CI" not in os.environ:
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.recovering import recovered_lines
+from tests.support.forked_programs import run_kseg
 from tests.support.trees import copy_tree
 
 if TYPE_CHECKING:
@@ -29,19 +28,7 @@ BY_SIZE, BY_TIME, BY_START = "codec-none", "transactions", "codec-lz4"
 
 def retain(data: Path, topic: str, *words: str) -> dict[str, Any]:
     """Run `kseg retain --apply` on one topic; returns its result."""
-    command = [
-        sys.executable,
-        "-m",
-        "kseg",
-        "retain",
-        "--json",
-        "--apply",
-        "--topic",
-        topic,
-        *words,
-        str(data),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_kseg("retain", "--json", "--apply", "--topic", topic, *words, data)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     result: dict[str, Any] = next(row for row in rows if row["type"] == "result" and "partition" in row)
@@ -79,19 +66,7 @@ def test_broker_serves_all_topics_after_free_and_purge(everything: Written, tmp_
     data = copy_tree(everything.stopped, tmp_path / "data")
     # files that the broker's cleaner had marked when it stopped count first, and their size differs from run to run
     marked_bytes = sum(path.stat().st_size for path in data.rglob("*.deleted"))
-    command = [
-        sys.executable,
-        "-m",
-        "kseg",
-        "retain",
-        "--json",
-        "--apply",
-        "--free",
-        str(marked_bytes + 20 * 1024),
-        "--purge",
-        str(data),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_kseg("retain", "--json", "--apply", "--free", marked_bytes + 20 * 1024, "--purge", data)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     (free,) = (row for row in rows if row["type"] == "free")
