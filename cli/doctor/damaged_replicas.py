@@ -85,10 +85,10 @@ class _Piece:
 @dataclass(slots=True)
 class DamagedReplicas:
     """partitions: the directories of all that are examined. options: of their verification. lost: by directory, the offsets that are
-    missing or cannot be read, also beyond the log end. flipped: the places that a repair can restore, since one bit is
-    inverted. unknown: directories with further damage. strays: directories that brokers will not serve. sources: those from which the
-    steps take something. are_mended: whether there are steps. They are due even if nothing is worse than a warning, as for lost first
-    segments: the node could lead without them, and the others delete theirs then (observed with 4.3.1)."""
+    missing or cannot be read, also beyond the log end. flipped: the places that a repair can restore, since one bit is inverted. unknown:
+    directories with further damage. strays: directories that brokers will not serve. sources: those from which the steps take something.
+    restored: those of which a step makes a repaired copy. are_mended: whether there are steps. They are due even if nothing is worse than
+    a warning, as for lost first segments: the node could lead without them, and the others delete theirs then (observed with 4.3.1)."""
 
     request: Request
     partitions: Sequence[str] = ()
@@ -98,6 +98,7 @@ class DamagedReplicas:
     unknown: set[str] = field(default_factory=set)
     strays: set[str] = field(default_factory=set)
     sources: set[str] = field(default_factory=set)
+    restored: set[str] = field(default_factory=set)
     are_mended: bool = False
 
     def note(self, finding: Finding) -> None:
@@ -174,7 +175,7 @@ class DamagedReplicas:
         if former in self.unknown or former not in self.lost:
             return []
         pieces, lost = self._pieces(former, [path])
-        return [*_put_together(former, pieces, path, lost)] if pieces else []
+        return self._assembled(former, pieces, path, lost) if pieces else []
 
     def _found(self, directories: Collection[str], goes: Collection[str]) -> Iterator[list[NextStep]]:
         """goes: directories that are moved out of the data directory afterwards."""
@@ -208,7 +209,7 @@ class DamagedReplicas:
             if whole is not None:
                 yield [_copied(path, whole)]
             elif pieces:
-                yield [*_put_together(path, pieces, path, lost)]
+                yield self._assembled(path, pieces, path, lost)
 
     def _gaps(self, path: str, others: Sequence[str]) -> list[range]:
         """What a log lacks below its end, in order. Bytes that are no complete batch do not count as part of it; if they follow its end, it
@@ -267,6 +268,15 @@ class DamagedReplicas:
         cut = dict.fromkeys(range(max(each.start, position, end), each.stop) for each in found)
         lost += filter(len, cut)
         return pieces, lost
+
+    def _assembled(
+        self, base: str, pieces: Sequence[_Piece], path: str, lost: Sequence[range]
+    ) -> list[NextStep]:
+        """See `_put_together`. A repaired copy is made for the first log that needs it."""
+        sources = dict.fromkeys(piece.path for piece in pieces if piece.is_repaired)
+        steps = [_restored(source) for source in sources if source not in self.restored]
+        self.restored.update(sources)
+        return [*steps, *_put_together(base, pieces, path, lost)]
 
     def _next_piece(self, path: str, others: Sequence[str], gap: range) -> tuple[_Piece, int]:
         """The next piece of a gap that another replica has or a repair restores, and its end; an empty one at the end of the gap if there
@@ -343,6 +353,16 @@ def _copied(path: str, whole: str) -> NextStep:
     )
 
 
+def _restored(source: str) -> NextStep:
+    copy = _repaired_copy(source)
+    anew = f"rm -r {shell_quoted(copy)} && " if places.lexists(copy) else ""
+    return NextStep(
+        f"What one inverted bit has damaged in {shown_path(source)} is in no other replica. Make a copy in which it is restored."
+        f"{lack_of_room(source, copy)}",
+        f"{anew}mkdir -p {shell_quoted(os.path.dirname(copy))} && kseg recover --repair-bits --output {shell_quoted(copy)} {shell_quoted(source)}",
+    )
+
+
 def _put_together(
     base: str, pieces: Sequence[_Piece], path: str, lost: Sequence[range]
 ) -> Iterator[NextStep]:
@@ -350,14 +370,6 @@ def _put_together(
     log_dir, name = os.path.split(os.path.normpath(path))
     made = os.path.join(f"{places.abspath(log_dir)}-whole", name)
     first = next(piece for piece in pieces if piece.path != base)
-    for source in dict.fromkeys(piece.path for piece in pieces if piece.is_repaired):
-        copy = _repaired_copy(source)
-        anew = f"rm -r {shell_quoted(copy)} && " if places.lexists(copy) else ""
-        yield NextStep(
-            f"What one inverted bit has damaged in {shown_path(source)} is in no other replica. Make a copy in which it is restored."
-            f"{lack_of_room(source, copy)}",
-            f"{anew}mkdir -p {shell_quoted(os.path.dirname(copy))} && kseg recover --repair-bits --output {shell_quoted(copy)} {shell_quoted(source)}",
-        )
     # an earlier attempt, to which append would add
     anew = f"rm -r {shell_quoted(made)} && " if places.lexists(made) else ""
     without = "".join(f" --lost {each.start}-{each.stop - 1}" for each in lost)

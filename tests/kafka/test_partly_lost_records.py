@@ -20,6 +20,7 @@ import pytest
 if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
+from kseg.cli.main import run
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import BROKERS, CONTROLLER, TwoReplicas
 from tests.support.doctor_helpers import of_type, rows_of
@@ -52,6 +53,18 @@ def _steps(capfd: pytest.CaptureFixture[str], paths: list[Path]) -> list[str]:
     return [row["command"] for row in of_type(rows, "step") if row["due"]]
 
 
+def _follow_steps(capfd: pytest.CaptureFixture[str], paths: list[Path]) -> None:
+    """Type in the steps, and those that follow from them."""
+    for _ in range(2):
+        for step in _steps(capfd, paths):
+            if not step.startswith("kseg doctor"):
+                typed = re.sub(r"\bkseg (?=dump|append|recover)", f"{sys.executable} -m kseg ", step)
+                subprocess.run(typed, shell=True, check=True, stdout=subprocess.DEVNULL)
+        if run(["verify", *map(str, paths)]) == 0:
+            return
+    raise AssertionError("still damaged")
+
+
 @contextmanager
 def _replicated(root: Path) -> Iterator[TwoReplicas]:
     """A running cluster that has the batches on both brokers."""
@@ -79,11 +92,7 @@ def test_steps_keep_what_any_replica_has(
         _spoil(cluster.data(1), 3, 11, 12, 13)
         _, lost = _spoil(cluster.data(2), 6, 12)
         paths = [cluster.data(node_id) for node_id in BROKERS]
-        for step in _steps(capfd, paths):
-            if not step.startswith("kseg doctor"):
-                typed = re.sub(r"\bkseg (?=dump|append)", f"{sys.executable} -m kseg ", step)
-                subprocess.run(typed, shell=True, check=True, stdout=subprocess.DEVNULL)
-        rows_of(capfd, "verify", "--json", *paths, status=0)
+        _follow_steps(capfd, paths)
         cluster.prepare()
         cluster.begin(CONTROLLER, leader)
         cluster.await_leader(ORDERS, leader)
@@ -98,10 +107,16 @@ def test_steps_keep_what_any_replica_has(
 def test_steps_give_up_nothing_that_a_repair_restores(
     flipped: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Batch 12 is damaged in both replicas, in one of them by one bit, and batch 3 in one."""
     with _replicated(tmp_path / "cluster") as cluster:
         cluster.stop(2, 1)
     _spoil(cluster.data(1), 3)
     for node_id in BROKERS:
         _spoil(cluster.data(node_id), 12, is_flipped=node_id == flipped)
-    steps = _steps(capfd, [cluster.data(node_id) for node_id in BROKERS])
-    assert not [step for step in steps if f"{cluster.data(1)}-whole" in step], steps
+    paths = [cluster.data(node_id) for node_id in BROKERS]
+    _follow_steps(capfd, paths)
+    for path in paths:
+        rows = rows_of(
+            capfd, "dump", "--json", "--deep-iteration", path / f"{ORDERS}-0" / f"{0:020d}.log", status=0
+        )
+        assert [row["offset"] for row in of_type(rows, "record")] == [*range(BATCHES * RECORDS)]
