@@ -203,13 +203,13 @@ class _Csv(_Text):
 def text_of(batch: pa.RecordBatch, options: ExportOptions) -> memoryview:
     """The rows as one of the text forms, without a header and uncompressed."""
     if options.form is Form.JSON:
-        return json_lines(batch, options.bytes_mode)
+        return json_lines(batch, options.bytes_mode).cast("B")  # Arrow's memory is of signed bytes
     from pyarrow.csv import CSVWriter, WriteOptions
 
     out = pa.BufferOutputStream()
     with CSVWriter(out, batch.schema, write_options=WriteOptions(include_header=False)) as writer:
         writer.write_batch(batch)
-    return memoryview(out.getvalue())
+    return memoryview(out.getvalue()).cast("B")
 
 
 def open_sink(stream: Stream, schema: pa.Schema, options: ExportOptions, *, has_header: bool = True) -> Sink:

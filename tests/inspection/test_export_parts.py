@@ -21,8 +21,15 @@ from kseg.segment.model import NewBatch, Record
 BATCHES = 120
 
 
+@pytest.fixture
+def answers() -> list[bool]:
+    """For each part that was received from a helper, whether it has a text: a helper that fails gives the part up, and the output is the
+    same."""
+    return []
+
+
 @pytest.fixture(autouse=True)
-def helpers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def helpers(monkeypatch: pytest.MonkeyPatch, answers: list[bool]) -> list[int]:
     """Make parts small, and wait for helpers. Returns the number that were started."""
     started: list[int] = []
     monkeypatch.setattr(log_parts, "PART_BYTES", 2048)
@@ -30,13 +37,19 @@ def helpers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(log_parts, "has_free_processor", lambda: True)
     monkeypatch.setattr(sinks, "has_free_processor", lambda: True)
     monkeypatch.setattr(part_worker.PartWorker, "is_ready", lambda _worker: True)
-    begin = part_worker.PartWorker.__init__
+    begin, receive = part_worker.PartWorker.__init__, part_worker.PartWorker.receive
 
     def note(self: Any, *words: Any) -> None:
         started.append(1)
         begin(self, *words)
 
+    def received(self: Any) -> list[bytes | memoryview] | None:
+        pieces = receive(self)
+        answers.append(pieces is not None)
+        return pieces
+
     monkeypatch.setattr(part_worker.PartWorker, "__init__", note)
+    monkeypatch.setattr(part_worker.PartWorker, "receive", received)
     return started
 
 
@@ -110,11 +123,16 @@ def compare(
 )
 @pytest.mark.parametrize("codec", [L.NONE, L.ZSTD])
 def test_parallel_export_writes_the_same_files(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], helpers: list[int], codec: int, words: list[str]
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    helpers: list[int],
+    answers: list[bool],
+    codec: int,
+    words: list[str],
 ) -> None:
     partition = write(tmp_path / "t-0", log(codec))
     reported = compare(partition, tmp_path, capfd, words, helpers)
-    assert len(helpers) == 2
+    assert len(helpers) == 2 and answers and all(answers)
     assert (reported[-1]["records"] == BATCHES * 10) == ("--key-regex" not in words)
 
 
@@ -146,6 +164,7 @@ def test_texts_that_continue_in_the_next_slot_are_the_same(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     helpers: list[int],
+    answers: list[bool],
     monkeypatch: pytest.MonkeyPatch,
     slot_bytes: int,
     form: str,
@@ -153,7 +172,8 @@ def test_texts_that_continue_in_the_next_slot_are_the_same(
     """Slots that hold neither a text nor the 16 bytes in front of it."""
     monkeypatch.setattr(part_worker, "SLOT_BYTES", slot_bytes)
     reported = compare(write(tmp_path / "t-0", log()), tmp_path, capfd, ["--to", form], helpers)
-    assert len(helpers) == 2 and reported[-1]["records"] == BATCHES * 10
+    assert len(helpers) == 2 and answers and all(answers)
+    assert reported[-1]["records"] == BATCHES * 10
 
 
 def test_parallel_export_to_stdout_is_the_same(
