@@ -55,7 +55,8 @@ def mount_around(path: str) -> Mount | None:
 
 def is_mount_point(path: str) -> bool:
     """Whether something is mounted at a directory itself: it can be neither renamed nor deleted (EBUSY). A link to one can."""
-    return not os.path.islink(path) and any(each.point == os.path.realpath(path) for each in mounts())
+    place = os.path.realpath(path)
+    return not os.path.islink(path) and any(each.point == place for each in mounts())
 
 
 def _is_below(path: str, point: str) -> bool:

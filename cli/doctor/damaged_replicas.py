@@ -33,7 +33,7 @@ from kseg.cli.doctor.next_step import (
 from kseg.cli.doctor.replica_steps import one_to_move, stop_move
 from kseg.cli.request import Request
 from kseg.internal_topics.broker_directories import end_offset_of, progress_of
-from kseg.internal_topics.metadata.replica_directories import has_segment, names_in, state_of, topic_id_of
+from kseg.internal_topics.metadata.replica_directories import has_segment, state_of, topic_id_of
 from kseg.segment.counted import listed, offsets_words
 from kseg.segment.diagnosis import InvalidBytes, UnreadableBytes
 from kseg.segment.errors import KsegError
@@ -41,6 +41,7 @@ from kseg.segment.findings import ERROR, Finding
 from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.derived_state import epochs_of_batches
 from kseg.segment.partition.directory import partition_name
+from kseg.segment.partition.log_dir_state import deleted_logs
 from kseg.segment.partition.names import (
     KSEG_DIRECTORY,
     METADATA_DIRECTORY,
@@ -132,9 +133,8 @@ class DamagedReplicas:
         found: dict[str, list[str]] = {}
         for log_dir in sorted({os.path.dirname(each) for each in self.partitions}):
             with suppress(KsegError):  # what cannot be read has nothing to offer
-                for name, by_state in names_in(log_dir).items():
-                    for entry in by_state.get(PartitionState.DELETE, ()):
-                        found.setdefault(name, []).append(os.path.join(log_dir, entry))
+                for name, paths in deleted_logs(log_dir).items():
+                    found.setdefault(name, []).extend(paths)
         return found
 
     def _verified(self, directories: Sequence[str]) -> Iterator[str]:

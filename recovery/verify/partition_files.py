@@ -16,8 +16,8 @@ from kseg.segment.diagnosis import DoubtfulLogStart, LogStartBeyondEnd, Numbers
 from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import DISK, Reader, read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.directory import Entry, PartitionDirectory, partitions_in
-from kseg.segment.partition.log_dir_state import LogDirState
+from kseg.segment.partition.directory import Entry, PartitionDirectory
+from kseg.segment.partition.log_dir_state import LogDirState, deleted_logs
 from kseg.segment.partition.log_start_trace import log_start_trace
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, PartitionState, Role
 from kseg.segment.partition.partition_log import PartitionLog
@@ -216,10 +216,7 @@ def is_of_deleted_log(log_dir: str, name: PartitionName, role: Role, offset: int
     if role not in (Role.HIGH_WATERMARKS, Role.CLEANER_OFFSETS):
         return False
     own = os.path.join(log_dir, name.text)
-    for directory, other in partitions_in(log_dir):
-        if other.state is not PartitionState.DELETE or other.text != name.text:
-            continue
-        deleted = os.path.join(log_dir, directory)
+    for deleted in deleted_logs(log_dir).get(name.text, ()):
         with suppress(UnreadableInput), PartitionLog(PartitionTarget(deleted), log_start_offset=0) as log:
             if offset <= log.end_of_batches and not _have_one_topic_id(own, deleted):
                 return True

@@ -1,4 +1,4 @@
-"""The state of a partition in its data directory: clean shutdown or not, checkpoints, meta.properties.
+"""The state of a partition in its data directory: clean shutdown or not, checkpoints, meta.properties, logs marked for deletion.
 
 Every partition of a data directory needs the same few files, so they are cached per process while their identity (modification time,
 size, inode) is unchanged.
@@ -6,12 +6,13 @@ size, inode) is unchanged.
 
 import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 
 from kseg.segment.errors import FormatError, NotPermitted, UnreadableInput, cannot_read
 from kseg.segment.files import read_small
+from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.names import (
     NAME_BY_ROLE,
     OFFSET_CHECKPOINT_ROLES,
@@ -77,6 +78,20 @@ def checkpointed_offsets(path: str) -> tuple[Offsets, int]:
 def _decoded(path: str, identity: tuple[int, ...] | None) -> tuple[Offsets, int]:
     data = read_small(path)
     return offsets_by_partition(decode_offset_checkpoint(data)), len(data)
+
+
+def deleted_logs(log_dir: str) -> Mapping[str, Sequence[str]]:
+    """The paths of the logs that are marked for deletion, by the name of their partition. Raises UnreadableInput."""
+    return _deleted_logs(log_dir, _identity(log_dir))
+
+
+@lru_cache(maxsize=4)
+def _deleted_logs(log_dir: str, _: tuple[int, ...] | None) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for directory, name in partitions_in(log_dir):
+        if name.state is PartitionState.DELETE:
+            found.setdefault(name.text, []).append(os.path.join(log_dir, directory))
+    return found
 
 
 def _identity(path: str) -> tuple[int, ...] | None:
