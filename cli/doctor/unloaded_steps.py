@@ -22,11 +22,11 @@ _LISTED = 5  # partitions with steps of their own
 
 @dataclass(slots=True)
 class UnloadedGroups:
-    """directories: of the partitions. begun_anew: those for which there are steps."""
+    """directories: of the partitions. begun_anew: the groups with committed offsets in those for which there are steps."""
 
     request: Request
     directories: dict[str, None] = field(default_factory=dict)
-    begun_anew: list[str] = field(default_factory=list)
+    begun_anew: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def takes(self, finding: Finding) -> bool:
         """Note what a finding says; the cost of a repair and its advice depend on it as well."""
@@ -41,9 +41,9 @@ class UnloadedGroups:
 def begin_anew(unloaded: UnloadedGroups) -> Iterator[NextStep]:
     """The steps before a start."""
     paths = [*unloaded.directories]
-    unloaded.begun_anew = paths[: shown_of(len(paths), _LISTED)]
-    for path in unloaded.begun_anew:
-        name, names = os.path.basename(os.path.normpath(path)), _groups_of(path)
+    unloaded.begun_anew = {path: _groups_of(path) for path in paths[: shown_of(len(paths), _LISTED)]}
+    for path, names in unloaded.begun_anew.items():
+        name = os.path.basename(os.path.normpath(path))
         why = f"The coordinator of {name} fails to load it, and none of its groups is available"
         for file, some in in_files(names, f"{name}-offsets"):
             options = {"--reset-csv": file, "--group": tuple(some)}
@@ -63,9 +63,9 @@ def begin_anew(unloaded: UnloadedGroups) -> Iterator[NextStep]:
 
 def restore_offsets(unloaded: UnloadedGroups, server: str) -> Iterator[NextStep]:
     """The steps once the broker runs."""
-    for path in unloaded.begun_anew:
+    for path, names in unloaded.begun_anew.items():
         name = os.path.basename(os.path.normpath(path))
-        yield from commit_again(in_files(_groups_of(path), f"{name}-offsets"), server)
+        yield from commit_again(in_files(names, f"{name}-offsets"), server)
 
 
 def _groups_of(path: str) -> Sequence[str]:
