@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kseg.cli.doctor.next_step import NextStep, move_out
 from kseg.internal_topics.metadata.metadata_image import Voter
+from kseg.recovery.broker_start.node_properties import listeners_of
 from kseg.segment.counted import listed
 from kseg.segment.diagnosis import ReplacedVoter
 from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role
@@ -81,10 +82,8 @@ def _addresses(value: str) -> list[str]:
 
 
 def _controller_listeners(server: Mapping[str, str]) -> list[str]:
-    names = {each.strip() for each in server.get("controller.listener.names", "").split(",")}
-    listeners = f"{server.get('advertised.listeners', '')},{server.get('listeners', '')}".split(",")
-    named = (each.strip().partition("://") for each in listeners)
-    return [address for name, _, address in named if name in names and address]
+    names = {each.strip() for each in server.get("controller.listener.names", "").split(",")} - {""}
+    return [address for name, address in listeners_of(server) if name in names]
 
 
 def _are_alike(address: str, other: str) -> bool:

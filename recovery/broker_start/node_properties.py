@@ -74,10 +74,16 @@ class NodeProperties:
         return found
 
 
+def listeners_of(pairs: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The names of the listeners, with HOST:PORT of each; the advertised ones first. pairs: of server.properties."""
+    listeners = f"{pairs.get('advertised.listeners', '')},{pairs.get('listeners', '')}".split(",")
+    named = (listener.strip().rpartition("://") for listener in listeners)
+    return [(name, address) for name, _, address in named if address]
+
+
 def _listening_voter(pairs: Mapping[str, str]) -> int | None:
     """See `listening_voter`; None unless there is exactly one."""
-    listeners = f"{pairs.get('advertised.listeners', '')},{pairs.get('listeners', '')}".split(",")
-    places_here = {listener.strip().rpartition("://")[2] for listener in listeners} - {""}
+    places_here = {address for _, address in listeners_of(pairs)}
     voters = [voter.strip().partition("@") for voter in pairs.get("controller.quorum.voters", "").split(",")]
     found = {parse_integer(node, INT_BITS) for node, _, place in voters if place in places_here}
     return next(iter(found)) if len(found) == 1 else None
