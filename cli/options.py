@@ -12,14 +12,14 @@ from kseg.segment.layout import INT32_MAX, INT64_MAX
 from kseg.segment.moments import moment
 from kseg.segment.quantities import read_duration, read_size, read_time
 
-# outside these, a number of milliseconds is more likely one of seconds or of microseconds
-_EPOCH_MS_OF_1973 = 10**11
-_EPOCH_MS_OF_5138 = 10**14
-
 if TYPE_CHECKING:
     from kseg.cli.request import Request
     from kseg.recovery.verify.options import VerifyOptions
     from kseg.spark.options import ClusterOptions
+
+# outside these, a number of milliseconds is more likely one of seconds or of microseconds
+_EPOCH_MS_OF_1973 = 10**11
+_EPOCH_MS_OF_5138 = 10**14
 
 
 def read_size_of_int(text: str) -> int:
