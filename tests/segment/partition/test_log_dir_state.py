@@ -8,18 +8,19 @@ from pathlib import Path
 import pytest
 
 from kseg.segment.partition import log_dir_state
+from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.log_dir_state import deleted_logs
+from kseg.segment.partition.names import PartitionName
 
 
 def test_deleted_logs_are_listed_once_until_the_directory_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed: list[str] = []
-    list_partitions = log_dir_state.partitions_in
 
-    def counted(log_dir: str) -> object:
+    def counted(log_dir: str) -> list[tuple[str, PartitionName]]:
         listed.append(log_dir)
-        return list_partitions(log_dir)
+        return partitions_in(log_dir)
 
     monkeypatch.setattr(log_dir_state, "partitions_in", counted)
     first = tmp_path / f"orders-0.{'a' * 32}-delete"
