@@ -76,7 +76,7 @@ class EpochComparison:
     def _rise(self, row: int, found: int, before: int, after: int | None) -> None:
         """Check an epoch that only one batch has. It is accepted unless the leader-epoch checkpoint contradicts it."""
         epochs = self._rows.context.evidence.epochs
-        if epochs is not None and epochs.entries:
+        if epochs is not None and epochs.latest is not None:
             self._contradicts_checkpoint(row, found, before, after)
             return
         is_end = after is None and self._rows.context.is_last and row + 1 == self._rows.table.count
@@ -91,7 +91,7 @@ class EpochComparison:
         """Correct an epoch that the checkpoint does not have, if it has one that fits the offset of the batch."""
         epochs = self._rows.context.evidence.epochs
         filed = None if epochs is None else epochs.epoch_for_offset(N.first_of(self._rows.table, row))
-        if epochs is None or filed is None or any(entry.epoch == found for entry in epochs.entries):
+        if epochs is None or filed is None or epochs.has(found):
             return
         if filed >= lower and (upper is None or filed <= upper):
             self._correct_epoch(row, filed, f"the leader-epoch checkpoint has epoch {filed} there")

@@ -76,6 +76,11 @@ class EpochHistory:
     def latest(self) -> EpochEntry | None:
         return EpochEntry(self._epochs[-1], self._starts[-1]) if self._epochs else None
 
+    def has(self, epoch: int) -> bool:
+        """Whether `epoch` is one of its entries."""
+        index = bisect.bisect_left(self._epochs, epoch)
+        return self._epochs[index : index + 1] == [epoch]
+
     def begins_below(self, offset: int) -> bool:
         """Whether it has an epoch that began before an offset."""
         return bool(self._starts) and self._starts[0] < offset
