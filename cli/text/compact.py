@@ -190,9 +190,11 @@ class CompactReport(ChangeReport):
             return Line(incomplete_words(summary, done if self.partitions else ""), ERROR)
         if not self._due:
             return Line(f"NOTHING TO COMPACT in {partitions}", GOOD)
+        # stamped delete horizons lengthen batches
+        saved = self._bytes_before - self._bytes_after
         gain = (
             f"{size_words(self._bytes_before)} to {size_words(self._bytes_after)} "
-            f"({size_words(self._bytes_before - self._bytes_after)} less), "
+            f"({size_words(abs(saved))} {'less' if saved >= 0 else 'more'}), "
             f"{self._records_before:,} records to {self._records_after:,}"
         )
         if self._applied:

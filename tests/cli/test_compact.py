@@ -56,6 +56,18 @@ def test_compact_plan_changes_nothing_and_names_the_next_command(partition: Path
     assert f"kseg compact --apply --cleanup-policy compact --now {T0} {partition}" in out + err
 
 
+def test_compaction_that_lengthens_a_log_says_so(tmp_path: Path, say: Say) -> None:
+    """A batch with a tombstone gets the time of its deletion, and its timestamps become larger differences."""
+    for number in range(2):
+        topic = Topic(tmp_path / "data", name=f"accounts-{number}")
+        topic.send(("a", None))
+        topic.roll()
+        topic.close()
+    (tmp_path / "data" / "meta.properties").write_text("version=1\nnode.id=1\n")
+    _, out, _ = say("--now", T0, tmp_path / "data")
+    assert "DUE: 2 of 2 compacted partitions, 138 bytes to 144 bytes (6 bytes more), 2 records to 2" in out
+
+
 def test_compact_json_lines(partition: Path, say: Say) -> None:
     status, out, _ = say("--json", "--now", T0, "--delete-retention-ms", "1h", partition)
     found = rows(out)
