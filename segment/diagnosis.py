@@ -182,8 +182,8 @@ class RemoteAhead:
 
 @dataclass(frozen=True, slots=True)
 class MovedLogBehind:
-    """A log that takes the place of a longer one, or has taken it. former: that one, which a broker deletes. end_offset,
-    former_end_offset: after the last records."""
+    """A log that takes the place of a longer one, or has taken it, or whose copy is longer. former: the longer one, which a broker deletes
+    or truncates. end_offset, former_end_offset: after the last records."""
 
     former: str
     end_offset: int

@@ -143,7 +143,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("replica-missing", ERROR, "a replica that the metadata log assigns to this directory is missing: a broker creates it empty", _RECOVER_DIR),
     ("replica-fetched-anew", WARNING, "a replica that the metadata log assigns to this directory is missing: a broker fetches it from other replicas", _RECOVER_DIR),
     ("replica-behind", ERROR, "a replica that may lead lacks records that another node has: if it leads, the other replicas are truncated to its end", _DOCTOR),
-    ("moved-log-behind", ERROR, "the log of a replica that was moved to another log dir or node has fewer records than the former one, which a broker deletes", _DOCTOR),
+    ("moved-log-behind", ERROR, "of two logs of a replica that is moved to another log dir or node, the one that stays has fewer records: a broker deletes or truncates the other one", _DOCTOR),
     ("replica-shorter", WARNING, "a replica that may lead ends before the one of another node, and its node was not stopped cleanly: in a power failure it may have lost records that were acknowledged", _DOCTOR),
     ("unclean-election-ahead", WARNING, "a replica that is not in sync leads if its node starts before one with later records, because its topic allows unclean elections", _DOCTOR),
     ("replica-diverged", WARNING, "a replica has committed records that the leader lacks, as after an unclean election: it truncates them when it starts", _DOCTOR),

@@ -1,4 +1,5 @@
-"""The steps for logs of moves that replace longer ones, or have replaced them (`internal_topics/metadata/moved_logs`).
+"""The steps for logs of moves that replace longer ones, or have replaced them, and for logs that lost what their copies still have
+(`internal_topics/metadata/moved_logs`).
 
 A longer log may be damaged where the other one is not: what either has is put together first.
 """
@@ -34,8 +35,11 @@ def stop_moves(replicas: Replicas, damaged: DamagedReplicas) -> Iterator[NextSte
         completed = damaged.completed(former, path)
         yield from completed
         if not completed:
+            is_copy = state_of(former) is PartitionState.FUTURE
+            moved = "to which the replica is being moved" if is_copy else "from which the replica was moved"
+            end = "truncates" if is_copy else "deletes"
             yield NextStep(
-                f"{shown_path(path)} has fewer records than {shown_path(former)}, from which the replica was moved. Before a broker starts and deletes that, "
+                f"{shown_path(path)} has fewer records than {shown_path(former)}, {moved}. Before a broker starts and {end} that, "
                 f"move this one out of the data directory, and copy the other one: its files are valid here too."
                 f"{lack_of_room(former, path)}{lack_of_room_outside(path)}",
                 copy_command(former, path, first=move_command(path)),

@@ -54,9 +54,9 @@ _LISTED = 5  # replicas with a step of their own
 class Replicas:
     """twice: (partition directory, another one of the same partition). behind: (replica that lacks records, the one of another node that
     has them); shorter: likewise, if these records may not be committed. out_of_sync: (replica that leads in an unclean election, what it
-    lacks). diverged: (replica that is truncated, from which offset on). moved_behind: (log of a move, the longer log that it replaces).
-    missing: directories of missing replicas; rivals: of those that a broker fetches from others unless its own node is elected;
-    set_aside: of some, the directory that has their log under another name; copied: of some, the replica of another node here;
+    lacks). diverged: (replica that is truncated, from which offset on). moved_behind: (log of a move, the longer log that it replaces),
+    also (log, its longer copy). missing: directories of missing replicas; rivals: of those that a broker fetches from others unless its own
+    node is elected; set_aside: of some, the directory that has their log under another name; copied: of some, the replica of another node;
     tiered: those with tiered storage; remote: of some of these, the log start and the last offset in remote storage.
     stopped_nodes: the ids of the examined nodes that are not running; nodes_with_others: further nodes that have another replica of any
     missing one."""

@@ -7,6 +7,9 @@
 
 What the former log has beyond the end of the other one is lost then. Nothing syncs a log before it takes the place of another, so that a
 power failure may have taken all of it. The same holds for a replica that was reassigned to another node.
+
+A `-future` log never has more than the log that it copies, unless that one lost its end. At its next start a broker truncates the copy to
+that end (observed with 4.3.1).
 """
 
 import os
@@ -48,18 +51,18 @@ def _before_the_change(
     """path: the log of the move. others: the other log dirs of the node."""
     topic_id = topic_id_of(path).topic_id
     partition = _partition(topic_id, name, image)
-    is_assigned = (
-        partition is not None
-        and node.node_id is not None
-        and partition.directory_of(node.node_id) == node.directory_id is not None
-    )
-    former = _live(name, topic_id, others) if is_assigned else None
-    if former is not None:
+    former = _live(name, topic_id, others)
+    if partition is None or node.node_id is None or former is None:
+        return
+    if partition.directory_of(node.node_id) == node.directory_id is not None:
         then = (
             f"The metadata log assigns {name.text} to this log dir: at its next start a broker completes the move, and deletes the other log "
             "with the records that this one lacks"
         )
         yield from _behind(path, former, then)
+    elif node.node_id in electable(partition) and _epoch(path) >= _epoch(former):
+        then = f"{name.text} is being moved there, and at its next start a broker truncates that log to the end of this one"
+        yield from _behind(former, path, then)
 
 
 def _after_the_change(

@@ -249,6 +249,25 @@ def test_log_that_is_cut_off_in_a_batch_is_continued_from_its_copy(cluster: Movi
     assert cluster.served(ALONE) == RECORDS[ALONE]
 
 
+@pytest.mark.evidence("moved-log")
+@pytest.mark.parametrize(("spoilt", "is_followed"), [((), False), ((), True), ((1, 35), True)])
+def test_log_that_is_cut_off_between_batches_is_continued_from_its_copy(
+    cluster: Moving, spoilt: tuple[int, ...], is_followed: bool
+) -> None:
+    """Observed with 4.3.1 without the steps: the copy is truncated to the end of the log. spoilt: batches of the copy."""
+    cluster.copy_all(ALONE)
+    log = cluster.log_of(ALONE)
+    os.truncate(log, log.stat().st_size * 30 // RECORDS[ALONE])
+    for number in spoilt:
+        _spoil_batch(cluster.copy_of(ALONE), number)
+    assert cluster.found()["alone-0"] == "moved-log-behind"
+    if is_followed:
+        assert cluster.follow() == (2 if spoilt else 1)
+        assert "moved-log-behind" not in cluster.found().values()
+    lost = len([number for number in spoilt if number >= 30])
+    assert cluster.served(ALONE) == (RECORDS[ALONE] - lost if is_followed else 30)
+
+
 @pytest.mark.evidence("damaged-replica")
 @pytest.mark.parametrize("is_in_copy", [False, True])
 def test_records_that_only_a_repair_of_one_bit_restores(cluster: Moving, is_in_copy: bool) -> None:
