@@ -28,5 +28,9 @@ class Selection:
     def selects_everything(self) -> bool:
         return self == _EVERYTHING
 
+    def ends_before(self, offset: int | None) -> bool:
+        """Whether an offset, if it is known, is behind the selected ones."""
+        return self.to_offset is not None and offset is not None and offset >= self.to_offset
+
 
 _EVERYTHING = Selection()

@@ -59,4 +59,6 @@ def _header_findings(
         seen = None
     with suppress(UnreadableInput, OSError):  # the dump has reported it
         if not is_part or places.getsize(path) <= _MAX_PARTIAL_LOG_BYTES:
-            yield from altered(path, name.base_offset or 0, header_check, seen)
+            for finding in altered(path, name.base_offset or 0, header_check, seen):
+                if not options.selection.ends_before(finding.first_offset):
+                    yield finding

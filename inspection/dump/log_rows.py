@@ -53,7 +53,8 @@ class LogRows:
             if isinstance(block, Damage):
                 if block.position + block.length == self._limit < len(self.scanner.view):
                     return  # the user's byte limit cuts a batch: that is no damage
-                yield damage_finding(self.path, block)
+                if not self.batch_filter.selection.ends_before(block.lost.first_offset):
+                    yield damage_finding(self.path, block)
                 yield from self._damaged_batches(block)
             else:
                 if self.seen is not None:

@@ -126,7 +126,7 @@ class LogText:
                 yield from self._check_batches(block)
                 yield from self._table(block)
             elif block.position + block.length < self.end or self.end == self.size_bytes:
-                yield damage_finding(self.path, block)
+                yield from self._damage(block)
             if self.batch_filter.exhausted:
                 return
 
@@ -147,7 +147,7 @@ class LogText:
                 return position
         damage = self.scanner.resync(position, self.end)
         self._reported_to = position + damage.length
-        yield damage_finding(self.path, damage)
+        yield from self._damage(damage)
         return self._reported_to
 
     def _check_batches(self, table: Columns) -> Iterator[Event]:
@@ -177,6 +177,11 @@ class LogText:
         self._suspect, self._suspects = None, 0
         for damage in self.scanner.damage_between(position, stop, self.end):
             self._reported_to = damage.position + damage.length
+            yield from self._damage(damage)
+
+    def _damage(self, damage: Damage) -> Iterator[Event]:
+        """Its finding, unless it is behind the selected offsets."""
+        if not self.batch_filter.selection.ends_before(damage.lost.first_offset):
             yield damage_finding(self.path, damage)
 
     # --- batches and records

@@ -4,6 +4,7 @@ record."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import zlib
@@ -114,6 +115,24 @@ def test_filters_on_batches_with_a_wrong_checksum_equal_those_of_the_text(
     lines = json_lines(capfd, *words, log)
     assert [line["offset"] for line in of_type(lines, "record")] == list(offsets)
     assert [offset for offset, _ in text_records(capfd, *words, log)] == list(offsets)
+
+
+@pytest.mark.parametrize("shape", ["kafka", "json", "table"])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_damage_behind_the_last_offset_is_left_out(
+    partition: Path, shape: str, is_cut: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = partition / f"{0:020d}.log"
+    spans = diseases.batch_spans(log)
+    first = 3 * (len(spans) - 1 if is_cut else 4)
+    if is_cut:
+        # in the header of the last batch
+        os.truncate(log, spans[-1][0] + 13)
+    else:
+        flip(log, checksums(log)[4])
+    for bound, status in ((first, 0), (first + 1, 1)):
+        assert run(["dump", "--format", shape, "--to-offset", str(bound), str(log)]) == status
+        assert bool(capfd.readouterr().err) == bool(status)
 
 
 def test_damaged_body_shows_the_records_that_can_be_decoded(
