@@ -4,8 +4,8 @@ failed or was killed, and the records that it lacks would be missing from the lo
 1. A dump that has come to its end writes its summary last.
 2. It writes an error for a target that it could not read, and the summary counts it.
 3. It writes a finding for damage inside a log, with the offsets that it could not read, also if it was not asked for these. Another
-   dump between its neighbours does not: that is what it was added for, though the cleaner may have left nothing there. Offsets that the
-   user has given up are not asked for.
+   dump between its neighbours does not: that is what it was added for, though the cleaner may have left nothing there. What is cut off at
+   the end of a log may have no end. Offsets that the user has given up are not asked for.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +17,7 @@ from kseg.segment.errors import Refused
 from kseg.segment.findings import ERROR
 
 _NOTHING = range(0)
+_NO_END = 2**63 - 1
 
 
 class Dumps:
@@ -41,8 +42,14 @@ class Dumps:
             raise self._refused(f"it has {self._complete} of {self._number} complete dumps{more}")
         for lost in (each for ranges in self._lost for found in ranges for each in self._wanted(found)):
             if self._is_missing(lost):
+                has_end = lost.stop < _NO_END
+                words = (
+                    offsets_words(lost.start, lost.stop - 1)
+                    if has_end
+                    else f"everything from offset {lost.start} on"
+                )
                 raise self._refused(
-                    f"{offsets_words(lost.start, lost.stop - 1)} could not be read, and no other dump has {'it' if len(lost) == 1 else 'them'}"
+                    f"{words} could not be read, and no other dump has {'them' if has_end and len(lost) > 1 else 'it'}"
                 )
 
     def _wanted(self, lost: range) -> Iterator[range]:
@@ -73,6 +80,8 @@ class Dumps:
             raise self._refused(f"line {number}: {row.get('message')}")
         elif kind == "finding" and row.get("severity") == ERROR:
             first, last = row.get("first_offset"), row.get("last_offset")
+            if last is None and row.get("resumed_offset", 0) is None:
+                last = _NO_END - 1
             if type(first) is not int or type(last) is not int:
                 raise self._refused(f"line {number}: {row.get('path')}: {row.get('message')}")
             self._lost[-1].append(range(first, last + 1))

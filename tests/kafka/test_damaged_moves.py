@@ -249,6 +249,19 @@ def test_log_that_is_cut_off_in_a_batch_is_continued_from_its_copy(cluster: Movi
     assert cluster.served(ALONE) == RECORDS[ALONE]
 
 
+@pytest.mark.evidence("damaged-replica")
+def test_copy_that_is_cut_off_in_a_header_has_what_the_log_lacks(cluster: Moving) -> None:
+    """Nothing tells how many records are cut off, and each dump of the copy names the place."""
+    cluster.copy_all(ALONE)
+    log, copy = cluster.log_of(ALONE), cluster.copy_of(ALONE)
+    os.truncate(copy, log.stat().st_size // RECORDS[ALONE] * 34 + 13)
+    _spoil_batch(copy, 15)
+    for number in (25, 32):
+        _spoil_batch(log, number)
+    assert cluster.follow() == 2
+    assert cluster.served(ALONE) == RECORDS[ALONE]
+
+
 @pytest.mark.evidence("moved-log")
 @pytest.mark.parametrize(("spoilt", "is_followed"), [((), False), ((), True), ((1, 35), True)])
 def test_log_that_is_cut_off_between_batches_is_continued_from_its_copy(

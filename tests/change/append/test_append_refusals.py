@@ -157,6 +157,7 @@ LOST = {
     "last_offset": 2,
     "message": "m",
 }
+CUT_OFF = {**LOST, "last_offset": None, "resumed_offset": None}
 WHOLE = [record(0), LOST, SUMMARY, record(1), record(2), SUMMARY, record(3), LOST, SUMMARY]
 
 
@@ -171,6 +172,13 @@ WHOLE = [record(0), LOST, SUMMARY, record(1), record(2), SUMMARY, record(3), LOS
             [*WHOLE[:7], {**LOST, "first_offset": 4, "last_offset": 9}, SUMMARY],
             "offsets 4 to 9 could not be read, and no other dump has them",
         ),
+        # nothing tells how much is cut off at the end of a log
+        ([*WHOLE[:1], CUT_OFF, *WHOLE[2:]], ""),
+        (
+            [*WHOLE[:7], {**CUT_OFF, "first_offset": 4}, SUMMARY],
+            "everything from offset 4 on could not be read, and no other dump has it",
+        ),
+        ([*WHOLE[:1], {**CUT_OFF, "resumed_offset": 3}, *WHOLE[2:]], "line 2: a.log: m"),
         # one of two damages is damaged in the other one too
         (
             [*WHOLE[:4], {**LOST, "first_offset": 2}, *WHOLE[5:]],
