@@ -76,11 +76,15 @@ def read_time(text: str, now_ms: int | None = None) -> int:
         return _last_time_of_day(text, zone, now_ms)
     try:
         moment = datetime.datetime.fromisoformat(text)
-    except ValueError:
+        moments = [moment] if moment.tzinfo else _moments(moment, zone)
+    except (ValueError, OverflowError):
         raise ValueError(_TIME_WORDS) from None
-    if moment.tzinfo is None:
-        moment = moment.astimezone(None) if zone is None else moment.replace(tzinfo=zone)
-    return Typed(_epoch_ms(moment), text if named is None else named[0])
+    if not moments:
+        raise ValueError("takes a time that clocks show (in this zone they skip it)")
+    if len(moments) > 1:
+        either = " or ".join(each.astimezone(zone).isoformat() for each in moments)
+        raise ValueError(f"takes {either} (in this zone clocks show it twice)")
+    return Typed(_epoch_ms(moments[0]), text if named is None else named[0])
 
 
 def _zone(name: str) -> "datetime.tzinfo | None":
@@ -97,6 +101,20 @@ def _zone(name: str) -> "datetime.tzinfo | None":
         ) from None
 
 
+def _moments(shown: "datetime.datetime", zone: "datetime.tzinfo | None") -> "list[datetime.datetime]":
+    """When clocks of the zone show a time: twice if they are set back then, never if they are set forward."""
+    import datetime
+
+    found: list[datetime.datetime] = []
+    for fold in (0, 1):
+        local = shown.replace(fold=fold)
+        moment = local.astimezone(None) if zone is None else local.replace(tzinfo=zone)
+        moment = moment.astimezone(datetime.UTC)
+        if moment not in found and moment.astimezone(zone).replace(tzinfo=None) == shown:
+            found.append(moment)
+    return found
+
+
 def _last_time_of_day(text: str, zone: "datetime.tzinfo | None", now_ms: int) -> int:
     """The last time, up to now, at which a clock of the zone showed `text`."""
     import datetime
@@ -106,13 +124,12 @@ def _last_time_of_day(text: str, zone: "datetime.tzinfo | None", now_ms: int) ->
     except ValueError:
         raise ValueError(_TIME_WORDS) from None
     today = datetime.datetime.fromtimestamp(now_ms / 1000, zone).astimezone(zone)
-    for days in (0, 1):
-        day = today.date() - datetime.timedelta(days=days)
-        moment = datetime.datetime.combine(day, clock)
-        moment = moment.astimezone(None) if zone is None else moment.replace(tzinfo=zone)
-        if _epoch_ms(moment) <= now_ms:
-            break
-    return _epoch_ms(moment)
+    # clocks that are set forward skip times of a day, or a day
+    days = (today.date() - datetime.timedelta(days=days) for days in range(4))
+    shown = (_moments(datetime.datetime.combine(day, clock), zone) for day in days)
+    return next(
+        found for each in shown for moment in reversed(each) if (found := _epoch_ms(moment)) <= now_ms
+    )
 
 
 def _epoch_ms(moment: "datetime.datetime") -> int:

@@ -43,6 +43,41 @@ def test_human_times_are_parsed(text: str, expected: int) -> None:
     assert read_time(text, NOW_MS) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "now", "expected"),
+    [
+        # shown at 00:45 and 01:45 UTC
+        ("02:45 Europe/Berlin", at(2026, 10, 25, 1, 50), at(2026, 10, 25, 1, 45)),
+        ("02:45 Europe/Berlin", at(2026, 10, 25, 1, 40), at(2026, 10, 25, 0, 45)),
+        # skipped on the 29th
+        ("02:45 Europe/Berlin", at(2026, 3, 29, 12), at(2026, 3, 28, 1, 45)),
+        # the whole 30th is skipped
+        ("12:00 Pacific/Apia", at(2011, 12, 30, 20), at(2011, 12, 29, 22)),
+    ],
+)
+def test_clock_time_is_the_last_one_that_a_clock_showed(text: str, now: int, expected: int) -> None:
+    assert read_time(text, now) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "2026-10-25T02:30 Europe/Berlin",
+            r"takes 2026-10-25T02:30:00\+02:00 or 2026-10-25T02:30:00\+01:00 \(in this zone clocks show it twice\)",
+        ),
+        (
+            "2026-03-29T02:30 Europe/Berlin",
+            r"takes a time that clocks show \(in this zone they skip it\)",
+        ),
+        ("9999-12-31T23:00 America/New_York", "takes epoch milliseconds"),
+    ],
+)
+def test_time_that_clocks_do_not_show_once_is_rejected(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        read_time(text, NOW_MS)
+
+
 def test_local_time_zone_is_used_for_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
