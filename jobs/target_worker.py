@@ -117,6 +117,8 @@ def _end_with_the_parent(orders: int) -> None:
     import select
     import threading
 
+    from kseg.jobs.new_thread import start
+
     if not hasattr(select, "poll"):
         return
     hang_up = select.poll()
@@ -129,7 +131,7 @@ def _end_with_the_parent(orders: int) -> None:
 
     # if no thread can be started, this process ends at its next read or write
     with suppress(RuntimeError):
-        threading.Thread(target=wait, daemon=True).start()
+        start(threading.Thread(target=wait, daemon=True))
 
 
 def _send_events(events: int, number: int, target: T, work: Work[T, O], options: O) -> None:

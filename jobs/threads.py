@@ -1,7 +1,8 @@
 """Threads for work that waits for the disk, as many of them as the system allows.
 
-A limit of tasks (RLIMIT_NPROC, the pids limit of a container) may leave some of them, or none. `concurrent.futures.ThreadPoolExecutor`
-raises RuntimeError then, with the work left in its queue. Here the threads that did start do it, and without any the caller does.
+A limit of tasks (RLIMIT_NPROC, the pids limit of a container) or of memory may leave some of them, or none.
+`concurrent.futures.ThreadPoolExecutor` raises RuntimeError then, with the work left in its queue. Here the threads that did start do it,
+and without any the caller does.
 """
 
 import queue
@@ -11,6 +12,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
+
+from kseg.jobs.new_thread import start
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,7 +37,7 @@ class WorkerThreads:
             # added before it starts, because Ctrl-C may come in between
             self._threads.append(thread)
             try:
-                thread.start()
+                start(thread)
             except RuntimeError:
                 self._threads.remove(thread)
                 self._most = len(self._threads)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.jobs.threads import WorkerThreads
+from tests.support.paths import ROOT
 from tests.support.trees import tree_state
 
 PARTITIONS = 20
@@ -68,6 +71,24 @@ def test_exception_in_a_worker_thread_is_raised(allowed: int, monkeypatch: pytes
     limit_threads(monkeypatch, allowed)
     with WorkerThreads(8) as threads, pytest.raises(ZeroDivisionError):
         [threads.submit(divmod, 7, divisor) for divisor in (2, 0, 1)][1].result()
+
+
+def test_threads_leave_memory_for_the_work() -> None:
+    """A thread that uses up what a limit leaves fails the work of others, or ends before it begins, and Python's own start waits for it for
+    ever. Which of the limits do that depends on the machine."""
+    code = """
+import resource, signal, threading
+from kseg.jobs.threads import WorkerThreads
+signal.alarm(60)
+for free_mib in range(8, 160):
+    used_bytes = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    limit = used_bytes + (free_mib << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    with WorkerThreads(16) as threads:
+        assert [threads.submit(bytes, 1 << 16).result() for _ in range(16)] == [bytes(1 << 16)] * 16
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def test_no_thread_work_starts_after_an_interrupt() -> None:
