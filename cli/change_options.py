@@ -203,9 +203,12 @@ def change(
 def command_to_apply(
     run: "RunLifecycle[Any]", command: str, plan: "Mapping[str, object]", request: "Request"
 ) -> str:
-    """The command that carries out the plan of a run, with the option without which links are refused."""
-    from kseg.cli.next_command import apply_command
+    """The command that carries out the plan of a run, with the option without which links are refused; on a read-only file system the one
+    that says what to do first."""
+    from kseg.cli.next_command import apply_command, command_line
 
+    if run.is_read_only:
+        return command_line("doctor", {}, request)
     return apply_command(command, {**plan, "--follow-links": True} if run.links else plan, request)
 
 
@@ -280,6 +283,7 @@ def _held(
         refuse_inside(run.options.output, targets)
     if not run.options.apply:
         _tell_of_brokers(targets, say)
+        run.is_read_only = run.options.output is None and tell_of_read_only(targets, say)
     with run.held(logs) as options:
         yield options
 
@@ -294,6 +298,20 @@ def _tell_of_brokers(targets: "Sequence[Target]", say: "Callable[[str], None]") 
         if process_id is not None:
             used = in_use_words(log_dir, process_id)
             say(f"{used}: its files change while they are read, and --apply is refused")
+
+
+def tell_of_read_only(targets: "Sequence[Target]", say: "Callable[[str], None]") -> bool:
+    """Say that nothing can be changed on a file system that is mounted read-only; returns whether there is one."""
+    from kseg.segment.mounts import is_read_only
+    from kseg.segment.terminal import shown_path
+
+    first = next((target.path for target in targets if is_read_only(target.path)), None)
+    if first is not None:
+        say(
+            f"{shown_path(first)} is on a file system that is mounted read-only, as a kernel does after an I/O error: --apply is refused "
+            "until it is writable (`kseg doctor` says what to do)"
+        )
+    return first is not None
 
 
 def _without_partitions(whole: "Sequence[str]", logs: "Sequence[Target]") -> "Iterator[Finding]":

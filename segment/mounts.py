@@ -53,6 +53,14 @@ def mount_around(path: str) -> Mount | None:
     return max(reversed(above), key=lambda each: len(each.point), default=None)
 
 
+def is_read_only(path: str) -> bool:
+    """Whether the file system of a path is mounted read-only; False if that is unknown."""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+
+
 def is_mount_point(path: str) -> bool:
     """Whether something is mounted at a directory itself: it can be neither renamed nor deleted (EBUSY). A link to one can."""
     place = os.path.realpath(path)

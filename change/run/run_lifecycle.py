@@ -38,6 +38,7 @@ class RunLifecycle(ABC, Generic[O]):
         self.log_dirs: list[str] = []  # data directories whose files this run writes
         self.whole: Sequence[str] = ()  # data directories named as a whole, or below a parent that was named
         self.links: list[str] = []  # directories among the targets, or around them, that are links
+        self.is_read_only = False  # whether one of the targets is on a file system that is mounted read-only
         self._is_complete = False
         self.first_events: tuple[Event, ...] = ()  # about the evidence, before anything else
 

@@ -222,10 +222,11 @@ def command(
     from kseg.change.append.options import AppendOptions
     from kseg.change.append.topic_rules import codec_of, roll_rules, uses_append_time
     from kseg.change.apply.journal_location import new_run_id
-    from kseg.cli.next_command import apply_command, plan_options
+    from kseg.cli.change_options import tell_of_read_only
+    from kseg.cli.next_command import apply_command, command_line, plan_options
     from kseg.cli.render import Style, show
     from kseg.cli.request import Request
-    from kseg.cli.run import clock_ms
+    from kseg.cli.run import clock_ms, notice
     from kseg.cli.topic_evidence import Asked, topic_settings
     from kseg.jobs import fanout
     from kseg.segment.partition.topic_settings import TopicSettings
@@ -274,6 +275,7 @@ def command(
         topic=topic,
     )
     again = apply_command("append", plan, Request(paths))
+    is_stuck = False
 
     def words(values: Mapping[str, Any]) -> Iterator[str]:
         ending = (
@@ -282,7 +284,7 @@ def command(
             else f"the {marker.upper()} marker of the transaction of producer {producer_id}"
         )
         yield from _words(values, ending)
-        if source == "-" and _is_due(values) and not quiet:
+        if source == "-" and _is_due(values) and not (quiet or is_stuck):
             yield f"next, with the same lines on standard input: {again}"
 
     style = Style(
@@ -292,8 +294,10 @@ def command(
         progress=not no_progress,
         words=words,
         remains=_is_due,
-        advice=lambda tally: again if tally.remaining and source != "-" else "",
+        advice=lambda tally: again if tally.remaining and (source != "-" or is_stuck) else "",
     )
+    if not in_place.apply and tell_of_read_only([target], notice(style)):
+        is_stuck, again = True, command_line("doctor", {}, Request(paths))
     tally = RunSummary(1, errors_settle=False)
     events = fanout.run(append, [target], options, 1, tally.finish_target)
     inputs = [] if source in (None, "-") else [source]

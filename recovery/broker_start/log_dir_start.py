@@ -22,6 +22,7 @@ from kseg.segment.errors import FormatError, UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
 from kseg.segment.java.java_text import INT_BITS, LONG_BITS
+from kseg.segment.mounts import is_read_only
 from kseg.segment.partition.directory import LogDirectory, SubDirectory
 from kseg.segment.partition.names import (
     LOST_AND_FOUND,
@@ -185,7 +186,7 @@ def log_dir_start(directory: LogDirectory, blocked: Finding | None = None) -> Lo
         watermarks=() if found is None or is_unserved else found,
         unserved=found if found is not None and is_unserved else (),
         is_full=_is_full(path),
-        is_read_only=_is_read_only(path),
+        is_read_only=is_read_only(path),
         unmade=tuple(NAME_BY_ROLE[role] for role in _IN_ORDER_OF_CREATION if directory.entry(role) is None),
     )
 
@@ -249,13 +250,6 @@ def checkpoint_fault(log_dir: str, role: Role) -> Thrown | None:
         is_harmless = exception != STORAGE and (role in READ_BEFORE_LOADING or role is Role.CLEANER_OFFSETS)
         return None if is_harmless else Thrown(exception, f"{message}: {error}")
     return None
-
-
-def _is_read_only(path: str) -> bool:
-    try:
-        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    except OSError:
-        return False
 
 
 def _is_full(path: str) -> bool:

@@ -59,8 +59,12 @@ READING = [
     "list DATA",
     "lookup --offset 100 DATA/fares-0",
     "read --offset 50 DATA/fares-0",
+]
+PLANNING = [
     "recover DATA",
-    f"retain --cleanup-policy delete --retention-ms 1d --now {NOW} DATA",
+    f"retain --cleanup-policy delete --retention-ms 1d --now {NOW} DATA/fares-0",
+    "compact --cleanup-policy compact --include-active DATA/fares-0",
+    "append --from LINES DATA/fares-0",
 ]
 
 
@@ -108,6 +112,28 @@ def test_reading_commands_work_on_a_read_only_disk(
         assert READ_ONLY in here[1] and "once a broker can write there" in here[1]
         here = (here[0], _but_for_the_mount(here[1]), here[2])
     assert here == elsewhere
+
+
+@pytest.mark.evidence("read-only")
+@pytest.mark.parametrize("line", PLANNING)
+def test_plan_for_a_read_only_disk_ends_with_what_comes_first(
+    disk: DyingDisk, line: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lines").write_text('{"value":"x"}\n')
+    shutil.copytree(disk.root / "data", tmp_path / "data")
+    plans = []
+    for root in (disk.root, tmp_path):
+        assert run(words(line, root, tmp_path)) == 1
+        printed = capfd.readouterr()
+        lines = f"{printed.out}{printed.err}".replace(str(root), "ROOT").splitlines()
+        is_read_only = root == disk.root
+        command = "doctor ROOT/data" if is_read_only else f"{line.split()[0]} --apply "
+        assert [each for each in lines if each.startswith("next: ")][-1].startswith(f"next: kseg {command}")
+        assert any("is mounted read-only" in each for each in lines) == is_read_only
+        plans.append(
+            [each for each in lines if not each.startswith("next: ") and "is mounted read-only" not in each]
+        )
+    assert plans[0] == plans[1]
 
 
 def _but_for_the_mount(text: str) -> str:
