@@ -27,6 +27,7 @@ from kseg.cli.doctor.next_step import (
     lack_of_room,
     lack_of_room_outside,
     move_command,
+    out_of_the_way,
     put_command,
     replicas_shown,
 )
@@ -355,10 +356,10 @@ def _copied(path: str, whole: str) -> NextStep:
 
 def _restored(source: str) -> NextStep:
     copy = _repaired_copy(source)
-    anew = f"rm -r {shell_quoted(copy)} && " if places.lexists(copy) else ""
+    anew, moved = out_of_the_way(copy)
     return NextStep(
         f"What one inverted bit has damaged in {shown_path(source)} is in no other replica. Make a copy in which it is restored."
-        f"{lack_of_room(source, copy)}",
+        f"{moved}{lack_of_room(source, copy)}",
         f"{anew}mkdir -p {shell_quoted(os.path.dirname(copy))} && kseg recover --repair-bits --output {shell_quoted(copy)} {shell_quoted(source)}",
     )
 
@@ -370,8 +371,7 @@ def _put_together(
     log_dir, name = os.path.split(os.path.normpath(path))
     made = os.path.join(f"{places.abspath(log_dir)}-whole", name)
     first = next(piece for piece in pieces if piece.path != base)
-    # an earlier attempt, to which append would add
-    anew = f"rm -r {shell_quoted(made)} && " if places.lexists(made) else ""
+    anew, moved = out_of_the_way(made)  # append would add to it
     without = "".join(f" --lost {each.start}-{each.stop - 1}" for each in lost)
     left_out = ""
     if lost:
@@ -381,7 +381,7 @@ def _put_together(
         )
     yield NextStep(
         f"{shown_path(base)} is damaged at offset {first.first}, and {shown_path(first.path)} has what cannot be read there. Before either is repaired or "
-        f"copied, put the log together.{left_out}{lack_of_room(base, made)}",
+        f"copied, put the log together.{left_out}{moved}{lack_of_room(base, made)}",
         f"{anew}mkdir -p {shell_quoted(os.path.dirname(made))} && {{ {' '.join(piece.command for piece in pieces)} }} | "
         f"kseg append --apply --dumps {len(pieces)}{without} --from - {shell_quoted(made)}",
     )

@@ -109,6 +109,17 @@ def move_command(path: str) -> str:
     return f"{copy_command(path, goal)} && mv -T {shell_quoted(path)} {shell_quoted(gone)} && rm -r {shell_quoted(gone)}"
 
 
+def out_of_the_way(copy: str) -> tuple[str, str]:
+    """The beginning of a command that makes a copy, and the sentence about it, if something is there already: it may be the only whole log
+    by now."""
+    if not places.lexists(copy):
+        return "", ""
+    return (
+        f"{move_command(copy)} && ",
+        f" What is at {shown_path(copy)} from an earlier attempt is moved beside it first.",
+    )
+
+
 def link_to_mount(path: str) -> NextStep:
     """The step for a partition directory that is a mount point."""
     goal = _outside(path)
