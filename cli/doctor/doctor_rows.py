@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from kseg.cli.doctor.next_step import NextStep
 from kseg.inspection.log_dir_host import LogDirHost
 from kseg.internal_topics.metadata.cluster_names import metadata_version_name
+from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM
+from kseg.segment.mounts import is_mount_point
 from kseg.segment.storage import places
 
 if TYPE_CHECKING:
@@ -83,12 +85,19 @@ def damage_row(
         "path": path,
         "errors": sum(errors.values()),
         "findings": errors,
-        "costs": None if repair is None else repair.costs,
+        "costs": None if repair is None else _costs(path, errors, repair),
         "doubt": None if repair is None else repair.doubt,
         "repair_bits": repair_bits,
         "transaction_ends_lost": ends_lost,
         "reason": reason,
     }
+
+
+def _costs(path: str, errors: Mapping[str, int], repair: "RecoverResult") -> Mapping[str, object]:
+    """A broker that would rename the directory as stray fails if that is a mount point."""
+    if "becomes-stray" in errors and is_mount_point(path):
+        return {**repair.costs, "kafka": {"dies_of": FILE_SYSTEM}}
+    return repair.costs
 
 
 def leftovers_row(log_dir: str, kind: str, paths: Sequence[str], held_bytes: int) -> dict[str, object]:

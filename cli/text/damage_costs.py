@@ -52,7 +52,7 @@ class DamageCosts:
             return
         if "salvage" in costs:
             self._by_recover.add(costs["salvage"])
-        if "becomes-stray" in values["findings"]:
+        if _is_set_aside(values):
             self._strays += 1
         elif "kafka" in costs:
             self._by_broker.add(costs["kafka"])
@@ -88,7 +88,7 @@ def _cost(name: str, values: Values) -> str:
     costs = values["costs"]
     if costs is None:
         return f"{name}: unknown: {visible(str(values['reason'] or 'the repair could not be planned'))}"
-    is_stray = "becomes-stray" in values["findings"]
+    is_stray = _is_set_aside(values)
     if values["doubt"] and not is_stray and not any(map(is_costly, costs.values())):
         return f"{name}: `recover` leaves it damaged: {doubt_words(values['doubt'])}"
     salvage = short_cost_words(costs["salvage"]) if "salvage" in costs else "loses nothing"
@@ -101,6 +101,11 @@ def _cost(name: str, values: Values) -> str:
         also += f"; the records of {counted(logs, 'missing log')} are lost unless {'it is' if logs == 1 else 'they are'} found"
     also += _of_consumers(values["findings"])
     return f"{name}: `{_recover(values['repair_bits'])}` {salvage}{broker}{also}{_of_groups(values)}"
+
+
+def _is_set_aside(values: Values) -> bool:
+    """Whether a broker renames the directory as stray, which it does after the load and not with a mount point."""
+    return "becomes-stray" in values["findings"] and not values["costs"].get("kafka", {}).get("dies_of")
 
 
 def _recover(repairs_bits: bool) -> str:

@@ -17,12 +17,13 @@ if "CI" not in os.environ:
 
 from confluent_kafka.admin import AdminClient
 
+from kseg.cli.main import run
 from kseg.segment.mounts import mounts
 from tests.internal_topics.metadata_logs import topic_id
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
 from tests.kafka.command_line_tools import type_in
 from tests.kafka.conftest import require_kafka
-from tests.support.doctor_helpers import commands, doctor, of_type
+from tests.support.doctor_helpers import NOW, commands, doctor, of_type
 from tests.support.known_topics import FILE, ids, set_id
 from tests.support.mounts import done_or_skipped
 
@@ -67,6 +68,12 @@ def test_broker_fails_on_a_mounted_directory_that_becomes_stray(
     }
     (forecast,) = of_type(rows, "broker-start")
     assert forecast["exception"] == "FileSystemException" and "resource busy" in forecast["message"]
+    assert [row["costs"]["kafka"] for row in of_type(rows, "damage") if row["partition"] == STRAY] == [
+        {"dies_of": "FileSystemException"}
+    ]
+    assert run(["doctor", *NOW, str(data)]) == 1
+    costs = next(line for line in capfd.readouterr().out.splitlines() if f"{STRAY}: `recover`" in line)
+    assert costs.endswith("; a broker cannot load it (FileSystemException)")
     with pytest.raises(BrokerFailed), Broker(place / "fails", data).apart():
         pass
     assert "-stray: Device or resource busy" in (place / "fails" / "broker.log").read_text()
