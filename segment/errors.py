@@ -18,6 +18,7 @@ command that it ends (design, command contract):
 import errno
 import os
 
+_OF_A_FAILING_DISK = (errno.EIO, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOTCONN)
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
 OUT_OF_REACH = errno.EHOSTUNREACH
 
@@ -115,8 +116,11 @@ def _is_of_another_user(directory: str) -> bool:
         return True
 
 
-def read_only_words(error: OSError) -> str:
-    """A clause for the end of a sentence about a failed change, if it failed because the file system is read-only; else empty."""
-    if error.errno != errno.EROFS:
-        return ""
-    return "; the file system is mounted read-only, as a kernel does after an I/O error (`kseg doctor` says what to do)"
+def disk_words(error: OSError) -> str:
+    """A clause for the end of a sentence about a failed change, if the file system is read-only, or its device fails or is gone; else
+    empty."""
+    if error.errno == errno.EROFS:
+        return "; the file system is mounted read-only, as a kernel does after an I/O error (`kseg doctor` says what to do)"
+    if error.errno in _OF_A_FAILING_DISK:
+        return "; the disk fails or is gone: look at the kernel log (`dmesg`) before anything else is written to it"
+    return ""

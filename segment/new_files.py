@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from kseg.segment import unreadable
-from kseg.segment.errors import Refused
+from kseg.segment.errors import Refused, disk_words
 from kseg.segment.files import is_directory
 
 if TYPE_CHECKING:
@@ -111,4 +111,4 @@ def _sync(name: str, flags: int, verb: str) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise Refused(f"cannot {verb} {name}: {error.strerror}") from error
+        raise Refused(f"cannot {verb} {name}: {error.strerror}{disk_words(error)}") from error

@@ -25,7 +25,7 @@ from kseg.change.apply.journal import Journal, JournalState, is_there, partition
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation, location_for
 from kseg.change.apply.journal_writer import append, begin
-from kseg.change.apply.keeping import Keeping
+from kseg.change.apply.keeping import DECIDED, Keeping
 from kseg.change.apply.lock import claimed_by_command
 from kseg.change.apply.proof import check_steps, is_second_name
 from kseg.change.apply.recorded_change import (
@@ -43,7 +43,7 @@ from kseg.change.apply.signals import deferring_signals
 from kseg.change.apply.staging import Staged, Staging, check_inputs, look, refuse_flags, unshared
 from kseg.change.apply.step_progress import ObservedFile, StepProgress
 from kseg.change.plan.steps import Plan, Remove, Rename, Step, Truncate, Write
-from kseg.segment.errors import Refused, read_only_words
+from kseg.segment.errors import Refused, disk_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ def _roll_back(location: JournalLocation, disk: Disk) -> None:
 
 def _nothing_changed(directory: str, error: OSError, more: str = "") -> Refused:
     return Refused(
-        f"cannot change {_location_of(error, directory)}: {error.strerror}; nothing was changed{more}{read_only_words(error)}"
+        f"cannot change {_location_of(error, directory)}: {error.strerror}; nothing was changed{more}{disk_words(error)}"
     )
 
 
@@ -240,7 +240,7 @@ def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
         raise Refused(
             f"cannot change {_location_of(error, change.journal.location.directory)}: {error.strerror}; the change is half "
             f"done and nothing is lost: `{undo_command(path, finish=True)}` finishes it, `{undo_command(path)}` undoes it"
-            f"{out_of_room(error, (), Keeping())}{read_only_words(error)}"
+            f"{out_of_room(error, (), DECIDED)}{disk_words(error)}"
         ) from error
     return _applied(change, change.staged)
 

@@ -184,18 +184,25 @@ def _point(location: JournalLocation, how: str, disk: Disk) -> None:
 def discard(location: JournalLocation, disk: Disk, mtime_ns: int | None = None) -> None:
     """Remove a journal with its files, the journal last. Raises OSError.
 
-    mtime_ns: the modification time that the directory gets at once: after a kill there would be no record of it."""
-    pointer = location.pointer(disk)
-    for path in location.files(disk):
-        if path == location.journal and pointer is not None:
-            disk.unlink(pointer)  # a pointer without a journal would look like an unreachable one
-            disk.sync_directory(location.directory)
-        with suppress(FileNotFoundError):
-            disk.unlink(path)
-    _remove_directories(location, disk)
-    if mtime_ns is not None:
+    mtime_ns: the modification time that the directory gets at once, also after an error: without the journal there is no record of it. By
+    default it keeps the one that it has."""
+    if mtime_ns is None:
         with suppress(OSError):
-            disk.change_times(location.directory, mtime_ns)
+            status = disk.status(location.directory)
+            mtime_ns = None if status is None else status.st_mtime_ns
+    pointer = location.pointer(disk)
+    try:
+        for path in location.files(disk):
+            if path == location.journal and pointer is not None:
+                disk.unlink(pointer)  # a pointer without a journal would look like an unreachable one
+                disk.sync_directory(location.directory)
+            with suppress(FileNotFoundError):
+                disk.unlink(path)
+        _remove_directories(location, disk)
+    finally:
+        if mtime_ns is not None:
+            with suppress(OSError):
+                disk.change_times(location.directory, mtime_ns)
     disk.sync_directory(location.directory)
 
 

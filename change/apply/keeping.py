@@ -12,3 +12,4 @@ class Keeping:
 
 
 BESIDE = Keeping()
+DECIDED = Keeping("", "")  # the places can no longer be chosen

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 from kseg.change.apply.anchors import anchored, open_directory, open_file, refused_link
-from kseg.segment.errors import Refused, read_only_words
+from kseg.segment.errors import Refused, disk_words
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.recognition import is_log_directory, is_partition_directory
@@ -185,9 +185,9 @@ def _taken(path: str, log_dir: str) -> tuple[int, _Key, bool]:
                 raise Refused(f"cannot lock {log_dir}: No such file or directory") from None
             continue
         except OSError as error:
-            read_only = read_only_words(error)
-            nothing = "; nothing was changed" if read_only else ""
-            raise Refused(f"cannot lock {log_dir}: {path}: {error.strerror}{nothing}{read_only}") from error
+            hint = disk_words(error)
+            nothing = "; nothing was changed" if hint else ""
+            raise Refused(f"cannot lock {log_dir}: {path}: {error.strerror}{nothing}{hint}") from error
         try:
             _lock(descriptor, log_dir)
             status = os.fstat(descriptor)

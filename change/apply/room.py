@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from kseg.change.apply.disk import DISK
-from kseg.change.apply.keeping import Keeping
+from kseg.change.apply.keeping import DECIDED, Keeping
 from kseg.change.apply.step_progress import StepProgress, Tail
 from kseg.change.plan.content import Fresh, Made, Span
 from kseg.change.plan.steps import Plan, Rename, Step, Truncate, Write
@@ -152,14 +152,14 @@ def out_of_room_writing(error: OSError, path: str, least_bytes: int) -> str:
     if error.errno not in _NO_ROOM:
         return ""
     if error.errno == errno.EDQUOT:
-        return f"; {advice(Keeping('', ''))}"
+        return f"; {advice(DECIDED)}"
     rooms = map(_as_it_is_now, rooms_for([(path, least_bytes)], [(path, 1)]))
     needed = "".join(
         f"; {_sentence(room, 'there', ' or more')}"
         for room in rooms
         if room.needed_bytes or room.lacks_inodes
     )
-    return f"{needed}; {advice(Keeping('', ''))}"
+    return f"{needed}; {advice(DECIDED)}"
 
 
 def _sentence(room: Room, where: str = "", or_more: str = "") -> str:

@@ -3,7 +3,7 @@
 import os
 import stat
 
-from kseg.segment.errors import Refused
+from kseg.segment.errors import Refused, disk_words
 from kseg.segment.new_files import sync_directory, sync_file
 from kseg.segment.partition.names import Role, parse_file_name
 
@@ -23,7 +23,7 @@ def sync_files(directory: str) -> int:
                 and parse_file_name(entry.name).role is not Role.LOCK
             ]
     except OSError as error:
-        raise Refused(f"cannot sync {directory}: {error.strerror}") from error
+        raise Refused(f"cannot sync {directory}: {error.strerror}{disk_words(error)}") from error
     for path in paths:
         sync_file(path)
     sync_directory(directory)

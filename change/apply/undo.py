@@ -32,11 +32,13 @@ from kseg.change.apply.journal import (
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation
 from kseg.change.apply.journal_writer import append
+from kseg.change.apply.keeping import DECIDED
 from kseg.change.apply.lock import claimed_by_command
 from kseg.change.apply.recorded_change import abandon, half_done_sentence, undo_command
+from kseg.change.apply.room import out_of_room
 from kseg.change.apply.signals import deferring_signals
 from kseg.change.apply.undo_quarantine import UndoQuarantine
-from kseg.segment.errors import Refused, read_only_words
+from kseg.segment.errors import Refused, disk_words
 from kseg.segment.values import dataclass
 
 _AT_A_TIME = 256  # partitions that are restored before their journals are removed
@@ -277,7 +279,7 @@ def _guarded(
         stands = "the undo is half done and nothing is lost" if is_decided else "nothing was changed"
         sentence = (
             f"cannot undo: {where}: {error.strerror}; {stands}: `{undo_command(location.journal)}` continues"
-            f"{read_only_words(error)}"
+            f"{out_of_room(error, (), DECIDED)}{disk_words(error)}"
         )
         raise Refused(sentence) from error
 

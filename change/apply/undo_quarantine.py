@@ -18,7 +18,7 @@ import stat
 from kseg.change.apply.disk import Disk
 from kseg.change.apply.file_operations import COPY_BYTES, copy, is_same_file, link_or_copy
 from kseg.change.apply.journal import Journal
-from kseg.change.apply.keeping import Keeping
+from kseg.change.apply.keeping import DECIDED
 from kseg.change.apply.proof import is_copy
 from kseg.change.apply.room import Room, refuse_without, rooms_for
 from kseg.segment.partition.names import UNDONE_PREFIX
@@ -46,7 +46,7 @@ class UndoQuarantine:
         """Raises Refused if there is not enough space to keep what will be truncated."""
         if self._is_needed and cut_off_bytes:
             rooms = rooms_for([(self._directory, min(cut_off_bytes, COPY_BYTES))])
-            refuse_without(rooms, self._directory, Keeping("", ""))
+            refuse_without(rooms, self._directory, DECIDED)
 
     def keep(self, path: str, name: str) -> None:
         """Give a file that is about to be removed or replaced a hard link."""

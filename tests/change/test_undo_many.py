@@ -43,7 +43,7 @@ class Run:
         for number in range(PARTITIONS):
             made = CASES[STEPS[number % len(STEPS)]].lay(root / "made")
             self.partitions.append(made.rename(self.data / f"orders-{number}"))
-        self.before = self.held()
+        self.before, self.times_before = self.held(), self.times()
         for number, directory in enumerate(self.partitions):
             apply_plan(CASES[STEPS[number % len(STEPS)]].plan(directory), journal_id=ID, disk=QUICK)
         names = [path.name for path in self.partitions]
@@ -52,6 +52,9 @@ class Run:
 
     def held(self) -> list[dict[str, Held]]:
         return [held(directory) for directory in (self.data, *self.partitions)]
+
+    def times(self) -> list[int]:
+        return [directory.stat().st_mtime_ns for directory in (self.data, *self.partitions)]
 
     def undo(self, disk: Disk = QUICK) -> None:
         undo(JournalLocation(str(self.data), ID, in_log_dir=True), disk)
@@ -94,4 +97,6 @@ def test_undo_of_many_partitions_failed_anywhere_can_be_repeated(root: Path) -> 
         if os.path.exists(JournalLocation(str(run.data), ID, in_log_dir=True).journal):
             run.undo()
         run.assert_undone()
+        if not disk.failed.startswith("change_times"):
+            assert run.times() == run.times_before, disk.failed
     assert failures > 5

@@ -1,4 +1,5 @@
-"""A file system that the kernel remounts read-only during a change or its undo, and one with a quota."""
+"""A file system that the kernel remounts read-only during a change or its undo, one whose device fails, one that is full, and one with a
+quota."""
 
 from __future__ import annotations
 
@@ -15,6 +16,10 @@ from tests.support.trees import tree_state
 
 READ_ONLY = "; the file system is mounted read-only, as a kernel does after an I/O error (`kseg doctor` says what to do)"
 
+GONE = "; the disk fails or is gone: look at the kernel log (`dmesg`) before anything else is written to it"
+FULL = "; `kseg retain --purge --apply` deletes what is marked, and `kseg retain --free SIZE` chooses what to delete"
+ADVICE = {errno.EROFS: READ_ONLY, errno.EIO: GONE, errno.ENODEV: GONE, errno.ENOSPC: FULL, errno.EDQUOT: FULL}
+
 
 @pytest.fixture
 def data(capture_small: Path, tmp_path: Path) -> Path:
@@ -28,18 +33,25 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
     return data
 
 
-def test_changes_before_a_read_only_remount_can_be_undone(
-    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", ADVICE, ids=errno.errorcode.get)
+def test_changes_before_a_disk_fails_can_be_undone(
+    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
+    """Each sentence says what to do about the disk, with options that the commands in it have."""
     before = tree_state(data)
     late = (f"{data}/metro-zstd-0/0", f"{data}/re")
-    with failing_renames(monkeypatch, errno.EROFS, lambda _, new: new.startswith(late)):
+    with failing_renames(monkeypatch, error, lambda _, new: new.startswith(late)):
         assert run(["recover", "--apply", "--jobs", "1", str(data)]) == 5
     out, err = capfd.readouterr()
     first = err.splitlines()[0]
     assert first.startswith(f"kseg: cannot change {data}/metro-zstd-0/")
-    assert "the change is half done and nothing is lost" in first and first.endswith(READ_ONLY)
+    assert "the change is half done and nothing is lost" in first and first.endswith(
+        f" undoes it{ADVICE[error]}"
+    )
     assert f"\nwhat was changed is undone by: kseg undo {data}\n" in out
+    with failing_renames(monkeypatch, error, lambda _, new: new.startswith(f"{data}/metro-none-0/0")):
+        assert run(["undo", str(data)]) == 4
+    assert f" continues{ADVICE[error]}" in capfd.readouterr().err
     assert run(["undo", str(data)]) == 0
     assert tree_state(data) == before
 
