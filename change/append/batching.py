@@ -9,7 +9,9 @@
 4. Offsets are taken from the lines and must be above the log end; a line without an offset, or every line if requested,
    gets the next one. Renumbered batches keep the gaps between their records.
 
-If a filter left records out of a batch (its count is higher than the number of records that follow), the batch is refused unless
+5. Records at the offsets of --leave-out are left out, and with them a batch of which no record is left, as in a compacted log.
+
+If a filter left further records out of a batch (its count is higher than the number of records that follow), the batch is refused unless
 --partial-batches is given: a truncated stream looks the same.
 """
 
@@ -34,12 +36,13 @@ class BatchRules:
     """How batches are made.
 
     For every batch: codec, leader_epoch (None: what the header says, else none and the log's latest), keep_offsets
-    (None: where the lines have offsets), partial_batches: accept headers with fewer records than they count. For batches without
-    a header in the input: magic, batch_records (None: no limit), batch_bytes (uncompressed), producer_id, producer_epoch,
-    base_sequence (None: continue the log's state), transactional, end_transaction: "commit", "abort" or
-    "open". marker: "commit" or "abort" to write only the marker that ends the producer's open transaction, None for lines.
-    now_ms: timestamp of markers, and of records that have none. topic_codec: used for batches without a header in the input if codec is
-    None. log_append_time: whether a broker would stamp new records and markers with the time of the append (message.timestamp.type).
+    (None: where the lines have offsets), partial_batches: accept headers with fewer records than they count, leave_out: the
+    offsets of lines that are left out. For batches without a header in the input: magic, batch_records (None: no limit), batch_bytes
+    (uncompressed), producer_id, producer_epoch, base_sequence (None: continue the log's state), transactional, end_transaction:
+    "commit", "abort" or "open". marker: "commit" or "abort" to write only the marker that ends the producer's open transaction, None
+    for lines. now_ms: timestamp of markers, and of records that have none. topic_codec: used for batches without a header in the input if
+    codec is None. log_append_time: whether a broker would stamp new records and markers with the time of the append
+    (message.timestamp.type).
     """
 
     now_ms: int
@@ -47,6 +50,7 @@ class BatchRules:
     leader_epoch: int | None = None
     keep_offsets: bool | None = None
     partial_batches: bool = False
+    leave_out: tuple[range, ...] = ()
     magic: int = L.MAGIC_V2
     batch_records: int | None = None
     batch_bytes: int = DEFAULT_BATCH_BYTES
@@ -85,8 +89,8 @@ class MadeBatch:
 class Batcher:
     """Makes batches from lines. next_offset: the log end offset. leader_epoch: of batches without a header in the input.
 
-    ignored: number of skipped lines by type. left_out: number of damaged batches in the input, which are skipped. restamped: number of
-    timestamps in the lines of new records that the time of the append has replaced.
+    ignored: number of lines that are not used, by type. left_out: number of damaged batches in the input, which are skipped. restamped:
+    number of timestamps in the lines of new records that the time of the append has replaced.
     """
 
     def __init__(self, rules: BatchRules, next_offset: int, leader_epoch: int, producer: Producer) -> None:
@@ -140,12 +144,19 @@ class Batcher:
             self.ignored["batch of a snapshot"] += 1
             return
         count = len(records) if header.count is None else header.count
+        kept = tuple(each for each in records if not self._is_left_out(each.offset))
+        if len(kept) < len(records):
+            self.ignored["record"] += len(records) - len(kept)
         if not records and (count or None in (header.count, header.base_offset, header.last_offset)):
             raise BadLine(header.number, "its batch is not followed by records (dump with --deep-iteration)")
         if len(records) < count and not self.rules.partial_batches:
             why = f"its batch has {count} records, {len(records)} follow (--partial-batches accepts that)"
             raise BadLine(header.number, why)
-        yield self._made(header.number, self._renumbered(self._from_header(header, records)))
+        if kept or not records:
+            yield self._made(header.number, self._renumbered(self._from_header(header, kept)))
+
+    def _is_left_out(self, offset: object) -> bool:
+        return any(offset in each for each in self.rules.leave_out)
 
     def _from_header(self, header: BatchLine, records: tuple[Record, ...]) -> NewBatch:
         rules = self.rules
@@ -155,6 +166,8 @@ class Batcher:
             leader_epoch = L.NO_LEADER_EPOCH
         elif leader_epoch is None:
             leader_epoch = self._leader_epoch
+        # without some of its records, a batch has the maximum timestamp of the others, as after compaction
+        is_less = bool(records) and header.count is not None and len(records) < header.count
         return NewBatch(
             records=records,
             magic=header.magic,
@@ -166,7 +179,7 @@ class Batcher:
             transactional=header.transactional,
             control=header.control,
             delete_horizon_ms=header.delete_horizon_ms,
-            max_timestamp_ms=header.max_timestamp_ms,
+            max_timestamp_ms=None if is_less and not header.log_append_time else header.max_timestamp_ms,
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,
@@ -201,6 +214,9 @@ class Batcher:
                 self._records.append(record_line(row, number, offset, self.rules.now_ms))
                 return
             yield from self._close()
+        if self._is_left_out(row.get("offset")):
+            self.ignored["record"] += 1
+            return
         following = self._records[-1].offset + 1 if self._records else self.next_offset
         keep_offset = self.rules.keep_offsets is not False and "next_offset" not in row
         record = record_line(row, number, following, self.rules.now_ms, keep_offset=keep_offset)

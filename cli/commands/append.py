@@ -99,6 +99,15 @@ def command(
             read=read_offsets,
         ),
     ] = (),
+    leave_out: Annotated[
+        tuple[range, ...],
+        Option(
+            metavar="FIRST-LAST",
+            help="Leave out the records at these offsets, such as one that no consumer can read. May be repeated.",
+            panel=INPUT,
+            read=read_offsets,
+        ),
+    ] = (),
     partial_batches: Annotated[
         bool,
         Option(
@@ -253,6 +262,7 @@ def command(
             leader_epoch=leader_epoch,
             keep_offsets=keep_offsets,
             partial_batches=partial_batches,
+            leave_out=leave_out,
             magic=int(magic),
             batch_records=batch_records,
             batch_bytes=batch_bytes,

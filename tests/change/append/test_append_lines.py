@@ -34,6 +34,27 @@ def test_batches_with_missing_records_are_refused_unless_requested(
         appended(tmp_path / "shallow-0", lines[0], partial_batches=True)
 
 
+def test_records_to_be_left_out_are_not_appended_nor_batches_that_are_empty_without_them(
+    tmp_path: Path, appended: Appended
+) -> None:
+    source = tmp_path / "source-0"
+    appended(source, [{"value": f"v{n}", "timestamp": 9 - n} for n in range(6)], batch_records=2)
+    result = appended(tmp_path / "target-0", dumped(source), leave_out=(range(1), range(2, 4)))
+    assert result["lines_ignored"] == {"record": 3}
+    rows = rows_of(tmp_path / "target-0")
+    batches = [row for row in rows if row["type"] == "batch"]
+    assert [(row["base_offset"], row["last_offset"], row["count"]) for row in batches] == [
+        (0, 1, 1),
+        (4, 5, 2),
+    ]
+    assert [row["max_timestamp"] for row in batches] == [8, 5]
+    assert [row["offset"] for row in rows if row["type"] == "record"] == [1, 4, 5]
+    own = appended(
+        tmp_path / "own-0", [{"value": "v", "offset": 7}, {"value": "w"}], leave_out=(range(7, 8),)
+    )
+    assert (own["records"], own["lines_ignored"]) == (1, {"record": 1})
+
+
 def test_damaged_batches_and_other_lines_are_skipped_and_counted(tmp_path: Path, appended: Appended) -> None:
     source = tmp_path / "source-0"
     appended(source, [{"value": f"v{n}"} for n in range(3)], batch_records=1)
