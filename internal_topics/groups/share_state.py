@@ -6,6 +6,7 @@ snapshot removes the partition. (Kafka: ShareCoordinatorShard.replay, PersisterS
 """
 
 import heapq
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from kseg.segment.values import dataclass
 SHARE_GROUP_STATE = "__share_group_state"
 
 _SNAPSHOT = 0
+_MOST_STEPS = 8  # for each pair of batches that are combined
 
 
 class SharePartitionKey(NamedTuple):
@@ -45,7 +47,7 @@ class StateBatch(NamedTuple):
 
     @property
     def records(self) -> int:
-        return self.last_offset - self.first_offset + 1
+        return max(0, self.last_offset - self.first_offset + 1)
 
 
 class DeliveryState:
@@ -162,23 +164,18 @@ def _merged(former: ShareState, values: Mapping[str, Any], timestamp_ms: int) ->
 
 
 def _batches(values: Mapping[str, Any]) -> tuple[StateBatch, ...]:
-    batches = tuple(
+    return tuple(
         StateBatch(each["firstOffset"], each["lastOffset"], each["deliveryCount"], each["deliveryState"])
         for each in values["stateBatches"]
     )
-    for batch in batches:
-        if batch.last_offset < batch.first_offset:
-            raise FormatError(
-                f"a state batch ends at {batch.last_offset}, but begins at {batch.first_offset}"
-            )
-    return batches
 
 
 def combined_batches(
     former: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
     """The batches of a state after an update: none below the start offset (-1 for none), sorted. If two overlap, the one with
-    more deliveries or the later delivery state wins."""
+    more deliveries or the later delivery state wins. Raises FormatError where Kafka does not come to an end, which happens if a batch that
+    ends before it begins wins over one around it (observed with 4.3.1)."""
     pruned = [
         batch
         if start_offset == -1 or batch.first_offset >= start_offset
@@ -191,8 +188,13 @@ def combined_batches(
     waiting = list(set(pruned))
     heapq.heapify(waiting)
     settled: list[StateBatch] = []
+    is_any_reversed = any(each.last_offset < each.first_offset for each in waiting)
+    steps = _MOST_STEPS * len(waiting) ** 2 if is_any_reversed else math.inf
     first = heapq.heappop(waiting)
     while waiting:
+        steps -= 1
+        if steps < 0:
+            raise FormatError("a state batch ends before it begins, and is combined with others without end")
         second = heapq.heappop(waiting)
         if not _touch(first, second):
             settled.append(first)

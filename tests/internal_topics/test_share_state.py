@@ -14,6 +14,7 @@ from kseg.internal_topics.groups.share_state import (
     combined_batches,
     load_share_state,
 )
+from kseg.segment.errors import FormatError
 from tests.internal_topics.coordinator_logs import key, value
 
 TOPIC_ID = "AAECAwQFBgcICQoLDA0ODw"
@@ -46,6 +47,14 @@ def shown(found: tuple[StateBatch, ...]) -> str:
         ("100-110:0/1 120-130:0/1", "105-125:0/2", 102, "102-104:0/1 105-125:0/2 126-130:0/1"),
         ("1-5:2/1", "", 6, ""),
         ("", "3-9:0/1", 5, "5-9:0/1"),
+        ("3-9:0/1", "5-4:2/2", 3, "3-4:0/1 5-4:2/2 5-9:0/1"),
+        ("3-9:2/1", "5-3:2/1", 3, "3-9:2/1"),
+        ("8-6:2/1", "7-9:2/1", 3, "7-9:2/1"),
+        ("8-6:2/1", "", 3, "8-6:2/1"),
+        ("8-6:2/1 9-7:0/1", "8-9:2/2", -1, "8-6:2/1 8-9:2/2"),
+        ("2-1:2/1", "3-4:2/1", -1, "2-1:2/1 3-4:2/1"),
+        ("5-4:2/1", "5-9:2/1", -1, "5-9:2/1"),
+        ("8-2:2/1", "1-3:0/1", 5, ""),
     ],
 )
 @pytest.mark.behaviour("G12")
@@ -53,6 +62,12 @@ def test_share_state_batches_are_combined_like_kafka(
     former: str, added: str, start: int, combined: str
 ) -> None:
     assert shown(combined_batches(batches(former), batches(added), start)) == combined
+
+
+@pytest.mark.parametrize("added", ["5-3:2/2", "9-3:2/2"])
+def test_share_state_batches_that_kafka_never_finishes_combining_are_an_error(added: str) -> None:
+    with pytest.raises(FormatError, match="without end"):
+        combined_batches(batches("3-9:0/1"), batches(added), -1)
 
 
 def record(at: int, type_id: int, content: dict[str, Any] | None) -> CoordinatorRecord:
@@ -111,7 +126,8 @@ def test_share_update_without_a_snapshot_is_a_state() -> None:
 
 
 def test_share_records_that_fail_the_load() -> None:
-    hostile = SNAPSHOT | {"stateBatches": [one(9, 4, 0, 1)]}
-    loaded = load_share_state([record(0, 1, None), record(1, 0, hostile)])
-    assert [each.offset for each in loaded.failures] == [0, 1]
-    assert loaded.states == {}
+    endless = SNAPSHOT | {"stateBatches": [one(4, 9, 0, 1)]}, UPDATE | {"stateBatches": [one(8, 6, 2, 2)]}
+    loaded = load_share_state([record(0, 1, None), record(1, 0, endless[0]), record(2, 1, endless[1])])
+    assert [each.offset for each in loaded.failures] == [0, 2]
+    (state,) = loaded.states.values()
+    assert shown(state.batches) == "4-9:0/1"
