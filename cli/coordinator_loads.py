@@ -1,5 +1,5 @@
-"""The findings of `verify` and `recover` about records that a coordinator fails to load. A module of its own, since `recover` does without
-the rest of `verify_work`, which takes longer to import."""
+"""The records that a coordinator fails to load: for the findings of `verify` and `recover`, and the steps of `doctor`. A module of its own,
+since `recover` does without the rest of `verify_work`, which takes longer to import."""
 
 from collections.abc import Iterator
 
@@ -22,3 +22,21 @@ def coordinator_findings(target: PartitionTarget) -> Iterator[Finding]:
         from kseg.internal_topics.transactions.load_check import check_transaction_log
 
         yield from check_transaction_log(target)
+
+
+def failing_offsets(target: PartitionTarget) -> list[int]:
+    """The offsets of all records that the coordinator fails to load if those before it in the list are gone."""
+    name = own_partition_name(target.path)
+    if name is not None and name.topic in GROUP_TOPICS:
+        from kseg.internal_topics.groups.groups import load_failures
+
+        found = [each.offset for each in load_failures(target)]
+    else:
+        from kseg.internal_topics.load_findings import FAILS
+
+        found = [
+            each.first_offset
+            for each in coordinator_findings(target)
+            if each.id == FAILS and each.first_offset is not None
+        ]
+    return sorted({*found})

@@ -28,10 +28,10 @@ from kseg.cli.doctor.next_step import (
     lack_of_room_outside,
     move_command,
     out_of_the_way,
-    put_command,
     replicas_shown,
 )
 from kseg.cli.doctor.replica_steps import one_to_move, stop_move
+from kseg.cli.doctor.rewritten_logs import dump_command, offset_options, rewritten_log
 from kseg.cli.request import Request
 from kseg.internal_topics.broker_directories import end_offset_of, progress_of
 from kseg.internal_topics.metadata.replica_directories import has_segment, state_of, topic_id_of
@@ -43,13 +43,7 @@ from kseg.segment.layout import LOG_SUFFIX
 from kseg.segment.partition.derived_state import epochs_of_batches
 from kseg.segment.partition.directory import partition_name
 from kseg.segment.partition.log_dir_state import deleted_logs
-from kseg.segment.partition.names import (
-    KSEG_DIRECTORY,
-    METADATA_DIRECTORY,
-    NAME_BY_ROLE,
-    PartitionState,
-    Role,
-)
+from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState
 from kseg.segment.partition.partition_epochs import last_epoch_below
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
@@ -81,7 +75,7 @@ class _Piece:
         bounds = f" --from-offset {self.first}" * (self.first > 0)
         bounds += "" if self.end is None else f" --to-offset {self.end}"
         source = _repaired_copy(self.path) if self.is_repaired else self.path
-        return f"kseg dump --json --print-data-log{bounds} {shell_quoted(source)};"
+        return dump_command(source, bounds)
 
 
 @dataclass(slots=True)
@@ -368,26 +362,17 @@ def _put_together(
     base: str, pieces: Sequence[_Piece], path: str, lost: Sequence[range]
 ) -> Iterator[NextStep]:
     """base: the damaged log to which most pieces belong. path: where the result is put. lost: offsets that no replica has."""
-    log_dir, name = os.path.split(os.path.normpath(path))
-    made = os.path.join(f"{places.abspath(log_dir)}-whole", name)
     first = next(piece for piece in pieces if piece.path != base)
-    anew, moved = out_of_the_way(made)  # append would add to it
-    without = "".join(f" --lost {each.start}-{each.stop - 1}" for each in lost)
     left_out = ""
     if lost:
         words = listed([offsets_words(each.start, each.stop - 1) for each in lost], _LISTED)
         left_out = (
             f" What is at {words} is in none of the logs here; look for another copy first, or it stays lost."
         )
-    yield NextStep(
+    why = (
         f"{shown_path(base)} is damaged at offset {first.first}, and {shown_path(first.path)} has what cannot be read there. Before either is repaired or "
-        f"copied, put the log together.{left_out}{moved}{lack_of_room(base, made)}",
-        f"{anew}mkdir -p {shell_quoted(os.path.dirname(made))} && {{ {' '.join(piece.command for piece in pieces)} }} | "
-        f"kseg append --apply --dumps {len(pieces)}{without} --from - {shell_quoted(made)}",
+        f"copied, put the log together.{left_out}"
     )
-    metadata = NAME_BY_ROLE[Role.PARTITION_METADATA]
-    yield NextStep(
-        f"Then put it in place of {'the damaged one' if path == base else shown_path(path)}, with its topic id.{lack_of_room_outside(path)}",
-        f"cp -p {shell_quoted(os.path.join(path, metadata))} {shell_quoted(made)} && rm -r {shell_quoted(os.path.join(made, KSEG_DIRECTORY))} && "
-        f"{put_command(made, path, first=move_command(path))}",
-    )
+    replaced = "the damaged one" if path == base else shown_path(path)
+    dumps = [piece.command for piece in pieces]
+    yield from rewritten_log(why, path, dumps, offset_options("--lost", lost), replaced, like=base)

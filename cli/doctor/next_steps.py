@@ -13,7 +13,8 @@
 5. Move out of the data directory what prevents a start: files that a broker cannot read, whatever is there by mistake, directories
    with a name that is not a partition's, and the second of two directories of the same partition.
 6. Free space on a full file system, because repairs need some.
-7. Find logs that are missing, then repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first.
+7. Find logs that are missing, then repair: the plan, then the same with --apply. If bytes cannot be read, copy the disk first. If nothing
+   needs repair, write logs with records that their coordinator fails to load again without these.
 8. Correct topic ids, and put missing replicas back: a broker recreates such partitions empty when it starts. Make the controller and the
    coordinators continue after the producer ids and epochs that are in the logs, write lost COMMIT markers and lost records of share groups,
    and find later copies of logs that lack committed transactions.
@@ -90,7 +91,7 @@ from kseg.cli.doctor.several_nodes_steps import set_node_ids, take_apart
 from kseg.cli.doctor.share_group_steps import remember_share_groups
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.doctor.transactional_id_steps import forget_ids, raise_transaction_version
-from kseg.cli.doctor.unloaded_steps import begin_anew, restore_offsets
+from kseg.cli.doctor.unloaded_steps import write_again
 from kseg.cli.doctor.unserved_steps import elect_leaders, explain_strays, foreign_steps, give_ids
 from kseg.cli.next_command import command_line
 from kseg.segment.storage import places
@@ -215,7 +216,7 @@ def _repairs(situation: Situation, advice: str) -> Iterator[NextStep]:
         yield from repair_steps(repairs, advice, values_needed, is_one_log_dir=is_one)
     elif advice:
         yield NextStep("Examine it more closely.", advice, is_due=repairs.has_errors)
-        yield from begin_anew(situation.unloaded)
+        yield from write_again(situation.unloaded)
     yield from bring_back(repairs)
     if metadata.is_outdated:
         yield find_newer_metadata_log()
@@ -293,7 +294,6 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     yield from raise_transaction_version(situation.clients.unusable_ids, server)
     yield from enable_protocols(situation.clients, server)
     yield from end_transactions(situation.clients, server)
-    yield from restore_offsets(situation.unloaded, server)
     yield from set_groups(situation.clients, server)
     yield from delete_former(situation.clients, server)
     yield from delete_when_recreated(situation.clients, server)

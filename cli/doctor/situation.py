@@ -14,7 +14,7 @@ from kseg.cli.doctor.obstacle_steps import Obstacles
 from kseg.cli.doctor.repair_steps import Repairs
 from kseg.cli.doctor.replica_steps import Replicas
 from kseg.cli.doctor.several_nodes_steps import Identities
-from kseg.cli.doctor.unloaded_steps import UnloadedGroups
+from kseg.cli.doctor.unloaded_steps import Unloaded
 from kseg.cli.doctor.unserved_steps import UnservedDirectories
 from kseg.cli.request import Request
 from kseg.segment.findings import INFO, Finding
@@ -49,7 +49,7 @@ class Situation:
         self.metadata = MetadataLogs()
         self.repairs = Repairs(request)
         self.clients = Clients(request)
-        self.unloaded = UnloadedGroups(request)
+        self.unloaded = Unloaded(request)
         self.node_id: int | None = None
         self.cluster_id: str | None = None
         self.server = ANY_SERVER

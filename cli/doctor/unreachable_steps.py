@@ -2,7 +2,7 @@
 because the topic was given more partitions (`internal_topics.groups.coordinator_partition`): save their offsets, and commit them again.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,12 +40,7 @@ def save_unreachable(found: "Sequence[OffsetOfGroup]", request: Request) -> Iter
 
 def restore_unreachable(found: "Sequence[OffsetOfGroup]", server: str) -> Iterator[NextStep]:
     """The steps once the broker runs."""
-    yield from commit_again([*_files(found)][:_FILES], server)
-
-
-def commit_again(files: Iterable[tuple[str, Sequence[str]]], server: str) -> Iterator[NextStep]:
-    """files: names, and the groups whose saved offsets are in each."""
-    for file, names in files:
+    for file, names in [*_files(found)][:_FILES]:
         groups = " ".join(f"--group {shell_word(name)}" for name in names)
         yield NextStep(
             f"With the broker running and their consumers stopped, commit the offsets of {_groups(names)} again; then replace --dry-run "
@@ -55,13 +50,13 @@ def commit_again(files: Iterable[tuple[str, Sequence[str]]], server: str) -> Ite
 
 
 def _files(found: "Sequence[OffsetOfGroup]") -> Iterator[tuple[str, Sequence[str]]]:
-    yield from in_files([*dict.fromkeys(each.group for each in found)], "unreachable-offsets")
-
-
-def in_files(names: Sequence[str], stem: str) -> Iterator[tuple[str, Sequence[str]]]:
     """File names, and the groups whose offsets are to be saved in each."""
+    names = [*dict.fromkeys(each.group for each in found)]
     for number, at in enumerate(range(0, len(names), _NAMED), 1):
-        yield f"{stem}.csv" if number == 1 else f"{stem}-{number}.csv", names[at : at + _NAMED]
+        yield (
+            "unreachable-offsets.csv" if number == 1 else f"unreachable-offsets-{number}.csv",
+            names[at : at + _NAMED],
+        )
 
 
 def _groups(names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ locations of the logs) is determined beforehand and passed in the options.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 
@@ -55,6 +55,8 @@ _EFFECTS = Effects(
     unchecked="a coordinator does not verify checksums: it accepts what these bytes say, or fails to load the partition",
     ended_by=(*ENDS_EVERY_LOAD, DOUBLED_END),  # these coordinators also check that offsets increase
 )
+_WITHOUT_GROUPS = "none of the groups of this partition is available"
+_WITHOUT_SHARE_STATES = "share groups get no record of the partitions of which this one has the state, and their offsets cannot be listed"
 # Kafka 4.0.0 wrote other fields under version 0 of these messages; 4.3.1 fails on them (observed).
 _OF_SHARE_GROUP = re.compile(r"ShareGroup\w*|ShareSnapshot|ShareUpdate|stateBatches")
 _EARLY_ACCESS = " (share groups of Kafka 4.0, which were early access, have another format that later versions do not load)"
@@ -210,12 +212,19 @@ def _cleaned_end(target: LogTarget, name: PartitionName | None) -> int:
 
 def load_findings(target: LogTarget) -> Iterator[Finding]:
     """Findings about records that a group or share coordinator fails to load; for `verify`. Raises UnreadableInput."""
+    yield from _problems(target.path, _loaded(target), is_log_known=True)
+
+
+def load_failures(target: LogTarget) -> Sequence[FailedRecord]:
+    """All records that a group or share coordinator fails to load. Raises UnreadableInput."""
+    return _loaded(target).failures
+
+
+def _loaded(target: LogTarget) -> LoadedGroups | LoadedShareState:
     name = own_partition_name(directory_of(target))
     if name is not None and name.topic == SHARE_GROUP_STATE:
-        yield from _problems(target.path, load_share_state(read_coordinator_log(target)), is_log_known=True)
-    else:
-        loaded = load_groups(read_coordinator_chunks(target), keeps_offsets=False)
-        yield from _problems(target.path, loaded, is_log_known=True)
+        return load_share_state(read_coordinator_log(target))
+    return load_groups(read_coordinator_chunks(target), keeps_offsets=False)
 
 
 def _problems(
@@ -225,8 +234,10 @@ def _problems(
     found = LoadFindings(path, _EFFECTS)
     for problem, before in () if is_log_known else loaded.problems:
         found.damage(problem, before)
+    is_share_state = isinstance(loaded, LoadedShareState)
+    unavailable = _WITHOUT_SHARE_STATES if is_share_state else _WITHOUT_GROUPS
     for failure in loaded.failures:
-        found.record(_of_record(path, failure))
+        found.record(_of_record(path, failure, unavailable))
     yield from found.of_damage(loaded.records)
     yield from found.of_records()
     for type_id, count in sorted(loaded.unknown_types.items()):
@@ -234,12 +245,9 @@ def _problems(
         yield Finding("coordinator-record-unknown", path, message)
 
 
-def _of_record(path: str, failure: FailedRecord) -> Finding:
+def _of_record(path: str, failure: FailedRecord, unavailable: str) -> Finding:
     origin = _EARLY_ACCESS if _OF_SHARE_GROUP.search(failure.reason) else ""
-    message = (
-        f"the coordinator fails to load the record at offset {failure.offset}: {failure.reason}{origin}; "
-        "until it is gone none of the groups of this partition is available"
-    )
+    message = f"the coordinator fails to load the record at offset {failure.offset}: {failure.reason}{origin}; until it is gone {unavailable}"
     return Finding(FAILS, path, message, first_offset=failure.offset)
 
 

@@ -236,7 +236,10 @@ def load_finding(path: str, offset: int, error: Unloadable | PassedOver) -> Find
     """The finding about a record that prevents a coordinator from loading a partition, or that it skips."""
     if isinstance(error, PassedOver):
         return Finding("coordinator-record-unknown", path, f"offset {offset}: {error}", first_offset=offset)
-    message = f"offset {offset}: {error}; a coordinator stops loading the partition at such a record"
+    message = (
+        f"offset {offset}: {error}; a coordinator stops loading the partition at such a record, and does not know the transactional ids that "
+        "are recorded after it: their transactions stay open, and their producers get new producer ids"
+    )
     return Finding(FAILS, path, message, first_offset=offset)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from kseg.cli.doctor.damaged_replicas import DamagedReplicas
 from kseg.cli.doctor.next_step import (
     NextStep,
     copy_command,
@@ -18,11 +20,15 @@ from kseg.cli.doctor.next_step import (
     move_out,
     put_command,
 )
+from kseg.cli.request import Request
+from tests.internal_topics.coordinator_logs import batch, write_segment
+from tests.support.group_dirs import commit
 from tests.support.mounts import done_or_skipped, mounted
 
 
 def typed(command: str) -> None:
-    subprocess.run(command, shell=True, check=True)
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    subprocess.run(command, shell=True, check=True, env=os.environ | {"PATH": path})
 
 
 def test_second_move_leaves_what_the_first_has_moved(tmp_path: Path) -> None:
@@ -177,3 +183,28 @@ def test_mount_point_is_moved_with_what_is_mounted_there(tmp_path: Path) -> None
         assert (goal / "file").read_text() == "content" and not path.exists()
     finally:
         subprocess.run(["umount", str(goal if os.path.ismount(goal) else path)], check=True)
+
+
+_SETTINGS = b'{"properties":{"connector.class":"a","database.password":"secret","name":"x"}}'
+
+
+@pytest.mark.parametrize(
+    ("topic", "record"),
+    [("__consumer_offsets", commit(4, "billing")), ("connect-configs", (b"connector-x", _SETTINGS))],
+)
+def test_log_of_an_internal_topic_is_put_together_with_its_records_as_they_are(
+    tmp_path: Path, topic: str, record: tuple[bytes, bytes]
+) -> None:
+    """Decoded or redacted ones could not be appended."""
+    parts = [batch(at, record) for at in range(3)]
+    first, second = (tmp_path / node / f"{topic}-0" for node in ("a", "b"))
+    for directory, damaged in ((first, 0), (second, 2)):
+        content = (part[:-1] + b"?" if at == damaged else part for at, part in enumerate(parts))
+        write_segment(directory, *content)
+        (directory / "partition.metadata").write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n")
+        (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    found = DamagedReplicas(Request((str(tmp_path),)), (str(first), str(second)))
+    found.lost = {str(first): [range(1)], str(second): [range(2, 3)]}
+    for step in [*found.steps(())][:2]:
+        typed(step.command)
+    assert b"".join(parts) == (first / f"{0:020}.log").read_bytes()

@@ -1,13 +1,12 @@
 """Which records fail the load of a group coordinator: one of each kind in a partition of its own of a real broker's `__consumer_offsets`,
-written while the broker is stopped. When it starts, it fails to load exactly the partitions that `kseg verify` names."""
+written while the broker is stopped. When it starts, it fails to load exactly the partitions that `kseg verify` names, and loads them once
+these records are left out."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shlex
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,9 @@ from kseg.internal_topics.load_findings import FAILS, TORN, TRUNCATED
 from tests.internal_topics.coordinator_logs import batch, key, value
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_by_hand
 from tests.kafka.conftest import require_kafka
-from tests.kafka.group_clients import GroupClients
-from tests.support.doctor_helpers import commands, doctor
 from tests.support.group_dirs import commit
 from tests.support.log_ends import append_records
+from tests.support.rewritten import rewrite_without_failing
 
 pytestmark = pytest.mark.kafka
 
@@ -214,6 +212,11 @@ def test_records_that_fail_a_group_load_are_those_of_the_broker(
         failed, finished = r"Failed to load", r"Finished loading of"
         broker.wait_for("loading", lambda: len(loads(failed) | loads(finished)) == count)
         theirs = loads(failed)
+    for name in ours:
+        rewrite_without_failing(broker.data / name, tmp_path, capfd)
+    with broker:
+        broker.wait_for("loading", lambda: len(loads(failed) | loads(finished)) == count)
+        assert loads(failed) == theirs - ours
     fails = {names[each] for each in theirs}
     assert {names[each] for each in ours} == fails - set(DAMAGES)
     assert {name: (name in fails, DAMAGES[name][2] in message) for name, message in said.items()} == {
@@ -292,39 +295,6 @@ def test_load_failure_depends_on_whether_the_start_removes_the_damage(
     assert findings == {f"{CONSUMER_OFFSETS}-1": FAILS} and names["torn"] in shown
     with broker:
         assert _served(broker, failed=1) == {each for each in served if partition_for(each, 2) == 0}
-
-
-def test_groups_of_a_partition_that_fails_to_load_begin_anew_with_their_offsets(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The steps of doctor: no repair removes a record that its coordinator fails to load."""
-    require_kafka()
-    broker, name = Broker(tmp_path), "its group"
-    with broker:
-        _make_topic(broker)
-        producer = broker.producer()
-        producer.produce("t", b"fare")
-        producer.flush()
-    contradiction = [_group(3, epoch=1), _member(), _group(3, deleted=True)]
-    append_records(broker.data / f"{CONSUMER_OFFSETS}-0", commit(1, name, "t"), *contradiction)
-    monkeypatch.chdir(tmp_path)
-    steps = commands(doctor(capfd, broker.data, status=1))
-    save, move = (next(each for each in steps if words in each) for words in ("--reset-csv", "mv "))
-    (restore,) = (each for each in steps if "--from-file" in each)
-    with broker:
-        broker.wait_for("the failure", lambda: "Failed to load metadata" in broker.log_text())
-    assert run(shlex.split(save)[1:]) == 1
-    subprocess.run(shlex.split(move), check=True)
-    again = commands(doctor(capfd, broker.data, status=1))
-    assert not [each for each in again if each.startswith("mv")], again
-    with broker, GroupClients(broker.bootstrap, is_apart=True) as clients:
-        words = shlex.split(restore.replace("--dry-run", "--execute"))
-        clients.tool(*words[words.index("--group") :])
-        truth = clients.ask("describe")["offsets"]
-    assert {(row["group"], row["topic"], row["partition"], row["offset"]) for row in truth} == {
-        ("first", "t", 0, 0),
-        (name, "t", 0, 1),
-    }
 
 
 def flipped_last(data: bytes) -> bytes:

@@ -32,6 +32,7 @@ from tests.kafka.broker import CLIENT_LIMIT_S, Broker, watermarks
 from tests.kafka.conftest import require_kafka
 from tests.kafka.transaction_clients import TransactionClients, tool, words_of
 from tests.support.log_ends import append_records
+from tests.support.rewritten import rewrite_without_failing
 
 pytestmark = pytest.mark.kafka
 
@@ -215,6 +216,7 @@ def test_records_that_fail_a_transaction_load_are_those_of_the_broker(
         assert (states["paid"], states[torn_id]) == ("CompleteCommit", "Ongoing")
         assert len(broker.consume("fares", 2, committed=True)) == 2
         assert [each.offset for each in broker.consume("fares", 3, committed=True)] == [0, 1]
+    _check_loads_without(broker, found["coordinator-load-fails"], failed, tmp_path, capfd)
     by_case = {f"{STATE}-{number}": name for number, name in enumerate([*CASES, *DAMAGES, "torn", "open"])}
     fails = {by_case[each] for each in failed}
     assert {by_case[each] for each in found["coordinator-load-fails"]} == fails - set(DAMAGES)
@@ -230,6 +232,24 @@ def test_records_that_fail_a_transaction_load_are_those_of_the_broker(
     assert found["coordinator-record-unknown"].isdisjoint(failed)
     assert 5 < len(failed) < len(CASES) - 5
     assert {name for name, is_loaded in ids.items() if is_loaded} <= listed <= set(ids)
+
+
+def _check_loads_without(
+    broker: Broker, ours: set[str], theirs: set[str], root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Once the records that it cannot load are left out, the coordinator loads what is after them."""
+    for name in ours:
+        rewrite_without_failing(broker.data / name, root, capfd)
+    ended = rf"(Error loading transactions from transaction log|Completed loading transaction metadata from) ({STATE}-\d+)"
+    with broker, TransactionClients(broker.bootstrap) as clients:
+
+        def loads(word: str) -> set[str]:
+            return {name for how, name in re.findall(ended, broker.log_text()) if how.startswith(word)}
+
+        broker.wait_for("loading", lambda: len(loads("Completed")) == COUNT)
+        assert loads("Error") == theirs - ours
+        numbers = {int(name.rpartition("-")[2]) for name in ours} & {*range(len(CASES))}
+        assert {_name_in(number, "behind") for number in numbers} <= {*clients.ask("listed")["states"]}
 
 
 def _shown(capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
