@@ -50,7 +50,10 @@ def member_words(values: Values) -> str:
     places = [f"{each['topic'] or each.get('topic_id')}-{each['partition']}" for each in values["assignment"]]
     parts = listed(places, _PARTITIONS_SHOWN, "partition")
     static = f", static as {values['group_instance_id']}" if values["group_instance_id"] is not None else ""
-    who = f"{values['member_id']} ({values['client_id']} at {values['client_host']}{static})"
+    # without a record of its own, nothing else is known of a member
+    is_known = bool(values["client_id"] or values["client_host"])
+    client = f"{values['client_id']} at {values['client_host']}" if is_known else "unknown client"
+    who = f"{values['member_id']} ({client}{static})"
     return visible(f"  member {who}: {parts or 'nothing assigned'}")
 
 

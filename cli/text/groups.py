@@ -46,7 +46,7 @@ _PROBLEMS = {
 
 @dataclass(slots=True)
 class _Group:
-    """The rows of one group. lag: summed over its partitions, None if none is known."""
+    """The rows of one group. lag: summed over its partitions, None if none is known. undescribed: why no broker describes it."""
 
     name: str
     type: str = ""
@@ -55,6 +55,7 @@ class _Group:
     partitions: int = 0
     lag: int | None = None
     committed_ms: int | None = None
+    undescribed: str | None = None
     notes: dict[str, int] = field(default_factory=dict)
 
     def add(self, lag: int | None, time_ms: int | None) -> None:
@@ -106,6 +107,7 @@ class GroupsReport(Report):
                 group = self._of(values)
                 group.type, group.state = values["group_type"], values["state"]
                 group.members = values["members"]
+                group.undescribed = values.get("undescribed")
             case "member":
                 if len(self._members) <= _GROUPS_SHOWN:
                     self._members.append(values)
@@ -280,6 +282,8 @@ class GroupsReport(Report):
         state = f", {group.state}" if group.state else ""
         members = counted(group.members, "member")
         yield f"group {visible(group.name)}: {group.type or 'no metadata'}{state}, {members}"
+        if group.undescribed is not None:
+            yield f"  its coordinator fails to describe it (kafka-streams-groups.sh --describe): {visible(group.undescribed)}"
         most = shown_of(group.members, _GROUPS_SHOWN)
         for member in self._members[:most]:
             yield member_words(member)

@@ -181,6 +181,7 @@ class GroupMetadata:
         group.members[member_id] = member
         _disown(group, member)
         member.epoch, member.assigned, member.revoking = epoch, assigned, revoking
+        member.has_epoch = True
         if value is not None:
             member.state = value["state"]
         _own(group, member)

@@ -70,6 +70,8 @@ def group_row(group: Group) -> RowValues:
         }
     else:
         row["assignment_epoch"] = group.assignment_epoch
+    if isinstance(group, ModernGroup) and group.type is GroupType.STREAMS:
+        row["undescribed"] = group.undescribed
     return row
 
 
@@ -78,6 +80,8 @@ def group_row(group: Group) -> RowValues:
 
 def member_rows(group: Group, names: TopicNames) -> Iterator[RowValues]:
     """The members of a group, by their ids."""
+    # of a member without a record of its own; a coordinator does not describe such a member of a streams group
+    unknown = None if group.type is GroupType.STREAMS else ""
     for _, member in sorted(group.members.items()):
         details = member.details
         row: RowValues = {
@@ -85,8 +89,8 @@ def member_rows(group: Group, names: TopicNames) -> Iterator[RowValues]:
             "group": group.name,
             "member_id": member.member_id,
             "group_instance_id": details.get("groupInstanceId", details.get("instanceId")),
-            "client_id": details.get("clientId"),
-            "client_host": details.get("clientHost"),
+            "client_id": details.get("clientId", unknown),
+            "client_host": details.get("clientHost", unknown),
         }
         if isinstance(group, ClassicGroup):
             row["assignment"], row["assignment_problem"] = _classic_assignment(group, member)

@@ -39,13 +39,15 @@ Assigned = Mapping[str, Sequence[int]]
 class GroupMember:
     """A member of any group.
 
-    details: its metadata record, or in a classic group its entry in the group's record. epoch, state: of its newest assignment. assigned,
-    revoking: its partitions, and those that it still has to revoke. standby, warmup: other tasks of a streams group's member.
+    details: its metadata record, or in a classic group its entry in the group's record. epoch, state: of its newest assignment. has_epoch:
+    whether it has had one. assigned, revoking: its partitions, and those that it still has to revoke. standby, warmup: other tasks of a
+    streams group's member.
     """
 
     member_id: str
     details: Mapping[str, Any] = field(default_factory=dict)
     epoch: int = 0
+    has_epoch: bool = False
     state: int = _STABLE
     assigned: Assigned = field(default_factory=dict)
     revoking: Assigned = field(default_factory=dict)
@@ -116,6 +118,18 @@ class ModernGroup:
             for member in self.members.values()
         )
         return "Stable" if is_reconciled else "Reconciling"
+
+    @property
+    def undescribed(self) -> str | None:
+        """Why a coordinator fails to describe a streams group (UNKNOWN_SERVER_ERROR, observed with 4.3.1), None if it does not."""
+        if self.type is not GroupType.STREAMS:
+            return None
+        if self.topology is None:
+            return "it has no topology"
+        for _, member in sorted(self.members.items()):
+            if not member.details or not member.has_epoch:
+                return f"member {member.member_id} has no {'current assignment' if member.details else 'record of its own'}"
+        return None
 
     def _is_topology_valid(self) -> bool:
         return self.topology is not None and self.topology["epoch"] == self.validated_topology_epoch

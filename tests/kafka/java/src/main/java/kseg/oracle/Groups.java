@@ -10,6 +10,7 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
 import org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.StreamsGroupDescription;
 import org.apache.kafka.clients.admin.StreamsGroupMemberAssignment;
 import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -62,7 +63,8 @@ import java.util.function.Consumer;
  * Groups of a running broker: what Admin says about all of them, and a share group's member, which no other client of the tests has.
  *
  * argv: bootstrap servers. One JSON object on each line of stdin, one answer a line:
- *   {"do":"describe"}                                       "groups", "members", "offsets", "share_offsets", lists of rows
+ *   {"do":"describe"}                                       "groups", "members", "offsets", "share_offsets", lists of rows; a streams
+ *                                                           group that the coordinator fails to describe has a "failure"
  *   {"do":"share","group","topic","records","rejected"}     joins, reads so many records, rejects those at these offsets and accepts the
  *                                                           others of even offset, releases the rest. The member stays.
  *   {"do":"delete_groups","groups"}  {"do":"delete_offsets","group","topic","partition"}
@@ -201,7 +203,13 @@ public final class Groups {
                 continue;
             }
             if (type == GroupType.STREAMS) {
-                var described = admin.describeStreamsGroups(List.of(name)).all().get().get(name);
+                StreamsGroupDescription described;
+                try {
+                    described = admin.describeStreamsGroups(List.of(name)).all().get().get(name);
+                } catch (ExecutionException e) {
+                    listed.put("failure", e.getCause().getClass().getSimpleName());
+                    continue;
+                }
                 listed.put("epoch", described.groupEpoch()).put("assignment_epoch", described.targetAssignmentEpoch());
                 described.members().forEach(member -> {
                     ObjectNode row = member(members, name, member.memberId(), member.instanceId().orElse(null), member.clientId(),
