@@ -138,6 +138,7 @@ def transaction_words(values: Values) -> Iterator[str]:
             yield visible(
                 f"{_place(values)}: producer {values['producer_id']}, epoch {values['producer_epoch']}, last sequence "
                 f"{values['last_sequence']}, last written {moment(values['last_timestamp'])}{open_words}"
+                f"{', expired: a broker that starts forgets it' if values['expired'] else ''}"
             )
         case "partition" if values["log_end_offset"] is None:
             yield visible(f"{_place(values)}: no transactions in this format")

@@ -59,6 +59,31 @@ def test_retain_writes_the_snapshot_of_a_broker_without_expired_producers(
     assert (partition / name).read_bytes() == theirs
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_producers_that_the_next_load_drops_are_those_of_the_broker(
+    oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str], is_killed: bool
+) -> None:
+    """Also after a kill: recovery takes a snapshot at the log end, which is loaded then."""
+    partition = tmp_path / "fares-0"
+    partition.mkdir()
+    old_ms = NOW - 2 * DAY_MS
+    late = [(6, old_ms, 1), (9, old_ms, 0), (5, NOW - HOUR_MS, 1)]
+    steps = [sent(oracle, *each) for each in LAST_WRITTEN_MS.items()]
+    steps += [{"what": "roll"}, *(sent(oracle, *each) for each in late)]
+    more: dict[str, Any] = {"close": "handlers"} if is_killed else {}
+    # a segment is not rolled because of its age
+    config = {**KEEPING, "segment.ms": str(1000 * DAY_MS)}
+    before = oracle.partition(partition, steps, now=NOW, in_place=True, config=config, **more)
+    assert {each["producer_id"] for each in before.ended["producers"]} == {5, 6, 7, 8, 9}
+    capfd.readouterr()
+    assert run(["transactions", "--json", "--now", str(NOW), str(partition)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    producers = {row["producer_id"]: row for row in rows if row["type"] == "producer"}
+    after = oracle.partition(partition, [], now=NOW, in_place=True, config=config, clean=not is_killed)
+    kept = {each["producer_id"] for each in after.ended["producers"]}
+    assert {name for name, row in producers.items() if not row["expired"]} == kept == {5}
+
+
 @pytest.mark.evidence("producer-snapshot")
 def test_short_producer_expiration_is_no_snapshot_mismatch(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str]
