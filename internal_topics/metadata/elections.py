@@ -38,6 +38,13 @@ def electable(partition: Partition) -> set[int]:
     return {*partition.isr, *partition.elr} or {*partition.last_known_elr}
 
 
+def allows_unclean(topic: str, image: MetadataImage, static: Mapping[str, str] | None = None) -> bool:
+    """Whether the first node that starts may be elected. static: properties of a controller."""
+    places = (image.topic_configs(topic), image.broker_configs(None), static or {})
+    value = next((each[_UNCLEAN] for each in places if _UNCLEAN in each), "false")
+    return value.strip().lower() == "true"
+
+
 def led_by_no_other(node_id: int, image: MetadataImage) -> dict[str, str]:
     """The partitions without a leader that only this node may lead, with the directory id that its replica is assigned to."""
     found = {}
@@ -75,9 +82,7 @@ class Elections:
 
     def are_unclean(self, topic: str) -> bool:
         """Whether a topic allows unclean elections, as far as the metadata and the known properties tell."""
-        places = (self.image.topic_configs(topic), self.image.broker_configs(None), self.static)
-        value = next((each[_UNCLEAN] for each in places if _UNCLEAN in each), "false")
-        return value.strip().lower() == "true"
+        return allows_unclean(topic, self.image, self.static)
 
 
 def elections_after(

@@ -24,7 +24,7 @@ from functools import cache, partial
 from kseg.change.apply.lock import is_locked
 from kseg.change.apply.running_broker import READINGS, SETTLING_S
 from kseg.internal_topics.broker_directories import end_offset_of
-from kseg.internal_topics.metadata.elections import electable
+from kseg.internal_topics.metadata.elections import allows_unclean, electable
 from kseg.internal_topics.metadata.metadata_finder import read_again
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
 from kseg.internal_topics.metadata.replica_directories import (
@@ -262,7 +262,8 @@ def _finding(
     partition = image.topics[expected.topic_id].partitions[expected.partition]
     others = [replica for replica in partition.replicas if replica != node_id]
     in_sync = [replica for replica in others if replica in {*partition.isr, *partition.elr}]
-    is_rival = bool(in_sync) and node_id in electable(partition)
+    may_lead = node_id in electable(partition) or allows_unclean(expected.topic, image)
+    is_rival = bool(in_sync) and may_lead
     path = os.path.join(log_dir, name)
     place, start = "this log dir, but there is no such directory", "recreates it empty"
     if gone is not None:
@@ -292,7 +293,7 @@ def _finding(
     elif in_sync:
         kind = "replica-fetched-anew"
         message += f", and fetches it from the replicas in sync (node {_listed(in_sync)}), as long as one of them leads"
-    elif others and node_id not in electable(partition):
+    elif others and not may_lead:
         message += f"; it is unknown whether node {_listed(others)} has all of its records"
     elif others:
         message += f"; the replicas on node {_listed(others)} are not in sync, and lose what an empty leader does not have"

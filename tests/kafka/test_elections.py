@@ -251,6 +251,24 @@ def test_doctor_says_which_node_to_start_before_an_unclean_election(
     assert cluster.found(ORDERS) == {}
 
 
+@pytest.mark.evidence("replica-missing")
+def test_missing_replica_that_an_unclean_election_makes_the_leader_is_copied(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Node 1, whose metadata log knows that it is not in sync. Observed: started first, it led with an empty log, and the others deleted
+    all records. It was said to fetch them, as it does where unclean elections are not allowed."""
+    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    gone, fetched, known = (
+        cluster.data(1) / name for name in (f"{CLICKS}-0", f"{ORDERS}-0", METADATA_DIRECTORY)
+    )
+    for directory in (gone, fetched, known):
+        shutil.rmtree(directory)
+    shutil.copytree(cluster.data(CONTROLLER) / METADATA_DIRECTORY, known)
+    assert cluster.steps()[0].startswith(f"cp -a -T {cluster.data(3) / gone.name} {gone}.kseg-copying")
+    missing = {row["path"]: row["id"] for row in cluster.asked("verify") if "checkpointed_offset" in row}
+    assert missing == {str(gone): "replica-missing", str(fetched): "replica-fetched-anew"}
+
+
 @pytest.mark.evidence("unclean-election-ahead")
 def test_unclean_elections_may_be_allowed_in_the_properties_of_the_controllers(
     electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
