@@ -17,7 +17,7 @@ The node of a log dir comes from its meta.properties, or else from the placement
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 
@@ -29,8 +29,10 @@ from kseg.internal_topics.metadata.metadata_finder import read_again
 from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage, Node, Placement
 from kseg.internal_topics.metadata.replica_directories import (
     CopyOf,
+    Elsewhere,
     PartitionNames,
     has_segment,
+    lacks_it,
     left_by_a_move,
     name_of,
     names_in,
@@ -61,11 +63,12 @@ _NOTED_IN = (Role.RECOVERY_POINTS, Role.HIGH_WATERMARKS)
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What is left of a missing replica. own: the directory of the node that has its log under another name, None for none. copy: the
-    replica on another node."""
+    """What is left of a missing replica. own: the directory of the node that has its log under another name, None for none. copy, without:
+    see `Elsewhere`."""
 
     own: str | None
     copy: ReplicaCopy | None
+    without: Mapping[int, int]
 
     def words(self) -> str:
         """Clauses of the message."""
@@ -86,8 +89,8 @@ class _Left:
         return words
 
 
-def _no_copy(_expected: ExpectedPartition) -> ReplicaCopy | None:
-    return None
+def _no_copy(_expected: ExpectedPartition) -> Elsewhere:
+    return Elsewhere(None, {})
 
 
 def missing_replicas(
@@ -131,7 +134,7 @@ def missing_replicas(
                 candidates = renamed().get(expected.topic_id, ())
                 own = _renamed(candidates, expected, is_alone=missing_of[expected.topic_id] == 1)
             own = own or left_by_a_move([(log_dir, present), *elsewhere], expected)
-            left = _Left(own, copy_of(expected))
+            left = _Left(own, *copy_of(expected))
             found = _finding(log_dir, expected, node.node_id, image, there, state(), left)
             if not (is_in_use and found.id == "replica-unmade"):
                 yield found
@@ -152,7 +155,7 @@ def _gone(
         for expected in image.partitions_of(node_id, directory_id):
             is_kept = any(_is_kept(other, names, expected) for other, names in around)
             if expected.placement is Placement.ASSIGNED and not is_kept:
-                left = _Left(left_by_a_move(around, expected), copy_of(expected))
+                left = _Left(left_by_a_move(around, expected), *copy_of(expected))
                 yield _finding(
                     log_dir, expected, node_id, image, {}, _no_checkpoints(log_dir), left, directory_id
                 )
@@ -168,7 +171,7 @@ def missing_by_other_log(
 ) -> Finding:
     """The finding about a replica that the metadata log of another node places on this one, and that none of the log dirs here has.
     log_dir: where the broker may create it."""
-    left = _Left(left_by_a_move([(each, names_in(each)) for each in around], expected), copy_of(expected))
+    left = _Left(left_by_a_move([(each, names_in(each)) for each in around], expected), *copy_of(expected))
     assigned = image.topics[expected.topic_id].partitions[expected.partition].directory_of(node_id)
     gone = assigned if expected.placement is Placement.ASSIGNED else None
     return _finding(log_dir, expected, node_id, image, {}, _no_checkpoints(log_dir), left, gone)
@@ -260,7 +263,8 @@ def _finding(
     name, noted = name_of(expected), _noted_offset(expected, around)
     is_noted_nowhere = noted is None and all(around.checkpoints.get(role) for role in _NOTED_IN)
     partition = image.topics[expected.topic_id].partitions[expected.partition]
-    others = [replica for replica in partition.replicas if replica != node_id]
+    lost_too = [each for each in partition.replicas if lacks_it(each, left.without, image)]
+    others = [each for each in partition.replicas if each not in (node_id, *lost_too)]
     in_sync = [replica for replica in others if replica in {*partition.isr, *partition.elr}]
     may_lead = node_id in electable(partition) or allows_unclean(expected.topic, image)
     is_rival = bool(in_sync) and may_lead
@@ -297,6 +301,10 @@ def _finding(
         message += f"; it is unknown whether node {_listed(others)} has all of its records"
     elif others:
         message += f"; the replicas on node {_listed(others)} are not in sync, and lose what an empty leader does not have"
+    elif lost_too:
+        message += (
+            f"; node {_listed(lost_too)} lacks it too, so its records are gone unless a directory comes back"
+        )
     else:
         message += "; it is the only replica, so its records are gone unless the directory comes back"
     if noted is not None:
@@ -310,17 +318,8 @@ def _finding(
     is_tiered = _is_tiered(expected.topic, image)
     if is_tiered and kind == "replica-missing":
         message += "; if it leads with an empty log, it deletes the partition's segments in remote storage"
-    missing = MissingReplica(
-        expected.topic,
-        expected.partition,
-        expected.topic_id,
-        noted,
-        left.own,
-        tuple(others),
-        left.copy,
-        is_rival,
-        is_tiered,
-    )
+    key = (expected.topic, expected.partition, expected.topic_id)
+    missing = MissingReplica(*key, noted, left.own, tuple(others), left.copy, is_rival, is_tiered)
     return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
 
 

@@ -6,14 +6,15 @@ then, this may be the last copy of what the new place has lost.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
 from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import end_offset_of, ends_of
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
-from kseg.internal_topics.metadata.metadata_image import ExpectedPartition
+from kseg.internal_topics.metadata.metadata_image import ExpectedPartition, MetadataImage
 from kseg.segment import layout as L
 from kseg.segment.diagnosis import ReplicaCopy
 from kseg.segment.errors import KsegError, VanishedInput
@@ -27,7 +28,6 @@ from kseg.segment.storage import places
 
 # directory names by partition and state; several directories can have the same partition and state
 PartitionNames = dict[str, dict[PartitionState, list[str]]]
-CopyOf = Callable[[ExpectedPartition], ReplicaCopy | None]
 OF_A_MOVE = (PartitionState.FUTURE, PartitionState.DELETE)  # between log dirs
 
 
@@ -57,6 +57,17 @@ def has_segment(partition_path: str) -> bool:
             return any(entry.name.endswith(L.LOG_SUFFIX) for entry in entries)
     except OSError:
         return True
+
+
+class Elsewhere(NamedTuple):
+    """What other nodes have of a replica. copy: the most complete one, if any has a record. without: the nodes that have no log of it, with
+    the number of their log dirs that were examined."""
+
+    copy: ReplicaCopy | None
+    without: Mapping[int, int]
+
+
+CopyOf = Callable[[ExpectedPartition], Elsewhere]
 
 
 class TopicIdFile(NamedTuple):
@@ -102,8 +113,8 @@ def left_by_a_move(around: Iterable[tuple[str, PartitionNames]], expected: Expec
 
 
 def copies_on_other_nodes(node_id: int | None, log_dirs: Sequence[str], finder: MetadataFinder) -> CopyOf:
-    """Finds the most complete replica of a partition on another node. node_id: of the node that has lost its own. log_dirs: of the run, all
-    of one cluster; those of running brokers are left out, since their logs grow."""
+    """Finds the most complete replica of a partition on the other nodes. node_id: of the node that has lost its own. log_dirs: of the run,
+    all of one cluster; those of running brokers are left out, since their logs grow."""
 
     @cache
     def around() -> Sequence[tuple[int, str, PartitionNames]]:
@@ -125,8 +136,18 @@ def copies_on_other_nodes(node_id: int | None, log_dirs: Sequence[str], finder: 
                         copy = ReplicaCopy(path, other, end_of_records)
                         yield -1 if epoch is None else epoch, end_of_records, is_live, copy
 
-    def copy_of(expected: ExpectedPartition) -> ReplicaCopy | None:
-        found = [each for each in copies(expected) if each[3].end_offset > 0]
-        return max(found, key=lambda each: each[:3])[3] if found else None
+    def copy_of(expected: ExpectedPartition) -> Elsewhere:
+        found = [*copies(expected)]
+        without = Counter(other for other, _, _ in around())
+        for *_, copy in found:
+            without.pop(copy.node, None)
+        best = max(found, key=lambda each: (each[3].end_offset > 0, *each[:3]), default=None)
+        return Elsewhere(best[3] if best is not None and best[3].end_offset > 0 else None, without)
 
     return copy_of
+
+
+def lacks_it(node_id: int, without: Mapping[int, int], image: MetadataImage) -> bool:
+    """Whether none of the log dirs of another node has a log of the partition."""
+    broker = image.brokers.get(node_id)
+    return broker is not None and without.get(node_id, 0) >= max(len(broker.log_dirs), 1)

@@ -154,6 +154,20 @@ def test_missing_replica_that_may_lead_is_copied_although_others_are_in_sync(
     assert cluster.found(ORDERS) == {}
 
 
+@pytest.mark.evidence("replica-missing")
+def test_replica_that_all_nodes_in_sync_have_lost_is_not_fetched(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each of them used to be said to fetch it from the others. Observed: all of them created an empty log."""
+    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    for node_id in BROKERS:
+        shutil.rmtree(cluster.data(node_id) / f"{CLICKS}-0")
+    missing = [row for row in cluster.asked("verify") if "checkpointed_offset" in row]
+    assert [row["id"] for row in missing] == ["replica-missing"] * len(BROKERS)
+    assert "node 1, 2 lacks it too, so its records are gone" in missing[-1]["message"]
+    assert cluster.steps()[0].startswith("find ")
+
+
 @pytest.mark.evidence("damaged-replica")
 def test_damaged_replica_is_replaced_by_an_undamaged_one(
     electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -258,9 +272,8 @@ def test_missing_replica_that_an_unclean_election_makes_the_leader_is_copied(
     """Node 1, whose metadata log knows that it is not in sync. Observed: started first, it led with an empty log, and the others deleted
     all records. It was said to fetch them, as it does where unclean elections are not allowed."""
     cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
-    gone, fetched, known = (
-        cluster.data(1) / name for name in (f"{CLICKS}-0", f"{ORDERS}-0", METADATA_DIRECTORY)
-    )
+    gone, fetched = (cluster.data(1) / f"{topic}-0" for topic in (CLICKS, ORDERS))
+    known = cluster.data(1) / METADATA_DIRECTORY
     for directory in (gone, fetched, known):
         shutil.rmtree(directory)
     shutil.copytree(cluster.data(CONTROLLER) / METADATA_DIRECTORY, known)
