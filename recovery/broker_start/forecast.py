@@ -7,7 +7,7 @@ from dataclasses import replace
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
 from kseg.recovery.broker_start.log_dir_start import Thrown, is_empty_directory, unformatted
-from kseg.recovery.broker_start.mounting import Mounted, Registered, mixed_up
+from kseg.recovery.broker_start.mounting import Mounted, Registered, may_be_one_machine, mixed_up
 from kseg.recovery.broker_start.node_outcome import NodeStart
 from kseg.recovery.broker_start.node_properties import NodeProperties
 from kseg.recovery.broker_start.node_start import node_start
@@ -236,7 +236,8 @@ def _nodes(directories: Sequence[LoadedDirectory], registered: Registered) -> li
         groups.setdefault(_identity(each), []).append(each)
     with_log = [group for group in groups.values() if any(map(_has_metadata_log, group))]
     alone = [_Node([each]) for each in directories if each.start is None]
-    if len(with_log) == 1 or len(groups) - (None in groups) <= 1:
+    are_of_one = len(with_log) == 1 and may_be_one_machine([*map(_mounted, whole)], registered)
+    if are_of_one or len(groups) - (None in groups) <= 1:
         return [_Node(whole), *alone] if whole else alone
     by_path = {each.path: each for each in whole}
     mounted = [

@@ -49,7 +49,7 @@ def mixed_up(directories: Iterable[Mounted], registered: Registered) -> list[Mac
     given = [*directories]
     places_of = [*_places(given)]
     mixed = [there for there in places_of if not _is_whole(there, registered)]
-    if not all(_may_be_one_machine(there, registered) for there in mixed):
+    if not all(may_be_one_machine(there, registered) for there in mixed):
         return []
     if len(places_of) == 1 and not _has_one_in_place_of_another(given, registered):
         return []
@@ -62,6 +62,12 @@ def mixed_up(directories: Iterable[Mounted], registered: Registered) -> list[Mac
         own.sort(key=lambda each: not each.has_metadata_log)
         machines.append(Machine(node, tuple(first), tuple(own)))
     return machines
+
+
+def may_be_one_machine(there: Sequence[Mounted], registered: Registered) -> bool:
+    """Whether the log.dirs of one of the nodes can have as many entries."""
+    known = [len(ids) for node in _nodes_of(there) if (ids := registered.get(node))]
+    return not known or max(known) >= sum(each.node is not None for each in there)
 
 
 def _places(directories: Sequence[Mounted]) -> Iterator[list[Mounted]]:
@@ -97,12 +103,6 @@ def _has_all(node: Node, there: Sequence[Mounted], registered: Registered) -> bo
     if ids := registered.get(node):
         return ids <= {each.directory_id for each in own}
     return any(each.has_metadata_log for each in own)
-
-
-def _may_be_one_machine(there: Sequence[Mounted], registered: Registered) -> bool:
-    """Whether the log.dirs of one of the nodes can have as many entries."""
-    known = [len(ids) for node in _nodes_of(there) if (ids := registered.get(node))]
-    return not known or max(known) >= sum(each.node is not None for each in there)
 
 
 def _has_one_in_place_of_another(given: Sequence[Mounted], registered: Registered) -> bool:
