@@ -235,10 +235,16 @@ def _election_words(lacking: Lacking, others: str) -> str:
     if lacking.election is Election.NONE:
         return "The voters lack them, and none has a metadata log with which it can be elected: no node of the cluster serves"
     controller = lacking.controller
-    if lacking.election is Election.AS_FORMER_LEADER:
+    if lacking.election in (Election.AS_FORMER_LEADER, Election.BY_OTHERS):
+        needed = lacking.election is Election.AS_FORMER_LEADER
+        then = (
+            "without its vote no leader is elected"
+            if needed
+            else "it does not start before they have elected another one"
+        )
         return (
             f"Other voters remember node {controller.voter.id} as the leader of an epoch that it has lost: its process ends as soon as one of them "
-            "says so (IllegalStateException), and without its vote no leader is elected"
+            f"says so (IllegalStateException), and {then}"
         )
     voters = sorted(voter.id for voter in controller.quorum)
     epoch = 1 + known_epoch(controller.metadata_log, controller.own)

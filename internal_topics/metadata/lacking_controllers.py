@@ -10,7 +10,8 @@ of them may be elected.
    lacks records is elected only by others that lack them, if these are a majority of its quorum.
 3. If no voter that has all records can be elected either, as where none has a metadata log, the others are needed.
 4. A controller that has lost the leader epoch in which others remember it as the leader ends as soon as one of them says so, with an
-   IllegalStateException (Kafka: KafkaRaftClient.maybeTransition). The others elect a new leader if they are a majority without it.
+   IllegalStateException (Kafka: KafkaRaftClient.maybeTransition). The others elect a new leader if they are a majority without it, and
+   it can start then.
 5. A voter without a data directory here is assumed to be present, with all records.
 
 Observed with 4.3.1: of three controllers, two had the state from before they were added, the first one did, or it was removed as a voter
@@ -41,6 +42,7 @@ class Election(StrEnum):
     ALONE = "alone"  # by the voters in its own metadata log, without those added since
     NONE = "none"  # nobody is
     AS_FORMER_LEADER = "as-former-leader"  # nobody is: it ends when others say that it is the leader
+    BY_OTHERS = "by-others"  # another one is, but it ends in the same way before
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +153,8 @@ def _elections(
     elif len(voters) == left and not is_lost:
         found |= {each.log_dir: Election.NONE for each in voters}
     former = [each for each in voters if each.log_dir not in found and _is_remembered(each, controllers)]
-    if left - len(former) < majority:
-        found |= {each.log_dir: Election.AS_FORMER_LEADER for each in former}
-    return found
+    outcome = Election.BY_OTHERS if left - len(former) >= majority else Election.AS_FORMER_LEADER
+    return found | {each.log_dir: outcome for each in former}
 
 
 def _is_remembered(controller: VoterLogDir, controllers: Sequence[VoterLogDir]) -> bool:

@@ -123,6 +123,32 @@ def test_doctor_mends_a_quorum_with_two_of_three_controllers_restored(
 
 
 @pytest.mark.evidence("controller-quorum")
+def test_last_leader_without_its_metadata_log_ends_although_the_others_are_a_majority(
+    stopped: ThreeControllers, tmp_path: Path
+) -> None:
+    """Observed with combined nodes: with the log of another one, it started at once."""
+    story = Story(stopped, tmp_path)
+    states = [
+        json.loads((data / LOG / "quorum-state").read_text()) for data in story.cluster.data(*CONTROLLERS)
+    ]
+    leader = max(states, key=lambda state: state["leaderEpoch"])["leaderId"]
+    shutil.rmtree(story.cluster.nodes[leader].data / LOG)
+    assert story.found() == {(f"node-{leader}", "replica-behind")}
+    cluster, node = story.cluster, story.cluster.nodes[leader]
+    try:
+        # the others remember it until they have elected a leader
+        cluster.begin(leader, is_awaited=False)
+        node.wait_for("the quorum", lambda: "Completed transition to Unattached" in node.log_text())
+        cluster.begin(*({*CONTROLLERS} - {leader}), is_awaited=False)
+        node.wait_for("its end", lambda: "is inconsistent with current leader" in node.log_text())
+    finally:
+        cluster.abandon()
+    shutil.rmtree(node.data / LOG)
+    story.follow()
+    assert story.found() == set()
+
+
+@pytest.mark.evidence("controller-quorum")
 def test_doctor_mends_a_quorum_with_two_of_three_controllers_formatted_anew(
     stopped: ThreeControllers, tmp_path: Path
 ) -> None:
