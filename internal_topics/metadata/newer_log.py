@@ -4,8 +4,9 @@ A node that was down while the others kept running fetches what it missed from t
 BrokerMetadataPublisher; observed with 4.3.1): partitions of topics that were deleted meanwhile, or recreated under the same name, and
 partitions that were moved away then become stray, although its own copy of the metadata log still has them.
 
-Conversely, nothing becomes stray because a broker without the role of a controller lacks the end of its metadata log, or all of it, as
-after a power loss: such a node writes what it fetches without syncing it (observed with 4.3.1).
+Conversely, nothing becomes stray because a broker without the role of a controller lacks the end of its metadata log, as after a power
+loss: such a node writes what it fetches without syncing it (observed with 4.3.1). One that lacks all of it may begin with a snapshot
+(`fetched_metadata`).
 """
 
 import os

@@ -30,12 +30,14 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 
 from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import ends_of
 from kseg.internal_topics.metadata import controller_quorum
 from kseg.internal_topics.metadata.controller_quorum import RefusedTruncation
 from kseg.internal_topics.metadata.elections import Elections, elections_after
+from kseg.internal_topics.metadata.fetched_metadata import strays_without_metadata
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import (
     Broker,
@@ -115,8 +117,13 @@ def replicas_behind(
             log_dir: finding for log_dir in of_cluster for finding in _older_copy(log_dir, newest, finder)
         }
         yield from older.values()
-        for finding in controller_quorum.quorum_findings(of_cluster, newest, finder):
-            if all(finding.path != each.path for each in older.values()):
+        told = {each.path for each in older.values()}
+        for finding in chain(
+            controller_quorum.quorum_findings(of_cluster, newest, finder),
+            strays_without_metadata(of_cluster, newest, finder),
+        ):
+            if finding.path not in told:
+                told.add(finding.path)
                 yield finding
         unknown = [*_unknown_there(of_cluster, newest, finder)]
         replicas = _replicas(of_cluster, newest, finder, older, unknown)

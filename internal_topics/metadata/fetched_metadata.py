@@ -1,0 +1,89 @@
+"""Nodes without a metadata log, which set aside partitions that were created after the newest snapshot of the controllers.
+
+A node with an empty metadata log first gets the newest snapshot of the leader, and its high watermark is then the end of it. So its loader
+regards itself as caught up, and the broker, if it is ready, loads its logs with the state of the snapshot (Kafka: KafkaRaftClient,
+MetadataLoader.stillNeedToCatchUp). Partitions that were created since, or assigned to the node, become stray, and are created again, empty,
+once the rest is fetched: the empty replica may be elected. Observed with 4.3.1: always for a broker that waited for its controller, and for
+a combined node on a busy machine. A broker that was slower than the fetch set nothing aside. With a copy of the metadata log, none does.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+
+from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
+from kseg.internal_topics.metadata.metadata_image import MetadataImage
+from kseg.internal_topics.metadata.metadata_log import read_metadata_file
+from kseg.internal_topics.metadata.replica_directories import topic_id_of
+from kseg.segment.counted import counted, listed
+from kseg.segment.diagnosis import ReplicaBehind
+from kseg.segment.errors import KsegError
+from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import partitions_in
+from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState
+from kseg.segment.storage import places
+
+_LISTED = 5
+
+
+def strays_without_metadata(
+    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+) -> Iterator[Finding]:
+    """A finding for each node that may set partitions aside, about the metadata log that it lacks. log_dirs: those of stopped nodes of one
+    cluster. newest: the newest metadata log in them."""
+    snapshot = _earliest_snapshot(log_dirs, newest, finder)
+    if snapshot is None:
+        return
+    other = finder.node_of(os.path.dirname(newest.path)).node_id
+    for node_id, broker in newest.brokers.items():
+        own = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id == node_id]
+        # the one with the metadata log may not be among them
+        if len(own) < max(len(broker.log_dirs), 1) or any(map(_has_metadata_log, own)):
+            continue
+        names = [name for log_dir in own for name in _created_since(log_dir, node_id, newest, snapshot)]
+        if names:
+            message = (
+                f"the metadata log is not there, and on node {other} it ends at offset {newest.end_offset} ({newest.path}). Node {node_id} fetches it, beginning "
+                f"with the snapshot at offset {snapshot.end_offset}, and may load its logs before it has the rest: it then sets "
+                f"{counted(len(names), 'partition')} aside as stray ({listed(names, _LISTED)}), creates {'it' if len(names) == 1 else 'them'} again, empty, and may lead"
+            )
+            about = ReplicaBehind(newest.path, -1 if other is None else other, 0, newest.end_offset)
+            path = os.path.join(own[0], METADATA_DIRECTORY)
+            yield Finding("replica-behind", path, message, numbers=about.numbers(), diagnosis=about)
+
+
+def _earliest_snapshot(
+    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+) -> MetadataImage | None:
+    """Of the newest snapshots of each controller here, any of which may be the leader, the earliest one."""
+    voters = {voter.id for voter in newest.voters}
+    controllers = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id in voters]
+    images = [finder.image_for(log_dir) for log_dir in controllers if _has_metadata_log(log_dir)]
+    found = []
+    for path in {image.snapshot for image in images if image is not None and image.snapshot is not None}:
+        try:
+            found.append(read_metadata_file(path))
+        except KsegError:
+            continue
+    return min(found, key=lambda image: image.end_offset, default=None)
+
+
+def _has_metadata_log(log_dir: str) -> bool:
+    return places.isdir(os.path.join(log_dir, METADATA_DIRECTORY))
+
+
+def _created_since(
+    log_dir: str, node_id: int, newest: MetadataImage, snapshot: MetadataImage
+) -> Iterator[str]:
+    """The partitions that the node has a replica of, but not in the state of the snapshot."""
+    for directory, name in partitions_in(log_dir):
+        topic_id = topic_id_of(os.path.join(log_dir, directory)).topic_id
+        if name.state is PartitionState.LIVE and topic_id is not None:
+            states = (image.topics.get(topic_id) for image in (newest, snapshot))
+            now, then = (
+                topic is not None
+                and name.partition in topic.partitions
+                and node_id in topic.partitions[name.partition].replicas
+                for topic in states
+            )
+            if now and not then:
+                yield name.text
