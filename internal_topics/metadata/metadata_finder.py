@@ -88,20 +88,26 @@ class MetadataFinder:
         return self._by_placement(log_dir, image, node)
 
     def node_told_by_metadata(self, log_dir: str) -> int | None:
-        """The node of a log dir from its directory id and the partitions placed there, whatever node its meta.properties names; None if the
-        metadata log does not determine it."""
+        """The node of a log dir from its directory id, unless another one has the same, and the partitions placed there, whatever node its
+        meta.properties names; None if the metadata log does not determine it."""
         node, image = self.node_of(log_dir), self.image_for(log_dir)
         if image is None or not image.is_certain:
             return None
-        return self._by_placement(log_dir, image, replace(node, node_id=None)).node_id
+        known, twice = replace(node, node_id=None), None
+        if sum(self.node_of(other).directory_id == node.directory_id for other in self._given) > 1:
+            known, twice = replace(known, directory_id=None), node.directory_id
+        return self._by_placement(log_dir, image, known, twice).node_id
 
-    def _by_placement(self, log_dir: str, image: MetadataImage, known: Node) -> Node:
+    def _by_placement(
+        self, log_dir: str, image: MetadataImage, known: Node, twice: str | None = None
+    ) -> Node:
+        """twice: a directory id that does not count, because several log dirs have it."""
         from kseg.internal_topics.metadata.node_by_placement import node_by_placement
 
         here = places.realpath(log_dir)
         others = [other for other in [*self._given, *_neighbours(log_dir)] if places.realpath(other) != here]
         found = [self.node_of(other).directory_id for other in others]
-        taken = {each for each in found if each is not None}
+        taken = {each for each in found if each not in (None, twice)}
         is_own = places.realpath(os.path.dirname(image.path)) == here
         return node_by_placement(log_dir, known, image, taken, is_own=is_own)
 

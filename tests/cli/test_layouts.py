@@ -286,6 +286,24 @@ def test_copied_data_directory_beside_the_original_is_reported_once(
     assert status == 1 and beside == [("directory-id-twice", f"{tmp_path}/kafka.bak/meta.properties")]
 
 
+@pytest.mark.evidence("directory-id-twice")
+def test_directory_id_of_another_node_does_not_tell_the_node(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The step used to give the directory the node id of the other node, although both were there."""
+    data = [tmp_path / "killed" / f"node-{node_id}" / "data" for node_id in (1, 2, 3, 9)]
+    shutil.copytree(electing_small / "killed", tmp_path / "killed")
+    file = data[1] / "meta.properties"
+    (other,) = (
+        line for line in (data[0] / file.name).read_text().splitlines() if line.startswith("directory.id=")
+    )
+    own = file.read_text().splitlines()
+    file.write_text("\n".join(other if line.startswith("directory.id=") else line for line in own) + "\n")
+    _, rows = output(capfd, "doctor", *data)
+    assert ("directory-id-twice", str(file)) in findings(rows)
+    assert not [row for row in rows if row["type"] == "step" and row["command"].startswith("sed ")]
+
+
 @pytest.mark.evidence("log-dirs-mixed")
 @pytest.mark.parametrize(
     ("identity", "field"), [({"node": "2"}, "node.id"), ({"cluster": "Nz9XvQe1R0mU7bTq2LkP5w"}, "cluster.id")]
