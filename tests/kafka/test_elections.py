@@ -158,7 +158,7 @@ def test_missing_replica_that_may_lead_is_copied_although_others_are_in_sync(
 def test_replica_that_all_nodes_in_sync_have_lost_is_not_fetched(
     electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each of them used to be said to fetch it from the others. Observed: all of them created an empty log."""
+    """Each of them used to be said to fetch it from the others. Observed with two replicas: an empty log led."""
     cluster = Cluster(electing_small / "killed", tmp_path, capfd)
     for node_id in BROKERS:
         shutil.rmtree(cluster.data(node_id) / f"{CLICKS}-0")
@@ -269,8 +269,8 @@ def test_doctor_says_which_node_to_start_before_an_unclean_election(
 def test_missing_replica_that_an_unclean_election_makes_the_leader_is_copied(
     electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Node 1, whose metadata log knows that it is not in sync. Observed: started first, it led with an empty log, and the others deleted
-    all records. It was said to fetch them, as it does where unclean elections are not allowed."""
+    """Node 1, whose metadata log knows that it is not in sync. Observed in a like cluster: such a node, started first, led with an empty
+    log. It was said to fetch the records, as it does where unclean elections are not allowed."""
     cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
     gone, fetched = (cluster.data(1) / f"{topic}-0" for topic in (CLICKS, ORDERS))
     known = cluster.data(1) / METADATA_DIRECTORY
