@@ -27,6 +27,7 @@ class LoadedEpochs:
     def __init__(self, load_state: LoadState) -> None:
         self._load_state = load_state
         self._reasons: dict[str, str] = {}  # the last change of each kind
+        self._is_unsaved = False
         if FILE_NAME not in load_state.image:
             load_state.write(FILE_NAME, b"", "created because it was missing")
             if FILE_NAME not in load_state.found:
@@ -46,13 +47,26 @@ class LoadedEpochs:
         return -1 if latest is None else latest.epoch
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Record the epoch of a batch, if it is new."""
+        """Record the epoch of a batch, if it is new; `save` writes it. The file is not written for each of the thousands of epochs that a log
+        may have."""
         try:
             changed = self._history.assign(epoch, start_offset)
         except FormatError as error:
             raise BrokerException(ILLEGAL_ARGUMENT, str(error)) from error
         if changed:
-            self._save("assign", f"epoch {epoch} starts at offset {start_offset}")
+            self._reasons["assign"] = f"epoch {epoch} starts at offset {start_offset}"
+            self._is_unsaved = True
+
+    def save(self) -> None:
+        """Write the file if the history has changed."""
+        if not self._is_unsaved:
+            return
+        self._is_unsaved = False
+        self._load_state.write(
+            FILE_NAME, encode_leader_epochs(self._history.entries), "; ".join(self._reasons.values())
+        )
+        if _TEMPORARY in self._load_state.image:
+            self._load_state.remove(_TEMPORARY, "overwritten and renamed when the checkpoint was written")
 
     def truncate_from_end(self, end_offset: int) -> None:
         if self._history.truncate_from_end(end_offset):
@@ -68,8 +82,5 @@ class LoadedEpochs:
 
     def _save(self, kind: str, why: str) -> None:
         self._reasons[kind] = why
-        self._load_state.write(
-            FILE_NAME, encode_leader_epochs(self._history.entries), "; ".join(self._reasons.values())
-        )
-        if _TEMPORARY in self._load_state.image:
-            self._load_state.remove(_TEMPORARY, "overwritten and renamed when the checkpoint was written")
+        self._is_unsaved = True
+        self.save()

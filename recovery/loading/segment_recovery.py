@@ -177,14 +177,17 @@ class _Recovery:
         if not stop or max(epochs) <= latest:
             return None
         bases = table.column(C.BASE_OFFSET)
+        refused = None
         for row, epoch in enumerate(epochs):
             if epoch > latest:
                 try:
                     self._epochs.assign(epoch, bases[row])
                 except BrokerException as thrown:
-                    return row, thrown
+                    refused = row, thrown
+                    break
                 latest = epoch
-        return None
+        self._epochs.save()
+        return refused
 
     def _apply(
         self, table: Columns, stop: int, markers: dict[int, EndTransactionMarker | None]
