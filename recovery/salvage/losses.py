@@ -40,6 +40,7 @@ class Losses:
         self._kept = kept
         self._evidence = evidence
         self._taken: dict[int, dict[int, KeptOffsets]] = {}
+        self._of_logs: dict[int, _Neighbors] = {}
         self._lost_to = -1  # the largest offset that is lost with damage
 
     def removed(
@@ -131,9 +132,7 @@ class Losses:
         """The first offset that damage can have had if the batch directly before it in the file has later ones: that was taken for an
         altered batch of this place, until its offsets were found in another segment. One that is removed has a range of its own."""
         collector, base_offset = self._collectors[number], self._logs[number].base_offset
-        before = [each.claimed for each in collector.doubtful if each.claimed.end_position == loss.position]
-        removed = {each.position for each in collector.losses if each.batches}
-        if all(each.position in removed for each in before):
+        if loss.position not in self._neighbors(number).ends_of_doubtful:
             return first
         at = _gap_of(collector, loss)
         below = (row.last_offset for row in reversed(collector.valid_runs[:at]) if row.last_offset < first)
@@ -141,8 +140,12 @@ class Losses:
 
     def _is_before_removed(self, number: int, loss: Loss) -> bool:
         """Whether the batch directly after damage, which bounded its offsets, is removed as one of another log."""
-        end, losses = loss.position + loss.length, self._collectors[number].losses
-        return any(each.position == end and each.is_of_another_log for each in losses)
+        return loss.position + loss.length in self._neighbors(number).starts_of_foreign
+
+    def _neighbors(self, number: int) -> "_Neighbors":
+        if number not in self._of_logs:
+            self._of_logs[number] = _Neighbors.of(self._collectors[number])
+        return self._of_logs[number]
 
     def _last_before_next(self, number: int, loss: Loss) -> int | None:
         """The last offset that damage can have had if the batches after it are not in order with those before it, which bounds nothing:
@@ -202,6 +205,24 @@ def lost_offsets(removed: Iterable[Removed]) -> list[Range]:
         for entry in removed
         if entry.first_offset is not None and entry.last_offset is not None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Neighbors:
+    """What decides the bounds of damage beside it, by position in the file. starts_of_foreign: of removed batches of another log.
+    ends_of_doubtful: of kept batches whose offsets were doubted."""
+
+    starts_of_foreign: frozenset[int]
+    ends_of_doubtful: frozenset[int]
+
+    @classmethod
+    def of(cls, collector: ValidRunCollector) -> "_Neighbors":
+        removed = {loss.position for loss in collector.losses if loss.batches}
+        doubtful = (each.claimed for each in collector.doubtful)
+        return cls(
+            frozenset(loss.position for loss in collector.losses if loss.is_of_another_log),
+            frozenset(each.end_position for each in doubtful if each.position not in removed),
+        )
 
 
 @dataclass(frozen=True, slots=True)
