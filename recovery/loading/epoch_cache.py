@@ -47,8 +47,7 @@ class LoadedEpochs:
         return -1 if latest is None else latest.epoch
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Record the epoch of a batch, if it is new; `save` writes it. The file is not written for each of the thousands of epochs that a log
-        may have."""
+        """Record the epoch of a batch, if it is new; `save` writes it, once for the thousands of epochs that a log may have."""
         try:
             changed = self._history.assign(epoch, start_offset)
         except FormatError as error:
