@@ -255,7 +255,8 @@ def _undamaged(valid_runs: Sequence[ValidRun]) -> dict[int, int]:
             joined[-1].append(valid_run)
         else:
             joined.append([valid_run])
-    return {each.position: sum(run.batches for run in runs) for runs in joined for each in runs}
+    counts = ((runs, sum(run.batches for run in runs)) for runs in joined)
+    return {each.position: count for runs, count in counts for each in runs}
 
 
 class _Merge:
