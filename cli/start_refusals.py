@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kseg.recovery.broker_start.log_dir_start import Thrown
+from kseg.recovery.loading.kafka_exceptions import RUNTIME
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.partition.targets import Target
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.metadata.refused_configs import RefusedConfig
     from kseg.internal_topics.metadata.refused_features import RefusedFeature
+    from kseg.internal_topics.metadata.wrong_identities import WrongIdentities
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,13 @@ def truncation_refusals(log_dirs: Sequence[str], finder: "MetadataFinder") -> di
         )
         found[log_dir] = Thrown("IllegalArgumentException", message)
     return found
+
+
+def unregistered_brokers(found: "WrongIdentities") -> Iterator[tuple[str, Thrown, bool]]:
+    """The brokers that no controller registers: a log dir, the exception, and whether the broker loads its logs before."""
+    for log_dir, each in found.unregistered.items():
+        message = f"Received a fatal error while waiting for the controller to acknowledge that we are caught up: {each.reason}"
+        yield log_dir, Thrown(RUNTIME, message), each.is_loaded
 
 
 def bootstrap_refusal(log_dir: str) -> Thrown | None:

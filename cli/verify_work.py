@@ -18,7 +18,13 @@ from kseg.cli.placement_evidence import (
     voters_around,
     voters_present,
 )
-from kseg.cli.start_refusals import Refusals, bootstrap_refusal, refusals_of, truncation_refusals
+from kseg.cli.start_refusals import (
+    Refusals,
+    bootstrap_refusal,
+    refusals_of,
+    truncation_refusals,
+    unregistered_brokers,
+)
 from kseg.cli.topic_evidence import finder_for, load_settings, log_dirs_of, server_pairs
 from kseg.jobs.events import Event, Row
 from kseg.recovery.broker_start.forecast import StartForecast
@@ -94,8 +100,20 @@ class Verification:
                 self._forecast.add_refused(log_dir, refused.thrown(), refused.contradiction())
         for log_dir, thrown in truncation_refusals(log_dirs, finder).items():
             self._forecast.add_refused_truncation(log_dir, thrown)
+        wrong = self._wrong_ids(log_dirs, finder)
         topics = load_settings(targets, self._metadata, finder, self.server)
-        return replace(options, identities=identities, topics=topics), (*findings, *missing, *behind)
+        return replace(options, identities=identities, topics=topics), (*findings, *missing, *behind, *wrong)
+
+    def _wrong_ids(self, log_dirs: Sequence[str], finder: "MetadataFinder") -> "Sequence[Finding]":
+        in_kraft = [log_dir for log_dir in log_dirs if not finder.uses_zookeeper(log_dir)]
+        if not in_kraft:
+            return ()
+        from kseg.internal_topics.metadata.wrong_identities import wrong_identities
+
+        wrong = wrong_identities(in_kraft, finder)
+        for log_dir, thrown, is_loaded in unregistered_brokers(wrong):
+            self._forecast.add_unregistered(log_dir, thrown, is_loaded=is_loaded)
+        return wrong.findings
 
     @property
     def leaderless(self) -> Sequence[str]:

@@ -233,6 +233,23 @@ class ReplacedVoter:
 
 
 @dataclass(frozen=True, slots=True)
+class WrongIdentity:
+    """A log dir whose meta.properties has a wrong id. key: the name of the property. stored: its value. right: the one that it should have,
+    None if unknown. is_certain: whether it is not the node.id that is wrong."""
+
+    log_dir: str
+    key: str
+    stored: str
+    right: str | None
+    is_certain: bool
+
+    def numbers(self) -> Numbers:
+        return {"stored": self.stored} | (
+            {} if self.right is None or not self.is_certain else {"expected": self.right}
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionTwice:
     """A partition that exists in another directory of the same node as well. other: that directory."""
 
@@ -370,6 +387,7 @@ Diagnosis = (
     | MovedLogBehind
     | RemoteAhead
     | ReplacedVoter
+    | WrongIdentity
     | PartitionTwice
     | MetadataGap
     | ReissuedProducerIds

@@ -158,6 +158,8 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("nested-log-dir", ERROR, "a data directory inside another one; a broker takes it for a partition, or does not start", "kseg list {path}"),
     ("partition-twice", ERROR, "a partition exists in two directories of one node, or is being moved within a data directory; a broker does not start", _DOCTOR),
     ("directory-id-twice", ERROR, "two data directories have the same directory.id; a broker does not start with both", _DOCTOR),
+    ("directory-id-wrong", ERROR, "the directory.id is that of another data directory, according to the metadata log; a broker does not start with it", _DOCTOR),
+    ("cluster-id-wrong", ERROR, "the cluster.id is not that of the other nodes of the cluster: controllers refuse a node with another one", _DOCTOR),
     ("log-dirs-mixed", WARNING, "data directories of different nodes or clusters; no broker starts with both", _LIST_DIR),
     ("quorum-state-corrupt", ERROR, "quorum-state cannot be read", _DOCTOR),
     ("clean-shutdown-corrupt", INFO, "the clean-shutdown marker has no readable broker epoch", _LIST_DIR),

@@ -87,7 +87,7 @@ from kseg.cli.doctor.replica_steps import (
     save_diverged,
     start_in_order,
 )
-from kseg.cli.doctor.several_nodes_steps import set_node_ids, take_apart
+from kseg.cli.doctor.several_nodes_steps import set_ids, take_apart
 from kseg.cli.doctor.share_group_steps import remember_share_groups
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.doctor.transactional_id_steps import forget_ids, raise_transaction_version
@@ -151,8 +151,8 @@ def _before_start(situation: Situation, advice: str) -> Iterator[NextStep]:
     elif metadata.renamed is not None:
         yield name_metadata_log(metadata.renamed)
         yield _again(situation)
-    elif identities.of_other_nodes:
-        yield from set_node_ids(identities)
+    elif identities.of_other_nodes or identities.wrong:
+        yield from set_ids(identities, situation.server)
         yield _again(situation)
     elif not {*map(os.path.normpath, identities.apart)} <= {*map(os.path.normpath, obstacles.in_the_way)}:
         yield from _of_several_nodes(situation)

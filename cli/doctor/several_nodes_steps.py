@@ -6,6 +6,7 @@ is determined separately.
 """
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
@@ -15,7 +16,7 @@ from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.recovery.broker_start.mounting import Machine, Mounted, Registered, mixed_up
 from kseg.recovery.repair.meta_properties_repair import META_PROPERTIES, IdentityRepair
-from kseg.segment.diagnosis import ReplacedVoter
+from kseg.segment.diagnosis import ReplacedVoter, WrongIdentity
 from kseg.segment.findings import Finding
 from kseg.segment.terminal import shell_quoted, shown_path
 from kseg.segment.values import dataclass
@@ -39,8 +40,8 @@ class Identities:
     """nodes: the log dirs of each node, by its name; mounted: the log dirs of all of them, registered: by node, the directory ids of its
     registration. apart: log dirs that do not belong with the others, and whether they are copies. of_other_nodes: those that the metadata
     log assigns to another node than their meta.properties. lost: log dirs without a readable meta.properties. values_needed: of such a log
-    dir, the values of the file that only the user knows. replaced_voters: of the quorum. configured: the name of the node that
-    --server-properties is of, if there are others."""
+    dir, the values of the file that only the user knows. wrong: log dirs with a wrong id. replaced_voters: of the quorum. configured: the
+    name of the node that --server-properties is of, if there are others."""
 
     request: Request
     nodes: dict[str, list[str]] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class Identities:
     of_other_nodes: list[OtherNode] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
     values_needed: dict[str, IdentityRepair] = field(default_factory=dict)
+    wrong: list[WrongIdentity] = field(default_factory=list)
     replaced_voters: list[ReplacedVoter] = field(default_factory=list)
     configured: str | None = None
 
@@ -57,6 +59,9 @@ class Identities:
         """Note what a finding says; returns whether it is about nothing else."""
         if isinstance(finding.diagnosis, ReplacedVoter):
             self.replaced_voters.append(finding.diagnosis)
+            return True
+        if isinstance(finding.diagnosis, WrongIdentity):
+            self.wrong.append(finding.diagnosis)
             return True
         log_dir, name = os.path.split(finding.path)
         if finding.id in _LOST or (finding.id == "unreadable" and name == META_PROPERTIES):
@@ -79,20 +84,62 @@ class Identities:
     @property
     def come_before_start(self) -> bool:
         """Whether there is a step that has to be taken before a start."""
-        return any(each.is_quorum_lost or each.foreign_log for each in self.replaced_voters)
+        return bool(self.wrong) or any(
+            each.is_quorum_lost or each.foreign_log for each in self.replaced_voters
+        )
 
 
-def set_node_ids(identities: Identities) -> Iterator[NextStep]:
+def set_ids(identities: Identities, server: str) -> Iterator[NextStep]:
+    """Correct the ids in meta.properties that contradict the metadata log. server: HOST:PORT of a broker."""
+    for wrong in identities.wrong:
+        if wrong.is_certain or wrong.key == "cluster.id":
+            yield _set_id(wrong, server)
+    uncertain = {wrong.log_dir: wrong.right for wrong in identities.wrong if not wrong.is_certain}
+    certain = {wrong.log_dir for wrong in identities.wrong if wrong.is_certain}
     for other in identities.of_other_nodes:
+        if other.log_dir in certain:
+            continue
+        right = uncertain.get(other.log_dir)
+        copied = (
+            ""
+            if right is None
+            else f" If instead the file was copied from node {other.by_metadata}, write directory.id={right} into it."
+        )
         file = os.path.join(other.log_dir, META_PROPERTIES)
-        edit = shlex.quote(rf"s/^node\.id *=.*/node.id={other.by_metadata}/")
         yield NextStep(
             f"{shown_path(file)} says node {other.in_file}, but according to the metadata log the directory "
-            f"belongs to node {other.by_metadata}: started as node {other.in_file}, a broker sets its "
-            f"partitions aside as stray. Mount it on the machine of node {other.by_metadata}, or, if the id "
-            "was changed by mistake, correct it here and in server.properties.",
-            f"sed -i.before {edit} {shell_quoted(file)}",
+            f"belongs to node {other.by_metadata}: started as node {other.in_file}, a broker sets aside as stray those of its partitions "
+            f"that node {other.in_file} does not have. Mount it on the machine of node {other.by_metadata}, or, if the id was changed by "
+            f"mistake, correct it here and in server.properties.{copied}",
+            _edited(file, "node.id", str(other.by_metadata)),
         )
+
+
+def _set_id(wrong: WrongIdentity, server: str) -> NextStep:
+    file = os.path.join(wrong.log_dir, META_PROPERTIES)
+    stored = f"{shown_path(file)} has the {wrong.key} {wrong.stored}"
+    if wrong.right is None:
+        return NextStep(
+            f"{stored}, and other nodes of the cluster have another one: write the one that the controllers have into all of them. If the "
+            "cluster is running, this prints it.",
+            f"kafka-cluster.sh cluster-id --bootstrap-server {server}",
+        )
+    known = (
+        "according to the metadata log the directory has"
+        if wrong.key == "directory.id"
+        else "the other nodes of the cluster have"
+    )
+    return NextStep(
+        f"{stored}, but {known} {wrong.right}: correct it before any node starts.",
+        _edited(file, wrong.key, wrong.right),
+    )
+
+
+def _edited(file: str, key: str, value: str) -> str:
+    """The command that sets a property."""
+    escaped = re.sub(r"([/&\\])", r"\\\1", value)
+    edit = rf"s/^{re.escape(key)} *=.*/{key}={escaped}/"
+    return f"sed -i.before {shlex.quote(edit)} {shell_quoted(file)}"
 
 
 def take_apart(identities: Identities, in_the_way: Iterable[str]) -> Iterator[NextStep]:

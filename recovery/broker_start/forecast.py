@@ -74,6 +74,10 @@ class StartForecast:
         """Add the exception that ends a start because the metadata log begins above the end of the controllers'."""
         self._directory(log_dir).refused_truncation = thrown
 
+    def add_unregistered(self, log_dir: str, thrown: Thrown, *, is_loaded: bool) -> None:
+        """Add the exception that ends a start because no controller registers the broker. is_loaded: whether it has loaded its logs."""
+        self._directory(log_dir).unregistered = thrown, is_loaded
+
     def add_bootstrap_fault(self, log_dir: str, thrown: Thrown) -> None:
         """Add the exception that ends a start because of bootstrap.checkpoint."""
         self._directory(log_dir).bootstrap_fault = thrown

@@ -33,6 +33,7 @@ class LoadedDirectory:
     is_checked: whether the partitions of the directory are known. refused: the exceptions that end the broker because of features and topic
     configurations in the metadata log that it does not allow. bootstrap_fault: the one that ends it because of bootstrap.checkpoint.
     refused_truncation: the one that ends it because the metadata log begins above the end of the controllers'.
+    unregistered: the one that ends it because no controller registers the broker, and whether it has loaded its logs by then.
     contradiction: the one that ends it because of the metadata log record at this offset. voters: those of the quorum, as far as they are
     known; is_voter_present: whether the metadata log of one of them is in the run. uses_zookeeper: the broker keeps its metadata in
     ZooKeeper although it has a metadata log. led_by_no_other: the partitions without a leader that only this node may lead, with their
@@ -50,6 +51,7 @@ class LoadedDirectory:
     refused: list[Thrown] = field(default_factory=list)
     bootstrap_fault: Thrown | None = None
     refused_truncation: Thrown | None = None
+    unregistered: tuple[Thrown, bool] | None = None
     contradiction: tuple[int, Thrown] | None = None
     voters: frozenset[int] = frozenset()
     is_voter_present: bool = False

@@ -7,7 +7,8 @@ What ends a start, in the order in which a broker reaches it (Kafka 4.3: KafkaRa
    those before them, features and configurations of topics in it;
 3. during log loading: a directory that is not a partition, a load that fails with anything but an IOException, a partition that exists
    twice;
-4. all data directories, or the one with the metadata log, are offline.
+4. all data directories, or the one with the metadata log, are offline;
+5. no controller registers the broker. One of another cluster gets no records from the controllers, and comes to no later step than 2.
 
 No log is loaded before step 3, so an earlier failure leaves the partitions unreported. Data directories belong to one node if their
 meta.properties say so. A directory with another identity and without a metadata log cannot be a complete KRaft node: if the run has
@@ -74,7 +75,11 @@ def _node_start(
     offline = tuple(
         (each.path, why) for each in dirs if (why := next(_takes_offline(each), None)) is not None
     )
-    thrown = next(_while_loading(dirs), None) or _without_directories(dirs, offline)
+    thrown = (
+        next(_while_loading(dirs), None)
+        or _without_directories(dirs, offline)
+        or next(_unregistered(dirs, is_loaded=True), None)
+    )
     if all(each.start is None for each in dirs):
         return NodeStart(directories=dirs, outcome=None if thrown is None else DOES_NOT_START, thrown=thrown)
     unserved = tuple(
@@ -150,6 +155,13 @@ def _before_loading(
     for each in dirs:
         if each.start is not None:
             yield from each.refused
+    yield from _unregistered(dirs, is_loaded=False)
+
+
+def _unregistered(dirs: Sequence[LoadedDirectory], *, is_loaded: bool) -> Iterator[Thrown]:
+    for each in dirs:
+        if each.unregistered is not None and each.unregistered[1] == is_loaded:
+            yield each.unregistered[0]
 
 
 def _not_writable(start: LogDirStart) -> Iterator[Thrown]:

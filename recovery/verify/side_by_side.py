@@ -41,8 +41,8 @@ def against_others(log_dir: str, others: Sequence[str], options: WithIdentities)
         path = os.path.join(log_dir, _META_PROPERTIES)
         if own.directory_id is not None and own.directory_id == other_identity.directory_id:
             message = (
-                f"{other} also has the directory.id {own.directory_id}; one is a copy of the other, and a broker "
-                "with both in log.dirs does not start"
+                f"{other} also has the directory.id {own.directory_id}; one is a copy of the other, or has a copy of its "
+                "file, and a broker with both in log.dirs does not start"
             )
             yield Finding("directory-id-twice", path, message, numbers={"other": other})
             continue

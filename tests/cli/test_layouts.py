@@ -290,18 +290,21 @@ def test_copied_data_directory_beside_the_original_is_reported_once(
 def test_directory_id_of_another_node_does_not_tell_the_node(
     electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The step used to give the directory the node id of the other node, although both were there."""
+    """The step restores the directory id. It used to give the directory the node id of the other node, although both were there."""
     data = [tmp_path / "killed" / f"node-{node_id}" / "data" for node_id in (1, 2, 3, 9)]
     shutil.copytree(electing_small / "killed", tmp_path / "killed")
     file = data[1] / "meta.properties"
     (other,) = (
         line for line in (data[0] / file.name).read_text().splitlines() if line.startswith("directory.id=")
     )
-    own = file.read_text().splitlines()
+    right = file.read_text()
+    own = right.splitlines()
     file.write_text("\n".join(other if line.startswith("directory.id=") else line for line in own) + "\n")
     _, rows = output(capfd, "doctor", *data)
     assert ("directory-id-twice", str(file)) in findings(rows)
-    assert not [row for row in rows if row["type"] == "step" and row["command"].startswith("sed ")]
+    (mend,) = [row for row in rows if row["type"] == "step" and row["command"].startswith("sed ")]
+    subprocess.run(mend["command"], shell=True, check=True)
+    assert file.read_text() == right
 
 
 @pytest.mark.evidence("log-dirs-mixed")

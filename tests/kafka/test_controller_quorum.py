@@ -172,6 +172,34 @@ def test_doctor_mends_a_quorum_with_two_of_three_controllers_formatted_anew(
         cluster.abandon()
 
 
+@pytest.mark.evidence("wrong-identity")
+def test_controllers_with_the_directory_id_of_another_and_with_another_cluster_id(
+    stopped: ThreeControllers, tmp_path: Path
+) -> None:
+    """The other one refuses to be elected without them. The step used to be to remove the voter whose directory id has gone."""
+    story = Story(stopped, tmp_path)
+    cluster, first = story.cluster, story.cluster.nodes[101]
+    first_file, second_file, third_file = (data / "meta.properties" for data in cluster.data(*CONTROLLERS))
+    right = second_file.read_text(), third_file.read_text()
+    (copied,) = re.findall(r"(?m)^directory\.id=.*$", first_file.read_text())
+    second_file.write_text(re.sub(r"(?m)^directory\.id=.*$", copied, right[0]))
+    third_file.write_text(re.sub(r"(?m)^cluster\.id=.*$", "cluster.id=Kwqb6kzUTkW5aaNbfTAN_w", right[1]))
+    try:
+        cluster.begin(*CONTROLLERS, is_awaited=False)
+        first.wait_for("its refusals", lambda: _refusals(first.log_text()) == {"102"})
+        first.wait_for("the other cluster", lambda: "INCONSISTENT_CLUSTER_ID" in first.log_text())
+        assert "Completed transition to Leader" not in first.log_text()
+    finally:
+        cluster.abandon()
+    story.follow()
+    assert (second_file.read_text(), third_file.read_text()) == right
+    assert story.found() == set()
+    try:
+        cluster.begin()
+    finally:
+        cluster.abandon()
+
+
 def _refusals(log: str) -> set[str]:
     """The nodes that refused a vote because it was requested under another directory id."""
     return {*re.findall(r"didn't match the receiver's replica key: \S+ \(id: (\d+) ", log)}

@@ -1,0 +1,123 @@
+"""Nodes of a cluster whose meta.properties has the cluster id of another cluster or the directory id of another node. The controller
+refuses their registrations, and they end. After the steps of `doctor` they serve."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+# where CI is set, the imports below fail instead of skipping the tests
+if "CI" not in os.environ:
+    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
+
+from tests.kafka.broker import Broker
+from tests.kafka.conftest import require_kafka
+from tests.kafka.test_elections import BROKERS, CLICKS, ORDERS, Cluster
+from tests.kafka.two_replicas import CONTROLLER
+
+pytestmark = pytest.mark.kafka
+
+ANOTHER = "Mz9XvQe1R0mU7bTq2LkP5w"
+FAULTS = ("cluster-id-wrong", "directory-id-wrong")
+ENDS = "Received a fatal error while waiting for the controller to acknowledge that we are caught up"
+
+
+def _file(cluster: Cluster, node_id: int) -> Path:
+    return cluster.data(node_id) / "meta.properties"
+
+
+def _read(cluster: Cluster, node_id: int, key: str) -> str:
+    (value,) = re.findall(rf"(?m)^{re.escape(key)}=(.*)$", _file(cluster, node_id).read_text())
+    return str(value)
+
+
+def _write(cluster: Cluster, node_id: int, key: str, value: str) -> None:
+    file = _file(cluster, node_id)
+    file.write_text(re.sub(rf"(?m)^{re.escape(key)}=.*$", f"{key}={value}", file.read_text()))
+
+
+def _found(cluster: Cluster) -> set[tuple[str, str]]:
+    rows = cluster.asked("doctor")
+    return {(Path(row["path"]).parts[-3], row["id"]) for row in rows if row.get("id") in FAULTS}
+
+
+def _has_ended(node: Broker) -> bool:
+    return ENDS in node.log_text()
+
+
+def _refused(cluster: Cluster) -> set[int]:
+    """The nodes that end according to the forecast."""
+    rows = [row for row in cluster.asked("verify") if row["type"] == "broker-start"]
+    ending = [row for row in rows if row["outcome"] == "does-not-start"]
+    assert all(row["exception"] == "RuntimeException" and ENDS in row["message"] for row in ending)
+    return {row["node_id"] for row in ending}
+
+
+@pytest.mark.evidence("wrong-identity")
+def test_nodes_with_a_wrong_cluster_or_directory_id_are_not_registered(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    require_kafka()
+    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    before = {node_id: _file(cluster, node_id).read_bytes() for node_id in cluster.nodes}
+    _write(cluster, 1, "cluster.id", ANOTHER)
+    _write(cluster, 2, "directory.id", _read(cluster, 3, "directory.id"))
+    assert _found(cluster) == {("node-1", "cluster-id-wrong"), ("node-2", "directory-id-wrong")}
+    assert _refused(cluster) == {1, 2}
+    # rewrites the cluster ids
+    cluster.prepare()
+    _write(cluster, 1, "cluster.id", ANOTHER)
+    try:
+        for node_id in (1, 2):
+            cluster.nodes[node_id].properties["initial.broker.registration.timeout.ms"] = "4000"
+            cluster.nodes[node_id]._configure()
+        cluster.begin(CONTROLLER)
+        for node_id, words in (
+            (1, "INCONSISTENT_CLUSTER_ID"),
+            (2, "Broker 3 is already registered with directory"),
+        ):
+            node = cluster.nodes[node_id]
+            node._spawn()
+            node.wait_for("the end", partial(_has_ended, node))
+            assert words in node.log_text() + cluster.nodes[CONTROLLER].log_text()
+        cluster.abandon()
+        cluster.follow()
+        assert {node_id: _file(cluster, node_id).read_bytes() for node_id in cluster.nodes} == before
+        assert _found(cluster) == set() and _refused(cluster) == set()
+        for node_id in (1, 2):
+            del cluster.nodes[node_id].properties["initial.broker.registration.timeout.ms"]
+        cluster.prepare()
+        for node_id in (CONTROLLER, 3, 1, 2):
+            cluster.begin(node_id)
+        cluster.await_in_sync(ORDERS, CLICKS)
+    finally:
+        cluster.abandon()
+
+
+@pytest.mark.evidence("wrong-identity")
+def test_cluster_id_of_the_controller_alone_is_corrected_and_not_those_of_the_brokers(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The controller starts; no broker is registered (observed with 4.3.1)."""
+    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    right = _read(cluster, CONTROLLER, "cluster.id")
+    _write(cluster, CONTROLLER, "cluster.id", ANOTHER)
+    assert _found(cluster) == {(f"node-{CONTROLLER}", "cluster-id-wrong")}
+    assert _refused(cluster) == {*BROKERS}
+    cluster.follow()
+    assert _read(cluster, CONTROLLER, "cluster.id") == right
+    assert _found(cluster) == set() and _refused(cluster) == set()
+
+
+def test_whole_cluster_with_another_cluster_id_is_right(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As after it was copied."""
+    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    for node_id in cluster.nodes:
+        _write(cluster, node_id, "cluster.id", ANOTHER)
+    assert _found(cluster) == set() and _refused(cluster) == set()
