@@ -196,7 +196,8 @@ def _add_wrong_directories(
         if node_id is None or node_id not in registered or directory_id is None or len(holders) != 1:
             continue
         (holder,) = holders
-        right = _missing_one(each, registered[node_id] - {*given}, newest)
+        there = {one.node.directory_id for one in of_cluster if one.node.node_id == node_id}
+        right = _missing_one(each, registered[node_id] - there, newest)
         if holder == node_id:
             if right is None or not _is_one_of_two(each, of_cluster, newest):
                 continue
