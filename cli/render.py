@@ -250,8 +250,10 @@ class _Screen:
             if again:  # targets that were not checked come before warnings
                 return again
         hints = self._hints[ERROR] or self._hints[WARNING]
-        if self._tally.metadata_gaps:  # repairing such a metadata log on its own makes it worse
-            hints = {gap.hint: [gap.path] for gap in self._tally.metadata_gaps}
+        # repairing such a metadata log on its own makes it worse, and no repair begins beside such a change
+        first = self._tally.metadata_gaps or self._tally.stuck_changes
+        if first:
+            hints = {finding.hint: [finding.path] for finding in first}
         if not hints:
             return ""
         return next_command(hints, self._style.command, self._style.request)

@@ -44,6 +44,7 @@ class RunSummary:
         self.severities = {ERROR: 0, WARNING: 0, INFO: 0}
         self.unreadable: list[Finding] = []
         self.metadata_gaps: list[Finding] = []
+        self.stuck_changes: list[Finding] = []  # `recover` refuses everything around them
         self.flipped_batches = 0  # that are valid with one bit inverted
         self.failures: dict[Failure, None] = {}  # in order
         self.sums: dict[str, int] = {}
@@ -75,6 +76,8 @@ class RunSummary:
             self.unreadable.append(finding)
         if isinstance(finding.diagnosis, MetadataGap) and not finding.diagnosis.is_loadable:
             self.metadata_gaps.append(finding)
+        if finding.id in ("journal-missing", "journal-overtaken"):
+            self.stuck_changes.append(finding)
         if isinstance(finding.diagnosis, InvalidBytes):
             self.flipped_batches += len(finding.diagnosis.flipped)
 

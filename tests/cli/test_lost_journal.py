@@ -105,6 +105,21 @@ def test_journal_that_can_be_neither_finished_nor_undone_has_a_way_out(
     assert not [row for row in rows if row.get("id") == "half-done-journal"]
 
 
+@pytest.mark.parametrize("stuck", ["overtaken", "repaired"])
+def test_verify_suggests_what_resolves_a_stuck_change_before_a_repair(
+    stuck: str, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`recover` refuses the whole data directory until the change is gone."""
+    data = request.getfixturevalue(stuck)
+    log = max((data / "metro-lz4-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1])
+    capfd.readouterr()
+    assert run(["verify", str(data)]) == 1
+    captured = capfd.readouterr()
+    assert "torn-tail" in captured.out
+    assert f"next: kseg doctor {data}" in captured.out + captured.err
+
+
 def test_overtaken_journal_is_examined_once(overtaken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Building the message used to examine all files again."""
     looked = list[str]()
