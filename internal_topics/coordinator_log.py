@@ -13,6 +13,7 @@
    coordinators of groups and share groups fail when a batch beyond the high watermark ends no higher than an earlier one ("New last written
    offset … must be greater than …"). And every coordinator considers the log read as soon as a chunk that it has read, at most a segment,
    ends beyond the log end.
+   Batches of other segments: see `coordinator_reading`.
 
 6. A broker that starts after an unclean shutdown checks the batches of the segments from the recovery point on, and truncates the log at
    the first one that is damaged (LogLoader.recoverLog). What follows that batch is read here all the same, since a repair keeps it.
@@ -25,6 +26,7 @@ from math import inf
 from typing import NamedTuple
 
 from kseg.change.apply.lock import is_locked
+from kseg.internal_topics.coordinator_reading import CoordinatorReading
 from kseg.internal_topics.unchecked_batches import UncheckedRead, unchecked_read
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -78,7 +80,8 @@ class LogProblem(NamedTuple):
     """Why a part of the log cannot be read.
 
     offset: the first affected one, None when unknown. position: in the file `path`, None if the file as a whole is affected. damage: the
-    kind of a `Damage`, BEYOND_THE_END, DOUBLED_END, UNKNOWN_MAGIC, or empty for other problems. is_cut: a broker that starts truncates the
+    kind of a `Damage`, BEYOND_THE_END, DOUBLED_END, UNKNOWN_MAGIC, one of
+    `coordinator_reading`, or empty for other problems. is_cut: a broker that starts truncates the
     log there, or earlier (rule 6). unchecked: what a coordinator reads from the damaged bytes; None if that is uncertain, or if the start
     of a broker removes them.
     """
@@ -157,13 +160,13 @@ def read_coordinator_chunks(
     names = names_in(directory.path) if isinstance(directory, PartitionTarget) else None
     with PartitionLog(directory, names=names) as log:
         start, checked_from = log.start_offset, _checked_from(log)
-        ends = _ClaimedEnds()
+        ends, reading = _ClaimedEnds(), CoordinatorReading(log)
         is_cut = False
         for segment in log.segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= start:
                 continue
             try:
-                for part in _segment(segment, start, ends):
+                for part in _segment(segment, reading, ends):
                     if isinstance(part, LogProblem) and segment.base_offset >= checked_from:
                         is_cut |= part.damage in _CUT_AT
                         yield part._replace(is_cut=is_cut, unchecked=None if is_cut else part.unchecked)
@@ -240,11 +243,12 @@ def _targets_of(path: str) -> list[LogTarget]:
 
 
 def _segment(
-    segment: LogSegment, start: int, ends: _ClaimedEnds
+    segment: LogSegment, reading: CoordinatorReading, ends: _ClaimedEnds
 ) -> Iterator[RecordChunk | TransactionMarker | LogProblem]:
     with MappedFile(segment.path) as file:
         decoder = Decoder(file.view)
         scanner = Scanner.over(file, segment.base_offset, next_base=segment.following_base)
+        reading.enter(segment)
         for block in scanner.blocks():
             if isinstance(block, Damage):
                 finding = damage_finding(segment.path, block)
@@ -257,7 +261,7 @@ def _segment(
                     unchecked=unchecked_read(decoder.view, block),
                 )
                 continue
-            first_row = _first_row(block, start)
+            first_row = reading.first_row(block)
             ends.take(segment.path, block, first_row)
             yield from _unknown_magic(segment.path, block, first_row)
             for chunk in decoder.chunks(block, first_row):
@@ -269,6 +273,8 @@ def _segment(
                     row = chunk.last_row
                     offset, position = block.at(C.BASE_OFFSET, row), block.at(C.POSITION, row)
                     yield LogProblem(segment.path, offset, position, chunk.problem.sentence)
+        for kind, offset, message in reading.leave():
+            yield LogProblem(segment.path, offset, None, message, kind)
 
 
 def _unknown_magic(path: str, table: Columns, first_row: int) -> Iterator[LogProblem]:
@@ -281,14 +287,6 @@ def _unknown_magic(path: str, table: Columns, first_row: int) -> Iterator[LogPro
     position = table.at(C.POSITION, row)
     message = f"the batch at position {position} has magic {table.at(C.MAGIC, row)}"
     yield LogProblem(path, table.at(C.BASE_OFFSET, row), position, message, UNKNOWN_MAGIC)
-
-
-def _first_row(table: Columns, start: int) -> int:
-    """The first row that ends at or after the log start."""
-    lasts = table.column(C.LAST_OFFSET)
-    if not table.count or lasts[0] >= start:
-        return 0
-    return next((row for row in range(table.count) if lasts[row] >= start), table.count)
 
 
 def _records(table: Columns, chunk: Chunk, until_ms: int | None) -> Iterator[CoordinatorRecord]:

@@ -12,11 +12,13 @@ At most a hundred of each are listed, and the others counted.
 from collections.abc import Iterator
 
 from kseg.internal_topics.coordinator_log import BEYOND_THE_END, ENDS_EVERY_LOAD, LogProblem
+from kseg.internal_topics.coordinator_reading import ENDLESS, PASSED_OVER
 from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.values import dataclass
 
 FAILS, TRUNCATED, TORN = "coordinator-load-fails", "coordinator-log-truncated", "coordinator-log-torn"
+SKIPPED = "coordinator-log-skipped"
 MAX_REPORTED = 100
 TORN_TAIL = "torn-tail"
 
@@ -85,6 +87,12 @@ class LoadFindings:
         if problem.damage == TORN_TAIL:
             then = "the coordinator loads what is before it; but a broker that starts without checking the log appends after it, and the next load fails there"
             return _finding(TORN, problem, then)
+        if problem.damage == PASSED_OVER:
+            then = "it does not load them, and they are left out here, until `kseg recover` has put the batches in order"
+            return _finding(SKIPPED, problem, then)
+        if problem.damage == ENDLESS:
+            then = "a coordinator reads it again and again, and does not finish loading the partition, or fails to load it"
+            return _finding(FAILS, problem, then)
         if problem.damage in effects.ended_by or (problem.unchecked is not None and problem.unchecked.ends):
             return _finding(FAILS, problem, effects.ends)
         if problem.damage == BEYOND_THE_END:

@@ -213,6 +213,7 @@ CATALOGUE: Mapping[str, FindingKind] = _catalogue(
     ("coordinator-load-fails", ERROR, "a coordinator fails to load a partition of its topic: what the partition says is not available", _VERIFY),
     ("coordinator-log-truncated", ERROR, "at its next start a broker truncates a coordinator's log at damage, and drops valid records after it", _RECOVER),
     ("coordinator-log-torn", WARNING, "a coordinator's log ends in damaged bytes: the coordinator loads what is before them", _RECOVER),
+    ("coordinator-log-skipped", ERROR, "batches are in the wrong segment of a coordinator's log, and the coordinator does not load them", _RECOVER),
     ("coordinator-record-unknown", INFO, "records of a type that Kafka 4.3.1 skips", _DUMP),
     # --- 0.7
     ("ancient-gap", ERROR, "two .kafka files are not contiguous; a 0.7 broker refuses to start", _RECOVER),

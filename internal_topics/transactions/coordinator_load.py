@@ -24,6 +24,7 @@ from kseg.internal_topics.coordinator_log import (
     read_coordinator_log,
     taken_over,
 )
+from kseg.internal_topics.coordinator_reading import ENDLESS, PASSED_OVER
 from kseg.internal_topics.decoding import decode_key
 from kseg.internal_topics.load_findings import TORN_TAIL, Effects, LoadFindings
 from kseg.internal_topics.transactions.last_commits import LastCommits
@@ -135,7 +136,7 @@ class _Load:
         if problem.damage == DOUBLED_END:  # this coordinator does not check that offsets increase
             return
         self._found.damage(problem, self._records)
-        if problem.damage == TORN_TAIL:
+        if problem.damage in (TORN_TAIL, PASSED_OVER):
             return
         offset = self._offset + 1 if problem.offset is None else problem.offset
         read = problem.unchecked
@@ -144,7 +145,7 @@ class _Load:
                 self._take(record)
             if read.ends:
                 self._stop()
-        elif problem.damage in ENDS_EVERY_LOAD:
+        elif problem.damage in (*ENDS_EVERY_LOAD, ENDLESS):
             self._end = offset if self._end is None else self._end
         elif problem.damage == BEYOND_THE_END:
             self._doubt = offset - 1 if self._doubt is None else min(self._doubt, offset - 1)
