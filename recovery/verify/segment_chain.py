@@ -222,7 +222,15 @@ def emptied_logs(directory: PartitionDirectory) -> dict[int, Entry]:
 
 
 def _replaced_logs(facts: Sequence[SegmentFacts]) -> dict[int, str]:
-    """The closed segments all of whose batches have offsets of other segments, by base offset. A segment was copied over them."""
+    """The closed segments all of whose batches have offsets of other segments, by base offset: a segment was copied over them. If two were
+    swapped, the other one has their offsets."""
+    ranges = sorted(
+        (each.first_offset, each.last_offset)
+        for each in facts
+        if each.first_offset is not None and each.last_offset is not None
+    )
+    firsts = [first for first, _ in ranges]
+    reached = [*accumulate((last for _, last in ranges), max, initial=-1)]
     return {
         each.base_offset: each.path
         for each, following in pairwise(facts)
@@ -230,6 +238,7 @@ def _replaced_logs(facts: Sequence[SegmentFacts]) -> dict[int, str]:
         and each.last_offset is not None
         and not each.damage
         and (each.last_offset < each.base_offset or each.first_offset >= following.base_offset)
+        and reached[bisect_left(firsts, following.base_offset)] < each.base_offset
     }
 
 

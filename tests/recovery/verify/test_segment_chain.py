@@ -97,6 +97,18 @@ def test_log_of_another_segment_leaves_its_own_missing(partition: Path, is_later
     assert verdict.ids() & {"segment-gap", "offset-gap"} == set()
 
 
+def test_segments_that_were_swapped_are_not_missing(partition: Path) -> None:
+    first, second, third, *_ = bases(partition)
+    for one, other in ((first, second), (first, third)):
+        logs = [partition / f"{base:020d}.log" for base in (one, other)]
+        contents = [log.read_bytes() for log in logs]
+        for log, content in zip(logs, reversed(contents), strict=True):
+            log.write_bytes(content)
+        verdict = judge(partition)
+        assert "offset-below-segment" in verdict.ids()
+        assert "segment-missing" not in verdict.ids()
+
+
 @pytest.mark.parametrize(
     ("policy", "gap"),
     [("delete", "segment-gap"), ("", "segment-gap"), ("compact,delete", "offset-gap"), (None, "offset-gap")],
