@@ -9,7 +9,8 @@
 4. Offsets are taken from the lines and must be above the log end; a line without an offset, or every line if requested,
    gets the next one. Renumbered batches keep the gaps between their records.
 
-5. Records at the offsets of --leave-out are left out, and with them a batch of which no record is left, as in a compacted log.
+5. A header that was already given, with further records, continues its batch: two dumps of it meet inside a batch.
+6. Records at the offsets of --leave-out are left out, and with them a batch of which no record is left, as in a compacted log.
 
 If a filter left further records out of a batch (its count is higher than the number of records that follow), the batch is refused unless
 --partial-batches is given: a truncated stream looks the same.
@@ -116,8 +117,12 @@ class Batcher:
             if kind == "record":
                 yield from self._take_record(row, number)
             elif kind == "batch":
+                header = batch_line(row, number)
+                if self._header is not None and self._is_continued(self._header, header):
+                    self._header = replace(self._header, source=header.source)
+                    continue
                 yield from self._close()
-                self._open(row, number)
+                self._open(header)
             else:
                 self.ignored[str(kind)] += 1
         yield from self._close()
@@ -125,13 +130,17 @@ class Batcher:
 
     # --- headers
 
-    def _open(self, row: Row, number: int) -> None:
-        header = batch_line(row, number)
+    def _open(self, header: BatchLine) -> None:
         self._damaged = None if header.is_valid else header
         if header.is_valid:
-            self._header, self._number = header, number
+            self._header, self._number = header, header.number
         else:
             self.left_out += 1
+
+    def _is_continued(self, header: BatchLine, following: BatchLine) -> bool:
+        """Whether the line that follows has the header of the same batch, of which some records have come."""
+        is_same = replace(following, number=header.number, source=header.source) == header
+        return is_same and header.count is not None and 0 < len(self._records) < header.count
 
     def _belongs(self, row: Row, header: BatchLine) -> bool:
         if header.count is not None:

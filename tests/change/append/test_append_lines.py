@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kseg.change.append.json_input import BadLine, batch_line
 from kseg.change.append.partition_writer import RollRules
 from kseg.change.append.reopen import reopen_partition
+from kseg.segment.errors import UsageError
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from tests.support.append_helpers import Appended, Lines, dumped, rows_of
@@ -32,6 +33,39 @@ def test_batches_with_missing_records_are_refused_unless_requested(
     assert (rows[0]["count"], rows[0]["last_offset"]) == (5, 5)
     with pytest.raises(BadLine, match=r"not followed by records .dump with --deep-iteration."):
         appended(tmp_path / "shallow-0", lines[0], partial_batches=True)
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_batch_in_which_two_dumps_meet_is_put_together_again(
+    tmp_path: Path, appended: Appended, codec: int
+) -> None:
+    source = tmp_path / "source-0"
+    options = {"codec": codec, "producer_id": 7, "producer_epoch": 1, "batch_records": 6}
+    appended(source, [{"value": f"v{n}", "offset": n * 2, "timestamp": 99 - n} for n in range(12)], **options)
+    lines = dumped(source).splitlines(keepends=True)
+    (whole,) = (path.read_bytes() for path in source.glob("*.log"))
+    summary = b'{"type":"summary"}\n'
+    for at, line in enumerate(lines):
+        if b'"type":"record"' not in line or b'"type":"record"' not in lines[at - 1]:
+            continue
+        header = next(each for each in reversed(lines[:at]) if b'"type":"batch"' in each)
+        # of another replica, where the batch is at another position
+        moved = [each.replace(b'"position":', b'"position":7') for each in (header, *lines[at:])]
+        halves = [*lines[:at], summary, *moved, summary]
+        target = tmp_path / f"at-{at}-0"
+        appended(target, b"".join(halves), options={"dumps": 2})
+        (made,) = (path.read_bytes() for path in target.glob("*.log"))
+        assert made == whole
+        with pytest.raises(BadLine, match="its batch has 6 records, 5 follow"):
+            appended(
+                tmp_path / "gap-0", b"".join([*halves[: at + 2], *halves[at + 3 :]]), options={"dumps": 2}
+            )
+        with pytest.raises(BadLine, match=r"offset \d+ does not come after"):
+            twice = [*lines[:at], summary, header, *lines[at - 1 :], summary]
+            appended(tmp_path / "twice-0", b"".join(twice), options={"dumps": 2})
+    # once a batch is complete, its header is that of another one with the same offsets
+    with pytest.raises(UsageError, match="offset 0 is below the log end 11"):
+        appended(tmp_path / "again-0", b"".join([*lines[:7], *lines]), partial_batches=True)
 
 
 def test_records_to_be_left_out_are_not_appended_nor_batches_that_are_empty_without_them(
