@@ -28,9 +28,11 @@ class Selection:
     def selects_everything(self) -> bool:
         return self == _EVERYTHING
 
-    def ends_before(self, offset: int | None) -> bool:
-        """Whether an offset, if it is known, is behind the selected ones."""
-        return self.to_offset is not None and offset is not None and offset >= self.to_offset
+    def leaves_out(self, first_offset: int | None, last_offset: int | None) -> bool:
+        """Whether offsets, as far as they are known, are outside the selected ones."""
+        if self.to_offset is not None and first_offset is not None and first_offset >= self.to_offset:
+            return True
+        return self.from_offset is not None and last_offset is not None and last_offset < self.from_offset
 
 
 _EVERYTHING = Selection()

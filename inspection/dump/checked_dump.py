@@ -8,7 +8,9 @@ from kseg.inspection.dump.dump import Dump
 from kseg.inspection.dump.formats import as_java_shows
 from kseg.inspection.dump.options import DumpOptions
 from kseg.inspection.header_findings import HeaderCheck, altered, is_live_log
+from kseg.inspection.record_filter import Selection
 from kseg.jobs.events import Event
+from kseg.segment.diagnosis import AlteredBaseOffset
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.findings import Finding
 from kseg.segment.layout import INT32_MAX
@@ -60,5 +62,16 @@ def _header_findings(
     with suppress(UnreadableInput, OSError):  # the dump has reported it
         if not is_part or places.getsize(path) <= _MAX_PARTIAL_LOG_BYTES:
             for finding in altered(path, name.base_offset or 0, header_check, seen):
-                if not options.selection.ends_before(finding.first_offset):
+                if _concerns(finding, options.selection):
                     yield finding
+
+
+def _concerns(finding: Finding, selection: Selection) -> bool:
+    """Whether a batch has selected offsets: those that it probably had, or those that it claims, which the dump shows."""
+    first, last = finding.first_offset, finding.last_offset
+    if not selection.leaves_out(first, last):
+        return True
+    if not isinstance(finding.diagnosis, AlteredBaseOffset) or first is None or last is None:
+        return False
+    claimed = finding.diagnosis.found
+    return not selection.leaves_out(claimed, claimed + last - first)

@@ -53,7 +53,8 @@ class LogRows:
             if isinstance(block, Damage):
                 if block.position + block.length == self._limit < len(self.scanner.view):
                     return  # the user's byte limit cuts a batch: that is no damage
-                if not self.batch_filter.selection.ends_before(block.lost.first_offset):
+                lost = block.lost
+                if not self.batch_filter.selection.leaves_out(lost.first_offset, lost.last_offset):
                     yield damage_finding(self.path, block)
                 yield from self._damaged_batches(block)
             else:

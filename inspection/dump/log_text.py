@@ -180,8 +180,9 @@ class LogText:
             yield from self._damage(damage)
 
     def _damage(self, damage: Damage) -> Iterator[Event]:
-        """Its finding, unless it is behind the selected offsets."""
-        if not self.batch_filter.selection.ends_before(damage.lost.first_offset):
+        """Its finding, unless it is outside the selected offsets."""
+        lost = damage.lost
+        if not self.batch_filter.selection.leaves_out(lost.first_offset, lost.last_offset):
             yield damage_finding(self.path, damage)
 
     # --- batches and records

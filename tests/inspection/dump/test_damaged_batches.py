@@ -119,7 +119,7 @@ def test_filters_on_batches_with_a_wrong_checksum_equal_those_of_the_text(
 
 @pytest.mark.parametrize("shape", ["kafka", "json", "table"])
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_damage_behind_the_last_offset_is_left_out(
+def test_damage_outside_the_offsets_is_left_out(
     partition: Path, shape: str, is_cut: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = partition / f"{0:020d}.log"
@@ -130,9 +130,31 @@ def test_damage_behind_the_last_offset_is_left_out(
         os.truncate(log, spans[-1][0] + 13)
     else:
         flip(log, checksums(log)[4])
-    for bound, status in ((first, 0), (first + 1, 1)):
-        assert run(["dump", "--format", shape, "--to-offset", str(bound), str(log)]) == status
+    bounds = [("--to-offset", first, 0), ("--to-offset", first + 1, 1), ("--from-offset", first + 2, 1)]
+    if not is_cut:
+        bounds.append(("--from-offset", first + 3, 0))
+    for option, bound, status in bounds:
+        assert run(["dump", "--format", shape, option, str(bound), str(log)]) == status
         assert bool(capfd.readouterr().err) == bool(status)
+
+
+@pytest.mark.parametrize("claimed", [0, 1000])
+def test_altered_base_offset_is_reported_where_the_batch_is_shown_or_was(
+    partition: Path, claimed: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = partition / f"{0:020d}.log"
+    first = 3 * 4
+    with log.open("r+b") as file:
+        file.seek(diseases.batch_spans(log)[4][0])
+        file.write(claimed.to_bytes(8, "big"))
+    near = ("--from-offset", str(first), "--to-offset", str(first + 3))
+    for bounds, is_reported in (
+        (near, True),
+        (("--from-offset", str(claimed), "--to-offset", str(claimed + 3)), True),
+        (("--from-offset", str(first + 3), "--to-offset", "1000"), False),
+    ):
+        run(["dump", "--json", *bounds, str(log)])
+        assert ("altered-base-offset" in "".join(capfd.readouterr())) == is_reported
 
 
 def test_damaged_body_shows_the_records_that_can_be_decoded(
