@@ -99,11 +99,12 @@ def options_of_change(
     for name, value in (("--journal", in_place.journal), ("--quarantine", in_place.quarantine)):
         if value is not None and output is not None:
             raise UsageError(f"{name} applies to a change in place, not to --output")
+    keeping = in_place.keeping()
     fields: dict[str, Any] = {
         "apply": apply,
         "output": output,
         "hard_link": copy.hard_link,
-        "keeping": in_place.keeping(),
+        "keeping": keeping if cluster is not None else keeping.on_devices(),
         "follow_links": in_place.follow_links,
         "accept_unreadable": in_place.accept_unreadable,
     }

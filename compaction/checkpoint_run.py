@@ -135,12 +135,10 @@ class CheckpointRun(RunLifecycle[O], Generic[O, R]):
         self.is_due = self.is_due or not self.options.apply
         done: Values = {"applied": False, "journal": None}
         if self.options.apply:
-            keeping = self.options.keeping
             applied = apply_plan(
                 plan,
                 journal_id=self.options.run_id,
-                quarantine=keeping.quarantine,
-                journal_dir=keeping.journal_dir,
+                keeping=self.options.keeping,
                 partitions=changed,
             )
             done = {"applied": True, "journal": applied.journal}

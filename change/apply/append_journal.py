@@ -78,6 +78,7 @@ class Guard:
         )
         self.location = put_elsewhere(location, keeping.journal_dir, disk)
         self._elsewhere: str | None = None
+        self._keeping = keeping
         if keeping.quarantine is not None:
             check_place(keeping.quarantine, directory, "quarantine")
             self._elsewhere = location.elsewhere(keeping.quarantine, disk)
@@ -115,6 +116,7 @@ class Guard:
                     f"{location.target(name)} has a second name elsewhere (a hard link), which would grow too; "
                     "nothing was changed"
                 )
+        self._keeping.refuse_moved()
         refuse_flags(location.directory, (*self._grows, *self._replaces), disk)
         header = {
             "id": location.id,
@@ -141,6 +143,7 @@ class Guard:
             sync_names(location, disk)
             if self._elsewhere is not None:
                 disk.sync_directory(self._elsewhere)
+            self._keeping.refuse_moved()
             return append(journal, {"type": "staged", "kept": kept}, disk)
         except BaseException:
             _roll_back(self.location, disk)

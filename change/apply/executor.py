@@ -25,7 +25,7 @@ from kseg.change.apply.journal import Journal, JournalState, is_there, partition
 from kseg.change.apply.journal_lines import COPY, PLAN
 from kseg.change.apply.journal_location import JournalLocation, location_for
 from kseg.change.apply.journal_writer import append, begin
-from kseg.change.apply.keeping import DECIDED, Keeping
+from kseg.change.apply.keeping import BESIDE, DECIDED, Keeping
 from kseg.change.apply.lock import claimed_by_command
 from kseg.change.apply.proof import check_steps, is_second_name
 from kseg.change.apply.recorded_change import (
@@ -63,8 +63,7 @@ def apply_plan(
     plan: Plan,
     *,
     journal_id: str,
-    quarantine: str | None = None,
-    journal_dir: str | None = None,
+    keeping: Keeping = BESIDE,
     partitions: Sequence[str] = (),
     after: str | None = None,
     note: Mapping[str, object] | None = None,
@@ -72,8 +71,8 @@ def apply_plan(
 ) -> Applied:
     """Carry out a plan. The caller has taken the lock of the data directory (`lock.locked`) before planning.
 
-    journal_id: of the run (`new_run_id`), the same for all directories that it changes. quarantine: a directory elsewhere for removed
-    data, created if missing. journal_dir: the same for the journal. partitions: for the plan of a data directory, the names of the
+    journal_id: of the run (`new_run_id`), the same for all directories that it changes. keeping: where the journal and removed data are
+    stored, in directories that are created if missing. partitions: for the plan of a data directory, the names of the
     partitions in it that the run has changed: undoing this journal undoes theirs too (such a plan may have no
     steps). after: the id of an earlier journal of the same directory, which is undone after this one. note: for later
     attempts at the same change (module attempts). Raises Refused with one sentence: before the commit nothing has changed, after it the
@@ -81,11 +80,11 @@ def apply_plan(
     """
     if plan.is_empty and not partitions and after is None:
         raise ValueError("there is nothing to do in an empty plan")
-    location = location_for(plan.directory, journal_id, journal_dir, disk)
+    location = location_for(plan.directory, journal_id, keeping.journal_dir, disk)
     with claimed_by_command(plan.directory, disk.follow_links):
         clear_the_way(plan.directory, disk)
         others = {"partitions": list(partitions), "after": after} | ({} if note is None else {"told": note})
-        change = _decided(plan, location, Keeping(journal_dir, quarantine), others, disk)
+        change = _decided(plan, location, keeping, others, disk)
         return _carried_out(change, 0, disk)
 
 
@@ -115,6 +114,7 @@ def _decided(
     inputs = check_inputs(plan.directory, plan.inputs, disk)
     rooms: tuple[Room, ...] = ()
     try:
+        keeping.refuse_moved()
         steps = unshared(plan.directory, plan.steps, disk)
         progress = StepProgress(inputs, steps)
         refuse_flags(plan.directory, progress.touched, disk)
@@ -139,10 +139,12 @@ def _decided(
         with kept_open(location.directories):
             staged = Staging(location, progress, elsewhere, disk).make()
             check_inputs(plan.directory, plan.inputs, disk)
+            keeping.refuse_moved()
             journal = append(journal, staged.as_line(), disk)
     except BaseException as error:
         _roll_back(location, disk)
         if isinstance(error, OSError):
+            keeping.refuse_moved()
             raise _nothing_changed(plan.directory, error, out_of_room(error, rooms, keeping)) from error
         raise
     return Change(journal, progress, staged, elsewhere)
@@ -236,13 +238,18 @@ def _carried_out(change: Change, done: int, disk: Disk) -> Applied:
         with deferring_signals(), kept_open(change.journal.location.directories):
             _take_steps(change, done, disk)
     except OSError as error:
-        path = change.journal.path
         raise Refused(
             f"cannot change {_location_of(error, change.journal.location.directory)}: {error.strerror}; the change is half "
-            f"done and nothing is lost: `{undo_command(path, finish=True)}` finishes it, `{undo_command(path)}` undoes it"
-            f"{out_of_room(error, (), DECIDED)}{disk_words(error)}"
+            f"done and nothing is lost: {_way_on(change.journal, disk)}{out_of_room(error, (), DECIDED)}{disk_words(error)}"
         ) from error
     return _applied(change, change.staged)
+
+
+def _way_on(journal: Journal, disk: Disk) -> str:
+    path, first = journal.path, ""
+    if not is_there(journal.location, disk):
+        first = "mount again what its journal lies on, then "
+    return f"{first}`{undo_command(path, finish=True)}` finishes it, `{undo_command(path)}` undoes it"
 
 
 def _take_steps(change: Change, done: int, disk: Disk) -> None:

@@ -163,7 +163,8 @@ def _location_elsewhere(home: str, disk: Disk = DISK) -> JournalLocation:
         directory = str(lines[0]["directory"])
     except (OSError, ValueError, IndexError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise Refused(f"{home} has no valid kseg journal: {reason}") from None
+        more = ": mount what it lies on" if isinstance(error, FileNotFoundError) else ""
+        raise Refused(f"{home} has no valid kseg journal: {reason}{more}") from None
     location = location_for(directory, journal_id)
     if as_pointed(location, disk).home != home:
         raise Refused(

@@ -193,11 +193,12 @@ def discard(location: JournalLocation, disk: Disk, mtime_ns: int | None = None) 
     pointer = location.pointer(disk)
     try:
         for path in location.files(disk):
-            if path == location.journal and pointer is not None:
-                disk.unlink(pointer)  # a pointer without a journal would look like an unreachable one
-                disk.sync_directory(location.directory)
-            with suppress(FileNotFoundError):
-                disk.unlink(path)
+            if path != location.journal:
+                remove_quietly(disk, path)
+        if pointer is not None:
+            disk.unlink(pointer)  # a pointer without a journal would look like an unreachable one
+            disk.sync_directory(location.directory)
+        remove_quietly(disk, location.journal)
         _remove_directories(location, disk)
     finally:
         if mtime_ns is not None:

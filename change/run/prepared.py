@@ -147,8 +147,7 @@ def carried_out(prepared: Prepared[R], options: ChangeOptions) -> ChangeOutcome:
             apply_plan(
                 prepared.plan,
                 journal_id=options.run_id,
-                quarantine=options.keeping.quarantine,
-                journal_dir=options.keeping.journal_dir,
+                keeping=options.keeping,
                 note=prepared.note,
                 disk=disk_for(options.follow_links),
             )

@@ -18,7 +18,7 @@ from kseg.change.apply.journal import Journal, JournalState, has_traces, last_ch
 from kseg.change.apply.journal_location import ID_TIME
 from kseg.change.apply.journal_scan import journals_in, location_of
 from kseg.change.apply.lock import claimed_by_command, is_claimed, locked
-from kseg.change.apply.recorded_change import abandon, quarantine_open
+from kseg.change.apply.recorded_change import abandon, half_done_sentence, quarantine_open
 from kseg.change.apply.undo_command import (
     COMMAND,
     UndoOptions,
@@ -251,8 +251,10 @@ def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
         runs, found = changes_below(given)
         in_reach = [run for run in runs if not _is_out_of_reach(run)]
         uncommitted = [] if options.go_on else found
-        if not in_reach:
-            for each in [path] if runs else uncommitted or [path]:
+        if runs and not in_reach:
+            raise Refused(half_done_sentence(runs[-1].journals[0]))
+        if not runs:
+            for each in uncommitted or [path]:
                 yield from undo_journal(each, options)
             return
     except KsegError as error:

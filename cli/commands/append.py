@@ -253,7 +253,7 @@ def command(
         source=source,
         apply=in_place.apply,
         accept_unreadable=in_place.accept_unreadable,
-        keeping=in_place.keeping(),
+        keeping=in_place.keeping().on_devices(),
         run_id=new_run_id(clock_ms()),
         follow_links=in_place.follow_links,
         batches=BatchRules(

@@ -95,6 +95,7 @@ from kseg.cli.doctor.unloaded_steps import write_again
 from kseg.cli.doctor.unserved_steps import elect_leaders, explain_strays, foreign_steps, give_ids
 from kseg.cli.next_command import command_line
 from kseg.segment.storage import places
+from kseg.segment.terminal import shown_path
 
 
 def next_steps(situation: Situation) -> Iterator[NextStep]:
@@ -146,7 +147,10 @@ def _before_start(situation: Situation, advice: str) -> Iterator[NextStep]:
     """Steps 2 to 10; each of steps 2 to 4 is returned alone, because only after it can be determined what else has to be done."""
     obstacles, metadata, identities = situation.obstacles, situation.metadata, situation.identities
     if situation.repairs.is_half_done:
-        yield NextStep("Undo an interrupted change; everything else has to wait for that.", advice)
+        undo = "Undo an interrupted change"
+        if absent := situation.repairs.absent_journals:
+            undo = f"Mount again what {shown_path(absent[0])} lies on, then undo an interrupted change"
+        yield NextStep(f"{undo}; everything else has to wait for that.", advice)
         yield _again(situation)
     elif metadata.renamed is not None:
         yield name_metadata_log(metadata.renamed)

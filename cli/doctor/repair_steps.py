@@ -33,14 +33,16 @@ _SOURCES_OF_VALUES = (
 @dataclass(slots=True)
 class Repairs:
     """hints: the suggested commands by severity, each with its paths. is_half_done: whether a run of kseg was killed in the middle of a
-    change. has_unreadable: whether bytes cannot be read. has_linked_directories: whether `recover` needs --follow-links. flipped_batches:
-    how many are valid with one bit inverted. unloadable: partitions that a broker fails to load before and after a repair. left_damaged:
-    partitions in which a repair changes nothing, with the damage that it leaves. doubtful_starts: logs that may have lost their log start
-    offset, with the offset. lost_logs: indexes of segments whose logs are missing."""
+    change. absent_journals: of such changes, on disks that are not mounted. has_unreadable: whether bytes cannot be read.
+    has_linked_directories: whether `recover` needs --follow-links. flipped_batches: how many are valid with one bit inverted. unloadable:
+    partitions that a broker fails to load before and after a repair. left_damaged: partitions in which a repair changes nothing, with the
+    damage that it leaves. doubtful_starts: logs that may have lost their log start offset, with the offset. lost_logs: indexes of
+    segments whose logs are missing."""
 
     request: Request
     hints: dict[str, dict[str, dict[str, None]]] = field(default_factory=dict)
     is_half_done: bool = False
+    absent_journals: list[str] = field(default_factory=list)
     has_unreadable: bool = False
     has_linked_directories: bool = False
     flipped_batches: int = 0
@@ -51,7 +53,9 @@ class Repairs:
 
     def note_kind(self, finding: Finding) -> None:
         """Note what changes the repair of everything else."""
-        self.is_half_done |= finding.id == "half-done-journal"
+        if finding.id == "half-done-journal":
+            self.is_half_done = True
+            self.absent_journals += [] if places.lexists(finding.path) else [finding.path]
         self.has_unreadable |= finding.id == "unreadable"
         self.has_linked_directories |= finding.id == "linked-directory"
         if finding.id == "segment-missing":

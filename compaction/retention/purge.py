@@ -78,7 +78,7 @@ def purge(
         apply_plan(
             plan,
             journal_id=purge_id(options.run_id),
-            journal_dir=options.keeping.journal_dir,
+            keeping=replace(options.keeping, quarantine=None),
             note=note,
             disk=disk,
         )

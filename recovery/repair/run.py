@@ -210,12 +210,11 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
 
             names = [os.path.basename(os.path.abspath(result.directory)) for result in changing]
             losses = [result.partition for result in changing if result.removed]
-            keeping = self.options.keeping
             apply_plan(
                 plan,
                 journal_id=self.options.run_id,
                 # the marker is kept under a second name, where `opening_of` finds it
-                journal_dir=keeping.journal_dir,
+                keeping=replace(self.options.keeping, quarantine=None),
                 partitions=names,
                 note={LOSSES: losses},
             )
@@ -358,8 +357,7 @@ class RecoverRun(RunLifecycle[RecoverOptions]):
             applied = apply_plan(
                 plan,
                 journal_id=f"{options.run_id}-end" if opening == options.run_id else options.run_id,
-                quarantine=options.keeping.quarantine,
-                journal_dir=options.keeping.journal_dir,
+                keeping=options.keeping,
                 partitions=() if opening == options.run_id else changed,
                 after=opening,
             )

@@ -16,6 +16,7 @@ import pytest
 from kseg.change.apply.disk import Disk
 from kseg.change.apply.executor import apply_plan
 from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.keeping import Keeping
 from kseg.change.apply.undo import undo
 from kseg.change.apply.unfinished import complete_unfinished, half_done
 from kseg.segment.errors import KsegError
@@ -68,8 +69,7 @@ class Scenario:
         apply_plan(
             self._case.plan(self.directory),
             journal_id=journal_id,
-            quarantine=quarantine,
-            journal_dir=journal_dir,
+            keeping=Keeping(journal_dir, quarantine),
             disk=disk,
         )
 

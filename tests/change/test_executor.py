@@ -16,6 +16,7 @@ import pytest
 from kseg.change.apply.disk import Disk
 from kseg.change.apply.executor import apply_plan, finish
 from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.keeping import Keeping
 from kseg.change.apply.lock import claimed
 from kseg.change.apply.undo import undo
 from kseg.change.apply.unfinished import half_done
@@ -317,7 +318,12 @@ def test_quarantine_that_would_fail_a_broker_is_refused(tmp_path: Path) -> None:
     directory = CASES["swap"].lay(data)
     for quarantine in (data, directory, data / "mine", data / "mine" / "deeper"):
         with pytest.raises(Refused, match="cannot hold a quarantine"):
-            apply_plan(CASES["swap"].plan(directory), journal_id=ID, quarantine=str(quarantine), disk=QUICK)
+            apply_plan(
+                CASES["swap"].plan(directory),
+                journal_id=ID,
+                keeping=Keeping(None, str(quarantine)),
+                disk=QUICK,
+            )
     assert not (directory / ".kseg").exists()
 
 

@@ -14,6 +14,7 @@ import pytest
 from kseg.change.apply.executor import apply_plan, finish
 from kseg.change.apply.journal_location import JournalLocation, location_for, new_run_id
 from kseg.change.apply.journal_scan import location_of
+from kseg.change.apply.keeping import Keeping
 from kseg.change.apply.recorded_change import half_done_sentence
 from kseg.change.apply.undo import undo
 from kseg.change.apply.unfinished import complete_unfinished, half_done, refuse_half_done
@@ -126,7 +127,10 @@ def test_later_changes_must_be_undone_first(tmp_path: Path) -> None:
     between = held(directory)
     again = with_steps(Remove(LOG_9, "why"), Truncate(LOG, 3, "why"), Remove(INDEX, "why"))
     second = apply_plan(
-        again.plan(directory), journal_id=LATER, quarantine=str(tmp_path / "elsewhere"), disk=QUICK
+        again.plan(directory),
+        journal_id=LATER,
+        keeping=Keeping(None, str(tmp_path / "elsewhere")),
+        disk=QUICK,
     )
     with pytest.raises(Refused, match="changed since"):
         undo(place(first), QUICK)
@@ -238,7 +242,7 @@ def test_altered_quarantine_is_refused(what: str, tmp_path: Path) -> None:
     case = CASES["elsewhere" if what == "elsewhere" else "truncate"]
     directory = case.lay(tmp_path)
     quarantine = str(tmp_path / "elsewhere") if what == "elsewhere" else None
-    applied = apply_plan(case.plan(directory), journal_id=ID, quarantine=quarantine, disk=QUICK)
+    applied = apply_plan(case.plan(directory), journal_id=ID, keeping=Keeping(None, quarantine), disk=QUICK)
     assert applied.quarantine is not None
     for path in Path(applied.quarantine).iterdir():
         if ("from-" in path.name) == (what == "tail"):

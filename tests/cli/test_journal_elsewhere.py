@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
 from tests.support.change_cases import CHANGINGS, NOW
 from tests.support.failing_disks import Held, held
+from tests.support.mounts import done_or_skipped, mounted
 from tests.support.trees import tree_state
 
 
@@ -47,6 +51,60 @@ def test_run_with_journal_elsewhere_is_undone(
     assert run(["undo", str(data)]) == 0
     assert all_held(data) == start
     assert not list((away / "journals").iterdir()) and not list((away / "kept").glob("*/*/*"))
+
+
+@pytest.mark.parametrize("at", [0, 3, 7])
+@pytest.mark.parametrize("command", list(CHANGINGS))
+def test_run_whose_journals_are_unmounted_meanwhile_is_undone(
+    command: str,
+    at: int,
+    capture_small: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rest of a run wrote its journals to the mount point: then they were out of reach once the disk was back, the others before."""
+    data, away = tmp_path / "data", tmp_path / "away"
+    changing = CHANGINGS[command]
+    changing.lay(capture_small, data)
+    start = all_held(data)
+    away.mkdir()
+    words = [*(word for word in changing.words if word != "--purge"), "--jobs", "1", "--apply"]
+    with mounted(tmp_path / "disk", "-t", "tmpfs", "tmpfs") as disk:
+        mount = ["mount", "--bind", str(disk), str(away)]
+        done_or_skipped(mount)
+        unmounting(at, away, monkeypatch)
+        status = run([*words, "--journal", str(away), "--quarantine", str(away), str(data)])
+        err = capfd.readouterr().err
+        assert status in (4, 5) and "mount " in err, err
+        assert not list(away.iterdir()), "it is the mount point"
+        is_half_done = "half done" in err
+        assert run(["doctor", "--now", NOW, str(data)]) in (0, 1)
+        assert ("1. Mount again what " in capfd.readouterr().out) == is_half_done
+        if all_held(data) != start:
+            assert run(["undo", str(data)]) == 4
+            assert "mount what it lies on" in capfd.readouterr().err
+        done_or_skipped(mount)
+        try:
+            run(["undo", str(data)])
+            assert all_held(data) == start
+        finally:
+            subprocess.run(["umount", str(away)], check=True)
+
+
+def unmounting(at: int, away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unmount `away` before a directory is created or a file renamed after `at` others."""
+    done = list[str]()
+    for name in ("make_directory", "rename"):
+        original = getattr(Disk, name)
+
+        def method(self: Disk, *words: str, original: Callable[..., None] = original) -> None:
+            if len(done) == at:
+                subprocess.run(["umount", "--lazy", str(away)], check=True)
+            done.append(words[-1])
+            original(self, *words)
+
+        monkeypatch.setattr(Disk, name, method)
 
 
 def test_verify_does_not_report_ksegs_own_files_in_a_partition(

@@ -22,6 +22,7 @@ from kseg.change.apply.executor import apply_plan, finish
 from kseg.change.apply.journal import read_journal
 from kseg.change.apply.journal_lines import encoded
 from kseg.change.apply.journal_scan import journals_in
+from kseg.change.apply.keeping import Keeping
 from kseg.change.apply.undo import undo
 from kseg.change.apply.unfinished import complete_unfinished, half_done_findings
 from kseg.segment.errors import KsegError
@@ -111,7 +112,7 @@ def half_undone(case: Case, directory: Path, quarantine: str | None) -> None:
 
 
 def apply(case: Case, directory: Path, quarantine: str | None, disk: QuickDisk) -> None:
-    apply_plan(case.plan(directory), journal_id=ID, quarantine=quarantine, disk=disk)
+    apply_plan(case.plan(directory), journal_id=ID, keeping=Keeping(None, quarantine), disk=disk)
 
 
 STAGES: tuple[Callable[[Case, Path, str | None], None], ...] = (abandoned, half_way, done, half_undone)

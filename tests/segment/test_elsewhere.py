@@ -29,7 +29,7 @@ CASE = CASES["truncate"]
 
 def carry_out(directory: Path, around: Path, disk: QuickDisk = QUICK, journal_id: str = ID) -> str:
     plan = CASE.plan(directory)
-    return apply_plan(plan, journal_id=journal_id, journal_dir=str(around), disk=disk).journal
+    return apply_plan(plan, journal_id=journal_id, keeping=Keeping(str(around)), disk=disk).journal
 
 
 def half_done_at(directory: Path, around: Path) -> None:
@@ -52,7 +52,7 @@ def test_undo_finds_a_journal_elsewhere_by_directory_and_by_path(tmp_path: Path,
         directory = CASES[name].lay(tmp_path / str(number))
         start = held(directory)
         plan = CASES[name].plan(directory)
-        applied = apply_plan(plan, journal_id=ID, journal_dir=str(around), disk=QUICK)
+        applied = apply_plan(plan, journal_id=ID, keeping=Keeping(str(around)), disk=QUICK)
         assert Path(applied.journal).is_relative_to(around) and held(directory) != start
         assert unfinished_in(str(directory)) == []
         what = applied.journal if by_path else str(directory)
