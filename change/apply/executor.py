@@ -145,7 +145,9 @@ def _decided(
         _roll_back(location, disk)
         if isinstance(error, OSError):
             keeping.refuse_moved()
-            raise _nothing_changed(plan.directory, error, out_of_room(error, rooms, keeping)) from error
+            raise _nothing_changed(
+                plan.directory, error, out_of_room(error, rooms, keeping, plan.directory)
+            ) from error
         raise
     return Change(journal, progress, staged, elsewhere)
 

@@ -92,7 +92,9 @@ def refuse_without(rooms: Iterable[Room], directory: str, keeping: Keeping) -> N
     """Raises Refused when a file system has too little; nothing has changed then."""
     for room in rooms:
         if not room.is_enough and not _can_be_had(room):
-            raise Refused(f"{directory}: {_sentence(room)}; nothing was changed; {advice(keeping)}")
+            raise Refused(
+                f"{directory}: {_sentence(room)}; nothing was changed; {_advice_for([room], directory, keeping)}"
+            )
 
 
 def _can_be_had(room: Room) -> bool:
@@ -126,14 +128,28 @@ def advice(keeping: Keeping) -> str:
     return f"{elsewhere}`kseg retain --purge --apply` deletes what is marked, and `kseg retain --free SIZE` chooses what to delete"
 
 
-def out_of_room(error: OSError, rooms: Iterable[Room], keeping: Keeping) -> str:
-    """The text to add to an OSError if the file system is full; otherwise empty."""
+def _advice_for(short: Sequence[Room], directory: str, keeping: Keeping) -> str:
+    """Like `advice`, where file systems are too small for a change of `directory`: if it is on none of them, nothing is deleted there."""
+    own = file_system_of(directory)
+    if (
+        own is None
+        or not short
+        or own.device in {on.device for room in short if (on := file_system_of(room.path))}
+    ):
+        return advice(keeping)
+    return "make room there, or name a directory on another file system with --journal and --quarantine"
+
+
+def out_of_room(error: OSError, rooms: Sequence[Room], keeping: Keeping, directory: str = "") -> str:
+    """The text to add to an OSError if the file system is full; otherwise empty. directory: the one that changes."""
     if error.errno not in _NO_ROOM:
         return ""
     if error.errno == errno.EDQUOT:  # a quota is used up, not the file system
         return f"; {advice(keeping)}"
-    needed = "".join(f"; {_sentence(_as_it_is_now(room))}" for room in rooms)
-    return f"{needed}; {advice(keeping)}"
+    now = list(map(_as_it_is_now, rooms))
+    short = [room for room in now if not room.is_enough]
+    needed = "".join(f"; {_sentence(room)}" for room in short or now)
+    return f"{needed}; {_advice_for(short, directory, keeping)}"
 
 
 def _as_it_is_now(room: Room) -> Room:

@@ -219,6 +219,23 @@ def test_retain_marks_with_a_journal_on_another_disk(disk: Path, capture_small: 
     assert held(partition) == start and os.statvfs(disk).f_bavail == 0
 
 
+def test_full_disk_of_the_journal_is_not_one_of_the_logs(
+    disk: Path, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Deleting logs, which used to be recommended, makes no room for the journal."""
+    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+    log = max((data / "fares-0").glob("*.log"))
+    os.truncate(log, log.stat().st_size - 1)
+    _fill_up(disk)
+    with trees.unchanged(data):
+        assert run(["recover", "--apply", "--journal", str(disk / "away"), str(data / "fares-0")]) == 4
+    output = capfd.readouterr().err
+    assert (
+        f"needed on the file system of {disk}/away, and 0 are free; nothing was changed; make room" in output
+    )
+    assert "kseg retain" not in output
+
+
 @pytest.mark.parametrize("layout", ["log dir", "new", "0.7"])
 def test_append_without_room_is_refused_before_it_writes(
     disk: Path, tmp_path: Path, layout: str, capfd: pytest.CaptureFixture[str]
