@@ -36,7 +36,7 @@ from kseg.change.apply.unfinished import refuse_half_done
 from kseg.change.run.prepared import refuse_unreadable
 from kseg.jobs.events import Event, Row
 from kseg.segment import layout as L
-from kseg.segment.errors import FormatError, UsageError
+from kseg.segment.errors import FormatError, KsegError, Refused, UsageError
 from kseg.segment.files import is_directory
 from kseg.segment.partition.directory import list_partition, own_partition_name
 from kseg.segment.partition.names import NAME_BY_ROLE, PartitionState, Role
@@ -142,9 +142,15 @@ def _carry_out(
     except BadLine:
         protection.roll_back()
         raise source.changed() from None
-    except BaseException:
+    except BaseException as error:
         with deferring_signals():
-            protection.roll_back()
+            try:
+                protection.roll_back()
+            except Refused as refused:
+                why = f"{error}; " if isinstance(error, KsegError) else ""
+                raise Refused(
+                    f"{why}the append is half done, and could not be taken back: {refused}"
+                ) from error
         raise
     return result
 

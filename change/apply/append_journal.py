@@ -27,10 +27,10 @@ from kseg.change.apply.journal_location import JournalLocation, location_for, pu
 from kseg.change.apply.journal_writer import append, begin, sync_names
 from kseg.change.apply.keeping import BESIDE, Keeping
 from kseg.change.apply.lock import claimed_by_command
-from kseg.change.apply.recorded_change import abandon, clear_the_way, half_done_sentence
+from kseg.change.apply.recorded_change import abandon, clear_the_way
 from kseg.change.apply.room import out_of_room
 from kseg.change.apply.staging import look, refuse_flags
-from kseg.segment.errors import KsegError, Refused
+from kseg.segment.errors import KsegError, Refused, disk_words
 
 
 class Guard:
@@ -165,7 +165,9 @@ class Guard:
         try:
             self._journal = append(self._journal, line, self._disk)
         except OSError as error:
-            raise Refused(f"{error.strerror}; {half_done_sentence(self._journal)}") from error
+            raise Refused(
+                f"cannot write {self._journal.path}: {error.strerror}{disk_words(error)}"
+            ) from error
 
     def __enter__(self) -> Self:
         return self
@@ -187,7 +189,7 @@ class Guard:
 
 def _refused(directory: str, error: OSError, stands: str) -> Refused:
     where = directory if error.filename is None else error.filename
-    return Refused(f"cannot change {where}: {error.strerror}; {stands}")
+    return Refused(f"cannot change {where}: {error.strerror}; {stands}{disk_words(error)}")
 
 
 def _roll_back(location: JournalLocation, disk: Disk) -> None:

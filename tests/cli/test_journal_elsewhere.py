@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -68,11 +69,8 @@ def test_run_whose_journals_are_unmounted_meanwhile_is_undone(
     changing = CHANGINGS[command]
     changing.lay(capture_small, data)
     start = all_held(data)
-    away.mkdir()
     words = [*(word for word in changing.words if word != "--purge"), "--jobs", "1", "--apply"]
-    with mounted(tmp_path / "disk", "-t", "tmpfs", "tmpfs") as disk:
-        mount = ["mount", "--bind", str(disk), str(away)]
-        done_or_skipped(mount)
+    with mounted_at(away) as mount:
         unmounting(at, away, monkeypatch)
         status = run([*words, "--journal", str(away), "--quarantine", str(away), str(data)])
         err = capfd.readouterr().err
@@ -85,11 +83,47 @@ def test_run_whose_journals_are_unmounted_meanwhile_is_undone(
             assert run(["undo", str(data)]) == 4
             assert "mount what it lies on" in capfd.readouterr().err
         done_or_skipped(mount)
+        run(["undo", str(data)])
+        assert all_held(data) == start
+
+
+def test_append_whose_journal_is_unmounted_meanwhile_says_so(
+    capture_small: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It used to say only that nothing was changed by its undo, which failed as well."""
+    data, away, lines = tmp_path / "data", tmp_path / "away", tmp_path / "lines.jsonl"
+    shutil.copytree(capture_small / "data", data)
+    lines.write_text('{"type":"record","value":"one"}\n' * 3)
+    start = all_held(data)
+    words = ["append", "--from", str(lines), "--now", NOW, "--apply", "--quiet", str(data / "fares-0")]
+    with mounted_at(away) as mount:
+        unmounting(4, away, monkeypatch)
+        assert run([*words, "--journal", str(away), "--quarantine", str(away)]) == 4
+        err = capfd.readouterr().err
+        assert (
+            err.startswith("kseg: cannot write ")
+            and "No such file or directory; the append is half done" in err
+        )
+        assert "could not be taken back: " in err and "mount what it lies on, then `kseg undo" in err
+        done_or_skipped(mount)
+        assert run(["undo", str(data)]) == 0
+        assert all_held(data) == start
+
+
+@contextmanager
+def mounted_at(away: Path) -> Iterator[list[str]]:
+    """A file system at a new directory that keeps its files when it is unmounted; yields the command that mounts it again."""
+    away.mkdir()
+    with mounted(away.parent / "disk", "-t", "tmpfs", "tmpfs") as disk:
+        mount = ["mount", "--bind", str(disk), str(away)]
+        done_or_skipped(mount)
         try:
-            run(["undo", str(data)])
-            assert all_held(data) == start
+            yield mount
         finally:
-            subprocess.run(["umount", str(away)], check=True)
+            subprocess.run(["umount", str(away)], check=False, capture_output=True)
 
 
 def unmounting(at: int, away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
