@@ -166,9 +166,10 @@ class LoadState:
                 self._odd_snapshots.add(name)
 
     def _forget_snapshot(self, name: str) -> None:
-        self._odd_snapshots.discard(name)
-        if name.endswith(L.SNAPSHOT_SUFFIX) and name in self._snapshots.values():
-            self._snapshots = {offset: known for offset, known in self._snapshots.items() if known != name}
+        if name in self._odd_snapshots:
+            self._odd_snapshots.remove(name)
+        elif name.endswith(L.SNAPSHOT_SUFFIX) and self._snapshots.get(at := offset_in_name(name)) == name:
+            del self._snapshots[at]
 
 
 def offset_in_name(name: str) -> int:

@@ -13,6 +13,8 @@ A broker creates a new state manager for every segment that it recovers, and one
 A snapshot is taken only if the state has advanced since the last one.
 """
 
+from bisect import bisect_left, bisect_right, insort
+
 from kseg.recovery.loading.kafka_exceptions import FILE_SYSTEM, ILLEGAL_ARGUMENT, BrokerException
 from kseg.recovery.loading.load_state import LoadState, numbered
 from kseg.recovery.loading.producer_replay import SegmentReplay
@@ -22,6 +24,39 @@ from kseg.segment import layout as L
 from kseg.segment.scanning.decode import Decoder
 from kseg.segment.sidecar.snapshot import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from kseg.segment.state.producer import ProducerState
+
+
+class _Snapshots:
+    """The names of snapshots by their offset. A log may have thousands, and a load asks for the newest and the outermost ones at each of
+    its segments.
+
+    offsets: in order.
+    """
+
+    def __init__(self, names: dict[int, str]) -> None:
+        self._names = names
+        self.offsets = sorted(names)
+
+    @property
+    def newest(self) -> tuple[int, str]:
+        return self.offsets[-1], self._names[self.offsets[-1]]
+
+    def outside(self, first: int, last: int) -> list[int]:
+        """The offsets at or below `first` or above `last`, in order."""
+        low, high = bisect_right(self.offsets, first), bisect_right(self.offsets, last)
+        return [*self.offsets[:low], *self.offsets[max(low, high) :]]
+
+    def add(self, offset: int, name: str) -> None:
+        if offset not in self._names:
+            insort(self.offsets, offset)
+        self._names[offset] = name
+
+    def pop(self, offset: int) -> str | None:
+        """Remove a snapshot; returns its name, None if there was none."""
+        name = self._names.pop(offset, None)
+        if name is not None:
+            del self.offsets[bisect_left(self.offsets, offset)]
+        return name
 
 
 class LoadedProducers:
@@ -34,7 +69,7 @@ class LoadedProducers:
     def __init__(self, load_state: LoadState, settings: LoadSettings) -> None:
         self._load_state = load_state
         self._settings = settings
-        self._snapshots = load_state.list_snapshots()
+        self._snapshots = _Snapshots(load_state.list_snapshots())
         self._last_snapshot_offset = 0
         self.state = ProducerState(0)
         self.unreplicated: dict[int, int] = {}
@@ -53,14 +88,14 @@ class LoadedProducers:
         self._load_state.write(
             name, encode_snapshot(self.state.snapshot()), f"the producers up to offset {offset}"
         )
-        self._snapshots[offset] = name
+        self._snapshots.add(offset, name)
         self._last_snapshot_offset = offset
 
     def remove_stray_snapshots(self, bases: list[int]) -> None:
         """Keep only snapshots at base offsets of segments, and the largest other one unless it is below the last base offset."""
-        self._snapshots = self._load_state.list_snapshots()
+        self._snapshots = _Snapshots(self._load_state.list_snapshots())
         known = set(bases)
-        stray = [offset for offset in sorted(self._snapshots) if offset not in known]
+        stray = [offset for offset in self._snapshots.offsets if offset not in known]
         if stray and bases and stray[-1] >= bases[-1]:
             stray.pop()
         elif not bases:
@@ -70,20 +105,20 @@ class LoadedProducers:
 
     def forget_snapshot_at(self, offset: int, why: str) -> None:
         """Delete the snapshot of a removed segment, if it existed when the load began."""
-        name = self._snapshots.pop(offset, None)
+        name = self._snapshots.pop(offset)
         if name is not None and name in self._load_state.image:
             self._load_state.remove(name, why)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Start over for an empty log that begins at `offset` (Kafka: truncateFullyAndStartAt)."""
-        for known in sorted(self._snapshots):
+        for known in [*self._snapshots.offsets]:
             self._delete(known, None, "the log is empty")
         self._last_snapshot_offset = 0
         self.state = ProducerState(offset)
 
     def _delete(self, offset: int, finding: str | None, why: str) -> None:
         name = self._snapshots.pop(offset)
-        if name in self._load_state.image:
+        if name is not None and name in self._load_state.image:
             if finding is not None and name in self._load_state.found:
                 self._load_state.note(finding, name, f"the producer snapshot at offset {offset} {why}")
             self._load_state.remove(name, f"the snapshot at offset {offset}: {why}")
@@ -94,8 +129,8 @@ class LoadedProducers:
         self, segments: LoadedSegments, log_start_offset: int, last_offset: int, *, is_clean: bool
     ) -> None:
         """The state up to `last_offset`, by the plan above. Raises BrokerException."""
-        bases = segments.bases[-2:]
-        if not self._snapshots and is_clean:
+        bases = segments.newest_bases(2)
+        if not self._snapshots.offsets and is_clean:
             for offset in (*bases, last_offset):
                 self.state.end_offset = offset
                 self.take_snapshot()
@@ -114,8 +149,7 @@ class LoadedProducers:
         self.take_snapshot()
 
     def _truncate_and_reload(self, log_start_offset: int, log_end_offset: int) -> None:
-        known = self._snapshots
-        for offset in sorted(at for at in known if at > log_end_offset or at <= log_start_offset):
+        for offset in self._snapshots.outside(log_start_offset, log_end_offset):
             if offset > log_end_offset:
                 self._delete(offset, None, f"is above {log_end_offset}, the end of the log loaded so far")
             else:
@@ -124,11 +158,12 @@ class LoadedProducers:
             self._load_newest(log_start_offset)
             return
         self.state.end_offset = max(self.state.end_offset, log_start_offset)
-        self._last_snapshot_offset = max(self._snapshots, default=log_start_offset)
+        offsets = self._snapshots.offsets
+        self._last_snapshot_offset = offsets[-1] if offsets else log_start_offset
 
     def _load_newest(self, log_start_offset: int) -> None:
-        for offset in sorted(self._snapshots, reverse=True):
-            name = self._snapshots[offset]
+        while self._snapshots.offsets:
+            offset, name = self._snapshots.newest
             try:
                 entries = decode_snapshot(self._load_state.view(name))
             except SnapshotCorrupt as error:

@@ -191,6 +191,9 @@ class LoadedSegments:
     def bases(self) -> list[int]:
         return list(self._bases)
 
+    def newest_bases(self, count: int) -> list[int]:
+        return self._bases[-count:]
+
     def __contains__(self, base_offset: int) -> bool:
         return base_offset in self._by_base
 

@@ -83,6 +83,7 @@ class ConsumerView:
         self._stops = stops
         self._open: dict[int, _Segment] = {}
         self._files = ExitStack()
+        self._fetched = set[int]()  # a second fetch from the same offset returns nothing new
         self.given: dict[Content, dict[int, int]] = {}
 
     def __enter__(self) -> Self:
@@ -94,9 +95,9 @@ class ConsumerView:
 
     def read_from(self, offset: int) -> None:
         """Read on from an offset until nothing new is returned."""
-        position, seen = offset, set[int]()
-        while self._start <= position < self._end and position not in seen:
-            seen.add(position)
+        position = offset
+        while self._start <= position < self._end and position not in self._fetched:
+            self._fetched.add(position)
             after = self._fetch(position)
             if after is None:
                 return

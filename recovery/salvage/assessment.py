@@ -5,6 +5,7 @@ One pass over the mapped logs checks bytes, order, indexes, transaction indexes,
 """
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 
@@ -109,7 +110,8 @@ def assess(
     for entry in sorted(logs, key=_base):
         name = os.path.basename(entry.path)
         log = FoundLog(name, entry.name.name, entry.path, _base(entry), entry.size_bytes)
-        next_base = next((base for base in bases if base > log.base_offset), None)
+        at = bisect_right(bases, log.base_offset)
+        next_base = bases[at] if at < len(bases) else None
         assessment.collectors.append(ValidRunCollector(len(assessment.logs), log, next_base))
         assessment.logs.append(log)
     _run_checks(assessment, settings, reader)
