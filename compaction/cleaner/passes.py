@@ -4,6 +4,7 @@ Another implementation of `Passes` may run them elsewhere: `rounds` requests a f
 below the offset that the first one reached.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Protocol
@@ -19,7 +20,7 @@ from kseg.compaction.cleaner.rewrite_group import GroupRewriter, skip_group
 from kseg.compaction.cleaner.second_pass import SegmentCleaner
 from kseg.compaction.cleaner.segment_groups import groups
 from kseg.compaction.cleaner.segment_reader import NotJoined, survey
-from kseg.compaction.cleaner.segments import CleanerSegment, aborted_in, floor_at
+from kseg.compaction.cleaner.segments import CleanerSegment, aborted_from, floor_at
 from kseg.compaction.cleaner.top_keys import KeySketch, TopKey, heaviest
 from kseg.segment.findings import Finding
 from kseg.segment.sidecar.txn_index import AbortedTxn
@@ -29,9 +30,11 @@ from kseg.segment.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogBeingCleaned:
-    """A log between two passes. segments: all of them. records: the last ones of its producers."""
+    """A log between two passes. segments: all of them. with_aborted: those with aborted transactions. records: the last ones of its
+    producers."""
 
     segments: Sequence[CleanerSegment]
+    with_aborted: Sequence[CleanerSegment]
     start_offset: int
     records: LastRecords
     settings: CleanSettings
@@ -39,7 +42,9 @@ class LogBeingCleaned:
     def aborted_in(self, segment: CleanerSegment) -> list[AbortedTxn]:
         """Aborted transactions of a segment that a second pass knows before it reads the segment."""
         following = self.segments[floor_at(self.segments, segment.base_offset) + 1].base_offset
-        return aborted_in(self.segments, self.start_offset, segment.base_offset, following)
+        first = bisect_left(self.with_aborted, segment.base_offset, key=lambda each: each.base_offset)
+        later = (self.with_aborted[at] for at in range(first, len(self.with_aborted)))
+        return aborted_from(later, self.start_offset, following)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,8 @@ class Rounds:
         clean = [segment for segment in self._segments if segment.base_offset < first_dirty]
         retention_ms = self._settings.delete_retention_ms
         found = self._findings if self._skip_damaged else None
-        log = LogBeingCleaned(self._segments, self._log_start, self._records, self._settings)
+        with_aborted = [segment for segment in self._segments if segment.aborted]
+        log = LogBeingCleaned(self._segments, with_aborted, self._log_start, self._records, self._settings)
         end = passes.first(log, first_dirty, upper, found)
         end = min(end, upper)  # a batch header may claim to extend beyond its segment
         is_first = not self._tally.rounds

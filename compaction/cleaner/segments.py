@@ -6,7 +6,7 @@ modification time, the greatest timestamp, and the entries of its transaction in
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, fields
 
@@ -146,9 +146,16 @@ def aborted_in(
 ) -> list[AbortedTxn]:
     """The aborted transactions that a broker's cleaner assumes for a range: a superset, since it compares markers with the log
     start and not with the start of the range (Kafka: LocalLog.collectAbortedTransactions)."""
-    found: list[AbortedTxn] = []
     first = floor_at(segments, from_offset)
-    for segment in segments[first:] if first >= 0 else ():
+    return aborted_from(segments[first:] if first >= 0 else (), log_start_offset, to_offset)
+
+
+def aborted_from(
+    segments: Iterable[CleanerSegment], log_start_offset: int, to_offset: int
+) -> list[AbortedTxn]:
+    """The same for a range that begins with the first of `segments`, from which those without aborted transactions may be left out."""
+    found: list[AbortedTxn] = []
+    for segment in segments:
         search = collect_aborted(segment.aborted, log_start_offset, to_offset)
         found.extend(search.aborted)
         if search.is_complete:
