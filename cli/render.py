@@ -250,7 +250,7 @@ class _Screen:
             if again:  # targets that were not checked come before warnings
                 return again
         hints = self._hints[ERROR] or self._hints[WARNING]
-        # repairing such a metadata log on its own makes it worse, and no repair begins beside such a change
+        # repairing such a metadata log on its own makes it worse, and `recover` refuses what has such a change
         first = self._tally.metadata_gaps or self._tally.stuck_changes
         if first:
             hints = {finding.hint: [finding.path] for finding in first}

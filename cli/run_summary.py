@@ -44,7 +44,7 @@ class RunSummary:
         self.severities = {ERROR: 0, WARNING: 0, INFO: 0}
         self.unreadable: list[Finding] = []
         self.metadata_gaps: list[Finding] = []
-        self.stuck_changes: list[Finding] = []  # `recover` refuses everything around them
+        self.stuck_changes: list[Finding] = []  # `recover` refuses what has them
         self.flipped_batches = 0  # that are valid with one bit inverted
         self.failures: dict[Failure, None] = {}  # in order
         self.sums: dict[str, int] = {}

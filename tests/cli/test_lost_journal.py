@@ -109,7 +109,7 @@ def test_journal_that_can_be_neither_finished_nor_undone_has_a_way_out(
 def test_verify_suggests_what_resolves_a_stuck_change_before_a_repair(
     stuck: str, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`recover` refuses the whole data directory until the change is gone."""
+    """`recover` refuses what has the change until it is gone."""
     data = request.getfixturevalue(stuck)
     log = max((data / "metro-lz4-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-1])
