@@ -139,8 +139,9 @@ class Batcher:
 
     def _is_continued(self, header: BatchLine, following: BatchLine) -> bool:
         """Whether the line that follows has the header of the same batch, of which some records have come."""
-        is_same = replace(following, number=header.number, source=header.source) == header
-        return is_same and header.count is not None and 0 < len(self._records) < header.count
+        if header.count is None or not 0 < len(self._records) < header.count:
+            return False
+        return replace(following, number=header.number, source=header.source) == header
 
     def _belongs(self, row: Row, header: BatchLine) -> bool:
         if header.count is not None:
@@ -153,9 +154,11 @@ class Batcher:
             self.ignored["batch of a snapshot"] += 1
             return
         count = len(records) if header.count is None else header.count
-        kept = tuple(each for each in records if not self._is_left_out(each.offset))
-        if len(kept) < len(records):
-            self.ignored["record"] += len(records) - len(kept)
+        kept = records
+        if self.rules.leave_out:
+            kept = tuple(each for each in records if not self._is_left_out(each.offset))
+            if len(kept) < len(records):
+                self.ignored["record"] += len(records) - len(kept)
         if not records and (count or None in (header.count, header.base_offset, header.last_offset)):
             raise BadLine(header.number, "its batch is not followed by records (dump with --deep-iteration)")
         if len(records) < count and not self.rules.partial_batches:
