@@ -12,7 +12,6 @@
 Rows of the other commands are passed on unchanged. Findings of 4 and 5 about files are dropped because 3 has reported them.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,9 +36,8 @@ from kseg.recovery.broker_start.mounting import Mounted
 from kseg.segment.diagnosis import UnusableGroups
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
-from kseg.segment.partition.names import METADATA_DIRECTORY
+from kseg.segment.partition.log_dir_state import has_metadata_log
 from kseg.segment.partition.targets import FileTarget, LogDirTarget, PartitionTarget, Target, log_dir_of
-from kseg.segment.storage import places
 
 if TYPE_CHECKING:
     from kseg.internal_topics.groups.group_results import OffsetOfGroup
@@ -123,7 +121,7 @@ class Examination:
         if len(log_dirs) < len(nodes):
             own = nodes[log_dirs[0]]
             self._situation.identities.configured = node_words(own.node_id, own.cluster_id)
-        with_log = [path for path in log_dirs if places.isdir(os.path.join(path, METADATA_DIRECTORY))]
+        with_log = [path for path in log_dirs if has_metadata_log(path)]
         ids = {nodes[path].node_id for path in log_dirs} - {None}
         image = self._finder.image_for(log_dirs[0]) if log_dirs else None
         self._situation.properties = PropertiesOfNode(
@@ -386,4 +384,4 @@ def _log_dir(target: Target) -> str | None:
 
 def _mounted(log_dir: str, node: "Node") -> Mounted:
     own = None if (node.cluster_id, node.node_id) == (None, None) else (node.cluster_id, node.node_id)
-    return Mounted(log_dir, own, node.directory_id, places.isdir(os.path.join(log_dir, METADATA_DIRECTORY)))
+    return Mounted(log_dir, own, node.directory_id, has_metadata_log(log_dir))

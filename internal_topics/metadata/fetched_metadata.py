@@ -19,8 +19,8 @@ from kseg.segment.diagnosis import ReplicaBehind
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
+from kseg.segment.partition.log_dir_state import has_metadata_log
 from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState
-from kseg.segment.storage import places
 
 _LISTED = 5
 
@@ -30,15 +30,12 @@ def strays_without_metadata(
 ) -> Iterator[Finding]:
     """A finding for each node that may set partitions aside, about the metadata log that it lacks. log_dirs: those of stopped nodes of one
     cluster. newest: the newest metadata log in them."""
-    snapshot = _earliest_snapshot(log_dirs, newest, finder)
+    nodes = dict(_without_metadata_log(log_dirs, newest, finder))
+    snapshot = _earliest_snapshot(log_dirs, newest, finder) if nodes else None
     if snapshot is None:
         return
     other = finder.node_of(os.path.dirname(newest.path)).node_id
-    for node_id, broker in newest.brokers.items():
-        own = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id == node_id]
-        # the one with the metadata log may not be among them
-        if len(own) < max(len(broker.log_dirs), 1) or any(map(_has_metadata_log, own)):
-            continue
+    for node_id, own in nodes.items():
         names = [name for log_dir in own for name in _created_since(log_dir, node_id, newest, snapshot)]
         if names:
             message = (
@@ -51,13 +48,23 @@ def strays_without_metadata(
             yield Finding("replica-behind", path, message, numbers=about.numbers(), diagnosis=about)
 
 
+def _without_metadata_log(
+    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
+) -> Iterator[tuple[int, Sequence[str]]]:
+    """The nodes of which all log dirs are here, none with a metadata log, and these log dirs."""
+    for node_id, broker in newest.brokers.items():
+        own = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id == node_id]
+        if len(own) >= max(len(broker.log_dirs), 1) and not any(map(has_metadata_log, own)):
+            yield node_id, own
+
+
 def _earliest_snapshot(
     log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
 ) -> MetadataImage | None:
     """Of the newest snapshots of each controller here, any of which may be the leader, the earliest one."""
     voters = {voter.id for voter in newest.voters}
     controllers = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id in voters]
-    images = [finder.image_for(log_dir) for log_dir in controllers if _has_metadata_log(log_dir)]
+    images = [finder.image_for(log_dir) for log_dir in controllers if has_metadata_log(log_dir)]
     found = []
     for path in {image.snapshot for image in images if image is not None and image.snapshot is not None}:
         try:
@@ -65,10 +72,6 @@ def _earliest_snapshot(
         except KsegError:
             continue
     return min(found, key=lambda image: image.end_offset, default=None)
-
-
-def _has_metadata_log(log_dir: str) -> bool:
-    return places.isdir(os.path.join(log_dir, METADATA_DIRECTORY))
 
 
 def _created_since(

@@ -28,10 +28,10 @@ from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partitio
 from kseg.internal_topics.metadata.replica_directories import topic_id_of
 from kseg.segment.errors import KsegError
 from kseg.segment.files import read_small
+from kseg.segment.partition.log_dir_state import has_metadata_log
 from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
 from kseg.segment.partition.partition_epochs import last_epoch_below
 from kseg.segment.sidecar.metadata_files import QuorumState, decode_quorum_state
-from kseg.segment.storage import places
 from kseg.segment.values import dataclass
 
 
@@ -192,18 +192,16 @@ def _controller(
 ) -> VoterLogDir | None:
     """None if none of these log dirs is, or may be, the metadata log dir of the voter's node."""
     of_node = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id == voter.id]
-    chosen = [log_dir for log_dir in of_node if _has_log(log_dir)]
-    if not chosen and not any(map(_has_log, (each for one in of_node for each in finder.others_of(one)))):
+    chosen = [log_dir for log_dir in of_node if has_metadata_log(log_dir)]
+    if not chosen and not any(
+        map(has_metadata_log, (each for one in of_node for each in finder.others_of(one)))
+    ):
         chosen = _without_log(voter, of_node, newest, finder)
     if len(chosen) != 1:
         return None
     image = finder.image_for(chosen[0])
     own = image if image is not None and os.path.dirname(image.path) == chosen[0] else None
     return VoterLogDir(voter, chosen[0], finder.node_of(chosen[0]).directory_id, own, newest.voters)
-
-
-def _has_log(log_dir: str) -> bool:
-    return places.isdir(os.path.join(log_dir, METADATA_DIRECTORY))
 
 
 def _without_log(

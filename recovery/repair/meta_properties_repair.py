@@ -17,12 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from kseg.recovery.verify.identity_evidence import (
-    has_metadata_log,
-    identity_missing,
-    is_without_kraft,
-    why_identity_is_missing,
-)
+from kseg.recovery.verify.identity_evidence import identity_missing, is_without_kraft, why_identity_is_missing
 from kseg.recovery.verify.small_files import unreadable_file
 from kseg.segment.errors import FormatError, UnreadableInput, UsageError, VanishedInput
 from kseg.segment.files import read_small
@@ -30,6 +25,7 @@ from kseg.segment.findings import Finding
 from kseg.segment.java import uuids
 from kseg.segment.java.java_text import INT_BITS, parse_integer
 from kseg.segment.java.properties import decode_properties
+from kseg.segment.partition.log_dir_state import has_metadata_log
 from kseg.segment.partition.names import NAME_BY_ROLE, Role
 from kseg.segment.sidecar.metadata_files import MetaProperties, decode_meta_properties, encode_meta_properties
 from kseg.segment.terminal import shell_quoted
@@ -85,7 +81,7 @@ class IdentityRepair:
     @property
     def may_be_of_zookeeper(self) -> bool:
         """Whether the last broker may have kept its metadata in ZooKeeper; it starts without the file, and writes it."""
-        return not has_metadata_log(self.together)
+        return not any(map(has_metadata_log, self.together))
 
 
 def identity_repair(
@@ -127,7 +123,7 @@ def identity_repair(
             return None
         finding = identity_missing(log_dir, why)
         # a ZooKeeper-based broker starts without the file, and a directory of copied partitions has no broker
-        may_start = not (is_given or has_metadata_log([log_dir]))
+        may_start = not (is_given or has_metadata_log(log_dir))
     data = unfinished or data
     needed = _needed(data, log_dir, others, requested, registered, is_old=is_old)
     if needed:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from kseg.segment.errors import KsegError
 from kseg.segment.files import MappedFile
 from kseg.segment.findings import Finding
+from kseg.segment.partition.log_dir_state import has_metadata_log
 from kseg.segment.partition.names import (
-    METADATA_DIRECTORY,
     NAME_BY_ROLE,
     OFFSET_CHECKPOINT_ROLES,
     FileState,
@@ -35,7 +35,7 @@ def why_identity_is_missing(log_dir: str, partitions: Iterable[str]) -> str:
     """The evidence that a broker that writes meta.properties has used the directory, as a clause; empty if there is none. partitions: the
     paths of its partition directories."""
     paths = list(partitions)
-    if has_metadata_log([log_dir]):
+    if has_metadata_log(log_dir):
         return "a KRaft node keeps its metadata log here"
     for path in paths:
         for name in _WRITTEN_SINCE:
@@ -52,17 +52,12 @@ def why_identity_is_missing(log_dir: str, partitions: Iterable[str]) -> str:
     return ""
 
 
-def has_metadata_log(log_dirs: Iterable[str]) -> bool:
-    """Whether a KRaft node keeps its metadata log in one of these data directories; without one, the broker may have used ZooKeeper."""
-    return any(places.isdir(os.path.join(log_dir, METADATA_DIRECTORY)) for log_dir in log_dirs)
-
-
 def is_without_kraft(log_dirs: Iterable[str], partitions: Sequence[str]) -> bool:
     """Whether no KRaft node has used these data directories: none has a metadata log, and no partition a partition.metadata, which a KRaft
     node writes for each. partitions: as above."""
     name = NAME_BY_ROLE[Role.PARTITION_METADATA]
     is_old = bool(partitions) and not any(places.lexists(os.path.join(path, name)) for path in partitions)
-    return is_old and not has_metadata_log(log_dirs)
+    return is_old and not any(map(has_metadata_log, log_dirs))
 
 
 def identity_missing(log_dir: str, why: str) -> Finding:

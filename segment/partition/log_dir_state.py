@@ -14,6 +14,7 @@ from kseg.segment.errors import FormatError, NotPermitted, UnreadableInput, cann
 from kseg.segment.files import read_small
 from kseg.segment.partition.directory import partitions_in
 from kseg.segment.partition.names import (
+    METADATA_DIRECTORY,
     NAME_BY_ROLE,
     OFFSET_CHECKPOINT_ROLES,
     PartitionName,
@@ -78,6 +79,11 @@ def checkpointed_offsets(path: str) -> tuple[Offsets, int]:
 def _decoded(path: str, identity: tuple[int, ...] | None) -> tuple[Offsets, int]:
     data = read_small(path)
     return offsets_by_partition(decode_offset_checkpoint(data)), len(data)
+
+
+def has_metadata_log(log_dir: str) -> bool:
+    """Whether a KRaft node keeps its metadata log in this data directory."""
+    return places.isdir(os.path.join(log_dir, METADATA_DIRECTORY))
 
 
 def deleted_logs(log_dir: str) -> Mapping[str, Sequence[str]]:
