@@ -3,7 +3,7 @@ of the log removes such a record. So the log is written again without these: the
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import field
 
 from kseg.cli.doctor.next_step import NextStep, likewise
@@ -12,6 +12,7 @@ from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.segment.counted import counted, shown_of
 from kseg.segment.findings import Finding
+from kseg.segment.offset_ranges import union
 from kseg.segment.partition.directory import own_partition_name
 from kseg.segment.partition.names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from kseg.segment.values import dataclass
@@ -62,16 +63,6 @@ def _without_failing(path: str) -> Iterator[NextStep]:
         f"one without the {counted(len(offsets), 'record')} on which it fails (if it has other replicas, do so on each of their nodes before "
         "one of them starts)."
     )
-    options = offset_options("--leave-out", _ranges(offsets))
+    alone = ((offset, offset) for offset in offsets)
+    options = offset_options("--leave-out", (range(first, last + 1) for first, last in union(alone)))
     yield from rewritten_log(why, path, [dump_command(path)], options, name, like=path)
-
-
-def _ranges(offsets: Sequence[int]) -> list[range]:
-    """Adjacent offsets together. offsets: in order."""
-    found: list[range] = []
-    for offset in offsets:
-        if found and found[-1].stop == offset:
-            found[-1] = range(found[-1].start, offset + 1)
-        else:
-            found.append(range(offset, offset + 1))
-    return found

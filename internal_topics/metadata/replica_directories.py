@@ -139,10 +139,11 @@ def copies_on_other_nodes(node_id: int | None, log_dirs: Sequence[str], finder: 
     def copy_of(expected: ExpectedPartition) -> Elsewhere:
         found = [*copies(expected)]
         without = Counter(other for other, _, _ in around())
-        for *_, copy in found:
-            without.pop(copy.node, None)
-        best = max(found, key=lambda each: (each[3].end_offset > 0, *each[:3]), default=None)
-        return Elsewhere(best[3] if best is not None and best[3].end_offset > 0 else None, without)
+        for *_, there in found:
+            without.pop(there.node, None)
+        with_records = [each for each in found if each[3].end_offset > 0]
+        copy = max(with_records, key=lambda each: each[:3])[3] if with_records else None
+        return Elsewhere(copy, without)
 
     return copy_of
 
