@@ -238,6 +238,7 @@ def command(
     from kseg.cli.run import clock_ms, notice
     from kseg.cli.topic_evidence import Asked, topic_settings
     from kseg.jobs import fanout
+    from kseg.segment.mounts import is_read_only
     from kseg.segment.partition.topic_settings import TopicSettings
 
     plan = plan_options("append", locals())
@@ -284,8 +285,9 @@ def command(
         given_up=lost,
         topic=topic,
     )
-    again = apply_command("append", plan, Request(paths))
-    is_stuck = False
+    is_stuck = not in_place.apply and is_read_only(target.path)
+    request = Request(paths)
+    again = command_line("doctor", {}, request) if is_stuck else apply_command("append", plan, request)
 
     def words(values: Mapping[str, Any]) -> Iterator[str]:
         ending = (
@@ -306,8 +308,8 @@ def command(
         remains=_is_due,
         advice=lambda tally: again if tally.remaining and (source != "-" or is_stuck) else "",
     )
-    if not in_place.apply and tell_of_read_only([target], notice(style)):
-        is_stuck, again = True, command_line("doctor", {}, Request(paths))
+    if is_stuck:
+        tell_of_read_only([target], notice(style))
     tally = RunSummary(1, errors_settle=False)
     events = fanout.run(append, [target], options, 1, tally.finish_target)
     inputs = [] if source in (None, "-") else [source]
