@@ -32,6 +32,7 @@ from kseg.segment.errors import FormatError, KsegError, Refused, UnreadableInput
 from kseg.segment.partition.directory import LogDirectory, ParentDirectory
 from kseg.segment.partition.names import KSEG_DIRECTORY
 from kseg.segment.partition.recognition import is_log_directory, list_directory
+from kseg.segment.terminal import shell_quoted
 from kseg.segment.values import dataclass
 
 _DIRECTORIES_NAMED = 8
@@ -169,14 +170,13 @@ def undo_paths(paths: Sequence[str], options: UndoOptions) -> Iterator[Event]:
             yield from undo_path(path, options)
         return
     found: list[Changes] = []
-    for path in folders:
-        try:
+    try:
+        for path in folders:
             found.append(changes_below(path))
-        except KsegError as error:
-            yield Failure(path, str(error), error.exit_status)
-            return
-    together = _together(run for each in found for run in each.runs if not _is_out_of_reach(run))
-    meant = _meant(together, options)
+        meant = _meant_in_reach(_together(run for each in found for run in each.runs), options)
+    except KsegError as error:
+        yield Failure(path, str(error), error.exit_status)
+        return
     if meant is None:
         for path in folders:
             yield from undo_path(path, options)
@@ -233,6 +233,18 @@ def _meant(runs: Sequence[ChangeRun], options: UndoOptions) -> ChangeRun | None:
     return run
 
 
+def _meant_in_reach(runs: Sequence[ChangeRun], options: UndoOptions) -> ChangeRun | None:
+    """The same of the runs whose journals are there. Raises Refused if that leaves out a newer one than a complete run, or all of them."""
+    away = [run for run in runs if all(each.state is JournalState.OUT_OF_REACH for each in run.journals)]
+    run = _meant([run for run in runs if run not in away], options)
+    if run is None and away:
+        raise Refused(half_done_sentence(away[-1].journals[0]))
+    if run is not None and not run.is_half_done and away and runs.index(run) < runs.index(away[-1]):
+        why, older = half_done_sentence(away[-1].journals[0]), " ".join(map(shell_quoted, run.undone_by))
+        raise Refused(f"{why}; without it, the change before is undone with: kseg undo {older}")
+    return run
+
+
 def _later(runs: Sequence[ChangeRun], run: ChangeRun) -> ChangeRun | None:
     """The newest run after `run` that changed one of its directories again."""
     directories = set(run.directories)
@@ -249,19 +261,15 @@ def undo_path(path: str, options: UndoOptions) -> Iterator[Event]:
             yield from undo_journal(path, options)
             return
         runs, found = changes_below(given)
-        in_reach = [run for run in runs if not _is_out_of_reach(run)]
+        run = _meant_in_reach(runs, options)
         uncommitted = [] if options.go_on else found
-        if runs and not in_reach:
-            raise Refused(half_done_sentence(runs[-1].journals[0]))
-        if not runs:
+        if run is None:
             for each in uncommitted or [path]:
                 yield from undo_journal(each, options)
             return
     except KsegError as error:
         yield Failure(path, str(error), error.exit_status)
         return
-    run = _meant(in_reach, options)
-    assert run is not None
     run = _with_log_dirs([given], run, options)
     if [given] == run.directories and len(runs) == 1 and set(uncommitted) <= {given}:
         yield from undo_journal(path, options)
@@ -353,10 +361,6 @@ def _so_far(run: ChangeRun) -> str:
         return "; nothing else of this run was taken back"
     taken, waiting = listed(done, _DIRECTORIES_NAMED), listed([*dict.fromkeys(left)], _DIRECTORIES_NAMED)
     return f"; taken back: {taken}; not taken back: {waiting}; repeat the command to continue"
-
-
-def _is_out_of_reach(run: ChangeRun) -> bool:
-    return all(journal.state is JournalState.OUT_OF_REACH for journal in run.journals)
 
 
 def list_runs(path: str) -> Iterator[Event]:

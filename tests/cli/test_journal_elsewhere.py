@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -181,6 +182,33 @@ def test_append_with_journal_elsewhere_is_undone(
     assert all_held(data) != start
     assert run(["undo", row["journal"]]) == 0
     assert all_held(data) == start and not list(away.iterdir())
+
+
+def test_older_change_is_not_undone_instead_of_one_without_its_journal(
+    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first of two appends to different partitions used to be undone while the journal of the second was not mounted."""
+    data, away, line = tmp_path / "data", tmp_path / "away", tmp_path / "line.jsonl"
+    shutil.copytree(capture_small / "data", data)
+    line.write_text('{"type":"record","value":"one"}\n')
+    start = all_held(data)
+    append = ["append", "--from", str(line), "--now", NOW, "--apply", "--quiet"]
+    assert run([*append, str(data / "fares-0")]) == 0
+    between = all_held(data)
+    assert run([*append, "--journal", str(away), str(data / "metro-none-0")]) == 0
+    both = all_held(data)
+    away.rename(tmp_path / "hidden")
+    for paths in ([str(data)], [str(data), str(data / "metro-none-0")]):
+        assert run(["undo", *paths]) == 4
+        err = capfd.readouterr().err
+        assert "mount what it lies on" in err and all_held(data) == both
+    advice = re.search(r"without it, the change before is undone with: kseg (undo \S+)$", err, re.MULTILINE)
+    assert advice
+    (tmp_path / "hidden").rename(away)
+    assert run(["undo", str(data)]) == 0
+    assert all_held(data) == between
+    assert run(advice[1].split()) == 0
+    assert all_held(data) == start
 
 
 def test_impossible_quarantine_is_refused_and_leaves_nothing_behind(
