@@ -78,6 +78,8 @@ def frame_of(value: bytes | None) -> tuple[int, int, int]:
     """(type, version, where the message begins) of a framed record. Raises FormatError."""
     if not value:
         raise FormatError("the record has no value")
+    if len(value) > 2 and value[0] == _FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
+        return value[1], value[2], 3  # what Kafka writes: one byte each
     frame, position = _frame_part(value, 0, "frame version")
     if frame != _FRAME_VERSION:
         raise FormatError(f"the record has an unknown frame version {frame}")
@@ -94,9 +96,12 @@ def _frame_part(value: bytes, position: int, what: str) -> tuple[int, int]:
     return ((number & 0xFFFF) ^ 0x8000) - 0x8000, position
 
 
-def decode_framed(value: bytes | None, topic: str = CLUSTER_METADATA) -> Decoded:
-    """A record of the metadata log, or of `__remote_log_metadata`. Raises UnknownType and FormatError."""
-    type_id, version, position = frame_of(value)
+def decode_framed(
+    value: bytes | None, topic: str = CLUSTER_METADATA, frame: tuple[int, int, int] | None = None
+) -> Decoded:
+    """A record of the metadata log, or of `__remote_log_metadata`. frame: what `frame_of` returns for it, if that is known. Raises
+    UnknownType and FormatError."""
+    type_id, version, position = frame or frame_of(value)
     assert value is not None
     return decode(_known(topic, "metadata", type_id), version, value, position)
 
@@ -174,6 +179,8 @@ def _struct_reader(fields: tuple[Field, ...], version: int, is_flexible: bool) -
             values[name], position = read_field(data, position, remarks)
         if not is_flexible:
             return values, position
+        if position < len(data) and data[position] == 0:
+            return values, position + 1
         count, position = _uvarint(data, position)
         if count > len(data) - position:
             raise FormatError(f"{count} tagged fields are declared in {len(data) - position} bytes")
@@ -230,6 +237,8 @@ def _field_reader(field: Field, version: int, is_flexible: bool, *, is_tagged: b
             field.name, field.type, nullable and not field.is_array, is_flexible
         )
     if field.is_array:
+        if field.type in _NUMBERS:
+            return _number_array_reader(field.name, _NUMBERS[field.type], nullable, is_flexible)
         return _array_reader(field.name, one, nullable, is_flexible)
     if field.fields and nullable:
         return _nullable_struct(one, is_tagged)
@@ -304,9 +313,33 @@ def _array_reader(name: str, one: _Read, nullable: bool, is_flexible: bool) -> _
     return read
 
 
+def _number_array_reader(name: str, form: str, nullable: bool, is_flexible: bool) -> _Read:
+    """The same for numbers of this form of `struct`, all at once."""
+    size = struct.calcsize(f">{form}")
+
+    def read(data: bytes, position: int, _remarks: Remarks) -> tuple[Any, int]:
+        count, position = _length(data, position, is_flexible, _INT32, 1 << 31, name)
+        if count < 0:
+            _null(name, nullable)
+            return None, position
+        return struct.unpack_from(f">{count}{form}", data, position), position + count * size
+
+    return read
+
+
 # --- primitives
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+# as forms of `struct`
+_NUMBERS: Mapping[str, str] = {
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+}
 
 
 def _number(form: str) -> _Read:
@@ -329,19 +362,15 @@ def _uuid(data: bytes, position: int, _remarks: Remarks) -> tuple[Any, int]:
 
 _PRIMITIVES: Mapping[str, _Read] = {
     "bool": _bool,
-    "int8": _number("b"),
-    "int16": _number("h"),
-    "uint16": _number("H"),
-    "int32": _number("i"),
-    "uint32": _number("I"),
-    "int64": _number("q"),
-    "float64": _number("d"),
     "uuid": _uuid,
+    **{kind: _number(form) for kind, form in _NUMBERS.items()},
 }
 
 
 def _uvarint(data: bytes, position: int) -> tuple[int, int]:
     """An unsigned varint of 32 bits as a Java int, which is negative from 2^31 on. Raises FormatError."""
+    if position < len(data) and data[position] < 0x80:
+        return data[position], position + 1
     value = shift = 0
     while True:
         if position >= len(data):

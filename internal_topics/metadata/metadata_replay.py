@@ -88,12 +88,13 @@ class MetadataReplay:
     def take(self, offset: int, value: bytes | None, timestamp_ms: int = -1, epoch: int = -1) -> None:
         """One record of the log, or of a snapshot."""
         try:
-            type_id = frame_of(value)[0]
+            frame = frame_of(value)
+            type_id = frame[0]
             if type_id not in self._is_wanted:
                 if type_id not in _ALL and type_id not in _WITHOUT_EFFECT:
                     self.oddities.append((offset, str(UnknownType("the metadata log", type_id))))
                 return
-            decoded = decode_framed(value)
+            decoded = decode_framed(value, frame=frame)
         except FormatError as error:
             self.problems.append((offset, str(error)))
             return
@@ -115,10 +116,13 @@ class MetadataReplay:
     def note_history(self, offset: int, value: bytes | None, timestamp_ms: int = -1, epoch: int = -1) -> None:
         """A record below the snapshot that the state starts with: only for the names of deleted topics, and for `watch`."""
         try:
-            type_id = frame_of(value)[0]
+            frame = frame_of(value)
+            type_id = frame[0]
             if type_id not in (_TOPIC, _REMOVE_TOPIC) and (self.watch is None or type_id not in _EFFECTS):
                 return
-            record = MetadataRecord(offset, timestamp_ms, epoch, type_id, decode_framed(value).values)
+            record = MetadataRecord(
+                offset, timestamp_ms, epoch, type_id, decode_framed(value, frame=frame).values
+            )
         except FormatError:
             return
         if self.watch is not None and type_id in _EFFECTS:
