@@ -7,6 +7,7 @@ from kseg.segment.values import dataclass
 
 if TYPE_CHECKING:
     from kseg.internal_topics.broker_directories import BrokerDirectories
+    from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.transactions.transaction_log import CoordinatorView
     from kseg.jobs.events import Event, Failure
     from kseg.segment.partition.targets import LogTarget, Target
@@ -23,15 +24,16 @@ class TransactionEvidence:
     failures: "Sequence[Failure]"
 
 
-def transactions_seen(paths: Sequence[str]) -> TransactionEvidence:
-    """The state of `__transaction_state` under the paths."""
+def transactions_seen(paths: Sequence[str], finder: "MetadataFinder | None" = None) -> TransactionEvidence:
+    """The state of `__transaction_state` under the paths. finder: of their metadata logs, if there is one already."""
     from kseg.internal_topics.broker_directories import readable_directories
+    from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.transactions.coordinator_finder import coordinator_view
     from kseg.internal_topics.transactions.transaction_rows import id_row
     from kseg.jobs.events import Failure, Row
 
     directories, unread = readable_directories(paths)
-    view, findings = coordinator_view(directories)
+    view, findings = coordinator_view(directories, finder or MetadataFinder(directories.log_dirs))
     rows = [Row(id_row(view.ids[name])) for name in sorted(view.ids)]
     failures = [Failure.of(path, error) for path, error in unread.items()]
     return TransactionEvidence(view, [*findings, *rows], _replicas(directories), failures)

@@ -12,6 +12,7 @@ from kseg.segment.values import dataclass
 if TYPE_CHECKING:
     from kseg.internal_topics.groups.group_rows import TopicNames
     from kseg.internal_topics.groups.partition_ends import Replicas
+    from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.internal_topics.metadata.metadata_image import MetadataImage
     from kseg.jobs.events import Failure
     from kseg.segment.errors import KsegError
@@ -72,10 +73,16 @@ class GroupEvidence:
         return DEFAULT_PARTITIONS
 
 
-def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None = None) -> GroupEvidence:
+def group_evidence(
+    paths: Sequence[str],
+    metadata: str | None,
+    at_ms: int | None = None,
+    finder: "MetadataFinder | None" = None,
+) -> GroupEvidence:
     """Search PATHs, and the metadata log beside them.
 
-    at_ms: use the topics that existed at this time; None for the end of the log. Raises UsageError, UnreadableInput and Refused for
+    at_ms: use the topics that existed at this time; None for the end of the log. finder: of the metadata logs of these paths, if there is
+    one already. Raises UsageError, UnreadableInput and Refused for
     a metadata log that the user named.
     """
     from kseg.cli.topic_evidence import finder_for, told_of
@@ -106,7 +113,7 @@ def group_evidence(paths: Sequence[str], metadata: str | None, at_ms: int | None
     directories = [
         target for targets in replicas.values() for target in targets if isinstance(target, PartitionTarget)
     ]
-    finder = finder_for(directories, metadata)
+    finder = finder or finder_for(directories, metadata)
     files = [target for targets in replicas.values() for target in targets if isinstance(target, FileTarget)]
     around = [os.path.dirname(places.abspath(directory_of(target))) for target in files]
     log_dirs = dict.fromkeys([*map(log_dir_of, directories), *around])

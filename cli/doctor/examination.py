@@ -96,7 +96,7 @@ class Examination:
         yield from self._costs()
         self._note_lost_identities()
         yield from transaction_events(
-            self._request.paths, partitions.values(), self._situation.clients, self._over
+            self._request.paths, partitions.values(), self._settled, self._situation.clients, self._over
         )
         yield from self._groups()
         yield from self._due_deletions(partitions)
@@ -107,6 +107,11 @@ class Examination:
         self._situation.replicas.remote = remote_ranges(self._targets, self._situation.replicas.tiered)
         for number, step in enumerate(next_steps(self._situation), 1):
             yield Row(step_row(number, step))
+
+    @property
+    def _settled(self) -> "MetadataFinder | None":
+        """The metadata logs as the verification has read them; None beside a running broker, which has written more since then."""
+        return None if self._situation.disks.is_broker_running else self._finder
 
     # --- before the verification
 
@@ -236,7 +241,9 @@ class Examination:
 
         situation, offsets = self._situation, CoordinatorsOffsets[Row | None]()
         server = self._verification.server
-        for event in group_events(self._request, self._metadata, server, self._expiry_check, self._over):
+        for event in group_events(
+            self._request, self._metadata, self._settled, server, self._expiry_check, self._over
+        ):
             if isinstance(event, Finding):
                 # `verify` reports the others
                 if isinstance(event.diagnosis, UnusableGroups):

@@ -11,21 +11,23 @@ from kseg.segment.partition.names import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
     from kseg.cli.doctor.client_steps import Clients
+    from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
     from kseg.segment.partition.targets import PartitionTarget
 
 
 def transaction_events(
     paths: Sequence[str],
     partitions: "Iterable[PartitionTarget]",
+    finder: "MetadataFinder | None",
     clients: "Clients",
     over: Callable[..., Iterator[Event]],
 ) -> Iterator[Event]:
     """The rows and findings about transactions that need a step, which are noted in `clients`; none without a readable
-    `__transaction_state`. paths: of the run. over: runs work on targets."""
+    `__transaction_state`. paths: of the run. finder: of their metadata logs. over: runs work on targets."""
     from kseg.cli.coordinator_evidence import is_of_the_broker, transactions_seen
     from kseg.internal_topics.transactions.transaction_rows import TransactionsOptions, partition_transactions
 
-    seen = transactions_seen(paths)
+    seen = transactions_seen(paths, finder)
     if not seen.view.is_known:
         return
     for event in seen.events:

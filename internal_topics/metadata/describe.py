@@ -70,6 +70,8 @@ def describe_metadata(target: MetadataTarget, options: MetadataOptions) -> Itera
         as_of=options.as_of, everything=True, watch=None if history is None else history.watch
     )
     image = yield from metadata_log_steps(path, reading)
+    if options.as_of is None:
+        finder.keep(image)
     cluster_id = _cluster_id(directories, finder, image)
     yield from image.doubts
     yield from image.notes
@@ -112,6 +114,8 @@ def _metadata_path(directories: BrokerDirectories, finder: MetadataFinder) -> st
     if len(paths) == 1:
         return paths[0]
     images = [_read(path, MetadataReading()) for path in paths]
+    for image in images:
+        finder.keep(image)
     clusters = {image.cluster_id for image in images if image.cluster_id is not None}
     if len(clusters) > 1:
         raise UsageError(f"PATH has the metadata logs of several clusters: {', '.join(sorted(clusters))}")

@@ -61,6 +61,23 @@ class MetadataFinder:
             self._by_log_dir[log_dir] = self._find(log_dir)
         return self._by_log_dir[log_dir]
 
+    def image_at(self, path: str) -> MetadataImage:
+        """The image of a metadata log, or of a file of one; without state if it cannot be read."""
+        key = places.realpath(path)
+        if key not in self._images:
+            try:
+                self._images[key] = _read(path)
+            except UnreadableInput as error:  # it exists, but its content is unknown
+                doubt = Finding("metadata-log-doubtful", path, str(error))
+                image = MetadataImage(path=path, end_offset=0, epoch=-1, timestamp_ms=-1, doubts=(doubt,))
+                self._images[key] = image
+        return self._images[key]
+
+    def keep(self, image: MetadataImage) -> None:
+        """Use an image of the end of a metadata log that the caller has read. One with doubts is read again, since they are judged."""
+        if image.is_certain:
+            self._images.setdefault(places.realpath(image.path), image)
+
     def uses_zookeeper(self, log_dir: str) -> bool:
         """Whether the broker of a log dir keeps its metadata in ZooKeeper in spite of the metadata log that it has: during a migration to
         KRaft until it is restarted as a KRaft broker, and permanently if the migration is abandoned. ZooKeeper's topics need not be in that
@@ -171,14 +188,14 @@ class MetadataFinder:
             return self._explicit
         own = os.path.join(log_dir, METADATA_DIRECTORY)
         if places.isdir(own):
-            return self._read(own)
+            return self.image_at(own)
         doubtful = None
         seen: set[str] = set()
         for others in self._by_distance(log_dir):
             found = _with_metadata(others, seen)
             for other in sorted(found, key=_reach, reverse=True):  # `_reach` reads only the ends of the logs
                 if self._is_of_the_node(log_dir, node, other):
-                    image = self._read(os.path.join(other, METADATA_DIRECTORY))
+                    image = self.image_at(os.path.join(other, METADATA_DIRECTORY))
                     if image.epoch >= 0:
                         return image
                     doubtful = doubtful or image
@@ -196,7 +213,7 @@ class MetadataFinder:
             return False
         node_id = None if theirs.cluster_id is None else self._node_ids.get((log_dir, theirs.cluster_id))
         if node_id is None:
-            image = self._read(os.path.join(other, METADATA_DIRECTORY))
+            image = self.image_at(os.path.join(other, METADATA_DIRECTORY))
             node_id = (
                 self._by_placement(log_dir, image, self.node_of(log_dir)).node_id
                 if image.is_certain
@@ -214,17 +231,6 @@ class MetadataFinder:
                 places.isfile(os.path.join(each, name)) for each in _children(log_dir, most=None)
             )
         return self._naming[log_dir]
-
-    def _read(self, path: str) -> MetadataImage:
-        key = places.realpath(path)
-        if key not in self._images:
-            try:
-                self._images[key] = _read(path)
-            except UnreadableInput as error:  # it exists, but its content is unknown
-                doubt = Finding("metadata-log-doubtful", path, str(error))
-                image = MetadataImage(path=path, end_offset=0, epoch=-1, timestamp_ms=-1, doubts=(doubt,))
-                self._images[key] = image
-        return self._images[key]
 
 
 def _read(path: str) -> MetadataImage:

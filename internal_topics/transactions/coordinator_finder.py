@@ -36,8 +36,10 @@ from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 
 
-def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, tuple[Finding, ...]]:
-    """The state of all coordinators under PATH, and the problems of their logs."""
+def coordinator_view(
+    directories: BrokerDirectories, finder: MetadataFinder
+) -> tuple[CoordinatorView, tuple[Finding, ...]]:
+    """The state of all coordinators under PATH, and the problems of their logs. finder: of the metadata logs of these directories."""
     logs: dict[int, TransactionLog] = {}
     findings: list[Finding] = []
     damaged = []
@@ -50,7 +52,6 @@ def coordinator_view(directories: BrokerDirectories) -> tuple[CoordinatorView, t
             findings.append(Finding(FAILS, target.path, str(error)))
             continue
         findings += logs[number].findings
-    finder = MetadataFinder(directories.log_dirs)
     images = [*_images(directories, finder)]
     partitions = _partitions(images)
     view = joined(
