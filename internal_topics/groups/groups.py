@@ -142,9 +142,7 @@ def _group_rows(
             if isinstance(group, ModernGroup):
                 yield from share_rows.share_topic_rows(group)
     committed = offsets.offsets
-    wanted = sorted(
-        committed if options.wants_all else (key for key in committed if _wants_key(options, key))
-    )
+    wanted = sorted(key for key in committed if _wants_key(options, key))
     if options.as_json:
         for at in range(0, len(wanted), _LINES_AT_ONCE):
             some = wanted[at : at + _LINES_AT_ONCE]
@@ -185,7 +183,9 @@ def _result(row: RowValues, home: HomePartition) -> AboutGroup:
 
 
 def _wants_key(options: GroupsOptions, key: OffsetKey) -> bool:
-    return options.wants(key.group) and options.wants_partition(key.topic, key.partition)
+    return options.wants_all or (
+        options.wants(key.group) and options.wants_partition(key.topic, key.partition)
+    )
 
 
 def _share_groups(target: LogTarget, name: PartitionName, options: GroupsOptions) -> Iterator[Event]:
