@@ -2,6 +2,7 @@
 replicas that lack records, voters of the quorum."""
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -257,14 +258,33 @@ def registered_by_node(
     }
 
 
-def led_by_no_other(log_dir: str, finder: "MetadataFinder") -> tuple[dict[str, str], int]:
-    """The partitions without a leader that only the node of a log dir may lead, and how many log dirs it has registered."""
-    from kseg.internal_topics.metadata import elections
+def led_by_no_other(
+    log_dirs: Sequence[str], finder: "MetadataFinder", server: Mapping[str, str] | None
+) -> "Iterator[tuple[str, dict[str, str], int]]":
+    """For each log dir, the partitions without a leader that no other node will lead (see `Elections.led_by_no_other`), and how many log
+    dirs its node has registered. log_dirs: of the run."""
+    from kseg.change.apply.lock import is_locked
+    from kseg.internal_topics.metadata.elections import elections_after
+    from kseg.internal_topics.metadata.replicas_behind import newest_image
 
-    image, node_id = finder.governing_image(log_dir), finder.placed_node_of(log_dir).node_id
-    if image is None or node_id is None or not image.is_certain or node_id not in image.brokers:
-        return {}, 0
-    return elections.led_by_no_other(node_id, image), len(image.brokers[node_id].log_dirs)
+    by_cluster = defaultdict[str, list[str]](list)
+    for log_dir in log_dirs:
+        if not finder.uses_zookeeper(log_dir):
+            by_cluster[finder.node_of(log_dir).cluster_id or log_dir].append(log_dir)
+    for of_cluster in by_cluster.values():
+        image = newest_image(finder, of_cluster)
+        if image is None:
+            continue
+        stopped = [log_dir for log_dir in of_cluster if not is_locked(log_dir)]
+        elections = elections_after(stopped, image, finder, server)
+        there = defaultdict[int, list[str | None]](list)
+        for node in map(finder.node_of, stopped):
+            there[-1 if node.node_id is None else node.node_id].append(node.directory_id)
+        for log_dir in of_cluster:
+            node_id = finder.placed_node_of(log_dir).node_id
+            if node_id is not None and node_id in image.brokers:
+                partitions = elections.led_by_no_other(node_id, there)
+                yield log_dir, partitions, len(image.brokers[node_id].log_dirs)
 
 
 def voters_around(log_dir: str, log_dirs: Sequence[str], finder: "MetadataFinder") -> set[int]:

@@ -89,7 +89,6 @@ class Verification:
         for log_dir in log_dirs:
             present = voters_present(log_dir, log_dirs, finder)
             self._forecast.add_voters(log_dir, voters_around(log_dir, log_dirs, finder), present)
-            self._forecast.add_led_by_no_other(log_dir, *led_by_no_other(log_dir, finder))
             if finder.uses_zookeeper(log_dir):
                 self._forecast.add_zookeeper(log_dir)
             bootstrap = bootstrap_refusal(log_dir)
@@ -98,6 +97,8 @@ class Verification:
             if log_dir in self.refusals:
                 refused = self.refusals[log_dir]
                 self._forecast.add_refused(log_dir, refused.thrown(), refused.contradiction())
+        for log_dir, partitions, registered in led_by_no_other(log_dirs, finder, self.server):
+            self._forecast.add_led_by_no_other(log_dir, partitions, registered)
         for log_dir, thrown in truncation_refusals(log_dirs, finder).items():
             self._forecast.add_refused_truncation(log_dir, thrown)
         wrong = self._wrong_ids(log_dirs, finder)

@@ -168,12 +168,14 @@ def give_ids(unserved: UnservedDirectories, renamed: Collection[str]) -> Iterato
 
 def elect_leaders(names: Sequence[str], server: str) -> Iterator[NextStep]:
     """The step for partitions that have no leader although their broker runs."""
+    # several nodes may lead one
+    names = [*dict.fromkeys(names)]
     if names:
         them, they_are, they_have = (
             ("it", "it is", "it has") if len(names) == 1 else ("them", "they are", "they have")
         )
         yield NextStep(
-            f"Once the broker runs, elect a leader for {shown_path(listed(names, _LISTED))}. The metadata log assigns {them} to a log dir that the node no "
+            f"Once the broker runs, elect a leader for {shown_path(listed(names, _LISTED))}. The metadata log assigns {them} to a log dir that its node no "
             f"longer has. A broker that starts reports where {they_are} now, but that leads to no election: {they_have} no leader until another broker "
             "starts or leaders are balanced (every five minutes, with auto.leader.rebalance.enable).",
             f"kafka-leader-election.sh --bootstrap-server {server} --election-type preferred --all-topic-partitions",

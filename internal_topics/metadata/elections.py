@@ -9,15 +9,16 @@
    counts, else the dynamic one of all brokers, else the one in the controllers' server.properties (ConfigurationControlManager).
 4. No node whose replica is assigned to a log dir that it does not register: one that was replaced, removed from log.dirs, or failed. The
    broker assigns the replica to another one, but that is no reason for an election (Kafka: BrokerRegistration.hasOnlineDir,
-   ReplicationControlManager.handleAssignReplicasToDirs). A partition without a leader gets one when another broker registers or
-   leaders are balanced (leader.imbalance.check.interval.seconds, 300 by default), or from kafka-leader-election.sh.
+   ReplicationControlManager.handleAssignReplicasToDirs). If that is so for all nodes of (1) and (2), the partition has no leader at first,
+   whatever other replicas there are. It gets one when another broker registers or leaders are balanced
+   (leader.imbalance.check.interval.seconds, 300 by default), or from kafka-leader-election.sh.
 
 All of it was observed with three brokers of 4.3.1, and (4) with one as well.
 """
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
@@ -45,18 +46,6 @@ def allows_unclean(topic: str, image: MetadataImage, static: Mapping[str, str] |
     return value.strip().lower() == "true"
 
 
-def led_by_no_other(node_id: int, image: MetadataImage) -> dict[str, str]:
-    """The partitions without a leader that only this node may lead, with the directory id that its replica is assigned to."""
-    found = {}
-    for topic in image.topics.values():
-        for number, partition in topic.partitions.items():
-            if partition.leader < 0 and electable(partition) == {node_id}:
-                directory_id = partition.directory_of(node_id)
-                if directory_id not in (None, MIGRATING, UNASSIGNED):
-                    found[f"{topic.name}-{number}"] = directory_id
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Elections:
     """The elections after a start of all nodes. image: the metadata at that time. are_clean: by node, whether the controller will see that
@@ -70,15 +59,49 @@ class Elections:
         """Whether a node has ended in another way than by a clean stop."""
         return self.are_clean.get(node_id) is False
 
+    @property
+    def has_elr(self) -> bool:
+        return self.image.features.get(_ELR_VERSION, 0) >= 1
+
     def may_lead(self, partition: Partition) -> set[int]:
         """The nodes that may lead a partition without an unclean election."""
         found = electable(partition)
-        if self.image.features.get(_ELR_VERSION, 0) < 1:
+        if not self.has_elr:
             return found
         left = {node for node in found if not self.was_killed(node)}
         if any(self.are_clean.get(node) for node in left):
             return left
         return found if left else {*partition.isr} or {*partition.last_known_elr} or found
+
+    def led_by_no_other(self, node_id: int, there: Mapping[int, Collection[str | None]]) -> dict[str, str]:
+        """The partitions without a leader that only this node may lead, and nodes that have lost the log dirs of their replicas (4), with
+        the directory id that its own replica is assigned to. there: by node, the directory ids of its log dirs."""
+        found = {}
+        for topic in self.image.topics.values():
+            for number, partition in topic.partitions.items():
+                directory_id = partition.directory_of(node_id)
+                if self._keeps_leader(topic.name, partition) or directory_id in (None, MIGRATING, UNASSIGNED):
+                    continue
+                may_lead = self.may_lead(partition)
+                others = may_lead - {node_id}
+                if node_id in may_lead and all(self._has_lost(each, partition, there) for each in others):
+                    found[f"{topic.name}-{number}"] = directory_id
+        return found
+
+    def _keeps_leader(self, topic: str, partition: Partition) -> bool:
+        """Whether the leader stays when its node registers again, or another one follows it at once: unless it leaves the ISR (2) and
+        others are there."""
+        is_removed = self.has_elr and self.was_killed(partition.leader) and len(partition.isr) > 1
+        return partition.leader >= 0 and (not is_removed or self.are_unclean(topic))
+
+    def _has_lost(
+        self, node_id: int, partition: Partition, there: Mapping[int, Collection[str | None]]
+    ) -> bool:
+        """Whether a node has other log dirs than the one that its replica is assigned to, as many as it has registered."""
+        ids, broker = there.get(node_id, ()), self.image.brokers.get(node_id)
+        assigned = partition.directory_of(node_id)
+        are_all = broker is not None and len(ids) >= len(broker.log_dirs) and None not in ids
+        return are_all and assigned not in (None, MIGRATING, UNASSIGNED, *ids)
 
     def are_unclean(self, topic: str) -> bool:
         """Whether a topic allows unclean elections, as far as the metadata and the known properties tell."""

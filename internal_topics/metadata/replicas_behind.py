@@ -110,7 +110,7 @@ def replicas_behind(
     """One finding for each replica. log_dirs: those of the run. server: the server.properties of one of the nodes. Raises UnreadableInput
     for a log dir that cannot be listed."""
     for of_cluster in _by_cluster(log_dirs, finder):
-        newest = _newest(finder, of_cluster)
+        newest = newest_image(finder, of_cluster)
         if newest is None:
             continue
         older = {
@@ -141,7 +141,7 @@ def refused_truncations(log_dirs: Sequence[str], finder: MetadataFinder) -> Mapp
     """By log dir, the metadata logs that nodes cannot truncate to the log end of their controller. log_dirs: those of the run."""
     found = dict[str, RefusedTruncation]()
     for of_cluster in _by_cluster(log_dirs, finder):
-        newest = _newest(finder, of_cluster)
+        newest = newest_image(finder, of_cluster)
         if newest is not None:
             found |= controller_quorum.refused_truncations(of_cluster, newest, finder)
     return found
@@ -159,7 +159,7 @@ def _by_cluster(log_dirs: Iterable[str], finder: MetadataFinder) -> Iterator[lis
             yield [log_dir for log_dir in nodes if not is_locked(log_dir)]
 
 
-def _newest(finder: MetadataFinder, log_dirs: Sequence[str]) -> MetadataImage | None:
+def newest_image(finder: MetadataFinder, log_dirs: Sequence[str]) -> MetadataImage | None:
     """The newest metadata log. A quorum of its own, as after a format with --standalone, may have reached a later epoch: of logs of which
     neither continues the other and that have no voter in common, the one that knows the partitions here counts."""
     images = (finder.image_for(log_dir) for log_dir in log_dirs)

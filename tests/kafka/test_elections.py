@@ -168,6 +168,35 @@ def test_replica_that_all_nodes_in_sync_have_lost_is_not_fetched(
     assert cluster.steps()[0].startswith("find ")
 
 
+@pytest.mark.evidence("broker-start")
+@pytest.mark.parametrize("killed", [(2, 3), BROKERS])
+def test_partition_whose_leaders_have_all_lost_their_log_dirs_is_elected_a_leader(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], killed: tuple[int, ...]
+) -> None:
+    """Nodes 2 and 3 were in the ELR: node 3 led once node 2 was started after it. Of three that were in sync, none led once all were
+    started, until the step. Nothing used to be said, since several nodes may lead."""
+    state = "killed" if killed == BROKERS else "stopped"
+    cluster = Cluster(electing_small / state, tmp_path, capfd)
+
+    def leaderless() -> dict[int, list[str]]:
+        starts = [row for row in cluster.asked("doctor") if row["type"] == "broker-start"]
+        return {row["node_id"]: found for row in starts if (found := row["partitions_leaderless"])}
+
+    for node_id in killed:
+        assert not leaderless()
+        (cluster.data(node_id) / MARKER).unlink(missing_ok=True)
+        file = cluster.data(node_id) / "meta.properties"
+        text = re.sub(
+            r"(?m)^directory\.id=.*$", f"directory.id=K{node_id}8HQ8GRbe4gPg7H008PCA", file.read_text()
+        )
+        file.write_text(text)
+    # where unclean elections are allowed, one that was killed and starts again leads
+    names = ["orders-0"] if killed == BROKERS else ["clicks-0", "orders-0"]
+    assert leaderless() == dict.fromkeys(BROKERS if killed == BROKERS else (3,), names)
+    (why,) = [row["why"] for row in cluster.asked("doctor") if "-election-type" in row.get("command", "")]
+    assert f"elect a leader for {', '.join(names)}. " in why
+
+
 @pytest.mark.evidence("damaged-replica")
 def test_damaged_replica_is_replaced_by_an_undamaged_one(
     electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
