@@ -271,12 +271,14 @@ class MetadataGap:
 @dataclass(frozen=True, slots=True)
 class ReissuedProducerIds:
     """A metadata log whose controller will assign producer ids that are already in use in the logs. next_id: the one that it assigns
-    next. greatest_id: the greatest in the logs. epoch: of the last record of the metadata log. node_id: of the only voter."""
+    next. greatest_id: the greatest in the logs. newest: the longest metadata log of a voter, this one or another. epoch: of its last
+    record. node_id: of the voter."""
 
     next_id: int
     greatest_id: int
     epoch: int
     node_id: int
+    newest: str
 
     def numbers(self) -> Numbers:
         return {"next_producer_id": self.next_id, "greatest_producer_id": self.greatest_id}

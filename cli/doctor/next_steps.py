@@ -182,7 +182,10 @@ def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
         yield from whole
         yield _again(situation)
         return
-    before_any_starts = [*replace_behind(replicas), *restore_voters(identities.replaced_voters)]
+    before_any_starts = [
+        *replace_behind(replicas),
+        *restore_voters(identities.replaced_voters),
+    ] or [*skip_producer_ids(situation.metadata.reissued_ids)]
     yield from before_any_starts
     # with a copy of one of its directories there, what a node lacks shows only when it is examined without the copy
     if not identities.copies:

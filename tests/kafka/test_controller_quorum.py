@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ if "CI" not in os.environ:
     pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.conftest import require_kafka
+from tests.kafka.test_elections import typed
+from tests.kafka.test_new_metadata_log import send_one
 from tests.kafka.three_controllers import BROKER, CONTROLLERS, ThreeControllers
 from tests.support.forked_programs import run_kseg
 
@@ -90,6 +91,20 @@ class Story:
             if row["type"] == "finding" and row["id"] in ABOUT_THE_QUORUM
         }
 
+    def append_as_first_producer(self) -> None:
+        """Write a record with the producer id that the controllers allocate first."""
+        lines = self.root / "first.jsonl"
+        lines.write_text('{"value": "of the first producer"}\n')
+        about = ("--producer-id", "0", "--producer-epoch", "0", "--base-sequence", "0")
+        (data,) = self.cluster.data(BROKER)
+        done = run_kseg("append", "--apply", "--from", lines, *about, data / f"{OLD}-0")
+        assert done.returncode == 0, done.stderr
+
+    def with_reissued_ids(self) -> set[int]:
+        """The controllers that allocate producer ids again."""
+        found = [row["path"] for row in self.asked("verify") if row.get("id") == "producer-ids-reissued"]
+        return {int(Path(path).parent.parent.name.removeprefix("node-")) for path in found}
+
     def last_leader(self) -> int:
         states = [
             json.loads((data / LOG / "quorum-state").read_text()) for data in self.cluster.data(*CONTROLLERS)
@@ -102,8 +117,8 @@ class Story:
     def follow(self) -> None:
         """Run the steps before a node starts, exactly as they are printed."""
         for step in self.steps():
-            if not step.startswith(("kseg ", "kafka-")):
-                subprocess.run(step, shell=True, check=True, cwd=self.root)
+            if not step.startswith(("kseg doctor ", "kafka-")):
+                typed(step).check_returncode()
 
 
 @pytest.mark.evidence("controller-quorum")
@@ -211,9 +226,12 @@ def _refusals(log: str) -> set[str]:
     return {*re.findall(r"didn't match the receiver's replica key: \S+ \(id: (\d+) ", log)}
 
 
+@pytest.mark.evidence("controller-quorum", "reissued-producer-ids")
 def test_doctor_mends_a_cluster_that_lost_all_controllers(stopped: ThreeControllers, tmp_path: Path) -> None:
-    """Only the broker still has a metadata log. After the steps the cluster has every record."""
+    """Only the broker still has a metadata log, which is older than a producer. After the steps the cluster has every record, and does not
+    drop the first one of the next producer; without the last steps it did."""
     story = Story(stopped, tmp_path)
+    story.append_as_first_producer()
     story.format_alone(101)
     story.cluster.format_without_voters(102)
     story.restore(103)
@@ -223,10 +241,19 @@ def test_doctor_mends_a_cluster_that_lost_all_controllers(stopped: ThreeControll
     }
     story.follow()
     assert story.found() == set()
+    assert story.with_reissued_ids() == {*CONTROLLERS}
+    # one controller gets the record; a second doctor has the step for the others
+    first, *others = [step for step in story.steps() if not step.startswith("kseg doctor ")]
+    typed(first).check_returncode()
+    assert len(story.with_reissued_ids()) == len(others) == 2
+    story.follow()
+    assert story.found() == set() and story.with_reissued_ids() == set()
     try:
         story.cluster.begin()
         broker = story.cluster.nodes[BROKER]
-        assert {topic: len(broker.consume(topic)) for topic in RECORDS} == RECORDS
+        assert {topic: len(broker.consume(topic)) for topic in RECORDS} == {**RECORDS, OLD: RECORDS[OLD] + 1}
+        send_one(broker, OLD)
+        broker.wait_for("the record", lambda: len(broker.consume(OLD)) == RECORDS[OLD] + 2)
     finally:
         story.cluster.abandon()
 

@@ -40,7 +40,7 @@ MARKER = ".kafka_cleanshutdown"
 
 def typed(step: str, before: str = "") -> subprocess.CompletedProcess[str]:
     """Run a step as it is printed. before: a command of the shell that runs first."""
-    command = before + re.sub(r"\bkseg (?=dump|append)", f"{sys.executable} -m kseg ", step)
+    command = before + re.sub(r"\bkseg (?=dump|append|recover)", f"{sys.executable} -m kseg ", step)
     return subprocess.run(command, shell=True, check=False, capture_output=True, text=True)
 
 

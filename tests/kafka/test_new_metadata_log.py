@@ -98,7 +98,7 @@ def test_only_controller_starts_with_a_new_metadata_log(
         # the broker checks retention twice a second
         time.sleep(SETTLE_S)
         found = {topic: len(broker.consume(topic)) for topic in RECORDS}
-        _send_one(broker, IDEMPOTENT)
+        send_one(broker, IDEMPOTENT)
         values = [record.value for record in broker.consume(IDEMPOTENT)]
         log = broker.log_text()
     finally:
@@ -116,7 +116,7 @@ def _had_idempotent_producer(data: Path, root: Path) -> None:
     assert run([*map(str, words), "--base-sequence", "0", str(data / f"{IDEMPOTENT}-0")]) == 0
 
 
-def _send_one(broker: Broker, topic: str) -> None:
+def send_one(broker: Broker, topic: str) -> None:
     """Send one record with a new idempotent producer; Java producers are idempotent by default."""
     acknowledged: list[bool] = []
     producer = broker.producer(enable_idempotence=True)
