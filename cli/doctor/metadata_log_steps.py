@@ -179,7 +179,8 @@ def lacks_metadata_log(log_dirs: Sequence[str]) -> bool:
 
 
 def are_as_formatted(log_dirs: Sequence[str]) -> bool:
-    """Whether the directories contain only what `kafka-storage.sh format` writes: a node that has run leaves its .lock there."""
+    """Whether the directories contain only what `kafka-storage.sh format` writes: a broker that has run leaves its .lock there, and a
+    controller its metadata log."""
     return all(contains_only(log_dir, _FORMATTED) for log_dir in log_dirs)
 
 
@@ -250,8 +251,8 @@ def find_metadata_log(
             again,
         )
     new = (
-        "No node has run on these directories since they were formatted. If they are new, start it: nothing is missing. "
-        "If they replace others: "
+        "These directories contain only what formatting writes. If no node has run on them yet, start it: nothing is missing. "
+        "If one has (a controller leaves nothing but its metadata log), or if they replace others: "
     )
     return NextStep(
         f"{new if is_as_formatted else ''}{METADATA_DIRECTORY} tells which partitions belong here, but none of these directories "
