@@ -212,6 +212,7 @@ class Examination:
         if not self._situation.identities.lost:
             return
         from kseg.internal_topics.metadata.registered import registered_directories
+        from kseg.internal_topics.metadata.wrong_identities import cluster_id_of
         from kseg.recovery.repair.log_dir import identity_in_run
         from kseg.recovery.repair.meta_properties_repair import RequestedIdentity
 
@@ -224,6 +225,11 @@ class Examination:
             )
             if repair is not None and repair.needed:
                 self._situation.identities.values_needed[log_dir] = repair
+                known = None
+                if repair.needed == ("--cluster-id",) and self._finder is not None:
+                    known = cluster_id_of(log_dir, log_dirs, self._finder)
+                if known is not None:
+                    self._situation.identities.cluster_ids[log_dir] = known
 
     # --- groups
 

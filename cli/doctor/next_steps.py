@@ -87,7 +87,7 @@ from kseg.cli.doctor.replica_steps import (
     save_diverged,
     start_in_order,
 )
-from kseg.cli.doctor.several_nodes_steps import set_ids, take_apart
+from kseg.cli.doctor.several_nodes_steps import add_cluster_ids, set_ids, take_apart
 from kseg.cli.doctor.share_group_steps import remember_share_groups
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.doctor.transactional_id_steps import forget_ids, raise_transaction_version
@@ -185,7 +185,7 @@ def _of_several_nodes(situation: Situation) -> Iterator[NextStep]:
     before_any_starts = [
         *replace_behind(replicas),
         *restore_voters(identities.replaced_voters),
-    ] or [*skip_producer_ids(situation.metadata.reissued_ids)]
+    ] or [*add_cluster_ids(identities), *skip_producer_ids(situation.metadata.reissued_ids)]
     yield from before_any_starts
     # with a copy of one of its directories there, what a node lacks shows only when it is examined without the copy
     if not identities.copies:

@@ -40,8 +40,9 @@ class Identities:
     """nodes: the log dirs of each node, by its name; mounted: the log dirs of all of them, registered: by node, the directory ids of its
     registration. apart: log dirs that do not belong with the others, and whether they are copies. of_other_nodes: those that the metadata
     log assigns to another node than their meta.properties. lost: log dirs without a readable meta.properties. values_needed: of such a log
-    dir, the values of the file that only the user knows. wrong: log dirs with a wrong id. replaced_voters: of the quorum. configured: the
-    name of the node that --server-properties is of, if there are others."""
+    dir, the values of the file that only the user knows; cluster_ids: that of one that lacks nothing else, according to other nodes. wrong:
+    log dirs with a wrong id. replaced_voters: of the quorum. configured: the name of the node that --server-properties is of, if there are
+    others."""
 
     request: Request
     nodes: dict[str, list[str]] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Identities:
     of_other_nodes: list[OtherNode] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
     values_needed: dict[str, IdentityRepair] = field(default_factory=dict)
+    cluster_ids: dict[str, str] = field(default_factory=dict)
     wrong: list[WrongIdentity] = field(default_factory=list)
     replaced_voters: list[ReplacedVoter] = field(default_factory=list)
     configured: str | None = None
@@ -135,6 +137,15 @@ def _set_id(wrong: WrongIdentity, server: str) -> NextStep:
     )
 
 
+def add_cluster_ids(identities: Identities) -> Iterator[NextStep]:
+    for log_dir, cluster_id in identities.cluster_ids.items():
+        file = os.path.join(log_dir, META_PROPERTIES)
+        yield NextStep(
+            f"{shown_path(file)} has no cluster.id, and the node does not start; the other nodes of the cluster have {cluster_id}: add it.",
+            f"sed -i.before {shlex.quote(f'$a cluster.id={cluster_id}')} {shell_quoted(file)}",
+        )
+
+
 def _edited(file: str, key: str, value: str) -> str:
     """The command that sets a property."""
     escaped = re.sub(r"([/&\\])", r"\\\1", value)
@@ -149,7 +160,7 @@ def take_apart(identities: Identities, in_the_way: Iterable[str]) -> Iterator[Ne
     for log_dir in copies:
         yield NextStep(
             f"{shown_path(log_dir)} is a copy of another data directory: a broker with both in log.dirs does not start. Remove it from "
-            "log.dirs, and examine the rest.",
+            f"log.dirs, and examine the rest.{_or_of_absent_node(log_dir, identities)}",
             _examine([path for paths in nodes.values() for path in paths if path not in copies], request),
         )
     yield from _mount_elsewhere(identities.mixed_machines)
@@ -168,6 +179,25 @@ def take_apart(identities: Identities, in_the_way: Iterable[str]) -> Iterator[Ne
             file = request.also["--server-properties"] if name == identities.configured else None
             also["--server-properties"] = file
         yield NextStep(words.format(name), _examine(paths, replace(request, also=also)))
+
+
+def _or_of_absent_node(log_dir: str, identities: Identities) -> str:
+    """The end of the sentence about a copy, if only one broker of its cluster has no directory here: one of the two may be that broker's,
+    with a copy of the file. Where each broker has replicas of the same partitions, nothing in them tells which one."""
+    given = {each.directory_id for each in identities.mounted}
+    clusters = {each.node[0] for each in identities.mounted if each.path == log_dir and each.node}
+    absent = [
+        (node_id, ids)
+        for (cluster_id, node_id), ids in identities.registered.items()
+        if cluster_id in clusters and given.isdisjoint(ids)
+    ]
+    if len(absent) != 1 or len(absent[0][1]) != 1:
+        return ""
+    (node_id, (directory_id,)) = absent[0]
+    return (
+        f" If instead one of the two is the directory of node {node_id}, and only its {META_PROPERTIES} was copied, write node.id={node_id} and "
+        f"directory.id={directory_id} into that file, and examine all again."
+    )
 
 
 def node_words(node_id: int | None, cluster_id: str | None) -> str:

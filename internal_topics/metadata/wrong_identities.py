@@ -84,6 +84,14 @@ def wrong_identities(log_dirs: Sequence[str], finder: MetadataFinder) -> WrongId
     return found
 
 
+def cluster_id_of(log_dir: str, log_dirs: Sequence[str], finder: MetadataFinder) -> str | None:
+    """The cluster id of a log dir whose meta.properties has none: that of the others of its cluster, if all have the same."""
+    own = _log_dir(log_dir, finder)
+    others = [_log_dir(path, finder) for path in log_dirs if path != log_dir]
+    found = {each.node.cluster_id for each in others if own.is_of_cluster_of(each)} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
 def _log_dir(path: str, finder: MetadataFinder) -> _LogDir:
     image = finder.image_for(path)
     is_own = image is not None and os.path.dirname(image.path) == path

@@ -191,7 +191,10 @@ def test_new_node_is_to_be_started(tmp_path: Path, data: Path, capfd: pytest.Cap
         shutil.copy(data / name, new)
     find, copy = of_type(doctor(capfd, new, status=0), "step")
     # a controller that has lost its metadata log leaves nothing else
-    assert "If no node has run on them yet, start it: nothing is missing. If one has (a controller" in find["why"]
+    assert (
+        "If no node has run on them yet, start it: nothing is missing. If one has (a controller"
+        in find["why"]
+    )
     assert copy["command"].startswith("cp ")
     (new / ".lock").touch()
     find, copy, *new_log = of_type(doctor(capfd, new, status=0), "step")

@@ -121,3 +121,29 @@ def test_whole_cluster_with_another_cluster_id_is_right(
     for node_id in cluster.nodes:
         _write(cluster, node_id, "cluster.id", ANOTHER)
     assert _found(cluster) == set() and _refused(cluster) == set()
+
+
+@pytest.mark.evidence("wrong-identity")
+def test_cluster_id_that_a_file_lacks_is_that_of_the_other_nodes(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing used to be said about what is missing when all nodes are examined together."""
+    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    before = _file(cluster, 1).read_bytes()
+    _file(cluster, 1).write_text(re.sub(r"(?m)^cluster\.id=.*\n", "", before.decode()))
+    assert len(cluster.follow()) == 1
+    assert _file(cluster, 1).read_bytes() == before
+
+
+def test_file_of_another_node_is_not_only_called_a_copy_of_its_directory(
+    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All nodes have replicas of the same partitions, so nothing tells which of the two directories is that of node 1."""
+    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    own = _read(cluster, 1, "directory.id")
+    _file(cluster, 1).write_bytes(_file(cluster, 2).read_bytes())
+    (why,) = [row["why"] for row in cluster.asked("doctor") if "is a copy of" in row.get("why", "")]
+    assert (
+        f"is the directory of node 1, and only its meta.properties was copied, write node.id=1 and directory.id={own} "
+        in why
+    )
