@@ -48,6 +48,7 @@ from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 from kseg.segment.values import dataclass
 
 _LISTED = 5  # replicas with a step of their own
+_IF_FOUND = " If the lost directory turns up (in a backup, or on a disk that is not mounted), put that back instead, if its log ends later."
 
 
 @dataclass(slots=True)
@@ -150,7 +151,7 @@ def _copies(
                 why += " It belongs in the metadata log dir of its node (metadata.log.dir, else the first of log.dirs)."
         room = lack_of_room(other, path) + (lack_of_room_outside(path) if is_here else "")
         yield NextStep(
-            f"{why} Before any of the nodes starts, {move}copy {copied}: its files are valid on every node.{room}",
+            f"{why} Before any of the nodes starts, {move}copy {copied}: its files are valid on every node.{'' if is_here else _IF_FOUND}{room}",
             copy_command(other, path, first=move_command(path) if is_here else ""),
         )
     yield from further_replicas(len(pairs) - shown, "replica", replicas.request)
@@ -329,8 +330,7 @@ def _copy_missing(copied: Mapping[str, ReplicaCopy], request: Request) -> Iterat
     for path, copy in list(copied.items())[:shown]:
         yield NextStep(
             f"{shown_path(path)} is missing, and its node may lead with an empty log. Before any of the nodes starts, copy the replica of node "
-            f"{copy.node}, whose log ends at offset {copy.end_offset}: its files are valid on every node. If the lost directory turns up (in a "
-            f"backup, or on a disk that is not mounted), put that back instead, if its log ends later.{lack_of_room(copy.directory, path)}",
+            f"{copy.node}, whose log ends at offset {copy.end_offset}: its files are valid on every node.{_IF_FOUND}{lack_of_room(copy.directory, path)}",
             copy_command(copy.directory, path),
         )
     yield from further_replicas(len(copied) - shown, "replica", request)

@@ -59,14 +59,10 @@ class Elections:
         """Whether a node has ended in another way than by a clean stop."""
         return self.are_clean.get(node_id) is False
 
-    @property
-    def has_elr(self) -> bool:
-        return self.image.features.get(_ELR_VERSION, 0) >= 1
-
     def may_lead(self, partition: Partition) -> set[int]:
         """The nodes that may lead a partition without an unclean election."""
         found = electable(partition)
-        if not self.has_elr:
+        if self.image.features.get(_ELR_VERSION, 0) < 1:
             return found
         left = {node for node in found if not self.was_killed(node)}
         if any(self.are_clean.get(node) for node in left):
@@ -89,10 +85,10 @@ class Elections:
         return found
 
     def _keeps_leader(self, topic: str, partition: Partition) -> bool:
-        """Whether the leader stays when its node registers again, or another one follows it at once: unless it leaves the ISR (2) and
-        others are there."""
-        is_removed = self.has_elr and self.was_killed(partition.leader) and len(partition.isr) > 1
-        return partition.leader >= 0 and (not is_removed or self.are_unclean(topic))
+        """Whether the leader stays when its node registers again, or another one follows it at once. One that was killed is fenced, or
+        leaves the ISR (2), unless it is alone there."""
+        may_leave = self.was_killed(partition.leader) and len(partition.isr) > 1
+        return partition.leader >= 0 and (not may_leave or self.are_unclean(topic))
 
     def _has_lost(
         self, node_id: int, partition: Partition, there: Mapping[int, Collection[str | None]]
