@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Refusals:
     """The refusals of the node of one log dir. contradictions: (offset, reason), in order; one beyond the offset at which the node
-    truncates the log has no effect."""
+    truncates the log has no effect. unparsed: the offsets of those that are no records of 4.3.1, on which it fails as it reads the log."""
 
     features: "tuple[RefusedFeature, ...]"
     configs: "tuple[RefusedConfig, ...]"
     contradictions: tuple[tuple[int, str], ...]
+    unparsed: tuple[int, ...]
 
     def thrown(self) -> Iterator[Thrown]:
         """The exceptions that feature levels and topic configurations cause at the start."""
@@ -38,9 +39,10 @@ class Refusals:
 
     def contradiction(self) -> tuple[int, Thrown] | None:
         """The first contradicting record: its offset, and the exception that it causes at the start."""
-        for offset, words in self.contradictions[:1]:
+        first = {offset: words for offset, words in self.contradictions if offset in self.unparsed}
+        for offset, words in [*first.items(), *self.contradictions][:1]:
             message = f"Error loading metadata log record from offset {offset}: {words}"
-            return offset, Thrown("FaultHandlerException", message)
+            return offset, Thrown("MetadataParseException" if first else "FaultHandlerException", message)
         return None
 
 
@@ -65,6 +67,7 @@ def refusals_of(targets: Sequence[Target], finder: "MetadataFinder") -> dict[str
                 tuple(refused_features(image, is_controller=is_controller)),
                 tuple(refused_configs(image) if is_broker else ()),
                 image.contradictions,
+                image.unparsed,
             )
     return found
 

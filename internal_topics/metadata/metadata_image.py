@@ -153,8 +153,8 @@ class MetadataImage:
     the active controllers by epoch, as far as the log has them. voters: of the quorum, none if nothing names them. is_cut: later records or
     snapshots were left out. doubts: why this may not be the state at the end of the log; with any of them, no value that may have changed
     later is certain. notes: other remarks. contradictions: (offset, words) of records that a controller cannot apply to the state before
-    them; those of controllers and access only in an image of everything. is_in_transaction: whether a metadata transaction is open at its
-    end."""
+    them; those of controllers and access only in an image of everything. unparsed: the offsets of those that no 4.3.1 node can read.
+    is_in_transaction: whether a metadata transaction is open at its end."""
 
     path: str
     end_offset: int
@@ -178,6 +178,7 @@ class MetadataImage:
     doubts: tuple[Finding, ...] = ()
     notes: tuple[Finding, ...] = ()
     contradictions: tuple[tuple[int, str], ...] = ()
+    unparsed: tuple[int, ...] = ()
     is_in_transaction: bool = False
 
     @property

@@ -192,6 +192,7 @@ class _LogReader:
             doubts=tuple(self._doubts[:_MAX_REPORTED]),
             notes=tuple(self._notes[:_MAX_REPORTED]),
             contradictions=tuple(sorted((*replay.contradictions, *replay.problems))),
+            unparsed=tuple(replay.unparsed),
             is_in_transaction=replay.ends_in_transaction,
         )
 

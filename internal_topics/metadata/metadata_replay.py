@@ -60,7 +60,8 @@ class MetadataReplay:
 
     everything: also controllers and access. watch: receives each record that counts. problems: (offset, words) of records that could not be
     read: the state may be wrong from there on. oddities: likewise, of records that were skipped or come from a newer Kafka. contradictions:
-    those of the oddities on which a controller fails. feature_levels: every (feature, level) that was set, in order.
+    those of the oddities on which a controller fails. unparsed: the offsets of records on which any node fails as it reads the log.
+    feature_levels: every (feature, level) that was set, in order.
     """
 
     def __init__(self, everything: bool = False, watch: Watch | None = None) -> None:
@@ -72,6 +73,7 @@ class MetadataReplay:
         self.problems: list[tuple[int, str]] = []
         self.oddities: list[tuple[int, str]] = []
         self.contradictions: list[tuple[int, str]] = []
+        self.unparsed: list[int] = []
         self.controllers: dict[int, Controller] = {}
         self.access = AccessReplay()
         self.next_producer_id: int | None = None
@@ -92,15 +94,18 @@ class MetadataReplay:
             type_id = frame[0]
             if type_id not in self._is_wanted:
                 if type_id not in _ALL and type_id not in _WITHOUT_EFFECT:
-                    self.oddities.append((offset, str(UnknownType("the metadata log", type_id))))
+                    self._contradicts(offset, str(UnknownType("the metadata log", type_id)))
+                    self.unparsed.append(offset)
                 return
             decoded = decode_framed(value, frame=frame)
         except FormatError as error:
             self.problems.append((offset, str(error)))
+            self.unparsed.append(offset)
             return
         if decoded.left_over_bytes:
             words = f"{decoded.left_over_bytes} bytes are left over after {decoded.message.name} version {decoded.version}"
             self.problems.append((offset, words))
+            self.unparsed.append(offset)
         elif decoded.is_newer:
             words = f"{decoded.message.name} has version {decoded.version}, which is newer than Kafka 4.3.1's"
             self.oddities.append((offset, words))
