@@ -257,8 +257,13 @@ class PartitionLog(Notes):
     def _find_end(self) -> int:
         if not self.segments:
             return self.start_offset
-        batch = self._last_of(self.segments[-1])
-        return self.segments[-1].base_offset if batch is None else batch.last_offset + 1
+        last = self.segments[-1]
+        batch = self._last_of(last)
+        if batch is None:
+            return last.base_offset
+        # a broker finds no batch if all of them end below the base offset: those of an older segment
+        is_older = batch.last_offset < last.base_offset and last.batch_reaching(last.base_offset) is None
+        return last.base_offset if is_older else batch.last_offset + 1
 
     def _last_of(self, segment: LogSegment) -> Batch | None:
         start = 0

@@ -20,6 +20,7 @@ from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.remote_span import RemoteSpan
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
 from tests.cli.test_list_remote import log_dir
+from tests.internal_topics.coordinator_logs import batch, write_segment
 from tests.internal_topics.metadata_logs import T0
 from tests.kafka.oracle import Oracle
 from tests.kafka.retentions import OddCalmLog, random_retention
@@ -189,6 +190,22 @@ def test_lookups_in_a_log_that_ends_below_its_start_equal_unified_log(
     loaded = oracle.partition(directory, clean=True, now=0, log_start_offset=start).loaded
     (latest,) = ask(directory, "latest", log_start_offset=start, read_committed=True).rows
     assert latest["offset"] == loaded["last_stable_offset"] == loaded["log_end_offset"] == start
+
+
+@pytest.mark.parametrize("offsets", [(5, 6), (8, 9), (9, 10), (10, 3), (12, 13)], ids=str)
+def test_end_of_a_log_with_older_batches_in_its_last_segment_equals_unified_log(
+    oracle: Oracle, tmp_path: Path, offsets: tuple[int, ...]
+) -> None:
+    """Offsets of the batches in the segment from offset 10 on, over which another one was copied. If all of them end below it, the log ends
+    at 10; kseg used to report the end of the last batch."""
+    directory = tmp_path / "metro-0"
+    for base, found in ((0, range(10)), (10, offsets)):
+        path = write_segment(directory, *(batch(offset, (b"k", b"v")) for offset in found), base_offset=base)
+        for suffix in (".index", ".timeindex"):
+            path.with_suffix(suffix).touch()
+    loaded = oracle.partition(directory, clean=True, now=0).loaded
+    (latest,) = ask(directory, "latest").rows
+    assert latest["offset"] == loaded["log_end_offset"]
 
 
 @pytest.mark.parametrize(("start", "is_tiered"), [(10, True), (10, False), (70, False), (0, False)])
