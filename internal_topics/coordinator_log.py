@@ -26,7 +26,7 @@ from math import inf
 from typing import NamedTuple
 
 from kseg.change.apply.lock import is_locked
-from kseg.internal_topics.coordinator_reading import CoordinatorReading
+from kseg.internal_topics.coordinator_reading import BEYOND_THE_END, CoordinatorReading
 from kseg.internal_topics.unchecked_batches import UncheckedRead, unchecked_read
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
@@ -43,8 +43,8 @@ from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
 from kseg.segment.state.control import ABORT, COMMIT, parse_control_record
 
-# kinds of a `LogProblem`: a batch claims a last offset above that of the last batch in the log, or equal to it
-BEYOND_THE_END, DOUBLED_END = "beyond-the-end", "doubled-end"
+# kind of a `LogProblem`: a batch claims the last offset of the last batch in the log; BEYOND_THE_END if it claims one above that
+DOUBLED_END = "doubled-end"
 UNKNOWN_MAGIC = "unknown-magic"
 # kinds of a `LogProblem` that end the load of every coordinator, whatever the damaged bytes say
 ENDS_EVERY_LOAD = ("", UNKNOWN_MAGIC, "unreadable", "unreadable-batch")

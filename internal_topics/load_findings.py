@@ -11,8 +11,8 @@ At most a hundred of each are listed, and the others counted.
 
 from collections.abc import Iterator
 
-from kseg.internal_topics.coordinator_log import BEYOND_THE_END, ENDS_EVERY_LOAD, LogProblem
-from kseg.internal_topics.coordinator_reading import ENDLESS, PASSED_OVER
+from kseg.internal_topics.coordinator_log import ENDS_EVERY_LOAD, LogProblem
+from kseg.internal_topics.coordinator_reading import BEYOND_THE_END, ENDLESS, PASSED_OVER
 from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
 from kseg.segment.values import dataclass
@@ -88,8 +88,7 @@ class LoadFindings:
             then = "the coordinator loads what is before it; but a broker that starts without checking the log appends after it, and the next load fails there"
             return _finding(TORN, problem, then)
         if problem.damage == PASSED_OVER:
-            then = "it does not load them, and they are left out here, until `kseg recover` has put the batches in order"
-            return _finding(SKIPPED, problem, then)
+            return skipped_finding(problem)
         if problem.damage == ENDLESS:
             then = "a coordinator reads it again and again, and does not finish loading the partition, or fails to load it"
             return _finding(FAILS, problem, then)
@@ -104,6 +103,12 @@ class LoadFindings:
     def _more(self, count: int, what: str) -> Iterator[Finding]:
         if count > 0:
             yield Finding(FAILS, self._path, f"… and {counted(count, what)} of this kind")
+
+
+def skipped_finding(problem: LogProblem) -> Finding:
+    """About batches that a coordinator passes over."""
+    then = "it does not load them, and kseg shows the state without them, until `kseg recover` has put the batches in order"
+    return _finding(SKIPPED, problem, then)
 
 
 def _finding(kind: str, problem: LogProblem, then: str) -> Finding:

@@ -214,7 +214,7 @@ def command(
         raise UsageError(f"--repair-bits needs --policy {DEFAULT_POLICY}: a broker restores nothing")
     cluster = on.cluster()
     changes = options_of_change(in_place, cluster, copy)
-    from kseg.cli.coordinator_loads import coordinator_findings
+    from kseg.cli.coordinator_loads import record_findings
     from kseg.cli.next_command import plan_options
     from kseg.cli.run import clock_ms, workers
     from kseg.cli.text.recover import recover_words
@@ -238,7 +238,7 @@ def command(
         topic_id=topic_id,
         identity=identity.requested(),
         drop_cache=drop_cache,
-        coordinator_findings=coordinator_findings,
+        coordinator_findings=record_findings,
         **changes,
     )
     run = RecoverRun(options, workers(cluster, common.jobs), _registered)

@@ -15,6 +15,7 @@ from kseg.internal_topics.coordinator_log import (
     read_coordinator_chunks,
     read_coordinator_log,
 )
+from kseg.internal_topics.coordinator_reading import PASSED_OVER
 from kseg.internal_topics.groups import group_rows as rows
 from kseg.internal_topics.groups import share_rows
 from kseg.internal_topics.groups.committed_offsets import committed_offset
@@ -49,7 +50,7 @@ _LINES_AT_ONCE = 1000
 _EFFECTS = Effects(
     ends="a coordinator fails to load the partition",
     # which of the two depends on where the chunks end in which the coordinator reads the log
-    may_end="a coordinator fails to load the partition, or stops loading it there",
+    may_end="a coordinator fails to load the partition, or stops loading it there and answers no request for it",
     # the load fails if the altered records of a group contradict each other
     taken_over="a coordinator does not verify checksums: it accepts what these bytes say, or fails to load the partition",
     unchecked="a coordinator does not verify checksums: it accepts what these bytes say, or fails to load the partition",
@@ -232,8 +233,9 @@ def _problems(
 ) -> Iterator[Finding]:
     """is_log_known: the caller reports damage of the log itself."""
     found = LoadFindings(path, _EFFECTS)
-    for problem, before in () if is_log_known else loaded.problems:
-        found.damage(problem, before)
+    for problem, before in loaded.problems:
+        if not is_log_known or problem.damage == PASSED_OVER:
+            found.damage(problem, before)
     is_share_state = isinstance(loaded, LoadedShareState)
     unavailable = _WITHOUT_SHARE_STATES if is_share_state else _WITHOUT_GROUPS
     for failure in loaded.failures:

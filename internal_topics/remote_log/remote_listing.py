@@ -11,13 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from kseg.internal_topics.broker_directories import BrokerDirectories, logs_to_read
-from kseg.internal_topics.coordinator_log import (
-    BEYOND_THE_END,
-    DOUBLED_END,
-    LogProblem,
-    RecordChunk,
-    read_coordinator_chunks,
-)
+from kseg.internal_topics.coordinator_log import DOUBLED_END, LogProblem, RecordChunk, read_coordinator_chunks
+from kseg.internal_topics.coordinator_reading import BEYOND_THE_END
 from kseg.internal_topics.remote_log.remote_segments import (
     REMOTE_LOG_METADATA,
     Lineage,

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from kseg.internal_topics.coordinator_log import (
-    BEYOND_THE_END,
     DOUBLED_END,
     ENDS_EVERY_LOAD,
     CoordinatorRecord,
@@ -24,7 +23,7 @@ from kseg.internal_topics.coordinator_log import (
     read_coordinator_log,
     taken_over,
 )
-from kseg.internal_topics.coordinator_reading import ENDLESS, PASSED_OVER
+from kseg.internal_topics.coordinator_reading import BEYOND_THE_END, ENDLESS, PASSED_OVER
 from kseg.internal_topics.decoding import decode_key
 from kseg.internal_topics.load_findings import TORN_TAIL, Effects, LoadFindings
 from kseg.internal_topics.transactions.last_commits import LastCommits

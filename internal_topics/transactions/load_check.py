@@ -11,7 +11,9 @@ first, and only a record that differs in any way is decoded.
 
 from collections.abc import Iterator
 
-from kseg.internal_topics.coordinator_log import CoordinatorRecord, read_coordinator_log
+from kseg.internal_topics.coordinator_log import CoordinatorRecord, LogProblem, read_coordinator_log
+from kseg.internal_topics.coordinator_reading import PASSED_OVER
+from kseg.internal_topics.load_findings import skipped_finding
 from kseg.internal_topics.transactions.transaction_log import (
     CLIENT_VERSIONS,
     STATES,
@@ -33,6 +35,8 @@ _LONG_VARINT = 0x80
 def check_transaction_log(target: LogTarget) -> Iterator[Finding]:
     """Every record that a coordinator cannot load, or skips, in offset order. Damage is not reported here. Raises UnreadableInput."""
     for entry in read_coordinator_log(target):
+        if isinstance(entry, LogProblem) and entry.damage == PASSED_OVER:
+            yield skipped_finding(entry)
         if not isinstance(entry, CoordinatorRecord) or is_ordinary(entry.key, entry.value):
             continue
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kseg.internal_topics.coordinator_log import CoordinatorRecord, LogProblem, read_coordinator_log
-from kseg.internal_topics.coordinator_reading import ENDLESS, PASSED_OVER
+from kseg.internal_topics.coordinator_reading import BEYOND_THE_END, ENDLESS, PASSED_OVER
 from tests.internal_topics.coordinator_logs import batch, write_segment
 
 OFFSETS = "__consumer_offsets"
@@ -38,6 +38,13 @@ def _found(directory: Path, **segments: Sequence[int]) -> tuple[list[int], list[
         # once a batch of a segment was found, all that follow are read
         ({"from_0": [0, 3, 1, 4], "from_5": [5]}, [0, 3, 1, 4, 5], []),
         ({"from_0": [0, 2, 3, 1], "from_5": [5]}, [0, 2, 3, 1, 5], [(ENDLESS, 2)]),
+        # the load ends at the log end, which is the base offset of a segment whose batches are all older, or beyond it
+        ({"from_0": [0, 1], "from_2": [2, 3], "from_4": [0, 1]}, [0, 1, 2, 3], []),
+        (
+            {"from_0": [0, 1], "from_2": [4, 5], "from_4": [2, 3]},
+            [0, 1, 4, 5],
+            [(BEYOND_THE_END, 6), (PASSED_OVER, 2)],
+        ),
     ],
 )
 def test_batches_are_read_where_a_coordinator_looks_for_their_offsets(
