@@ -32,6 +32,10 @@ def roll_rules(topic: TopicSettings, options: Mapping[str, int | None]) -> RollR
         wanted = next(configured, None) if options[rule] is None else options[rule]
         if wanted is not None:
             values[rule] = wanted
+    # so that a cleaner can clean the records in time (Kafka: LogConfig.maxSegmentMs)
+    lag_ms = topic.number("max.compaction.lag.ms") or 0
+    if options["segment_ms"] is None and lag_ms > 0 and "compact" in topic.policies:
+        values["segment_ms"] = min(values["segment_ms"], lag_ms)
     return RollRules(**values)
 
 

@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 from fixtures import healthy
 from kseg.change.append.partition_writer import PartitionWriter, RollRules
 from kseg.change.append.reopen import reopen_partition
+from kseg.change.append.topic_rules import roll_rules
 from kseg.cli.main import run
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
+from kseg.segment.partition.topic_settings import Setting, Source, TopicSettings
+from tests.internal_topics.coordinator_logs import batch
 from tests.kafka.appending import differing, kafka_appends
 from tests.kafka.conftest import require_kafka
 from tests.kafka.oracle import Oracle
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 WEEK_MS = 604_800_000
+
+
+def names_of(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.glob("*.log"))
 
 
 def kseg_appends(directory: Path, batches: Sequence[bytes], rules: RollRules) -> None:
@@ -64,6 +71,26 @@ def in_several_lives(
 
 def parts_of(encoded: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
     return [encoded[start : start + size] for start in range(0, len(encoded), size)]
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete"])
+@pytest.mark.parametrize("segment_ms", [3000, 9000])
+def test_rolls_with_max_compaction_lag_equal_unified_log(
+    oracle: Oracle, tmp_path: Path, policy: str, segment_ms: int
+) -> None:
+    """Only in a compacted topic does it end segments before segment.ms."""
+    config = {"cleanup.policy": policy, "max.compaction.lag.ms": "5000", "segment.ms": str(segment_ms)}
+    settings = {name: Setting(value, Source.TOPIC) for name, value in config.items()}
+    batches = [batch(at, (b"k", b"v"), at_ms=healthy.T0 + 2000 * at) for at in range(9)]
+    theirs, ours = (tmp_path / side / "metro-0" for side in ("theirs", "ours"))
+    for directory in (theirs, ours):
+        directory.mkdir(parents=True)
+    steps = [{"what": "append", "batches": data, "follower": True, "leader_epoch": 0} for data in batches]
+    oracle.partition(theirs, steps, in_place=True, clean=True, now=healthy.T0, config=config)
+    unset = dict.fromkeys(("segment_bytes", "segment_ms", "segment_index_bytes", "index_interval_bytes"))
+    kseg_appends(ours, batches, roll_rules(TopicSettings(settings), unset))
+    assert names_of(ours) == names_of(theirs)
+    assert len(names_of(ours)) == {3000: 5, 9000: 2 if policy == "delete" else 3}[segment_ms]
 
 
 @pytest.mark.behaviour("P16", "P20", "I21", "F53")
