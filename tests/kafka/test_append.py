@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -26,7 +25,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.partition.topic_settings import Setting, Source, TopicSettings
 from tests.internal_topics.coordinator_logs import batch
 from tests.kafka.appending import differing, kafka_appends
-from tests.kafka.conftest import require_kafka
+from tests.kafka.conftest import require_client, require_kafka
 from tests.kafka.oracle import Oracle
 from tests.support.trees import content_of, unchanged
 
@@ -172,8 +171,7 @@ def lines_of(directory: Path, file: Path, capfdbinary: pytest.CaptureFixture[byt
 def stopped_broker(tmp_path: Path) -> Any:
     """A cleanly stopped broker with two empty topics and one with records."""
     require_kafka()
-    if importlib.util.find_spec("confluent_kafka") is None:
-        pytest.skip("no broker is started: confluent-kafka is not installed")
+    require_client()
     from tests.kafka.broker import Broker
 
     broker = Broker(tmp_path / "broker")

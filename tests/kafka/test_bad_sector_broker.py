@@ -18,10 +18,6 @@ from typing import NamedTuple
 
 import pytest
 
-# where CI is set, the imports below fail instead of skipping the tests
-if "CI" not in os.environ:
-    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
-
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
 from tests.kafka.conftest import require_kafka
 from tests.kafka.starting import PlainBroker, foretold, observed

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-# where CI is set, the imports below fail instead of skipping the tests
-if "CI" not in os.environ:
-    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.recovering import recovered_lines

@@ -11,10 +11,6 @@ from typing import Any
 
 import pytest
 
-# where CI is set, the imports below fail instead of skipping the tests
-if "CI" not in os.environ:
-    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
-
 from tests.kafka.conftest import require_kafka
 from tests.kafka.incident_directories import Incident, strike
 from tests.kafka.starting import SETTLE_S, assert_as_foretold, foretold, observed

@@ -16,10 +16,6 @@ from typing import Any
 
 import pytest
 
-# where CI is set, the imports below fail instead of skipping the tests
-if "CI" not in os.environ:
-    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
-
 from kseg.segment.sidecar.checkpoint import decode_leader_epochs
 from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.kafka.conftest import require_kafka

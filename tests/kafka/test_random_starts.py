@@ -8,10 +8,6 @@ from pathlib import Path
 
 import pytest
 
-# where CI is set, the imports below fail instead of skipping the tests
-if "CI" not in os.environ:
-    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
-
 from tests.kafka.conftest import require_kafka
 from tests.kafka.random_starts import Node, damage
 from tests.kafka.starting import SETTLE_S, assert_as_foretold, foretold, observed

@@ -17,10 +17,6 @@ from typing import Any
 
 import pytest
 
-# where CI is set, the imports below fail instead of skipping the tests
-if "CI" not in os.environ:
-    pytest.importorskip("confluent_kafka", reason="no broker is started: confluent-kafka is not installed")
-
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
