@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.support.archives import nothing_attached, tar_of
+from tests.support.command_rows import rows_of
 
 Unchanged = Callable[..., AbstractContextManager[None]]
 COMMANDS = (
@@ -103,15 +103,13 @@ def test_diff_and_what_if_give_the_same_output_for_an_archive(
     backups: dict[str, Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     backup = f"{backups['b.tar']}/data"
-    assert run(["diff", "--json", str(backups["data"]), backup]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "diff", backups["data"], backup, status=1)
     verdicts = [row["verdict"] for row in rows if row["type"] == "comparison"]
     assert len(verdicts) == 12 and verdicts.count("damaged") == 1 and verdicts.count("same") == 11
 
     sizes = list[list[int]]()
     for path in (str(backups["data"]), backup):
-        assert run(["what-if", "--json", "--codec", "gzip", "--topic", "fares", path]) == 0
-        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rows = rows_of(capfd, "what-if", "--codec", "gzip", "--topic", "fares", path, status=0)
         sizes.append([row["bytes"] for row in rows if row["type"] == "setting"])
     assert sizes[0] and sizes[0] == sizes[1]
     assert run(["what-if", "--compaction", backup]) == 4
@@ -194,8 +192,7 @@ def test_truncated_archive_is_reported_as_damaged(
     archive = tmp_path / "half.tar"
     archive.write_bytes(backups["b.tar"].read_bytes()[: backups["b.tar"].stat().st_size // 2])
     for command in ("list", "verify"):
-        assert run([command, "--json", str(archive)]) == 1
-        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rows = rows_of(capfd, command, archive, status=1)
         (finding,) = (row for row in rows if row.get("id") == "archive-cut-off")
         assert finding["path"] == str(archive)
         assert finding["message"].startswith("the archive ends too early (")
@@ -217,6 +214,5 @@ def test_spawned_worker_opens_the_archive_itself(
     # with two threads, workers are spawned rather than forked
     monkeypatch.setattr("threading.active_count", lambda: 2)
     path = f"{backups['b.tar']}/data"
-    assert run(["lookup", "--latest", "--json", "--jobs", "2", path]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "lookup", "--latest", "--jobs", "2", path, status=0)
     assert len(rows) == 12 and all(row["type"] == "lookup" for row in rows)

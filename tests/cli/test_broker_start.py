@@ -30,6 +30,7 @@ from tests.internal_topics.metadata_logs import (
     write_log,
 )
 from tests.kafka.start_cases import CASES
+from tests.support.command_rows import rows_of
 from tests.support.doctor_helpers import NOW
 from tests.support.metadata_rows import BROKER
 from tests.support.trees import copy_tree
@@ -51,9 +52,7 @@ def made(capture_small: Path, tmp_path: Path) -> Make:
 
 
 def starts(capfd: pytest.CaptureFixture[str], *arguments: object) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    run(["verify", "--json", *map(str, arguments)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "verify", *arguments)
     assert rows[-1]["type"] == "summary"
     return [row for row in rows if row["type"] == "broker-start"]
 
@@ -131,8 +130,7 @@ def test_topic_configuration_of_an_older_version_prevents_the_start(
         row["message"]
         == "Invalid value 40000 for configuration segment.bytes: Value must be at least 1048576"
     )
-    assert run(["doctor", "--json", *NOW, str(data)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "doctor", *NOW, data, status=1)
     (command,) = [row["command"] for row in rows if row["type"] == "step"]
     assert command.startswith("kafka-configs.sh") and command.endswith(
         "--entity-name fares --delete-config segment.bytes"
@@ -183,8 +181,7 @@ def test_features_of_another_version_prevent_the_start(
     (data,) = made(case)
     (row,) = starts(capfd, data)
     assert (row["outcome"], row["exception"]) == ("does-not-start", exception)
-    assert run(["doctor", "--json", *NOW, str(data)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "doctor", *NOW, data, status=1)
     (command,) = [row["command"] for row in rows if row["type"] == "step"]
     assert command.startswith("kafka-features.sh") and command.endswith(step)
     (node,) = [row for row in rows if row["type"] == "node"]

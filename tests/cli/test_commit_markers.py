@@ -27,6 +27,7 @@ from kseg.internal_topics.transactions.transaction_rows import (
 from kseg.jobs.events import Row
 from kseg.segment.partition.targets import PartitionTarget
 from tests.internal_topics.coordinator_logs import T0, data_batch, marker
+from tests.support.command_rows import rows_of
 from tests.support.transaction_dirs import LATER, PID, write_orders
 from tests.support.trees import files_in, unchanged
 
@@ -100,9 +101,7 @@ def test_marker_continues_the_coordinator_epoch_of_the_producer(
     place = write_orders(tmp_path, marker(0, PID, 0, coordinator_epoch=4), data_batch(1, PID, 0)).parent
     assert run(["recover", "--apply", str(place)]) == 0
     assert run(["append", "--apply", "--marker", "abort", "--producer-id", str(PID), str(place)]) == 0
-    capfd.readouterr()
-    run(["dump", "--json", "--deep-iteration", str(place)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "dump", "--deep-iteration", place)
     markers = [row["control"] for row in rows if row["type"] == "record" and row.get("control")]
     assert [(each["kind"], each["coordinator_epoch"]) for each in markers] == [("COMMIT", 4), ("ABORT", 4)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -22,7 +21,8 @@ from tests.internal_topics.coordinator_logs import batch, data_batch, write_segm
 from tests.kafka.random_logs import resealed
 from tests.support import trees
 from tests.support.broker_dirs import broker_dir
-from tests.support.doctor_helpers import NOW, beside, commands, doctor, of_type, rows_of, text_of
+from tests.support.command_rows import of_type, rows_of
+from tests.support.doctor_helpers import NOW, beside, commands, doctor, text_of
 from tests.support.group_dirs import broker, commit
 from tests.support.known_topics import append
 from tests.support.lock_holders import child, running_broker
@@ -82,8 +82,8 @@ def test_doctor_reports_what_verify_and_recover_report(
     _damaged(data)
     with trees.unchanged(data):
         rows = doctor(capfd, data, status=1)
-        verified = rows_of(capfd, "verify", "--json", *NOW, data, status=1)
-        planned = rows_of(capfd, "recover", "--json", *NOW, data, status=1)
+        verified = rows_of(capfd, "verify", *NOW, data, status=1)
+        planned = rows_of(capfd, "recover", *NOW, data, status=1)
     for kind in ("finding", "verified", "broker-start"):
         assert of_type(rows, kind) == of_type(verified, kind)
     costs = {row["partition"]: row["costs"] for row in of_type(planned, "result") if "partition" in row}
@@ -228,8 +228,8 @@ def test_doctor_reports_hanging_transactions_and_offsets_beyond_the_log(
     )
     write_segment(data / "orders-0", batch(0, *[(b"k", b"v")] * 5), data_batch(5, PID, 0, count=2))
     write_state(data, transaction("payments", partitions=[("fares", 0)]))
-    rows = rows_of(capfd, "doctor", "--json", "--now", LATER, data, status=1)
-    hanging = rows_of(capfd, "transactions", "--json", "--now", LATER, data, status=1)
+    rows = rows_of(capfd, "doctor", "--now", LATER, data, status=1)
+    hanging = rows_of(capfd, "transactions", "--now", LATER, data, status=1)
     hangs = [row for row in of_type(hanging, "transaction") if row["status"] == "hanging"]
     assert len(hangs) == 1 and of_type(rows, "transaction") == hangs
     offsets = of_type(rows, "offset")
@@ -247,7 +247,7 @@ def test_doctor_reports_hanging_transactions_and_offsets_beyond_the_log(
     # the other replica has the same transaction, which is aborted once
     other = shutil.copytree(data, tmp_path / "other")
     metadata.write_meta_properties(other, node=2, directory="AsCu_Qd6HlJL_AROE7wUxg")
-    both = rows_of(capfd, "doctor", "--json", "--now", LATER, data, other, status=1)
+    both = rows_of(capfd, "doctor", "--now", LATER, data, other, status=1)
     assert len(of_type(both, "transaction")) == 2 and commands(both).count(abort) == 1
 
 
@@ -366,9 +366,7 @@ def test_log_that_no_repair_makes_loadable_is_moved_out(
     assert run([*shlex.split(steps[0]["command"])[1:], "--quiet"]) in (0, 1)
     subprocess.run(steps[1]["command"], shell=True, check=True)
     assert (tmp_path / "a data dir-orders.00-1" / ACTIVE).exists()
-    capfd.readouterr()
-    run([*shlex.split(steps[2]["command"])[1:], "--json", *NOW])
-    after = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    after = rows_of(capfd, *shlex.split(steps[2]["command"])[1:], *NOW)
     (start,) = of_type(after, "broker-start")
     assert start["outcome"] != "does-not-start" and not start["partitions_failed"]
 
@@ -448,8 +446,7 @@ def test_doctor_moves_out_directories_that_prevent_a_start(
     (data / "lost+found").mkdir()
     monkeypatch.chdir(data if is_inside else tmp_path)
     target = "." if is_inside else data.name
-    assert run(["doctor", "--json", *NOW, target]) == 1
-    steps = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    steps = rows_of(capfd, "doctor", *NOW, target, status=1)
     commands = [row["command"] for row in steps if row["type"] == "step"]
     assert commands[-1] == f"kseg doctor {target}" and len(commands) == 3
     for command in commands[:-1]:
@@ -478,6 +475,6 @@ def test_last_step_of_doctor_repeats_the_given_options(
     torn_tail(max((data / "fares-0").glob("*.log")))
     properties = tmp_path / "server.properties"
     properties.write_text(f"node.id=1\nlog.dirs={data},{tmp_path / 'missing'}\n")
-    rows = rows_of(capfd, "doctor", "--json", "--server-properties", properties, data, status=1)
+    rows = rows_of(capfd, "doctor", "--server-properties", properties, data, status=1)
     again = [each for each in commands(rows) if each.startswith("kseg doctor")]
     assert again == [f"kseg doctor --server-properties {properties} {data}"]

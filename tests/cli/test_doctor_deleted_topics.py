@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.internal_topics.metadata_logs import record
-from tests.support.doctor_helpers import doctor, of_type
+from tests.support.command_rows import of_type
+from tests.support.doctor_helpers import doctor
 from tests.support.known_topics import append, ids
 from tests.support.lock_holders import child, running_broker
 

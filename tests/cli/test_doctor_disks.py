@@ -11,7 +11,8 @@ import pytest
 from fixtures.diseases import bad_crc
 from kseg.cli.main import run
 from tests.support.broker_dirs import broker_dir
-from tests.support.doctor_helpers import NOW, commands, doctor, of_type
+from tests.support.command_rows import of_type
+from tests.support.doctor_helpers import NOW, commands, doctor
 
 FIRST, ACTIVE = f"{0:020d}.log", f"{297:020d}.log"
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.doctor_helpers import commands, doctor, of_type, text_of
+from tests.support.command_rows import of_type
+from tests.support.doctor_helpers import commands, doctor, text_of
 
 FIRST = f"{0:020d}.log"
 

@@ -22,7 +22,8 @@ from kseg.cli.doctor.metadata_log_steps import (
 from kseg.cli.main import run
 from tests.kafka.start_cases import CASES
 from tests.support import trees
-from tests.support.doctor_helpers import commands, doctor, of_type, text_of
+from tests.support.command_rows import of_type
+from tests.support.doctor_helpers import commands, doctor, text_of
 
 METADATA = "__cluster_metadata-0"
 DAMAGED = f"{69:020d}-{1:010d}.checkpoint"

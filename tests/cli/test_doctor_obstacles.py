@@ -14,7 +14,8 @@ import pytest
 from tests.kafka.start_cases import CASES
 from tests.kafka.start_directories import SUFFIX
 from tests.support import trees
-from tests.support.doctor_helpers import commands, doctor, of_type
+from tests.support.command_rows import of_type
+from tests.support.doctor_helpers import commands, doctor
 from tests.support.lock_holders import child, running_broker
 
 MOVED = {

@@ -13,7 +13,8 @@ from kseg.cli.main import run
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from tests.internal_topics.coordinator_logs import T0, batch, key, value, write_segment
 from tests.internal_topics.metadata_logs import record, topic_id
-from tests.support.doctor_helpers import Rows, commands, of_type, rows_of, text_of
+from tests.support.command_rows import Rows, of_type, rows_of
+from tests.support.doctor_helpers import commands, text_of
 from tests.support.group_dirs import FARES, broker, commit
 from tests.support.known_topics import append
 from tests.support.lock_holders import child, running_broker
@@ -85,7 +86,7 @@ def sound(root: Path, *batches: bytes) -> Path:
 
 
 def doctor(capfd: pytest.CaptureFixture[str], now_ms: int, *words: object, status: int = 0) -> Rows:
-    return rows_of(capfd, "doctor", "--json", "--now", now_ms, *words, status=status)
+    return rows_of(capfd, "doctor", "--now", now_ms, *words, status=status)
 
 
 def told(rows: Rows) -> dict[str, int]:

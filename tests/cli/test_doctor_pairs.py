@@ -12,7 +12,8 @@ from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.situation import Situation
 from kseg.cli.main import run
 from kseg.cli.request import Request
-from tests.support.doctor_helpers import NOW, beside, commands, doctor, of_type
+from tests.support.command_rows import of_type
+from tests.support.doctor_helpers import NOW, beside, commands, doctor
 from tests.support.trees import copy_tree
 
 

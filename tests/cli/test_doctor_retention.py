@@ -16,7 +16,8 @@ from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.partition.topic_settings import Setting, Source, TopicSettings
 from tests.internal_topics.metadata_logs import config, topic_id
 from tests.internal_topics.remote_logs import FINISHED, update, upload, write_remote_log
-from tests.support.doctor_helpers import NOW, doctor, of_type, rows_of, text_of
+from tests.support.command_rows import of_type, rows_of
+from tests.support.doctor_helpers import NOW, doctor, text_of
 from tests.support.known_topics import append
 from tests.support.lock_holders import child, running_broker
 
@@ -60,7 +61,7 @@ def test_doctor_names_partitions_that_retention_deletes_completely(
     assert text[text.index("what retention deletes after it:") + 1].endswith(
         "of 3 partitions; everything in fares-0, metro-gzip-0, metro-lz4-0"
     )
-    planned = rows_of(capfd, "retain", "--json", *NOW, data, status=1)
+    planned = rows_of(capfd, "retain", *NOW, data, status=1)
     assert {row["partition"] for row in of_type(planned, "result") if row.get("deleted")} == set(names)
 
 

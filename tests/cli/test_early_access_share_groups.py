@@ -3,13 +3,13 @@ failed`), and no repair of the logs changes that. Keys and values are from a rea
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from kseg.cli.main import run
 from tests.internal_topics.coordinator_logs import batch
+from tests.support.command_rows import rows_of
 
 _SHARE_KEY = "00027367b1b6ad0089a54eb4bfcc8d9b09bd546a00000000"
 WRITTEN = {
@@ -31,8 +31,7 @@ def test_verify_and_recover_agree_on_early_access_share_groups(
     (partition / f"{0:020d}.log").write_bytes(batch(0, *records))
     found = []
     for command in ("verify", "recover"):
-        assert run([command, "--json", str(partition)]) == 1
-        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rows = rows_of(capfd, command, partition, status=1)
         found.append([(row["id"], row["message"]) for row in rows if row.get("severity") == "error"])
     assert found[0] == found[1] != []
     assert all(kind == "coordinator-load-fails" and "Kafka 4.0" in message for kind, message in found[0])

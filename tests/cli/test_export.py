@@ -21,6 +21,7 @@ pytest.importorskip("pyarrow")
 from kseg.cli.main import run
 from kseg.segment.new_files import NewFile
 from tests.cli.test_command_line import imported
+from tests.support.command_rows import rows_of
 from tests.support.expected_exports import dumped, exported, files_of
 from tests.support.failing_disks import die_at, rounds
 
@@ -70,8 +71,7 @@ def test_export_writes_the_records_of_a_data_directory(
 def test_export_json_lines(data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "out"
     words = ["export", "--json", "--to", "parquet", "--partition-by", "topic,hour", "--topic", "metro-*"]
-    assert run([*words, "--output", str(output), str(data)]) == 0
-    *results, summary = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    *results, summary = rows_of(capfd, *words, "--output", output, data, status=0)
     assert len(results) == 5
     for row in results:
         assert row["type"] == "result" and row["command"] == "export" and row["to"] == "parquet"

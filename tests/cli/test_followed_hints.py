@@ -6,7 +6,6 @@ Every command on every kind of damage makes several hundred commands and as many
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -25,6 +24,7 @@ from kseg.segment.findings import CATALOGUE
 from kseg.segment.terminal import shell_quoted
 from tests.internal_topics.metadata_logs import topic_id
 from tests.recovery.verify.test_verify_side_diseases import SIDE_DISEASES
+from tests.support.command_rows import rows_of
 from tests.support.damaged_dirs import ID, INNER
 
 Inflict = Callable[[Path], object]
@@ -94,9 +94,7 @@ class Shell:
         return status, shlex.split(lines[0])[1:] if lines else []
 
     def complaints(self, data: Path) -> set[str]:
-        self._capfd.readouterr()
-        run(["verify", "--json", *NOW, str(data)])
-        rows = [json.loads(line) for line in self._capfd.readouterr().out.splitlines()]
+        rows = rows_of(self._capfd, "verify", *NOW, data)
         return {row["id"] for row in rows if row.get("severity") in ("error", "warning")}
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from kseg.cli.given_paths import without_globs
 from kseg.cli.main import run
+from tests.support.command_rows import rows_of
 from tests.support.doctor_helpers import NOW
 
 
@@ -139,8 +140,7 @@ def test_file_that_is_no_part_of_the_work_on_its_directory_stays(
     """A deleted file, and one without a meaning, are verified only where they are named."""
     partition = data / "stations-0"
     deleted = partition / f"{FIRST}.deleted"
-    assert run(["verify", "--json", str(partition), str(deleted)]) == 0
-    verified = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    verified = rows_of(capfd, "verify", partition, deleted, status=0)
     assert [row["path"] for row in verified if row["type"] == "verified"] == [str(partition), str(deleted)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from pathlib import Path
@@ -17,14 +16,14 @@ from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE
 from tests.internal_topics import metadata_logs as metadata
 from tests.internal_topics.coordinator_logs import T0, batch, key, marker, value, write_segment
+from tests.support.command_rows import rows_of
 from tests.support.group_dirs import FARES, broker, commit
 
 Rows = list[dict[str, Any]]
 
 
 def groups(capfd: pytest.CaptureFixture[str], *words: object, status: int = 0) -> Rows:
-    assert run(["groups", "--json", *map(str, words)]) == status
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return rows_of(capfd, "groups", *words, status=status)
 
 
 def of_type(rows: Rows, kind: str) -> Rows:
@@ -490,8 +489,7 @@ def test_verify_names_records_that_fail_a_coordinator_load(
     write_segment(share, batch(0, (None, b"\0\0")))
     found = []
     for words, is_named in (([], True), (["--quick"], False)):
-        run(["verify", "--json", *words, str(log_dir)])
-        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rows = rows_of(capfd, "verify", *words, log_dir)
         found = [row for row in rows if row.get("id") == "coordinator-load-fails"]
         assert bool(found) == is_named
         (verified,) = [row for row in rows if row["type"] == "verified" and row["path"] == str(share)]
@@ -503,8 +501,7 @@ def test_verify_names_records_that_fail_a_coordinator_load(
 
 def test_list_shows_the_lag_of_each_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log_dir = broker(tmp_path, batch(0, commit(4), commit(9, "fast")))
-    run(["list", "--json", "--groups", str(log_dir)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "list", "--groups", log_dir)
     lags = {row["partition"]: row["groups"] for row in rows if row["type"] == "partition"}
     assert lags["fares-0"] == [
         {"group": "billing", "offset": 4, "lag": 6},

@@ -15,6 +15,7 @@ import pytest
 from kseg.change.apply.disk import Disk
 from kseg.cli.main import run
 from tests.support.change_cases import CHANGINGS, NOW
+from tests.support.command_rows import rows_of
 from tests.support.failing_disks import Held, held
 from tests.support.mounts import done_or_skipped, mounted
 from tests.support.trees import tree_state
@@ -37,9 +38,7 @@ def test_run_with_journal_elsewhere_is_undone(
     start = all_held(data)
     assert run([*words, *elsewhere, "--json", str(data)]) == 1
     assert all_held(data) == start and not away.exists()
-    capfd.readouterr()
-    assert run([*words, *elsewhere, "--apply", "--json", str(data)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, *words, *elsewhere, "--apply", data, status=0)
     journals = [row["journal"] for row in rows if row["type"] == "result" and row["journal"]]
     assert journals and all(Path(path).is_relative_to(away / "journals") for path in journals)
     assert not list(data.rglob(".kseg")) and not list(data.rglob("kseg-journal-*.jsonl"))

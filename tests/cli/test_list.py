@@ -14,6 +14,7 @@ from kseg.cli.main import run
 from kseg.cli.text.columns import TextColumn, aligned
 from tests.internal_topics.metadata_logs import record, topic, topic_id, write_log
 from tests.support.broker_dirs import broker_dir
+from tests.support.command_rows import rows_of
 from tests.support.copies import batches, write
 
 Unchanged = Callable[..., AbstractContextManager[None]]
@@ -168,8 +169,7 @@ def test_list_does_not_count_preallocated_space_as_size(
         assert run(["list", "--partitions", "--jobs", "1", *words, "--topic", "orders.00", str(data)]) == 0
         sizes = {line.split()[0]: line.split()[2] for line in capfd.readouterr().out.splitlines()}
         assert sizes["orders.00-0"] == sizes["orders.00-1"] == f"{log_bytes / 1024:.1f}"
-    assert run(["list", "--json", str(data)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "list", data, status=0)
     found = {row["partition"]: row["preallocated_bytes"] for row in rows if row["type"] == "partition"}
     assert found == {"orders.00-0": unwritten_bytes, "orders.00-1": 0, "__cluster_metadata-0": 0}
 
@@ -223,8 +223,7 @@ def test_suffixed_directories_are_named_by_their_topic_ids(
     cut.mkdir()
     (cut / f"{0:020}.log").write_bytes(b"")
     (cut / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(1)}")
-    assert run(["list", "--json", str(tmp_path)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "list", tmp_path, status=0)
     reported = {row["directory"]: row["topic_name"] for row in rows if row["type"] == "partition"}
     assert reported == {str(tmp_path / "__cluster_metadata-0"): None, str(cut): whole}
     assert run(["list", str(tmp_path)]) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ from tests.internal_topics.remote_logs import (
     upload,
     write_remote_log,
 )
-from tests.support.doctor_helpers import commands, rows_of
+from tests.support.command_rows import rows_of
+from tests.support.doctor_helpers import commands
 from tests.support.group_dirs import commit
 
 ORDERS = ("orders", topic_id(1), 0)
@@ -61,10 +61,10 @@ def log_dir(root: Path, *more: bytes) -> Path:
     return root
 
 
-def rows(capfd: pytest.CaptureFixture[str], *words: str | Path, status: int = 0) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert run(["list", "--remote", "--json", *map(str, words)]) == status
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+def remote_rows(
+    capfd: pytest.CaptureFixture[str], *words: str | Path, status: int = 0
+) -> list[dict[str, Any]]:
+    return rows_of(capfd, "list", "--remote", *words, status=status)
 
 
 def of_partition(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def of_partition(found: list[dict[str, Any]]) -> dict[str, Any]:
 def test_list_remote_shows_local_and_remote_offset_ranges(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    found = rows(capfd, log_dir(tmp_path))
+    found = remote_rows(capfd, log_dir(tmp_path))
     row = of_partition(found)
     assert row["log_start_offset"] == 10 and row["local_log_start_offset"] == 100
     assert row["log_end_offset"] == 150 and row["topic_id"] == ORDERS[1]
@@ -88,7 +88,7 @@ def test_list_remote_shows_local_and_remote_offset_ranges(
 
 
 def test_remote_segment_being_deleted_leaves_a_gap(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    found = rows(capfd, log_dir(tmp_path, update(ORDERS, SEGMENTS[1], DELETING)), status=1)
+    found = remote_rows(capfd, log_dir(tmp_path, update(ORDERS, SEGMENTS[1], DELETING)), status=1)
     row = of_partition(found)
     assert row["missing"] == [[40, 79]] and row["missing_offsets"] == 40 and row["dangling"] == 2
     capfd.readouterr()
@@ -109,18 +109,18 @@ def test_remote_segment_of_a_foreign_epoch_serves_no_offsets(
         *(update(ORDERS, SEGMENTS[2], state) for state in (DELETING, DELETED)),
         *finished(ORDERS, 4, 80, 99, {0: 80}),
     )
-    assert of_partition(rows(capfd, root, status=1))["missing"] == [[80, 99]]
+    assert of_partition(remote_rows(capfd, root, status=1))["missing"] == [[80, 99]]
 
 
 def test_list_remote_shows_partitions_that_are_elsewhere_or_deleted(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     root = log_dir(tmp_path, *finished(FARES, 5, 0, 9, {0: 0}), *finished(FARES, 6, 20, 29, {0: 20}))
-    row = of_partition(rows(capfd, root, "--topic", "fares", status=1))
+    row = of_partition(remote_rows(capfd, root, "--topic", "fares", status=1))
     assert row["directory"] is None and row["local"] == [] and row["log_end_offset"] is None
     assert row["remote"] == [[0, 9], [20, 29]] and row["missing"] == [[10, 19]]
     root = log_dir(tmp_path / "second", *finished(FARES, 5, 0, 9, {0: 0}), delete_partition(FARES, 2))
-    assert [each for each in rows(capfd, root, "--topic", "fares") if each["type"] != "summary"] == []
+    assert [each for each in remote_rows(capfd, root, "--topic", "fares") if each["type"] != "summary"] == []
 
 
 def test_list_remote_uses_the_broker_that_is_further_ahead(
@@ -138,7 +138,7 @@ def test_list_remote_uses_the_broker_that_is_further_ahead(
         behind = tuple(Record(offset, T0, None, b"x") for offset in range(100, end))
         (local / f"{100:020}.log").write_bytes(encode_batch(NewBatch(records=behind, leader_epoch=1)))
         (local / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id(topic)}")
-    row = of_partition(rows(capfd, *(tmp_path / place for place in "012")))
+    row = of_partition(remote_rows(capfd, *(tmp_path / place for place in "012")))
     assert row["directory"] == f"{tmp_path}/1/orders-0" and row["remote"] == [[10, 119]]
 
 
@@ -148,14 +148,14 @@ def test_list_remote_accepts_single_segments_of_the_metadata_topic(
     place = tmp_path / "__remote_log_metadata-7"
     write_remote_log(place, finished(FARES, 5, 0, 9, {0: 0}))
     write_remote_log(place, finished(FARES, 6, 10, 29, {0: 10}), base_offset=2)
-    row = of_partition(rows(capfd, *sorted(place.iterdir(), reverse=True)))
+    row = of_partition(remote_rows(capfd, *sorted(place.iterdir(), reverse=True)))
     assert row["remote"] == [[0, 29]]
 
 
 def test_unreadable_remote_log_metadata_record_is_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    found = rows(capfd, log_dir(tmp_path, b"\x01\x00\x00garbage"), status=1)
+    found = remote_rows(capfd, log_dir(tmp_path, b"\x01\x00\x00garbage"), status=1)
     (finding,) = [each for each in found if each["type"] == "finding"]
     assert finding["id"] == "remote-log-metadata-unreadable" and finding["first_offset"] == 7
     assert of_partition(found)["missing"] == []
@@ -178,9 +178,9 @@ def test_topic_deleted_segment_by_segment_is_gone_from_remote(
     gone = [update(FARES, SEGMENTS[number], state) for state in (DELETING, DELETED) for number in (4, 5)]
     uploads = [*finished(FARES, 4, 0, 9, {0: 0}), *finished(FARES, 5, 10, 19, {0: 10})]
     root = log_dir(tmp_path, *uploads, *gone)
-    assert {row["topic"] for row in rows(capfd, root) if row["type"] != "summary"} == {"orders"}
+    assert {row["topic"] for row in remote_rows(capfd, root) if row["type"] != "summary"} == {"orders"}
     write_remote_log(root / "__remote_log_metadata-7", [*uploads, *gone[:3]])
-    (partition,) = [row for row in rows(capfd, root) if row["type"] == "remote_partition"]
+    (partition,) = [row for row in remote_rows(capfd, root) if row["type"] == "remote_partition"]
     assert (partition["topic"], partition["segments"], partition["dangling"]) == ("fares", 1, 1)
 
 
@@ -234,9 +234,9 @@ def test_groups_with_offsets_in_the_remote_log_get_no_reset(
         shutil.rmtree(data / "__remote_log_metadata-7")
         tiered = metadata.config("orders", "remote.storage.enable", "true")
         metadata.write_log(data / "__cluster_metadata-0", metadata.topic("orders", ORDERS[1], 1), [tiered])
-    listed = rows_of(capfd, "groups", "--json", data, status=0)
+    listed = rows_of(capfd, "groups", data, status=0)
     status = {row["group"]: row["status"] for row in listed if row["type"] == "offset"}
     assert status == {"out": "below-log-start", "in": "ok", "too": "ok"}
-    examined = rows_of(capfd, "doctor", "--json", data, status=1)
+    examined = rows_of(capfd, "doctor", data, status=1)
     (reset,) = [step for step in commands(examined) if step.startswith("kafka-consumer-groups.sh")]
     assert "--group out --topic orders:0 --reset-offsets --to-earliest" in reset

@@ -13,6 +13,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.encoding.partitioner import partition_for_key
 from tests.support.broker_dirs import broker_dir
+from tests.support.command_rows import rows_of
 
 Unchanged = Callable[..., AbstractContextManager[None]]
 FIELDS = [
@@ -138,8 +139,7 @@ class TestKeySearch:
         partition = data / "metro-lz4-0"
         _, out, _ = self.ask(capfd, "--json", "--all", *bounds, partition)
         found = [json.loads(line) for line in out.splitlines()]
-        assert run(["dump", "--json", "--print-data-log", "--key", "stop8", *bounds, str(partition)]) == 0
-        lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        lines = rows_of(capfd, "dump", "--print-data-log", "--key", "stop8", *bounds, partition, status=0)
         dumped = [line["offset"] for line in lines if line["type"] == "record"]
         assert [answer["offset"] for answer in found if answer["type"] == "lookup"] == dumped != []
         assert found[0]["query"]["from_offset"] == 20

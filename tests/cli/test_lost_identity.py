@@ -4,7 +4,6 @@ that."""
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
+from tests.support.command_rows import rows_of
 
 KIND = "meta-properties-missing"
 POINTS = "recovery-point-offset-checkpoint"
@@ -31,15 +31,9 @@ def bare(capture_small: Path, tmp_path: Path) -> Path:
     return data
 
 
-def output(capfd: pytest.CaptureFixture[str], *words: str | Path) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    run([str(words[0]), "--json", *map(str, words[1:])])
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
 def messages(capfd: pytest.CaptureFixture[str], data: Path) -> list[str]:
     found = [
-        [row["message"] for row in output(capfd, command, data) if row.get("id") == KIND]
+        [row["message"] for row in rows_of(capfd, command, data) if row.get("id") == KIND]
         for command in ("verify", "recover")
     ]
     assert found[0] == found[1], "verify and recover agree"
@@ -127,9 +121,9 @@ def test_lost_meta_properties_of_a_zookeeper_broker_needs_only_its_id(
 ) -> None:
     """Observed: 2.1.1 and 2.8.2 end if the file has version 1."""
     lost, _ = zookeeper_dirs
-    (row,) = [row for row in output(capfd, "recover", lost) if row.get("options_needed")]
+    (row,) = [row for row in rows_of(capfd, "recover", lost) if row.get("options_needed")]
     assert row["options_needed"] == ["--node-id"]
-    steps = [row["why"] for row in output(capfd, "doctor", lost) if row["type"] == "step"]
+    steps = [row["why"] for row in rows_of(capfd, "doctor", lost) if row["type"] == "step"]
     assert any(
         why.endswith("A broker with ZooKeeper (3.9 or older) starts without it, and writes it.")
         for why in steps
@@ -160,7 +154,7 @@ def test_directory_id_of_a_broker_that_may_have_migrated_is_asked_for(
     for partition in (lost / "metro-none-0", other / "metro-none-1"):
         shutil.copy2(capture_small / "data" / "metro-none-0" / "partition.metadata", partition)
     (other / META).write_text(f"version=0\nbroker.id=7\ncluster.id=c\n{directory_id}\n")
-    rows = output(capfd, "recover", lost, other)
+    rows = rows_of(capfd, "recover", lost, other)
     needed = [row["options_needed"] for row in rows if "options_needed" in row]
     assert (["--directory-id"] not in needed) is is_kept
 
@@ -207,7 +201,7 @@ def test_truncated_temporary_meta_properties_is_not_used(
 ) -> None:
     unfinished.write_bytes(unfinished.read_bytes()[:-4])
     assert decode_meta_properties(unfinished.read_bytes()).cluster_id == "Mz9XvQe1R0mU7bTq2Lk"
-    (row,) = [row for row in output(capfd, "recover", unfinished.parent) if row.get("options_needed")]
+    (row,) = [row for row in rows_of(capfd, "recover", unfinished.parent) if row.get("options_needed")]
     assert row["options_needed"] == ["--node-id", "--cluster-id", "--directory-id"]
 
 
@@ -249,5 +243,5 @@ def test_meta_properties_behind_a_failing_disk_is_not_written_anew(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "lstat", failing)
-        rows = output(capfd, "recover", data)
+        rows = rows_of(capfd, "recover", data)
     assert not [row for row in rows if row.get("id") == KIND or row.get("file") == META]

@@ -17,6 +17,7 @@ from kseg.change.apply.disk import Disk
 from kseg.change.apply.step_progress import ObservedFile
 from kseg.change.apply.unfinished import half_done_findings
 from kseg.cli.main import run
+from tests.support.command_rows import rows_of
 from tests.support.failing_renames import failing_renames
 from tests.support.trees import tree_state
 
@@ -58,8 +59,7 @@ def test_undo_of_a_partition_does_not_recommend_a_missing_journal(
 
 
 def test_doctor_steps_work_after_a_lost_journal(repaired: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["verify", "--json", str(repaired)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "verify", repaired, status=1)
     kept = {str(path) for path in repaired.glob("kseg-journal-*-old-*")}
     assert {row["path"] for row in rows if row.get("id") == "journal-missing"} == kept
     assert run(["doctor", "--json", str(repaired)]) == 1
@@ -99,8 +99,7 @@ def test_journal_that_can_be_neither_finished_nor_undone_has_a_way_out(
         assert "can be neither finished nor undone" in sentence and f"kept in {journal.parent}" in sentence
         assert max((overtaken / "metro-none-0").glob("*.log")).name in sentence
     assert tree_state(overtaken) == before
-    assert run(["verify", "--json", str(overtaken)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "verify", overtaken, status=1)
     assert [row["path"] for row in rows if row.get("id") == "journal-overtaken"] == [str(journal.parent)]
     assert not [row for row in rows if row.get("id") == "half-done-journal"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -18,6 +17,7 @@ from kseg.segment.crc import crc32c
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from tests.kafka.start_cases import CASES as CASES_OF_STARTS
+from tests.support.command_rows import rows_of
 from tests.support.salvage_cases import log
 from tests.support.trees import copy_tree
 
@@ -154,8 +154,7 @@ def test_directory_named_like_a_log_of_kafka_07_beside_later_logs_is_reported(
         ["compact", "--cleanup-policy", "compact"],
         ["retain", "--cleanup-policy", "delete", "--unmark"],
     ):
-        assert run([*words, "--json", str(partition)]) in (0, 1)
-        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rows = rows_of(capfd, *words, partition)
         (result,) = [
             row for row in rows if row["type"] == "result" and row.get("partition") == partition.name
         ]

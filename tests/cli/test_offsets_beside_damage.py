@@ -10,7 +10,8 @@ import pytest
 from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from tests.cli.test_one_answer import cleaned, partitions, plain, put
-from tests.support.answers import LEVELS, altered, common_answers, rows
+from tests.support.answers import LEVELS, altered, common_answers
+from tests.support.command_rows import rows_of
 
 __all__ = ["cleaned", "partitions", "plain"]  # fixtures
 
@@ -38,7 +39,7 @@ def test_altered_batch_is_not_the_one_that_damage_follows(
     spans = list(batch_spans(path))
     put(path, (7, b"\x20"), (spans[2][0], b"\x55" * (spans[-1][0] - spans[2][0])))
     assert [answer[4] for answer in common_answers(cleaned, capfd)] == [12]
-    assert [answer[2:6] for answer in altered(rows(capfd, "verify", cleaned))] == [(0, 8, 0, 5)]
+    assert [answer[2:6] for answer in altered(rows_of(capfd, "verify", cleaned))] == [(0, 8, 0, 5)]
 
 
 @pytest.mark.evidence("damage-offsets")
@@ -49,7 +50,7 @@ def test_impossible_offset_is_named_before_damage_at_the_log_end(
     (altered_at, _), (damage, size) = list(batch_spans(path))[-2:]
     put(path, (altered_at + 4, b"\x80"), (damage + size - 9, b"\x55" * 9))
     assert [answer[2:6] for answer in common_answers(plain, capfd)] == [(damage, size, 327, 329)]
-    assert [answer[2:6] for answer in altered(rows(capfd, "verify", plain))] == [(altered_at, 8, 324, 326)]
+    assert [answer[2:6] for answer in altered(rows_of(capfd, "verify", plain))] == [(altered_at, 8, 324, 326)]
 
 
 @pytest.mark.evidence("damage-offsets")
@@ -65,7 +66,7 @@ def test_offsets_lost_in_damage_stay_lost_when_another_batch_moves(
     data = path.read_bytes()
     behind = spans[24][0]
     path.write_bytes(data[:behind] + data[spans[25][0] :])
-    planned = rows(capfd, "recover", plain)
+    planned = rows_of(capfd, "recover", plain)
     (result,) = (row for row in planned if row["type"] == "result")
     assert result["log_end_offset"] == 334
     assert [tuple(removed[name] for name in LEVELS) for removed in result["removed"]] == [
@@ -84,7 +85,7 @@ def test_batch_whose_restored_offset_fills_a_gap_does_not_move_to_the_log_end(
     put(path, (altered_at + 6, b"\x01"), (altered_at - 5, b"\x55" * 3))
     lost = common_answers(plain, capfd)
     assert [answer[4:6] for answer in lost] == [(73, 73)]
-    assert [answer[4:] for answer in altered(rows(capfd, "verify", plain))] == [(74, 77, 330)]
+    assert [answer[4:] for answer in altered(rows_of(capfd, "verify", plain))] == [(74, 77, 330)]
     assert run(["recover", "--apply", "--quiet", str(plain)]) == 0
     assert path.read_bytes().endswith(sound[altered_at:])
 

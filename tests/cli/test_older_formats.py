@@ -5,18 +5,17 @@ The dump tools of 0.8.2, 0.9.0 and 0.10.2 fail with an exception at a v2 batch. 
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.segment import layout as L
 from kseg.segment.partition.format_evidence import newest_readable_magic
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
-from tests.support.append_helpers import rows_of
+from tests.support.append_helpers import written_rows
+from tests.support.command_rows import rows_of
 
 V0, V1, V2 = L.MAGIC_V0, L.MAGIC_V1, L.MAGIC_V2
 KEYED = "comb.none-0"
@@ -77,11 +76,10 @@ def test_compact_warns_about_batches_an_old_broker_cannot_read(
     """A cleaner of Kafka 4 does the same without a warning, so kseg does it too."""
     monkeypatch.chdir(tmp_path)
     log_dir = Path(shutil.copytree(legacy_small / "data/0.9.0.1/2-compacted", "data"))
-    assert run([*COMPACT, "--json", *place, str(log_dir / KEYED)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, *COMPACT, *place, log_dir / KEYED, status=0)
     assert [row["id"] for row in rows if row["type"] == "finding"] == ["format-too-new"]
     written = (log_dir if "--apply" in place else tmp_path / "out") / KEYED
-    assert {row["magic"] for row in rows_of(written) if row["type"] == "batch"} == {V0, V2}
+    assert {row["magic"] for row in written_rows(written) if row["type"] == "batch"} == {V0, V2}
 
 
 @pytest.mark.parametrize(
@@ -106,6 +104,5 @@ def test_append_warns_about_batches_an_old_broker_cannot_read(
     directory = next(path for path in sorted(log_dir.glob("*-0")) if not path.name.startswith("__"))
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"key":"k","value":"v","timestamp":5}\n')
-    assert run(["append", "--json", *apply, *magic, "--from", str(lines), str(directory)]) == (not apply)
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "append", *apply, *magic, "--from", lines, directory, status=not apply)
     assert [row["id"] for row in rows if row["type"] == "finding"] == said

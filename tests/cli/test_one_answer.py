@@ -13,7 +13,8 @@ from fixtures import healthy
 from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from kseg.segment.sidecar.index import OffsetIndex
-from tests.support.answers import LEVELS, Answer, altered, common_answers, rows
+from tests.support.answers import LEVELS, Answer, altered, common_answers
+from tests.support.command_rows import rows_of
 from tests.support.compact_helpers import T0, Topic, clean
 
 CASES = int(os.environ.get("KSEG_ONE_ANSWER", "40"))
@@ -76,7 +77,7 @@ def test_damaged_compacted_batch_loses_its_two_records_in_every_command(
     broken[position + size - 2] ^= 4
     path.write_bytes(bytes(broken))
     assert common_answers(cleaned, capfd) == {("bad-crc", path.name, position, size, first, last, count)}
-    costs = next(row for row in rows(capfd, "recover", cleaned) if row["type"] == "result")["costs"]
+    costs = next(row for row in rows_of(capfd, "recover", cleaned) if row["type"] == "result")["costs"]
     assert costs["salvage"]["records"] == count
     assert costs["salvage"]["offsets"] == last - first + 1
 
@@ -95,10 +96,10 @@ def test_altered_offset_after_damage_adds_no_lost_offsets(
     path.write_bytes(bytes(data))
     (answer,) = common_answers(plain, capfd)
     assert answer == ("foreign-bytes", path.name, position, 100, None, None, 0)
-    assert [output[:2] for output in altered(rows(capfd, "verify", plain))] == [
+    assert [output[:2] for output in altered(rows_of(capfd, "verify", plain))] == [
         ("altered-base-offset", path.name)
     ]
-    costs = next(row for row in rows(capfd, "recover", plain) if row["type"] == "result")["costs"]
+    costs = next(row for row in rows_of(capfd, "recover", plain) if row["type"] == "result")["costs"]
     assert costs["salvage"]["records"] == 0
 
 
@@ -111,7 +112,7 @@ def put(path: Path, *changes: tuple[int, bytes]) -> None:
 
 def removed_from(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[Answer]:
     """The batches that salvage removes."""
-    (result,) = (row for row in rows(capfd, "recover", partition) if row["type"] == "result")
+    (result,) = (row for row in rows_of(capfd, "recover", partition) if row["type"] == "result")
     return [(row["finding"], *(row[name] for name in LEVELS)) for row in result["removed"]]
 
 
@@ -127,7 +128,7 @@ def test_too_high_offset_does_not_move_the_range_of_later_damage(
     put(path, (spans[15 - before][0] + 4, b"\x10"), (damage + size - 3, b"\xee\xee\xee"))
     (answer,) = common_answers(plain, capfd)
     assert answer == ("bad-crc", path.name, damage, size, 51, 54, 4)
-    (other,) = altered(rows(capfd, "verify", plain))
+    (other,) = altered(rows_of(capfd, "verify", plain))
     assert other[2] == spans[15 - before][0]
     assert ("bad-crc", damage, size, 51, 54, 4) in removed_from(plain, capfd)
 
@@ -143,7 +144,7 @@ def test_altered_only_batch_before_damage_is_named(cleaned: Path, capfd: pytest.
     assert common_answers(cleaned, capfd) == {
         ("foreign-bytes", path.name, damage, end - damage, 66, first - 1, None)
     }
-    assert [output[2:6] for output in altered(rows(capfd, "verify", cleaned))] == [(0, 8, 60, 65)]
+    assert [output[2:6] for output in altered(rows_of(capfd, "verify", cleaned))] == [(0, 8, 60, 65)]
 
 
 @pytest.mark.evidence("damage-offsets")
@@ -157,7 +158,7 @@ def test_impossible_offsets_prove_no_other_batch_wrong(
     one, other = spans[4][0], spans[6][0]
     put(path, (0, b"\x55" * one), (one + 7, bytes([data[one + 7] ^ 64])), (other + 6, b"\x01"))
     common_answers(cleaned, capfd)
-    assert [output[2:6] for output in sorted(altered(rows(capfd, "verify", cleaned)))] == [
+    assert [output[2:6] for output in sorted(altered(rows_of(capfd, "verify", cleaned)))] == [
         (one, 8, 30, 35),
         (other, 8, 48, 53),
     ]
@@ -174,7 +175,7 @@ def test_batch_with_a_zeroed_offset_keeps_its_place(plain: Path, capfd: pytest.C
     put(path, (spans[0][0] + 70, b"\x55" * 20), (damage + size - 20, bytes(28)))
     reported = common_answers(plain, capfd)
     assert ("bad-crc", path.name, damage, size, 47, 50, 4) in reported
-    assert [(*output[:3], output[4]) for output in altered(rows(capfd, "verify", plain))] == [
+    assert [(*output[:3], output[4]) for output in altered(rows_of(capfd, "verify", plain))] == [
         ("altered-base-offset", path.name, zeroed, 51)
     ]
     assert removed_from(plain, capfd) == [
@@ -211,7 +212,7 @@ def test_two_adjacent_batches_with_altered_offsets_do_not_move_to_the_log_end(
     sound = path.read_bytes()
     spans = list(batch_spans(path))
     put(path, (spans[7][0] + 6, b"\x01"), (spans[8][0] + 6, b"\x08"))
-    planned = rows(capfd, "recover", plain)
+    planned = rows_of(capfd, "recover", plain)
     claims = [(answer[2], *answer[4:6]) for answer in sorted(altered(planned))]
     offsets = [int.from_bytes(sound[at : at + 8], "big") for at, _ in spans[7:10]]
     assert claims == [(spans[at][0], offsets[at - 7], offsets[at - 6] - 1) for at in (7, 8)]
@@ -234,7 +235,7 @@ def test_both_batches_with_altered_offsets_before_damage_are_named(
     offsets = [int.from_bytes(data[at : at + 8], "big") for at, _ in spans[13:17]]
     (answer,) = common_answers(plain, capfd)
     assert answer == ("bad-crc", path.name, damage, size, offsets[2], offsets[3] - 1, 4)
-    assert [each[2:6] for each in sorted(altered(rows(capfd, "verify", plain)))] == [
+    assert [each[2:6] for each in sorted(altered(rows_of(capfd, "verify", plain)))] == [
         (one, 8, offsets[0], offsets[1] - 1),
         (other, 8, offsets[1], offsets[2] - 1),
     ]
@@ -311,7 +312,7 @@ def test_first_batch_keeps_the_offset_in_the_file_name_after_lost_offsets(
     put(path, (7, bytes([sound[7] ^ 16])))
     (tail,) = common_answers(cleaned, capfd)
     assert tail[:4] == ("zero-tail", shorter.name, cut, 3) and tail[5] == base - 1
-    (found,) = (row for row in rows(capfd, "recover", cleaned) if row.get("id") == "altered-base-offset")
+    (found,) = (row for row in rows_of(capfd, "recover", cleaned) if row.get("id") == "altered-base-offset")
     assert (found["probable_base_offset"], found["repaired"]) == (base, True)
     assert "the file name says that the segment begins at offset 120" in found["message"]
     assert run(["recover", "--apply", "--quiet", str(cleaned)]) == 0
@@ -325,7 +326,7 @@ def test_dump_names_an_overlap_in_a_compacted_log(plain: Path, capfd: pytest.Cap
     position, _ = list(batch_spans(path))[-1]
     data = path.read_bytes()
     put(path, (position + 7, bytes([data[position + 7] ^ 2])))
-    (output,) = altered(rows(capfd, "dump", path))
+    (output,) = altered(rows_of(capfd, "dump", path))
     assert output == ("altered-base-offset", path.name, position, 8, 327, 329, 325)
 
 
@@ -404,9 +405,9 @@ def test_verify_dump_lookup_and_recover_name_an_altered_header(
     first, width, at = (position, 8, bit) if bit < 64 else (position + 12, 4, bit - 64)
     data[first + width - 1 - at // 8] ^= 1 << at % 8
     path.write_bytes(bytes(data))
-    found = altered(rows(capfd, "verify", partition))
+    found = altered(rows_of(capfd, "verify", partition))
     common_answers(partition, capfd)
-    planned = rows(capfd, "recover", partition)
+    planned = rows_of(capfd, "recover", partition)
     assert altered(planned) >= found
     run(["dump", "--deep-iteration", str(path)])
     dumped = capfd.readouterr()

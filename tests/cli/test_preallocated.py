@@ -15,6 +15,7 @@ from fixtures.healthy import partition
 from kseg.cli.main import run
 from tests.internal_topics import metadata_logs as metadata
 from tests.recovery.verify.test_quick_check import ordinary
+from tests.support.command_rows import rows_of
 
 ACTIVE, BEFORE = f"{297:020d}.log", f"{198:020d}.log"
 MIB = 1 << 20
@@ -109,8 +110,7 @@ def test_retention_by_size_does_not_count_preallocated_zeros(
     written = sum(path.stat().st_size for path in log.glob("*.log"))
     os.truncate(log / ACTIVE, 1 << 30)
     for limit_bytes, deleted in ((written, []), (written - 4962, [0])):
-        run([*command, str(limit_bytes), str(log)])
-        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rows = rows_of(capfd, *command, limit_bytes, log)
         (result,) = (row for row in rows if row["type"] == "result")
         assert result["deleted"] == deleted
 
@@ -147,9 +147,7 @@ def test_compaction_of_a_preallocated_active_segment_equals_the_trimmed_one(
         assert run([*words, str(directory)]) == 1
         out = tmp_path / "out" / directory.parent.name
         assert run([*words, "--output", str(out), str(directory)]) == 0
-        capfd.readouterr()
-        assert run([*words, "--apply", str(directory)]) == 0
-        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rows = rows_of(capfd, *words, "--apply", directory, status=0)
         (result,) = (row for row in rows if row["type"] == "result")
         counts = ("bytes_before", "bytes_after", "records_before", "records_after", "segments_after")
         results.append([result[name] for name in counts])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_rows import rows_of
 
 Unchanged = Callable[..., AbstractContextManager[None]]
 
@@ -52,8 +52,7 @@ def test_read_shows_records_as_text_and_json(metro: Path, capfd: pytest.CaptureF
     assert lines[0].startswith("metro-none-0 from offset 3: 874 bytes at byte 0 of ")
     assert len(lines) == 2 + 12 and "key null" in lines[2 + 7] and "value null" in lines[2 + 11]
 
-    assert run(["read", "--json", "--offset", "3", "--max-bytes", "900", str(metro)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "read", "--offset", "3", "--max-bytes", "900", metro, status=0)
     assert [row["type"] for row in rows] == ["read", "batch"] + 12 * ["record"]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_rows import rows_of
 from tests.support.trees import copy_tree
 
 LOG = f"{0:020}.log"
@@ -122,8 +123,7 @@ def test_metadata_record_that_refers_to_a_lost_one_prevents_the_start(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     without(data, TOPIC)
-    run(["verify", "--json", str(data)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "verify", data)
     (start,) = (row for row in rows if row["type"] == "broker-start")
     assert start["outcome"] == "does-not-start"
     assert start["message"].startswith(
@@ -151,8 +151,7 @@ def test_metadata_log_gets_its_constant_topic_id(
     path = data / METADATA / "partition.metadata"
     whole = path.read_bytes()
     path.write_text(content)
-    assert run(["verify", "--json", str(data)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "verify", data, status=1)
     assert [row["id"] for row in rows if row.get("severity") == "error"] == ["partition-metadata-corrupt"]
     assert [row["exception"] for row in rows if row["type"] == "broker-start"] == [exception]
     status, result = reported(capfd, "recover", "--apply", data)

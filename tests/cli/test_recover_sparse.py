@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import zlib
@@ -14,6 +13,7 @@ from fixtures import healthy
 from kseg.cli.main import run
 from kseg.segment.crc import crc32c, crc32c_of_zeros
 from kseg.segment.files import MappedFile
+from tests.support.command_rows import rows_of
 
 LAST = "00000000000000000297"
 HOLE_BYTES = 3 << 30
@@ -42,8 +42,7 @@ def test_trailing_hole_is_truncated_and_restored_as_a_hole(
 ) -> None:
     log = partition / f"{LAST}.log"
     before, started = log.stat(), time.process_time()
-    assert run(["recover", "--apply", "--json", str(partition)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "recover", "--apply", partition, status=0)
     result = next(row for row in rows if row["type"] == "result")
     assert result["removed"][0]["finding"] == "zero-tail" and result["removed"][0]["length"] == HOLE_BYTES
     assert log.stat().st_size == before.st_size - HOLE_BYTES

@@ -27,6 +27,7 @@ from kseg.segment.counted import listed
 from kseg.segment.findings import CATALOGUE, ERROR, INFO, WARNING, Finding
 from tests.support.broken_dirs import broken_dir
 from tests.support.broker_dirs import broker_dir
+from tests.support.command_rows import rows_of
 
 NOW = ("--now", "1795250600000")
 Say = Callable[..., tuple[int, list[str]]]
@@ -197,8 +198,7 @@ def test_output_fits_a_screen_for_any_amount_of_damage(
     assert len(reported) <= at_most
     assert any(": error: " in line for line in reported[:10]) or words[0] in ("compact", "retain", "doctor")
     assert any("--verbose shows all" in line for line in reported) or words[0] == "retain"
-    run([*words, "--json", *NOW, "--jobs", "1", str(broken)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, *words, *NOW, "--jobs", "1", broken)
     kinds = {row["id"] for row in rows if row["type"] == "finding" and row["severity"] != "info"}
     text = "\n".join(reported)
     assert not {kind for kind in kinds if kind not in text}, "each kind is there, by its number at least"

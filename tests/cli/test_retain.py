@@ -15,6 +15,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.retain import KEPT
+from tests.support.command_rows import rows_of
 
 Unchanged = Callable[[Path], AbstractContextManager[None]]
 NAMES = ("metro-none-0", "metro-lz4-0")
@@ -232,8 +233,7 @@ def _without_clock(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_disabled_limit_counts_as_given(
     log_dir: Path, given: tuple[str, ...], reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["retain", "--json", "--cleanup-policy", "delete", *given, str(log_dir / "metro-none-0")]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "retain", "--cleanup-policy", "delete", *given, log_dir / "metro-none-0", status=0)
     assert {row["reason"] for row in rows if row["type"] == "segment"} == {reason}
 
 

@@ -14,7 +14,8 @@ from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE
 from tests.internal_topics import metadata_logs as metadata
 from tests.internal_topics.coordinator_logs import batch, key, value, write_segment
-from tests.support.doctor_helpers import doctor, of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
+from tests.support.doctor_helpers import doctor
 from tests.support.group_dirs import FARES, broker, commit
 
 GROUP, OTHER = "riders", metadata.topic_id(9)
@@ -62,7 +63,7 @@ def _directory(root: Path, offsets: list[Record], *states: Record) -> Path:
 
 
 def _statuses(capfd: pytest.CaptureFixture[str], log_dir: Path) -> dict[tuple[str | None, int], str | None]:
-    rows = of_type(rows_of(capfd, "groups", "--json", log_dir, status=0), "share_offset")
+    rows = of_type(rows_of(capfd, "groups", log_dir, status=0), "share_offset")
     return {(row["topic"], row["partition"]): row["status"] for row in rows}
 
 
@@ -111,7 +112,7 @@ def test_nothing_is_concluded_without_the_whole_partition_of_the_group(
     damaged = bytearray(batch(0, commit(4, "other")))
     damaged[-1] ^= 1
     log.write_bytes(damaged + batch(1, commit(4, "other")))
-    rows = rows_of(capfd, "groups", "--json", log_dir, status=1)
+    rows = rows_of(capfd, "groups", log_dir, status=1)
     assert {row["status"] for row in of_type(rows, "share_offset")} == {None}
     log.write_bytes(b"")
     (log_dir / "__cluster_metadata-0" / f"{0:020}.log").unlink()
@@ -150,7 +151,7 @@ def test_step_of_doctor_adds_to_what_the_group_has(tmp_path: Path, capfd: pytest
     lines = tmp_path / "lines.jsonl"
     lines.write_text("".join(f"{line}\n" for line in words[first + 2 : words.index("|")]))
     assert run(["append", "--apply", "--from", str(lines), words[-1]]) == 0
-    rows = rows_of(capfd, "groups", "--json", log_dir, status=0)
+    rows = rows_of(capfd, "groups", log_dir, status=0)
     assert not of_type(rows, "finding")
     (group,) = of_type(rows, "group")
     assert (group["group_type"], group["epoch"]) == ("share", 7)

@@ -15,6 +15,7 @@ from kseg.segment.files import MappedFile
 from kseg.segment.storage import places
 from kseg.segment.storage.tiered_manifest import decode_chunk_sizes, read_manifest
 from tests.support.archives import nothing_attached, tar_of
+from tests.support.command_rows import rows_of
 from tests.support.tiered import TOPIC_ID, encode_sizes, upload
 
 
@@ -79,8 +80,7 @@ def test_listed_files_are_the_uploaded_ones(
     (topic / "0" / "00000000000000000777-tqimKeZwStOEOwRzT3L5oQ.log").write_bytes(
         b"an upload that did not end"
     )
-    assert run(["list", "--json", f"tiered:{tmp_path}/tiered"]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "list", f"tiered:{tmp_path}/tiered", status=0)
     sizes = {Path(row["file"]).name: row["size"] for row in rows if row["type"] == "file"}
     unfinished = sizes.pop("00000000000000000777-tqimKeZwStOEOwRzT3L5oQ.log")
     assert unfinished == 26
@@ -192,8 +192,7 @@ def test_two_uploaded_topics_of_one_name_are_distinguished(
 ) -> None:
     topic = upload(partition, tmp_path / "tiered")
     shutil.copytree(topic, topic.with_name("metro-zstd-AAAAAAAAAAAAAAAAAAAAAA"))
-    assert run(["list", "--json", f"tiered:{tmp_path}/tiered"]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "list", f"tiered:{tmp_path}/tiered", status=0)
     names = {row["partition"] for row in rows if row["type"] == "partition"}
     assert names == {f"metro-zstd-{TOPIC_ID}-0", "metro-zstd-AAAAAAAAAAAAAAAAAAAAAA-0"}
 

@@ -9,6 +9,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.internal_topics.coordinator_logs import T0, batch, data_batch, key, marker, write_segment
+from tests.support.command_rows import rows_of
 from tests.support.transaction_dirs import (
     AS_OF,
     COMPLETE_COMMIT,
@@ -157,8 +158,7 @@ def test_lookup_finds_the_transactions_of_an_id(tmp_path: Path, capfd: pytest.Ca
     )
     write_state(tmp_path, before, now, transaction("other", producerId=8, transactionStatus=COMPLETE_COMMIT))
     words = ["lookup", "--json", "--transactional-id"]
-    assert run([*words, "till", str(tmp_path)]) == 0
-    *rows, answer = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    *rows, answer = rows_of(capfd, *words, "till", tmp_path, status=0)
     assert [row["type"] for row in rows] == ["transactional_id", "transaction", "transaction"]
     assert [(row["status"], row["producer_id"], row["start_offset"]) for row in rows[1:]] == [
         ("committed", 6, 0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from kseg.segment.kernel import follow_transactions as T
 from kseg.segment.model import NewBatch
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
 from tests.internal_topics.coordinator_logs import T0, batch, data_batch, marker, write_segment
+from tests.support.command_rows import rows_of
 from tests.support.group_dirs import commit as group_commit
 from tests.support.transaction_dirs import (
     AS_OF,
@@ -418,8 +418,7 @@ def test_producers_below_a_moved_log_start_equal_the_brokers(
     assert (partition["log_start_offset"], partition["last_stable_offset"]) == (6, 4)
     assert [row["start_offset"] for row in rows["transaction"]] == [4 if is_clean else 0]
     for words in (["list", "--count"], ["lookup", "--latest", "--isolation", "read_committed"]):
-        assert run([*words, "--json", str(data / "fares-0")]) == 0
-        reported = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        reported = rows_of(capfd, *words, data / "fares-0", status=0)
         assert [row["last_stable_offset"] for row in reported if row["type"] == "partition"] == [4] * (
             words[0] == "list"
         )

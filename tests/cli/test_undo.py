@@ -20,6 +20,7 @@ from kseg.change.plan.content import Span
 from kseg.change.plan.inputs import inputs_of
 from kseg.change.plan.steps import Plan, Remove, Truncate, Write
 from kseg.cli.main import run
+from tests.support.command_rows import rows_of
 from tests.support.failing_disks import QuickDisk, Stopped, StoppingDisk
 from tests.support.failing_renames import failing_renames
 from tests.support.trees import copy_tree, differences, tree_state
@@ -228,8 +229,7 @@ def test_verify_does_not_report_journals_as_unknown_files(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def complaints() -> set[str]:
-        run(["verify", "--json", str(data)])
-        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rows = rows_of(capfd, "verify", data)
         return {f"{row['id']} {row['path']}" for row in rows if row["type"] == "finding"}
 
     before = complaints()

@@ -11,6 +11,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.inspection.test_what_if import write_log
+from tests.support.command_rows import rows_of
 
 NOW = "1795450600000"
 ALONE = ("--jobs", "1", "--no-progress", "--now", NOW)
@@ -128,9 +129,7 @@ def test_what_if_gives_the_same_result_for_any_number_of_jobs(
     capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def without_cpu(jobs: str) -> list[dict[str, Any]]:
-        capfd.readouterr()
-        assert run(["what-if", "--jobs", jobs, "--json", "--now", NOW, str(capture_small / "data")]) == 0
-        reported = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        reported = rows_of(capfd, "what-if", "--jobs", jobs, "--now", NOW, capture_small / "data", status=0)
         return [{name: value for name, value in line.items() if name != "cpu_s_per_gib"} for line in reported]
 
     assert without_cpu("1") == without_cpu("2")

@@ -20,6 +20,7 @@ from kseg.internal_topics.registry.schema_store import RegisteredSchema, SchemaS
 from kseg.internal_topics.registry.schema_topic import read_schema_topic
 from kseg.segment.errors import FormatError
 from kseg.segment.model import Headers
+from tests.support.command_rows import rows_of
 from tests.support.registry_dirs import partition, schema_entry
 
 MONEY = {
@@ -111,8 +112,7 @@ def test_schema_ids_in_record_headers_are_used(tmp_path: Path, capfd: pytest.Cap
     partition(tmp_path / "data" / "orders-0", entries)
     partition(tmp_path / "data" / "_schemas-0", [schema_entry("orders-value", 1, 1, text)])
     place = ["--topic", "orders", "--value-format", "avro", "--key-format", "auto", str(tmp_path / "data")]
-    assert run(["dump", "--json", "--print-data-log", *place]) == 0
-    found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    found = rows_of(capfd, "dump", "--print-data-log", *place, status=0)
     records = [row for row in found if row["type"] == "record"]
     assert [(row["key"], row["value"]) for row in records] == [(1, 2), ("\x06", 4), (None, "\x04")]
     assert "GUID 00000000" in records[2]["value_error"]

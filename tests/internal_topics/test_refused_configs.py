@@ -3,7 +3,6 @@ tests/kafka/test_refused_configs.py."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from tests.internal_topics.metadata_logs import (
     write_log,
     write_meta_properties,
 )
+from tests.support.command_rows import rows_of
 
 
 def test_long_invalid_configuration_value_is_abbreviated(
@@ -40,6 +40,5 @@ def test_long_invalid_configuration_value_is_abbreviated(
     assert (
         "segment.bytes=999" in shown and "\x1b[31m" not in shown and max(map(len, shown.splitlines())) < 500
     )
-    assert run(["doctor", "--json", str(data)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "doctor", data, status=1)
     assert any(row["type"] == "broker-start" and row["exception"] == "ConfigException" for row in rows)

@@ -16,11 +16,10 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from tests.kafka.broker import BrokerFailed
 from tests.kafka.conftest import require_kafka
 from tests.kafka.three_controllers import BROKER, QuorumNode, ThreeControllers
-from tests.support.doctor_helpers import rows_of
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -78,9 +77,7 @@ def restore(cluster: ThreeControllers, node_id: int) -> None:
 
 
 def asked(cluster: ThreeControllers, capfd: pytest.CaptureFixture[str], command: str) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert run([command, "--json", *map(str, cluster.data(FIRST, ADDED, BROKER))]) in (0, 1)
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return rows_of(capfd, command, *cluster.data(FIRST, ADDED, BROKER))
 
 
 def behind(cluster: ThreeControllers, capfd: pytest.CaptureFixture[str]) -> dict[str, str]:
@@ -174,7 +171,7 @@ def test_last_leader_without_its_metadata_log_ends_and_needs_the_other_one(
 def advised(node: QuorumNode, capfd: pytest.CaptureFixture[str]) -> str:
     """The step of doctor about the addresses of the controllers."""
     file = node.root / "server.properties"
-    rows = rows_of(capfd, "doctor", "--json", "--server-properties", file, node.data, status=0)
+    rows = rows_of(capfd, "doctor", "--server-properties", file, node.data, status=0)
     (step,) = [row for row in rows if row["type"] == "step"]
     assert step["why"].startswith("The metadata log has the controllers at 127.0.0.1:")
     return str(step["command"])

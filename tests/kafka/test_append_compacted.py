@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from fixtures.healthy import T0
-from kseg.cli.main import run
 from kseg.compaction.cleaner.options import CleanSettings
 from tests.kafka.cleaning import real_clean
 from tests.kafka.oracle import Oracle
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -62,12 +62,10 @@ def _appended(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[int]:
     """Append the lines; returns the numbers of records that the findings name."""
     lines = partition.parent.parent / "lines.jsonl"
     lines.write_text("".join(json.dumps(line) + "\n" for line in LINES))
-    assert run(["append", "--json", "--apply", "--from", str(lines), str(partition)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "append", "--apply", "--from", lines, partition, status=0)
     return [row["records"] for row in rows if row.get("id") == "unkeyed-in-compacted"]
 
 
 def _values(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[Any]:
-    run(["dump", "--json", "--deep-iteration", str(partition)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "dump", "--deep-iteration", partition)
     return {row["value"] for row in rows if row["type"] == "record"}

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 
 from kseg.cli.main import run
 from tests.kafka.broker import Broker
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -86,10 +87,7 @@ def test_what_a_broker_rejects_or_deletes_is_reported(
         lines = tmp_path / "lines.jsonl"
         rows = [{"key": "k", "value": f"{age_ms}", "timestamp": T0 - age_ms} for age_ms in ages]
         lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        assert (
-            run(["append", "--json", "--apply", "--from", str(lines), str(broker.data / f"{topic}-0")]) == 0
-        )
-        answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        answers = rows_of(capfd, "append", "--apply", "--from", lines, broker.data / f"{topic}-0", status=0)
         found[topic] = {answer["id"] for answer in answers if answer["type"] == "finding"}
     assert found == {"kept": set(), "expired": {"appended-expired"}, "ahead": {"future-timestamp"}}
     with broker:
@@ -118,8 +116,7 @@ def test_batches_of_more_than_max_message_bytes_are_reported(
     assert [error and error.name() for error in errors] == ["MSG_SIZE_TOO_LARGE", None]
     for topic in codecs:
         partition = str(broker.data / f"{topic}-0")
-        assert run(["append", "--json", "--apply", "--from", str(lines), partition]) == 0
-        answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        answers = rows_of(capfd, "append", "--apply", "--from", lines, partition, status=0)
         found = [answer for answer in answers if answer["type"] == "finding"]
         expected = [("batch-too-large", 1000)] if topic == "plain" else []
         assert [(row["id"], row["limit"]) for row in found] == expected
@@ -128,6 +125,5 @@ def test_batches_of_more_than_max_message_bytes_are_reported(
 
 
 def _batches(partition: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    assert run(["dump", "--json", *map(str, sorted(partition.glob("*.log")))]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "dump", *sorted(partition.glob("*.log")), status=0)
     return [row for row in rows if row["type"] == "batch"]

@@ -4,11 +4,9 @@ transaction. The tests take more than ten seconds because the broker starts twic
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,7 @@ from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.cluster_admin import ClusterAdmin
 from tests.kafka.conftest import require_kafka
 from tests.kafka.shared_java import run_java
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -26,9 +25,7 @@ DAY_MS = 86_400_000
 
 def steps_at(now_ms: int, data: Path, capfd: pytest.CaptureFixture[str], word: str) -> list[str]:
     """The commands of doctor with this word, on a machine with this time."""
-    capfd.readouterr()
-    assert run(["doctor", "--json", "--now", str(now_ms), str(data)]) in (0, 1)
-    rows: list[dict[str, Any]] = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "doctor", "--now", now_ms, data)
     return [row["command"] for row in rows if row["type"] == "step" and word in row["command"]]
 
 

@@ -5,7 +5,6 @@ directories are those of the capture `moving-small`, and the real nodes are star
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.segment.kernel import bad_pages
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
+from tests.support.command_rows import rows_of
 from tests.support.sector_faults import BadSectors, bad_sectors
 from tests.support.trees import copy_tree
 
@@ -72,9 +71,7 @@ class Moving(TwoReplicas):
         aside.rename(copy.parent / log.name)
 
     def asked(self, command: str) -> list[dict[str, Any]]:
-        self._capfd.readouterr()
-        assert run([command, "--json", *map(str, self.log_dirs)]) in (0, 1)
-        return [json.loads(line) for line in self._capfd.readouterr().out.splitlines()]
+        return rows_of(self._capfd, command, *self.log_dirs)
 
     def found(self) -> dict[str, str]:
         """The ids of the errors, by partition directory without its random part."""

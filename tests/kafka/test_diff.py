@@ -19,6 +19,7 @@ from kseg.segment.partition.targets import PartitionTarget
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_by_hand, free_ports
 from tests.kafka.conftest import require_kafka
 from tests.kafka.shared_java import run_java
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -114,9 +115,7 @@ def commit(node: Node, offset: int) -> None:
 
 def groups_with(capfd: pytest.CaptureFixture[str], *log_dirs: Path) -> tuple[int, int]:
     """The group's offset, and the log end offset of its partition: those of the last leader, not of the longest logs."""
-    capfd.readouterr()
-    assert run(["groups", "--json", *map(str, log_dirs)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "groups", *log_dirs, status=0)
     (row,) = [row for row in rows if row["type"] == "offset"]
     return row["offset"], row["log_end_offset"]
 

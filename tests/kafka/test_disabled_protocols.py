@@ -19,7 +19,7 @@ from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients, share_broker
 from tests.kafka.shared_java import run_java
-from tests.support.doctor_helpers import of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -102,15 +102,15 @@ def test_groups_fail_at_level_0_until_the_steps_of_doctor(
         assert _share(broker) == [*range(READ)]
         _stream(broker)
         _produce(broker)
-    assert not of_type(rows_of(capfd, "groups", "--json", broker.data, status=0), "finding")
+    assert not of_type(rows_of(capfd, "groups", broker.data, status=0), "finding")
     with broker:
         for feature in FEATURES:
             _features(broker, "downgrade", "--feature", f"{feature}=0")
-    found = of_type(rows_of(capfd, "groups", "--json", broker.data, status=1), "finding")
+    found = of_type(rows_of(capfd, "groups", broker.data, status=1), "finding")
     assert [(row["id"], row["groups"], row["message"].split()[0]) for row in found] == [
         ("group-protocol-disabled", 1, feature) for feature in FEATURES
     ]
-    rows = rows_of(capfd, "doctor", "--json", broker.data, status=1)
+    rows = rows_of(capfd, "doctor", broker.data, status=1)
     steps = [row["command"] for row in of_type(rows, "step") if row["due"]]
     copy = Broker(tmp_path / "other", copy_tree(broker.data, tmp_path / "copy"))
     with copy:
@@ -122,7 +122,7 @@ def test_groups_fail_at_level_0_until_the_steps_of_doctor(
         assert _consume(copy, "old", "classic") == [*range(READ, 2 * READ)]
         # what the step says of these consumers
         assert _consume(copy, "modern", "classic") == [*range(READ, 2 * READ)]
-    left = of_type(rows_of(capfd, "groups", "--json", copy.data, status=1), "finding")
+    left = of_type(rows_of(capfd, "groups", copy.data, status=1), "finding")
     assert [row["message"].split()[0] for row in left] == [*FEATURES[1:]]
     with broker:
         for step in steps:
@@ -130,7 +130,7 @@ def test_groups_fail_at_level_0_until_the_steps_of_doctor(
         assert _consume(broker, "modern", "consumer") == [*range(READ, 2 * READ)]
         assert _share(broker)[-READ:] == [*range(READ, 2 * READ)]
         _stream(broker)
-    assert not of_type(rows_of(capfd, "groups", "--json", broker.data, status=0), "finding")
+    assert not of_type(rows_of(capfd, "groups", broker.data, status=0), "finding")
     # consumer and streams groups also depend on a property of the broker, share groups do not
     broker.properties[PROTOCOLS] = "classic"
     with broker:
@@ -139,7 +139,7 @@ def test_groups_fail_at_level_0_until_the_steps_of_doctor(
         assert "errorCode=35" in _failure(lambda: _stream(broker))
         assert _share(broker)
     file = broker.root / "server.properties"
-    rows = rows_of(capfd, "doctor", "--json", "--server-properties", file, broker.data, status=1)
+    rows = rows_of(capfd, "doctor", "--server-properties", file, broker.data, status=1)
     found = [row for row in of_type(rows, "finding") if row["id"] == "group-protocol-disabled"]
     assert [row["message"].split(",")[0] for row in found] == [
         f"{PROTOCOLS} lacks {protocol}" for protocol in ("consumer", "streams")

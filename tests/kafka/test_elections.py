@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.internal_topics.metadata_logs import write_snapshot
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
+from tests.support.command_rows import rows_of
 from tests.support.compact_helpers import records
-from tests.support.doctor_helpers import rows_of
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -69,9 +68,7 @@ class Cluster(TwoReplicas):
         return log, ends[1:]
 
     def asked(self, command: str, *options: str) -> list[dict[str, Any]]:
-        self._capfd.readouterr()
-        assert run([command, "--json", *options, *map(str, map(self.data, self.nodes))]) in (0, 1)
-        return [json.loads(line) for line in self._capfd.readouterr().out.splitlines()]
+        return rows_of(self._capfd, command, *options, *map(self.data, self.nodes))
 
     def found(self, topic: str, *options: str) -> dict[int, tuple[str, int, int, int]]:
         """The findings about replicas of a topic by node: finding, end, the other node, and the end there."""
@@ -138,7 +135,7 @@ def test_missing_replica_that_may_lead_is_copied_although_others_are_in_sync(
     cluster = Cluster(electing_small / "killed", tmp_path, capfd)
     gone = cluster.data(3) / f"{ORDERS}-0"
     shutil.rmtree(gone)
-    alone = rows_of(capfd, "doctor", "--json", cluster.data(3), status=0)
+    alone = rows_of(capfd, "doctor", cluster.data(3), status=0)
     (finding,) = [row for row in alone if row.get("path") == str(gone)]
     (step,) = [row for row in alone if row["type"] == "step"]
     assert finding["id"] == "replica-fetched-anew"

@@ -12,6 +12,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.kafka.oracle import Oracle
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -75,9 +76,7 @@ def test_producers_that_the_next_load_drops_are_those_of_the_broker(
     config = {**KEEPING, "segment.ms": str(1000 * DAY_MS)}
     before = oracle.partition(partition, steps, now=NOW, in_place=True, config=config, **more)
     assert {each["producer_id"] for each in before.ended["producers"]} == {5, 6, 7, 8, 9}
-    capfd.readouterr()
-    assert run(["transactions", "--json", "--now", str(NOW), str(partition)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "transactions", "--now", NOW, partition, status=0)
     producers = {row["producer_id"]: row for row in rows if row["type"] == "producer"}
     after = oracle.partition(partition, [], now=NOW, in_place=True, config=config, clean=not is_killed)
     kept = {each["producer_id"] for each in after.ended["producers"]}

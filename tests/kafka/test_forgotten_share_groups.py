@@ -17,7 +17,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients, share_broker
 from tests.kafka.test_doctor import Doctor, doctor, follow
-from tests.support.doctor_helpers import of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
 from tests.support.trees import copy_tree
 
 __all__ = ["doctor"]
@@ -73,7 +73,7 @@ def test_steps_after_records_of_a_share_group_are_lost_keep_its_progress(
             assert len(_deliver(broker, topic, READ)) == READ
             _produce(broker, topic, MORE)
         before = _progress(broker)
-    assert not of_type(rows_of(capfd, "groups", "--json", data, status=0), "finding")
+    assert not of_type(rows_of(capfd, "groups", data, status=0), "finding")
     _lose_records(data)
     without = copy_tree(data, tmp_path / "without")
     typed, _ = follow([data], tmp_path, {}, doctor)
@@ -90,7 +90,7 @@ def test_steps_after_records_of_a_share_group_are_lost_keep_its_progress(
 
 def _begin_anew(broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["recover", "--apply", str(broker.data)]) == 0
-    rows = rows_of(capfd, "groups", "--json", broker.data, status=0)
+    rows = rows_of(capfd, "groups", broker.data, status=0)
     assert {(row["topic"], row["status"]) for row in of_type(rows, "share_offset")} == {
         (FARES, "forgotten"),
         (RIDES, "forgotten"),

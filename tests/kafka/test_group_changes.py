@@ -19,11 +19,11 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from kseg.cli.main import run
 from tests.internal_topics.coordinator_logs import key, value
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients
+from tests.support.command_rows import rows_of
 from tests.support.log_ends import append_records
 
 pytestmark = pytest.mark.kafka
@@ -272,9 +272,7 @@ def test_groups_are_those_admin_describes_at_each_moment(
     assert [*moments] == NAMES
     moment = moments[name]
     words = ["--at", str(moment.at_ms), str(moments[NAMES[-1]].copy)] if later else [str(moment.copy)]
-    capfd.readouterr()
-    assert run(["groups", "--json", *words]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "groups", *words, status=0)
     _agree(rows, moment.truth)
     listed = {tuple(line.rsplit(maxsplit=1)) for line in moment.listed.splitlines()[1:] if line.strip()}
     assert {(group.strip(), state) for group, state in listed} == {
@@ -291,9 +289,7 @@ def test_groups_are_those_a_broker_has_loaded(
     data = shutil.copytree(moments[name].copy, tmp_path / "data")
     if name == "several subtopologies":
         append_records(data / f"{OFFSETS}-0", _warming_up(moments[name]))
-    capfd.readouterr()
-    assert run(["groups", "--json", str(data)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "groups", data, status=0)
     broker = Broker(tmp_path / "broker", data, log_dirs=str(data), **_LONG)
     with broker, GroupClients(broker.bootstrap) as clients:
         _agree(rows, clients.ask("describe"))
@@ -345,9 +341,7 @@ def test_tasks_are_assigned_all_source_partitions_of_their_subtopology(
     moments: dict[str, Moment], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A member is assigned all source topics of its task's subtopology, including repartition topics, if they have that partition."""
-    capfd.readouterr()
-    assert run(["groups", "--json", "--group", STREAMS, str(moments["several subtopologies"].copy)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "groups", "--group", STREAMS, moments["several subtopologies"].copy, status=0)
     found = {(each["topic"], each["partition"]) for row in _of(rows, "member") for each in row["assignment"]}
     counts = {EAST: 2, WEST: 1, ALONE: 2, REPARTITION: 2}
     assert found == {(topic, number) for topic, count in counts.items() for number in range(count)}

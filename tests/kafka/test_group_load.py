@@ -4,7 +4,6 @@ these records are left out."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,13 +13,13 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kseg.cli.main import run
 from kseg.internal_topics.groups.coordinator_partition import partition_for
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from kseg.internal_topics.load_findings import FAILS, TORN, TRUNCATED
 from tests.internal_topics.coordinator_logs import batch, key, value
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_by_hand
 from tests.kafka.conftest import require_kafka
+from tests.support.command_rows import rows_of
 from tests.support.group_dirs import commit
 from tests.support.log_ends import append_records
 from tests.support.rewritten import rewrite_without_failing
@@ -192,11 +191,9 @@ def test_records_that_fail_a_group_load_are_those_of_the_broker(
             _add_segment(broker.data / directory, batch(3, _COMMIT))
         capfd.readouterr()
         kind = TORN if name == "torn" else FAILS
-        assert run(["groups", "--json", str(broker.data / directory)]) == (kind == FAILS)
-        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rows = rows_of(capfd, "groups", broker.data / directory, status=kind == FAILS)
         (said[name],) = [row["message"] for row in rows if row.get("id") == kind]
-    run(["verify", "--json", str(broker.data)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "verify", broker.data)
     ours = {Path(row["path"]).name for row in rows if row.get("id") == FAILS}
 
     def loads(word: str) -> set[str]:
@@ -238,9 +235,7 @@ def _tear(broker: Broker, number: int, group: str) -> None:
 
 def _said(broker: Broker, capfd: pytest.CaptureFixture[str]) -> tuple[dict[str, str], set[str]]:
     """The finding about each partition, and the groups that kseg lists."""
-    capfd.readouterr()
-    run(["groups", "--json", str(broker.data)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "groups", broker.data)
     findings = {Path(row["path"]).parent.name: row["id"] for row in rows if row["type"] == "finding"}
     return findings, {row["group"] for row in rows if row["type"] == "group"}
 

@@ -7,16 +7,15 @@ Takes about a minute and a half: one broker goes through all of it, is stopped, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.lived_groups import FARES, ODD_GROUP, PARTITIONS, RIDES, Lived, live
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -44,8 +43,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
 
 
 def shown(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
-    assert run(["groups", "--json", *map(str, words)]) == 0
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return rows_of(capfd, "groups", *words, status=0)
 
 
 def _picked(rows: list[dict[str, Any]], kind: str, *names: str) -> set[tuple[Any, ...]]:

@@ -24,7 +24,7 @@ from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients
 from tests.kafka.transaction_clients import TransactionClients
-from tests.support.doctor_helpers import of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
 from tests.support.group_dirs import commit
 from tests.support.log_ends import append_records
 
@@ -116,7 +116,7 @@ def test_groups_and_ids_are_unreachable_after_internal_topics_grew(
     of_former = {"topicId": "Bz4QkN2vS1m0yXr9TtLw8A", "commitTimestamp": producers[HOME]["start_timestamp"]}
     for topic in (FARES, GONE):
         append_records(data / f"{OFFSETS}-0", commit(4, FORMER, topic, **of_former))
-    rows = rows_of(capfd, "doctor", "--json", data, status=1)
+    rows = rows_of(capfd, "doctor", data, status=1)
     assert {(row["group"], row["topic"]): row["status"] for row in of_type(rows, "offset")} == {
         (FORMER, FARES): "topic-recreated",
         (FORMER, GONE): "topic-deleted",
@@ -137,7 +137,7 @@ def test_groups_and_ids_are_unreachable_after_internal_topics_grew(
             broker.wait_for("the timeout", lambda: _is_stable(clients, WRITTEN[HOME]))
             broker.wait_for("the marker", lambda: _is_stable(clients, WRITTEN[PREPARED]))
             assert not _is_stable(clients, WRITTEN[AWAY])
-        seen = rows_of(capfd, "groups", "--json", "--group", "a", data, status=0)
+        seen = rows_of(capfd, "groups", "--group", "a", data, status=0)
         assert {row["offset"]: row["status"] for row in of_type(seen, "offset")} == {
             7: "unreachable",
             2: "ok",
@@ -154,6 +154,4 @@ def test_groups_and_ids_are_unreachable_after_internal_topics_grew(
             groups.tool(*shlex.split(delete_later)[3:])
             assert _committed(broker, [FORMER], GONE) == {FORMER: None}
         assert _committed(broker, [*GROUPS, FORMER]) == {**dict.fromkeys(GROUPS, 7), FORMER: None}
-    assert (
-        of_type(rows_of(capfd, "doctor", "--json", data, status=1), "offset") == []
-    )  # the transaction still hangs
+    assert of_type(rows_of(capfd, "doctor", data, status=1), "offset") == []  # the transaction still hangs

@@ -24,6 +24,7 @@ from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients
 from tests.kafka.test_doctor import Doctor, doctor, follow
 from tests.kafka.transaction_clients import TransactionClients
+from tests.support.command_rows import rows_of
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -127,12 +128,6 @@ def _seen(rows: list[dict[str, Any]]) -> dict[int, tuple[str, str]]:
     }
 
 
-def _asked(data: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert run(["transactions", "--json", str(data)]) == 1
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
 def _continue(directory: Path, lines: Path) -> None:
     """Append a record two minutes after the present, as if a broker had started and run."""
     lines.write_text(json.dumps({"value": "later", "timestamp": int(time.time() * 1000) + 120_000}) + "\n")
@@ -199,11 +194,13 @@ def test_steps_after_coordinator_logs_lost_their_ends_keep_transactions_correct(
     checkpoint = data / "cleaner-offset-checkpoint"
     kept = checkpoint.read_bytes()
     checkpoint.write_text(f"0\n3\n{FARES} 2 1\n{FARES} 9 7\n{FARES} 11 3\n")
-    assert _lost(_asked(data, capfd)) == {f"{FARES}-2": 1}
+    assert _lost(rows_of(capfd, "transactions", data, status=1)) == {f"{FARES}-2": 1}
     checkpoint.write_bytes(kept)
     continued = copy_tree(data, tmp_path / "continued")
     _continue(continued / f"{FARES}-9", tmp_path / "later.jsonl")
-    rows = [row for row in _asked(continued, capfd) if row.get("id") == "commit-lost"]
+    rows = [
+        row for row in rows_of(capfd, "transactions", continued, status=1) if row.get("id") == "commit-lost"
+    ]
     # `doctor` leaves out those that were continued
     assert {Path(row["path"]).name: row["continued"] for row in rows} == {
         f"{FARES}-2": 0,

@@ -13,7 +13,7 @@ import pytest
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from tests.kafka.test_elections import ORDERS, Cluster, typed
-from tests.support.doctor_helpers import rows_of
+from tests.support.command_rows import rows_of
 from tests.support.trees import unchanged
 
 pytestmark = pytest.mark.kafka
@@ -37,7 +37,7 @@ def test_replica_stays_until_the_copy_that_replaces_it_is_complete(
     assert copying.is_dir()
     (copying / f"{7:020}.log").touch()
     assert f"rm -r {copying} && {step}" in cluster.steps()
-    alone = rows_of(capfd, "doctor", "--json", cluster.data(1), status=1)
+    alone = rows_of(capfd, "doctor", cluster.data(1), status=1)
     assert f"rm -r {copying}" in [row["command"] for row in alone if row["type"] == "step"]
     cluster.follow()
     assert not copying.exists()

@@ -3,17 +3,16 @@ the same offset as in the log that the real classes load."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, encode_snapshot
 from tests.internal_topics.coordinator_logs import T0, batch, data_batch, marker, write_segment
 from tests.kafka.oracle import Oracle
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -44,9 +43,7 @@ def _partition(data: Path, log_start: int, segments: dict[int, list[bytes]]) -> 
 
 
 def _result(capfd: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    capfd.readouterr()
-    run([*words, "--json", "--now", str(T0)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, *words, "--now", T0)
     results: list[dict[str, Any]] = [row for row in rows if row["type"] == "result" and row.get("partition")]
     (found,) = results
     return found
@@ -126,9 +123,7 @@ def test_last_stable_offset_with_a_duplicate_producer_in_a_snapshot(
     )  # a segment without an index is recovered, which removes the snapshot
     (data / ".kafka_cleanshutdown").write_text("")
     loaded = oracle.partition(partition, clean=True, recovery_point=9, now=T0).loaded
-    capfd.readouterr()
-    assert run(["transactions", "--json", "--now", str(T0), str(data)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "transactions", "--now", T0, data, status=0)
     (found,) = [row for row in rows if row["type"] == "partition"]
     assert found["last_stable_offset"] == loaded["last_stable_offset"]
     verdicts = {row["start_offset"]: row["verdict"] for row in rows if row["type"] == "transaction"}

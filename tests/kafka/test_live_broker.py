@@ -18,7 +18,8 @@ from confluent_kafka.admin import AdminClient
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
-from tests.support.doctor_helpers import commands, of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
+from tests.support.doctor_helpers import commands
 
 pytestmark = pytest.mark.kafka
 
@@ -212,7 +213,7 @@ def test_log_that_was_deleted_under_a_running_broker_is_copied_back(
         first, second, *_ = sorted(partition.glob("*.log"))
         size, mtime_ns = first.stat().st_size, first.stat().st_mtime_ns
         first.unlink()
-        rows = rows_of(capfd, "doctor", "--json", broker.data, status=1)
+        rows = rows_of(capfd, "doctor", broker.data, status=1)
         (lost,) = (row for row in of_type(rows, "finding") if row["id"] == "segment-missing")
         assert (lost["first_offset"], lost["last_offset"]) == (0, int(second.stem) - 1)
         copy, stop, *_ = commands(rows)
@@ -220,10 +221,10 @@ def test_log_that_was_deleted_under_a_running_broker_is_copied_back(
         # a disk that becomes full: what has been copied is not taken for the log
         subprocess.run(f"trap '' XFSZ; ulimit -f 1; {copy}", shell=True, check=True)
         assert not first.exists()
-        assert commands(rows_of(capfd, "doctor", "--json", broker.data, status=1))[0] == copy
+        assert commands(rows_of(capfd, "doctor", broker.data, status=1))[0] == copy
         subprocess.run(copy, shell=True, check=True)
         assert (first.stat().st_size, first.stat().st_mtime_ns) == (size, mtime_ns)
         assert [path.name for path in partition.iterdir() if "copying" in path.name] == []
-        assert commands(rows_of(capfd, "doctor", "--json", broker.data, status=0)) == []
+        assert commands(rows_of(capfd, "doctor", broker.data, status=0)) == []
     with broker:
         assert [record.value for record in broker.consume("fares")] == [each.encode() for each in records]

@@ -6,7 +6,6 @@ read after the LogManager, so tests that start a broker cover it.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -14,21 +13,14 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from tests.kafka.odd_log_dirs import random_log_dirs
 from tests.kafka.oracle import Oracle
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 COUNT = int(os.environ.get("KSEG_LOG_DIRS", "20"))
 FIRST_SEED = int(os.environ.get("KSEG_LOG_DIRS_SEED", "1"))
 LATER = ("replication-offset-checkpoint", "cleaner-offset-checkpoint")
-
-
-def foretold(log_dirs: list[Path], capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """The rows of `verify --json`."""
-    capfd.readouterr()
-    assert run(["verify", "--json", "--no-progress", *map(str, log_dirs)]) in (0, 1)
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 def differences(oracle: Oracle, log_dirs: list[Path], rows: list[dict[str, Any]]) -> list[str]:
@@ -89,7 +81,7 @@ def test_forecast_for_random_data_directories_matches_log_manager(
     oracle: Oracle, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
 ) -> None:
     log_dirs = random_log_dirs(seed, tmp_path)
-    assert differences(oracle, log_dirs, foretold(log_dirs, capfd)) == []
+    assert differences(oracle, log_dirs, rows_of(capfd, "verify", "--no-progress", *log_dirs)) == []
 
 
 @pytest.mark.parametrize("seed", [6, 284, 1928, 2503, 2694, 5100026])
@@ -107,7 +99,5 @@ def test_batch_moves_to_the_empty_segment_with_its_offset(
 ) -> None:
     """The new segment for the batch has the name of the empty one, and the plan used to write its indexes twice."""
     log_dirs = random_log_dirs(2694, tmp_path)
-    capfd.readouterr()
-    assert run(["recover", "--json", "--no-progress", *map(str, log_dirs)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "recover", "--no-progress", *log_dirs, status=1)
     assert [row["targets_failed"] for row in rows if row["type"] == "summary"] == [0]

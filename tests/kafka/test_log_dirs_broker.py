@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
 from tests.kafka.shared_java import run_java
-from tests.support.doctor_helpers import of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -59,8 +58,7 @@ def test_verify_reports_log_dirs_with_which_the_broker_does_not_start(
 ) -> None:
     first = copy_tree(capture_small / "data", tmp_path / "first")
     second = _second(tmp_path, first, partition, **identity)
-    run(["verify", "--json", "--quick", str(first), str(second)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "verify", "--quick", first, second)
     kinds = ("partition-twice", "directory-id-twice", "log-dirs-mixed")
     assert [row["id"] for row in rows if row.get("id") in kinds] == [kind] * bool(kind)
     broker = Broker(tmp_path / "broker", first, log_dirs=f"{first},{second}")
@@ -80,8 +78,7 @@ def test_link_to_a_partition_of_another_log_dir_counts_as_a_duplicate(
     second = _second(tmp_path, first, "fares-0")
     shutil.rmtree(second / "fares-0")
     (second / "fares-0").symlink_to(first / "fares-0")
-    run(["verify", "--json", "--quick", str(first), str(second)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "verify", "--quick", first, second)
     assert [row["path"] for row in rows if row.get("id") == "partition-twice"] == [str(second / "fares-0")]
     assert [
         row["path"] for row in rows if str(row.get("path")).endswith("fares-0") and row["type"] == "verified"
@@ -135,7 +132,7 @@ def test_partition_in_another_log_dir_than_the_lost_one_has_no_leader_until_the_
 
     def reported() -> dict[str, int]:
         """In which of the log dirs the controller knows each partition."""
-        rows = of_type(rows_of(capfd, "metadata", "--json", "--topic", "fares", first, status=0), "partition")
+        rows = of_type(rows_of(capfd, "metadata", "--topic", "fares", first, status=0), "partition")
         known = {f"fares-{row['partition']}": row["directories"][0] for row in rows}
         return {name: ids.index(at) for name, at in known.items() if at in ids}
 
@@ -149,7 +146,7 @@ def test_partition_in_another_log_dir_than_the_lost_one_has_no_leader_until_the_
     second.rename(tmp_path / "failed")
     second.touch()
     given = ("--server-properties", tmp_path / "broker" / "server.properties", first, second)
-    rows = rows_of(capfd, "doctor", "--json", *given, status=1)
+    rows = rows_of(capfd, "doctor", *given, status=1)
     (start,) = of_type(rows, "broker-start")
     assert (start["partitions_leaderless"], start["partitions_offline"]) == ([moved], [lost])
     (step,) = [row for row in of_type(rows, "step") if "elect" in row["command"]]

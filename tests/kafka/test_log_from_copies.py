@@ -4,7 +4,6 @@ damage."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from itertools import pairwise, permutations
@@ -18,6 +17,7 @@ from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -70,9 +70,7 @@ def lacking(copies: Path, place: str, capfd: pytest.CaptureFixture[str]) -> tupl
     found: dict[str, list[Any]] = {name: [] for name in COPIES}
     ends: dict[str, int] = {}
     for first, second in permutations(COPIES, 2):
-        capfd.readouterr()
-        assert run(["diff", "--json", str(copies / first / place), str(copies / second / place)]) == 1
-        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rows = rows_of(capfd, "diff", copies / first / place, copies / second / place, status=1)
         (row,) = [row for row in rows if row["type"] == "comparison"]
         assert row["differs_at"] is None
         for name, side in ((first, row["a"]), (second, row["b"])):

@@ -6,30 +6,22 @@ Two nodes are started twice, which takes fifteen seconds of processor time.
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.cluster_admin import ClusterAdmin
 from tests.kafka.conftest import require_kafka
 from tests.kafka.joining import JoiningBroker
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
 TOPIC, RECORDS = "orders", 30
 LOG = "__cluster_metadata-0"
-
-
-def asked(log_dirs: list[Path], capfd: pytest.CaptureFixture[str], command: str) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert run([command, "--json", *map(str, log_dirs)]) in (0, 1)
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 @pytest.mark.evidence("controller-quorum")
@@ -57,13 +49,15 @@ def test_controller_with_two_disks_and_no_metadata_log(
         second.stop()
         first.stop()
         shutil.rmtree(disks[0] / LOG)
-        (row,) = [row for row in asked(log_dirs, capfd, "verify") if row.get("severity") == "error"]
+        (row,) = [row for row in rows_of(capfd, "verify", *log_dirs) if row.get("severity") == "error"]
         assert (row["id"], row["path"]) == ("replica-behind", str(disks[0] / LOG))
         if is_followed:
-            for step in [row["command"] for row in asked(log_dirs, capfd, "doctor") if row["type"] == "step"]:
+            for step in [
+                row["command"] for row in rows_of(capfd, "doctor", *log_dirs) if row["type"] == "step"
+            ]:
                 if not step.startswith("kseg "):
                     subprocess.run(step, shell=True, check=True)
-            assert not [row for row in asked(log_dirs, capfd, "verify") if row.get("severity") == "error"]
+            assert not [row for row in rows_of(capfd, "verify", *log_dirs) if row.get("severity") == "error"]
         first.start()
         second.start()
         assert any(second.data.glob(f"{TOPIC}-0.*-stray")) is not is_followed

@@ -15,7 +15,7 @@ import pytest
 
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import BROKERS, CONTROLLER, TwoReplicas
-from tests.support.doctor_helpers import of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -62,14 +62,14 @@ def test_steps_for_lost_first_segments_are_due_where_another_replica_has_them(
         left = _lose_first(cluster.data(1))
         without = TwoReplicas(copy_tree(tmp_path / "cluster", tmp_path / "without"))
         paths = [cluster.data(node_id) for node_id in BROKERS]
-        rows = rows_of(capfd, "doctor", "--json", *paths, status=1)
+        rows = rows_of(capfd, "doctor", *paths, status=1)
         assert {row["id"] for row in of_type(rows, "finding")} == {"log-start-gap", "log-dirs-mixed"}
         steps = [row["command"] for row in of_type(rows, "step") if row["due"]]
         for step in steps:
             if not step.startswith("kseg doctor"):
                 typed = re.sub(r"\bkseg (?=dump|append)", f"{sys.executable} -m kseg ", step)
                 subprocess.run(typed, shell=True, check=True, stdout=subprocess.DEVNULL)
-        rows = rows_of(capfd, "verify", "--json", *paths, status=0)
+        rows = rows_of(capfd, "verify", *paths, status=0)
         assert {row["id"] for row in of_type(rows, "finding")} == {"log-dirs-mixed"}
         assert _start_and_consume(cluster, 1) == COUNT
     finally:

@@ -12,7 +12,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.shared_java import run_java
 from tests.kafka.transaction_clients import TransactionClients
-from tests.support.doctor_helpers import of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -51,10 +51,10 @@ def test_ids_of_the_second_protocol_fail_at_level_0_until_the_step_of_doctor(
             clients.ask("send", "open", FARES, 0, 1)
             _features(broker, "downgrade", "--feature", "transaction.version=0")
         assert _commit(broker, "first") == ""
-    rows = rows_of(capfd, "transactions", "--json", broker.data, status=1)
+    rows = rows_of(capfd, "transactions", broker.data, status=1)
     (finding,) = of_type(rows, "finding")
     assert (finding["id"], finding["transactional_ids"]) == ("transaction-version-lowered", 1)
-    rows = rows_of(capfd, "doctor", "--json", broker.data, status=1)
+    rows = rows_of(capfd, "doctor", broker.data, status=1)
     (step,) = (row["command"] for row in of_type(rows, "step") if row["due"])
     copy = Broker(tmp_path / "other", copy_tree(broker.data, tmp_path / "copy"))
     with copy:
@@ -63,4 +63,4 @@ def test_ids_of_the_second_protocol_fail_at_level_0_until_the_step_of_doctor(
     with broker:
         _features(broker, *shlex.split(step)[3:])
         assert _commit(broker, "second") == _commit(broker, "open") == _commit(broker, "first") == ""
-    assert not of_type(rows_of(capfd, "transactions", "--json", broker.data, status=0), "finding")
+    assert not of_type(rows_of(capfd, "transactions", broker.data, status=0), "finding")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from kseg.cli.main import run
 from tests.kafka.broker import Broker
 from tests.kafka.cluster_admin import ClusterAdmin
 from tests.kafka.conftest import require_kafka
 from tests.kafka.shared_java import run_java
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -41,9 +40,7 @@ class DynamicBroker(Broker):
 def reported(
     path: Path, capfd: pytest.CaptureFixture[str], kind: str, *words: str
 ) -> list[dict[str, object]]:
-    capfd.readouterr()
-    assert run(["metadata", "--json", *words, str(path)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "metadata", *words, path, status=0)
     return [
         {name: value for name, value in row.items() if name != "type"} for row in rows if row["type"] == kind
     ]

@@ -3,7 +3,6 @@ tree."""
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -13,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from tests.kafka.jars import brief_java_command, java_environment
+from tests.support.command_rows import rows_of
 
 _SHELL = "org.apache.kafka.shell.MetadataShell"
 _LIST = re.compile(r"(\w+)=\[([^\]]*)\]")
@@ -64,9 +63,7 @@ def _tree(lines: Iterable[str]) -> Any:
 
 @pytest.fixture
 def rows(file: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert run(["metadata", "--json", str(file)]) == 0
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return rows_of(capfd, "metadata", file, status=0)
 
 
 def _of(rows: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from tests.kafka.conftest import require_kafka
 from tests.kafka.shared_java import run_java
+from tests.support.command_rows import rows_of
 from tests.support.registry_dirs import partition
 
 pytestmark = pytest.mark.kafka
@@ -76,9 +76,7 @@ def test_dump_decodes_records_of_mirror_makers_classes(
     for topic, records in by_topic.items():
         entries = [(b64decode(written["key"]), b64decode(written["value"])) for _, written in records]
         partition(tmp_path / f"{topic}-0", entries)
-        capfd.readouterr()
-        assert run(["dump", "--json", "--print-data-log", str(tmp_path / f"{topic}-0")]) == 0
-        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        rows = rows_of(capfd, "dump", "--print-data-log", tmp_path / f"{topic}-0", status=0)
         found = [row for row in rows if row["type"] == "record"]
         for (each, _), row in zip(records, found, strict=True):
             key_name, value_name = NAMES[each["kind"]]

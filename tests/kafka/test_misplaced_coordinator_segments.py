@@ -7,17 +7,14 @@ Takes fifteen seconds: a broker with one restart.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from kseg.cli.main import run
 from kseg.internal_topics.groups.coordinator_partition import partition_for
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE
@@ -28,13 +25,13 @@ from tests.kafka.broker import Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients
 from tests.kafka.transaction_clients import TransactionClients
+from tests.support.command_rows import Rows, rows_of
 
 pytestmark = pytest.mark.kafka
 
 BASES = (0, 10, 20, 30)
 EACH = 10
 UNINITIALIZED = 42  # INVALID_REQUEST
-Row = dict[str, Any]
 # by segment, the one whose batches it has; and the segments whose batches are reported as passed over
 CASES = {
     (0, 1, 2, 3): set(),
@@ -115,13 +112,7 @@ def _write(data: Path, topic: str, partition: int, contents: tuple[int, ...], to
             path.with_suffix(suffix).touch()
 
 
-def _rows(capfd: pytest.CaptureFixture[str], command: str, data: Path) -> list[Row]:
-    capfd.readouterr()
-    run([command, "--json", str(data)])
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
-def _skipped(rows: list[Row]) -> set[tuple[str, int]]:
+def _skipped(rows: Rows) -> set[tuple[str, int]]:
     """The partitions and segments that are reported as passed over."""
     paths = [Path(row["path"]) for row in rows if row.get("id") == SKIPPED]
     return {(path.parent.name, BASES.index(int(path.stem))) for path in paths}
@@ -165,7 +156,7 @@ def test_misplaced_segments_are_loaded_as_a_broker_does(
         for partition, contents in enumerate(contents_of):
             _write(broker.data, topic, partition, contents, topic_id)
     groups, transactions, verified = (
-        _rows(capfd, command, broker.data) for command in ("groups", "transactions", "verify")
+        rows_of(capfd, command, broker.data) for command in ("groups", "transactions", "verify")
     )
     expected = {
         (f"{topic}-{partition}", segment)

@@ -18,7 +18,8 @@ from tests.internal_topics.metadata_logs import topic_id
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, BrokerFailed
 from tests.kafka.command_line_tools import type_in
 from tests.kafka.conftest import require_kafka
-from tests.support.doctor_helpers import NOW, commands, doctor, of_type
+from tests.support.command_rows import of_type
+from tests.support.doctor_helpers import NOW, commands, doctor
 from tests.support.known_topics import FILE, ids, set_id
 from tests.support.mounts import done_or_skipped
 

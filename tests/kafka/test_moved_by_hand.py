@@ -7,16 +7,15 @@ Takes some fifteen seconds: one broker with one restart.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from tests.internal_topics.metadata_logs import topic_id
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -34,9 +33,7 @@ class Story:
         self._capfd = capfd
 
     def rows(self, *, status: int = 0) -> list[dict[str, Any]]:
-        self._capfd.readouterr()
-        assert run(["metadata", "--json", str(self.data)]) == status
-        found = [json.loads(line) for line in self._capfd.readouterr().out.splitlines()]
+        found = rows_of(self._capfd, "metadata", self.data, status=status)
         return [row for row in found if row.get("topic") in TOPICS]
 
     def statuses(self, *, status: int = 0) -> dict[str, str]:

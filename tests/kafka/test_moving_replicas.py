@@ -18,7 +18,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.kafka.two_replicas import BROKERS, CONTROLLER, TwoReplicas
-from tests.support.doctor_helpers import rows_of
+from tests.support.command_rows import rows_of
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -233,7 +233,7 @@ def test_volume_of_another_node_prevents_the_start(
     # if they are collected in one place where several have a metadata log, each is taken for what it is
     paths = [path for node_id in BROKERS for path in cluster.log_dirs(node_id)]
     moved = [path.rename(first.parent.parent / f"disk-{number}") for number, path in enumerate(paths)]
-    rows = rows_of(capfd, "doctor", "--json", *moved, status=0)
+    rows = rows_of(capfd, "doctor", *moved, status=0)
     assert {row["outcome"] for row in rows if row["type"] == "broker-start"} == {"starts"}
 
 
@@ -274,9 +274,7 @@ def test_volumes_of_several_nodes_beside_each_other_are_reported(
         (tmp_path / "all" / place).parent.mkdir(parents=True, exist_ok=True)
         node_id, name = OWN[which]
         (cluster.nodes[node_id].root / name).rename(tmp_path / "all" / place)
-    rows = rows_of(
-        capfd, "verify", "--quick", "--json", *(tmp_path / "all" / place for place in places), status=0
-    )
+    rows = rows_of(capfd, "verify", "--quick", *(tmp_path / "all" / place for place in places), status=0)
     starts = {row["node_id"]: row for row in rows if row["type"] == "broker-start"}
     assert {*starts} == {OWN[which][0] for which in places.values()}
     for node_id, start in starts.items():

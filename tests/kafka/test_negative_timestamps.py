@@ -18,7 +18,7 @@ from kseg.compaction.cleaner.options import CleanSettings
 from kseg.segment.model import NewBatch, Record
 from tests.kafka.cleaning import our_clean, real_clean
 from tests.kafka.oracle import Oracle
-from tests.support.append_helpers import appender, dumped, rows_of
+from tests.support.append_helpers import appender, dumped, written_rows
 from tests.support.raw_batches import T0, gzip, record, sealed
 
 pytestmark = pytest.mark.kafka
@@ -62,7 +62,7 @@ def test_negative_timestamps_are_shown_and_are_no_fault(
 
 def test_copy_of_a_log_with_negative_timestamps_equals_it(stored: Path, tmp_path: Path) -> None:
     appender(tmp_path)(tmp_path / "copy-0", dumped(stored))
-    assert rows_of(tmp_path / "copy-0") == rows_of(stored)
+    assert written_rows(tmp_path / "copy-0") == written_rows(stored)
 
     lines = tmp_path / "exported"
     assert run(["export", "--to", "json", "--quiet", "--output", str(lines), str(stored)]) == 0
@@ -72,7 +72,7 @@ def test_copy_of_a_log_with_negative_timestamps_equals_it(stored: Path, tmp_path
 
 
 def _times(directory: Path) -> list[tuple[int, int]]:
-    return [(row["offset"], row["timestamp"]) for row in rows_of(directory) if row["type"] == "record"]
+    return [(row["offset"], row["timestamp"]) for row in written_rows(directory) if row["type"] == "record"]
 
 
 def test_compaction_of_negative_timestamps_says_that_the_cleaner_fails(stored: Path, oracle: Oracle) -> None:

@@ -17,7 +17,7 @@ from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients
 from tests.support.aged_groups import age
-from tests.support.doctor_helpers import Rows, of_type, rows_of
+from tests.support.command_rows import Rows, of_type, rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -186,7 +186,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def committed(capfd: pytest.CaptureFixture[str], data: Path) -> Places:
-    rows = rows_of(capfd, "groups", "--json", data, status=0)
+    rows = rows_of(capfd, "groups", data, status=0)
     return {(row["group"], row["topic"], row["partition"]) for row in of_type(rows, "offset")}
 
 
@@ -214,7 +214,7 @@ def test_coordinator_deletes_the_offsets_that_doctor_predicts(
     the saved offsets."""
     data = Path(shutil.copytree(stopped, tmp_path / "data"))
     before = committed(capfd, data)
-    forecast = told(rows_of(capfd, "doctor", "--json", data, status=0))
+    forecast = told(rows_of(capfd, "doctor", data, status=0))
     assert {group for group, *_ in before - forecast} == {*KEPT}
     assert before - forecast == {place for place in before if place[0] in KEPT}
     assert {place for place in before if place[0] == MIXED} == {(MIXED, "fares", 0), (MIXED, "rides", 0)}
@@ -245,7 +245,7 @@ def test_offsets_retention_of_the_step_prevents_the_deletion(
     data = Path(shutil.copytree(stopped, tmp_path / "data"))
     before = committed(capfd, data)
     monkeypatch.chdir(tmp_path)
-    save, keep = of_type(rows_of(capfd, "doctor", "--json", data, status=0), "step")
+    save, keep = of_type(rows_of(capfd, "doctor", data, status=0), "step")
     assert (
         not save["due"]
         and not keep["due"]

@@ -6,7 +6,6 @@ Takes ten seconds: a broker with a restart.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.internal_topics.coordinator_logs import key, value
 from tests.kafka.broker import Broker, commit_offsets, consumer_by_hand
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients
+from tests.support.command_rows import rows_of
 from tests.support.log_ends import append_records
 
 pytestmark = pytest.mark.kafka
@@ -77,9 +77,7 @@ def test_groups_with_lost_records_are_shown_as_a_broker_describes_them(
         commit_offsets(consumer, [TopicPartition("fares", 0, 0)])
         consumer.close()
     _write(broker.data / f"{OFFSETS}-0")
-    capfd.readouterr()
-    assert run(["groups", "--json", str(broker.data)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "groups", broker.data, status=0)
     with broker:
         broker.wait_for(
             "loading", lambda: f"Finished loading of metadata from {OFFSETS}-0" in broker.log_text()

@@ -18,7 +18,7 @@ import pytest
 from kseg.cli.main import run
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import BROKERS, CONTROLLER, TwoReplicas
-from tests.support.doctor_helpers import of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -44,7 +44,7 @@ def _spoil(data: Path, *numbers: int, is_flipped: bool = False) -> list[range]:
 
 
 def _steps(capfd: pytest.CaptureFixture[str], paths: list[Path]) -> list[str]:
-    rows = rows_of(capfd, "doctor", "--json", *paths, status=1)
+    rows = rows_of(capfd, "doctor", *paths, status=1)
     return [row["command"] for row in of_type(rows, "step") if row["due"]]
 
 
@@ -111,7 +111,5 @@ def test_steps_give_up_nothing_that_a_repair_restores(
     paths = [cluster.data(node_id) for node_id in BROKERS]
     _follow_steps(capfd, paths)
     for path in paths:
-        rows = rows_of(
-            capfd, "dump", "--json", "--deep-iteration", path / f"{ORDERS}-0" / f"{0:020d}.log", status=0
-        )
+        rows = rows_of(capfd, "dump", "--deep-iteration", path / f"{ORDERS}-0" / f"{0:020d}.log", status=0)
         assert [row["offset"] for row in of_type(rows, "record")] == [*range(BATCHES * RECORDS)]

@@ -3,7 +3,6 @@ forecast of the next start comes true, even if a marker claims that the stop was
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.starting import assert_as_foretold, foretold, observed, observed_until_killed
+from tests.support.command_rows import rows_of
 from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
@@ -66,8 +66,7 @@ def test_preallocated_zeros_are_no_damage(
             "lookup --latest",
             "retain --retention-bytes 1000",
         ):
-            assert run([*command.split(), "--json", str(data / f"ahead-{partition}")]) == 0, command
-            rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+            rows = rows_of(capfd, *command.split(), data / f"ahead-{partition}", status=0)
             found = {row["id"]: row["severity"] for row in rows if row["type"] == "finding"}
             assert found.get("segment-preallocated", "info") == "info", command
             assert "error" not in found.values(), command

@@ -6,7 +6,6 @@ Finally broker 2 is thawed and the markers are written. Then the coordinator loa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kseg.cli.main import run
 from tests.internal_topics.coordinator_logs import key, value
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.joining import JoiningBroker
 from tests.kafka.transaction_clients import TransactionClients
+from tests.support.command_rows import rows_of
 from tests.support.log_ends import append_records
 
 pytestmark = pytest.mark.kafka
@@ -142,9 +141,7 @@ def _moment(first: Broker, second: Broker, clients: TransactionClients, place: P
 
 
 def _rows(capfd: pytest.CaptureFixture[str], kind: str, *words: object) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    run(["transactions", "--json", "--max-transaction-timeout-ms", "0", *map(str, words)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "transactions", "--max-transaction-timeout-ms", "0", *words)
     return [row for row in rows if row["type"] == kind]
 
 

@@ -6,7 +6,6 @@ Takes a quarter of a minute: a broker is restarted on records planted in `__tran
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.internal_topics.groups.coordinator_partition import partition_for
 from tests.internal_topics.coordinator_logs import batch, key, value
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.transaction_clients import INTERNAL, TransactionClients, produce_raw
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -103,12 +102,6 @@ def _round(
     raise AssertionError("the coordinator does not come to rest")
 
 
-def rows(path: Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert run(["transactions", "--json", str(path)]) == 0
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
 IDS = ("transactional_id", "producer_id", "producer_epoch", "state", "timeout_ms", "start_timestamp")
 PRODUCERS = (
     *("topic", "partition", "producer_id", "producer_epoch", "last_sequence", "last_timestamp"),
@@ -122,7 +115,7 @@ def test_transactional_ids_and_producers_are_those_admin_describes(
     moments: Moments, number: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     copy, truth = moments[number]
-    found = rows(copy, capfd)
+    found = rows_of(capfd, "transactions", copy, status=0)
     ids = [
         {each: row[each] for each in IDS}
         | {"partitions": sorted(f"{each['topic']}-{each['partition']}" for each in row["partitions"])}
@@ -142,7 +135,7 @@ def test_scenario_gets_a_new_producer_id_in_both_protocols(
     moments: Moments, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Otherwise the rounds prove nothing. A transaction that began under the former producer id ended under it."""
-    found = rows(moments[-1][0], capfd)
+    found = rows_of(capfd, "transactions", moments[-1][0], status=0)
     ids = {row["transactional_id"]: row["producer_id"] for row in found if row["type"] == "transactional_id"}
     for name, partition in ((NEW, 0), (OLD, 1)):
         assert ids[name] not in (PLANTED_IDS[name], -1)

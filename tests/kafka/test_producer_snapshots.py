@@ -6,7 +6,6 @@ Takes about half a minute: one broker writes, and two more are started on copies
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.transaction_clients import TransactionClients
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -134,9 +133,7 @@ def test_producers_are_those_of_a_broker_that_loads_the_snapshots(
     answers: tuple[Path, dict[str, Any]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     copy, truth = answers
-    capfd.readouterr()
-    run(["transactions", "--json", str(copy)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "transactions", copy)
     found = [row for row in rows if row["type"] == "producer" and row["topic"] == FARES]
     reported = [row for row in truth["producers"] if row["topic"] == FARES]
     assert _by_case(found) == _by_case(reported)

@@ -21,7 +21,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kseg.cli.main import run
 from kseg.internal_topics.groups.coordinator_partition import partition_for
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
@@ -29,6 +28,7 @@ from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients
 from tests.kafka.random_groups import OFFSETS, Histories, Step, batches_of
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -49,12 +49,6 @@ _LONG = {
     for kind in ("consumer", "share", "streams")
     for name in ("session_timeout_ms", "max_session_timeout_ms")
 }
-
-
-def _shown(capfd: pytest.CaptureFixture[str], *words: object) -> list[Row]:
-    capfd.readouterr()
-    run(["groups", "--json", *map(str, words)])
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 def _of(rows: Sequence[Row], kind: str) -> list[Row]:
@@ -94,9 +88,7 @@ def test_random_groups_are_those_a_broker_has_loaded(
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first", "log_level": 0})
         commit_offsets(consumer, [TopicPartition("rides", 0, 0)])
         consumer.close()
-    capfd.readouterr()
-    run(["metadata", "--json", str(broker.data)])
-    metadata = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    metadata = rows_of(capfd, "metadata", broker.data)
     ids = {row["topic"]: row["topic_id"] for row in _of(metadata, "topic") if row["topic"] in TOPICS}
     (gone,) = [row["topic_id"] for row in _of(metadata, "removed_topic")]
     now = max(row["timestamp"] for row in _of(metadata, "metadata")) + 60_000
@@ -113,8 +105,8 @@ def test_random_groups_are_those_a_broker_has_loaded(
         earlier = [step for step in steps if step.at_ms <= at_ms]
         _write(broker.data / f"{OFFSETS}-{partition}", earlier)
         _write(longer / f"{OFFSETS}-{partition}", steps)
-    rows = _shown(capfd, broker.data)
-    then = _shown(capfd, "--at", at_ms, longer)
+    rows = rows_of(capfd, "groups", broker.data)
+    then = rows_of(capfd, "groups", "--at", at_ms, longer)
     ours = {Path(row["path"]).name for row in _of(rows, "finding") if row["id"] == "coordinator-load-fails"}
 
     def loads(word: str) -> set[str]:

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from tests.internal_topics.coordinator_logs import data_batch, marker
 from tests.kafka.broker import Broker, delete_records
 from tests.kafka.conftest import require_kafka
 from tests.kafka.transaction_clients import TransactionClients
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -118,12 +118,6 @@ def _move_log_starts(data: Path, rng: random.Random) -> dict[int, int]:
     return starts
 
 
-def _shown(capfd: pytest.CaptureFixture[str], path: Path) -> list[Row]:
-    capfd.readouterr()
-    run(["transactions", "--json", str(path)])
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
 @pytest.mark.behaviour("X21")
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
 def test_random_producers_are_those_a_broker_has_loaded(
@@ -153,7 +147,7 @@ def test_random_producers_are_those_a_broker_has_loaded(
         ends = clients.ask("ends", FARES)["ends"]
         copy = broker.copy_data(tmp_path / "copy")
     for path in (before, copy):
-        rows = _shown(capfd, path)
+        rows = rows_of(capfd, "transactions", path)
         names = ("topic", "partition", "producer_id", "producer_epoch", "last_sequence", "last_timestamp")
         found = [
             {name: row[name] for name in (*names, "coordinator_epoch", "transaction_start_offset")}
@@ -197,7 +191,11 @@ def test_running_broker_knows_producers_of_deleted_records(
                 delete_records(broker.bootstrap, FARES, 0, 1)
             broker.wait_for("the log start", lambda: f"{FARES} 0 1\n" in checkpoint.read_text())
             truth = clients.ask("describe")["producers"]
-            shown = [row["producer_id"] for row in _shown(capfd, broker.data) if row["type"] == "producer"]
+            shown = [
+                row["producer_id"]
+                for row in rows_of(capfd, "transactions", broker.data)
+                if row["type"] == "producer"
+            ]
             assert shown == [row["producer_id"] for row in truth]
             assert len(truth) == (0 if is_loaded else 1)
             if not is_loaded:

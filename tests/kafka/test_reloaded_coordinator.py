@@ -9,7 +9,6 @@ Takes some fifteen seconds: two brokers, one of them started twice.
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import random
 from collections.abc import Iterator
@@ -21,7 +20,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kseg.cli.main import run
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from tests.internal_topics.coordinator_logs import batch, data_batch, key, marker, value
@@ -30,6 +28,7 @@ from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.joining import JoiningBroker
 from tests.kafka.transaction_clients import TransactionClients
+from tests.support.command_rows import rows_of
 from tests.support.log_ends import append_records
 
 pytestmark = pytest.mark.kafka
@@ -44,12 +43,6 @@ PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
 def _end(directory: Path) -> int:
     with PartitionLog(PartitionTarget(str(directory))) as log:
         return log.end_offset
-
-
-def _rows(capfd: pytest.CaptureFixture[str], path: Path) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    run(["transactions", "--json", str(path)])
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 def _ids(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -100,9 +93,7 @@ def _write(broker: Broker, rng: random.Random, now: int) -> None:
 def _promise_a_leader(log: Path, bootstrap: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Make the controller believe that broker 2 is running and leads fares-1. A coordinator treats a partition without a leader as if it
     were deleted."""
-    capfd.readouterr()
-    run(["metadata", "--json", str(log)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "metadata", log)
     (end,) = [row for row in rows if row["type"] == "metadata"]
     (fares,) = [
         row for row in rows if row["type"] == "partition" and (row["topic"], row["partition"]) == THERE
@@ -164,7 +155,7 @@ def test_transactional_ids_are_those_a_coordinator_loads(
     now = int(max(path.stat().st_mtime for path in first.data.rglob("*.log")) * 1000)
     _write(first, rng, now)
     _promise_a_leader(first.data / "__cluster_metadata-0", second.bootstrap, capfd)
-    before = _ids(_rows(capfd, first.data))
+    before = _ids(rows_of(capfd, "transactions", first.data))
     first.apart().start()
     with _killed(first), TransactionClients(first.bootstrap) as clients:
 
@@ -190,7 +181,7 @@ def test_transactional_ids_are_those_a_coordinator_loads(
     assert {name: row for name, row in before.items() if not row["state"].startswith("Prepare")} == {
         name: row for name, row in loaded.items() if not before[name]["state"].startswith("Prepare")
     }
-    assert _ids(_rows(capfd, copy)) == settled
+    assert _ids(rows_of(capfd, "transactions", copy)) == settled
     left = [row for row in settled.values() if row["state"].startswith("Prepare")]
     assert left and all(row["partitions"] == [f"{FARES}-1"] for row in left)
     for row in left:

@@ -6,7 +6,6 @@ A controller and two brokers are started three times, which takes fifteen second
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -18,10 +17,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S
 from tests.kafka.conftest import require_kafka
 from tests.kafka.two_replicas import BROKERS, CONTROLLER, TwoReplicas
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -56,9 +55,7 @@ def cluster(tmp_path: Path) -> Iterator[TwoReplicas]:
 
 
 def asked(cluster: TwoReplicas, capfd: pytest.CaptureFixture[str], command: str) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert run([command, "--json", *map(str, map(cluster.data, cluster.nodes))]) in (0, 1)
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return rows_of(capfd, command, *map(cluster.data, cluster.nodes))
 
 
 @pytest.mark.evidence("controller-quorum")

@@ -11,7 +11,7 @@ import pytest
 
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint, encode_offset_checkpoint
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
-from tests.support.doctor_helpers import of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -93,7 +93,7 @@ def test_broker_deletes_the_segments_that_doctor_predicts(
     file = tmp_path / "given.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
     words = ("--server-properties", file) if given else ()
-    rows = rows_of(capfd, "doctor", "--json", *words, data, status=0)
+    rows = rows_of(capfd, "doctor", *words, data, status=0)
     (told,) = of_type(rows, "retention")
     before = segments(data)
     with Broker(tmp_path / "broker", data, **given, **SOON) as broker:
@@ -121,7 +121,7 @@ def test_properties_of_the_step_delay_retention_for_an_hour(
     """With the properties that the step names, nothing is deleted, although retention and the cleaner would run every 300 ms."""
     data = tmp_path / "data"
     shutil.copytree(stopped, data)
-    (step,) = of_type(rows_of(capfd, "doctor", "--json", data, status=0), "step")
+    (step,) = of_type(rows_of(capfd, "doctor", data, status=0), "step")
     named = re.findall(r"(log\.[a-z.]+)=(\w+)", step["why"])
     assert [name for name, _ in named] == ["log.initial.task.delay.ms", "log.cleaner.enable"]
     before = segments(data)
@@ -142,7 +142,7 @@ def test_retain_unmark_restores_segments_deleted_before_the_stop(
     with Broker(tmp_path / "broker", data, **SOON) as broker:
         broker.wait_for("retention", lambda: all(before[topic] - segments(data)[topic] for topic in EMPTIED))
     for topic in EMPTIED:
-        rows_of(capfd, "retain", "--json", "--unmark", "--apply", data / f"{topic}-0", status=0)
+        rows_of(capfd, "retain", "--unmark", "--apply", data / f"{topic}-0", status=0)
     with Broker(tmp_path / "broker", data, **LATER) as broker:
         for topic in EMPTIED:
             offsets = [record.offset for record in broker.consume(topic)]

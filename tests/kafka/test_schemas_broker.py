@@ -25,6 +25,7 @@ from kseg.cli.main import run
 from kseg.internal_topics.registry.proto_text import file_descriptor
 from tests.kafka.broker import Broker, Consumed
 from tests.kafka.conftest import require_kafka
+from tests.support.command_rows import rows_of
 from tests.support.registry_dirs import Registry, deleted_subject, schema_entry, schema_key
 
 pytestmark = pytest.mark.kafka
@@ -191,9 +192,7 @@ def _deserialized(reported: Story, topic: str) -> list[Any]:
 
 
 def _shown(capfd: pytest.CaptureFixture[str], *words: object, kind: str = "record") -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert run([*map(str, words)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, *words, status=0)
     return [row for row in rows if row["type"] == kind]
 
 

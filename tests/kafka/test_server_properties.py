@@ -3,7 +3,6 @@ steps."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -11,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kseg.cli.main import run
 from tests.kafka.conftest import require_kafka
 from tests.kafka.start_directories import METADATA
 from tests.kafka.starting import SETTLE_S, assert_as_foretold, foretold, observed
 from tests.kafka.test_broker_start import ALL, disks
+from tests.support.command_rows import rows_of
 from tests.support.trees import copy_tree
 
 __all__ = ["disks"]
@@ -167,7 +166,5 @@ def _format(path: Path, like: Path) -> None:
 
 
 def _steps(capfd: pytest.CaptureFixture[str], file: Path, *log_dirs: Path) -> list[str]:
-    capfd.readouterr()
-    assert run(["doctor", "--json", "--quick", "--server-properties", str(file), *map(str, log_dirs)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "doctor", "--quick", "--server-properties", file, *log_dirs, status=1)
     return [row["command"] for row in rows if row["type"] == "step"]

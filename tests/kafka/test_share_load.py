@@ -7,7 +7,6 @@ Takes half a minute: a broker with two restarts.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from itertools import count
@@ -16,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.internal_topics.groups.coordinator_partition import partition_for
 from tests.internal_topics.coordinator_logs import key, value
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients, share_broker
+from tests.support.command_rows import rows_of
 from tests.support.log_ends import append_records
 from tests.support.rewritten import rewrite_without_failing
 
@@ -108,14 +107,8 @@ def _group_in(number: int, word: str, topic_id: str) -> str:
     return next(name for name in names if partition_for(f"{name}:{topic_id}:0", COUNT) == number)
 
 
-def _rows(capfd: pytest.CaptureFixture[str], *words: str) -> list[Row]:
-    capfd.readouterr()
-    run(words)
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
 def _shown(capfd: pytest.CaptureFixture[str], data: Path) -> dict[str, Row]:
-    rows = _rows(capfd, "groups", "--json", str(data))
+    rows = rows_of(capfd, "groups", data)
     return {row["group"]: row for row in rows if row["type"] == "share_offset" and row["partition"] == 0}
 
 
@@ -168,7 +161,7 @@ def test_records_that_fail_a_share_load_are_those_of_the_broker(
         around = (_record(groups[name, word], topic_id, 0) for word in ("before", "behind"))
         before, behind = around
         append_records(broker.data / f"{STATE}-{at}", before, *cases[name], behind)
-    rows = _rows(capfd, "verify", "--json", str(broker.data))
+    rows = rows_of(capfd, "verify", broker.data)
     ours = {Path(row["path"]).name for row in rows if row.get("id") == "coordinator-load-fails"}
     shown = _shown(capfd, broker.data)
 

@@ -6,7 +6,6 @@ Takes some forty seconds: two brokers with restarts.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shlex
@@ -23,7 +22,7 @@ from tests.internal_topics.coordinator_logs import key, value
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.group_clients import GroupClients, share_broker
-from tests.support.doctor_helpers import of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
 from tests.support.log_ends import append_records
 
 pytestmark = pytest.mark.kafka
@@ -37,16 +36,14 @@ Row = dict[str, Any]
 
 
 def _shown(capfd: pytest.CaptureFixture[str], path: Path) -> dict[tuple[str, int], Row]:
-    capfd.readouterr()
-    assert run(["groups", "--json", str(path)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "groups", path, status=0)
     assert not [row for row in rows if row["type"] == "finding"]
     return {(row["group"], row["partition"]): row for row in rows if row["type"] == "share_offset"}
 
 
 def _step_of_doctor(capfd: pytest.CaptureFixture[str], data: Path, group: str, status: str) -> list[str]:
     """The words of the step for a group with a state of that status in one partition, after those for the server."""
-    rows = rows_of(capfd, "doctor", "--json", data, status=1)
+    rows = rows_of(capfd, "doctor", data, status=1)
     (place,) = (
         (row["group"], row["partition"])
         for row in of_type(rows, "share_offset")

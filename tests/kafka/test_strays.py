@@ -15,7 +15,8 @@ from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.cli.test_known_topics import STRAYS
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
-from tests.support.doctor_helpers import commands, of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
+from tests.support.doctor_helpers import commands
 from tests.support.forked_programs import run_kseg
 from tests.support.known_topics import FILE, ids, set_id
 
@@ -58,10 +59,10 @@ def test_partitions_newer_than_a_restored_metadata_log_keep_their_topic_ids(
         for topic in ("kept", "again"):
             producer.produce(topic, b"a record", partition=0)
         producer.flush()
-    assert not commands(rows_of(capfd, "doctor", "--json", data, status=0))
+    assert not commands(rows_of(capfd, "doctor", data, status=0))
     newer = (data / METADATA_DIRECTORY).rename(tmp_path / "newer")
     shutil.copytree(backup, data / METADATA_DIRECTORY)
-    rows = rows_of(capfd, "doctor", "--json", data, status=1)
+    rows = rows_of(capfd, "doctor", data, status=1)
     (outdated,) = [row for row in rows if row.get("id") == "metadata-log-outdated"]
     assert outdated["message"].startswith(
         "1 of 1 partition has later leader epochs than this metadata log (first: kept-0 has 2, "
@@ -171,14 +172,14 @@ def test_log_of_a_deleted_topic_is_served_under_another_name(
         for topic in ("orders", "former"):
             broker.create_topic(topic)
             send(topic, b"new")
-    rows = rows_of(capfd, "doctor", "--json", data, status=0)
+    rows = rows_of(capfd, "doctor", data, status=0)
     (step,) = [row for row in of_type(rows, "step") if row["command"].startswith("mv ")]
     assert "create a topic with another name" in step["why"]
     _, deleted, place = shlex.split(step["command"])
     shutil.rmtree(data / "former-0")
     Path(deleted).rename(place)
     Path(place).rename(data / "former-0")
-    rows = rows_of(capfd, "doctor", "--json", data, status=1)
+    rows = rows_of(capfd, "doctor", data, status=1)
     for command in commands(rows):
         if "--apply" in command:
             run(shlex.split(command)[1:])

@@ -22,6 +22,7 @@ from fixtures.diseases import batch_spans
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
+from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -56,9 +57,7 @@ def listed(
     data: Path, capfd: pytest.CaptureFixture[str], status: int = 0
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The row of the partition, and those of its segments."""
-    capfd.readouterr()
-    assert run(["list", "--remote", "--json", "--topic", "orders", str(data)]) == status
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "list", "--remote", "--topic", "orders", data, status=status)
     (partition,) = [row for row in rows if row["type"] == "remote_partition"]
     return partition, [row for row in rows if row["type"] == "remote_segment"]
 
@@ -133,9 +132,7 @@ def test_remote_segments_are_those_in_the_store_and_consumed(
 
     for topic in ("orders", "forgotten"):
         (data / f"{topic}-0" / "leader-epoch-checkpoint").unlink()
-    capfd.readouterr()
-    assert run(["verify", "--json", str(data)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "verify", data, status=1)
     assert [row["id"] for row in rows if row.get("severity") == "error"] == ["remote-epochs-lost"] * 2
     ends = {row["start"]["partition"]: row["start"] for row in rows if row.get("start", {}).get("partition")}
     assert ends["orders-0"]["log_start_offset"] == 0
@@ -206,7 +203,7 @@ def test_offsets_whose_remote_segments_are_unknown_are_out_of_range(
 
 
 def _gaps(data: Path, capfd: pytest.CaptureFixture[str]) -> list[tuple[int, int]]:
-    rows = _rows(capfd, "verify", data)
+    rows = rows_of(capfd, "verify", data)
     return [(row["first_offset"], row["last_offset"]) for row in rows if row.get("id") == "remote-gap"]
 
 
@@ -257,7 +254,7 @@ def _assert_same_answers(
     earliest, *by_time = answers
     assert earliest == 0 and -1 in by_time and any(0 <= offset < first_local for offset in by_time)
     assert _looked_up(capfd, partition, "--earliest")[-1]["offset"] == earliest
-    (committed,) = [row for row in _rows(capfd, "groups", partition.parent) if row["type"] == "offset"]
+    (committed,) = [row for row in rows_of(capfd, "groups", partition.parent) if row["type"] == "offset"]
     assert (committed["offset"], committed["status"], committed["log_start_offset"]) == (COMMITTED, "ok", 0)
     for time_ms, offset in zip(times, by_time, strict=True):
         (row,) = _looked_up(capfd, partition, "--timestamp", time_ms)
@@ -275,23 +272,17 @@ def _assert_same_answers(
     for question in ("--earliest", f"--timestamp={times[0]}", "--key=0"):
         ids = [row.get("id") for row in _looked_up(capfd, copy / partition.name, question)]
         assert "checkpoint-below-log" in ids
-    exported = _rows(capfd, "export", "--to", "json", "--output", copy / "exported", partition)
+    exported = rows_of(capfd, "export", "--to", "json", "--output", copy / "exported", partition)
     assert [row["id"] for row in exported if row["type"] == "finding"] == ["checkpoint-below-log"]
 
 
 def _looked_up(capfd: pytest.CaptureFixture[str], partition: Path, *question: object) -> list[dict[str, Any]]:
-    return _rows(capfd, "lookup", *question, partition)
-
-
-def _rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert run([*map(str, words), "--json"]) in (0, 1)
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    return rows_of(capfd, "lookup", *question, partition)
 
 
 def _put_empty_log_there(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Follow the step of `doctor` for a partition that has lost its local log: without it, the broker deletes what the remote store has."""
-    rows = _rows(capfd, "doctor", data)
+    rows = rows_of(capfd, "doctor", data)
     (missing,) = [row for row in rows if row["type"] == "finding" and row["id"] == "replica-missing"]
     assert "deletes the partition's segments in remote storage" in missing["message"]
     (step,) = [row["command"] for row in rows if row["type"] == "step" and "recover" in row["command"]]
@@ -299,7 +290,7 @@ def _put_empty_log_there(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for command in (make, create, give):
         subprocess.run(command, check=True)
     assert run(repair[1:]) == 0
-    assert not [row for row in _rows(capfd, "verify", data) if row.get("severity") == "error"]
+    assert not [row for row in rows_of(capfd, "verify", data) if row.get("severity") == "error"]
 
 
 def _append(partition: Path, lines: Path) -> None:
@@ -313,8 +304,7 @@ def _retain_local(data: Path, config: Path, capfd: pytest.CaptureFixture[str]) -
     config.write_text("local.retention.bytes=1\n")
     capfd.readouterr()
     words = ["retain", "--apply", "--json", "--purge", "--file-delete-delay-ms", "0", "--config", str(config)]
-    assert run([*words, "--topic", "kept", str(data)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, *words, "--topic", "kept", data, status=0)
     (result,) = [row for row in rows if row["type"] == "result" and row.get("partition") == "kept-0"]
     assert result["tiered"] and result["log_start_offset"] == 0 and not result["log_start_moved"]
     assert result["remote_end_offset"] == result["first_base_offset"]

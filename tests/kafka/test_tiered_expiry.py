@@ -16,7 +16,7 @@ from tests.kafka.broker import CLIENT_LIMIT_S, Broker
 from tests.kafka.conftest import require_kafka
 from tests.kafka.test_tiered_broker import in_store, tiered
 from tests.kafka.test_topic_settings import set_configs
-from tests.support.doctor_helpers import Rows, of_type, rows_of
+from tests.support.command_rows import Rows, of_type, rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -98,7 +98,7 @@ def _forecast(capfd: pytest.CaptureFixture[str], root: Path) -> Rows:
     file = root / "given.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in GIVEN.items()))
     words = ("--server-properties", file, root / "broker" / "data")
-    return rows_of(capfd, "doctor", "--json", *words, status=0)
+    return rows_of(capfd, "doctor", *words, status=0)
 
 
 @pytest.mark.evidence("due-retention")

@@ -6,7 +6,6 @@ commons, storage/core, storage/filesystem and storage/s3, compiled against Kafka
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
+from tests.support.command_rows import rows_of
 from tests.support.s3_server import BUCKET, s3_server
 
 pytestmark = [
@@ -76,12 +75,6 @@ def stored(backend: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         )
 
 
-def answered(capfd: pytest.CaptureFixture[str], *words: str, status: int = 0) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert run([*words]) == status, capfd.readouterr()
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
 @pytest.mark.parametrize("is_compressed", [True, False], ids=["compressed", "plain"])
 @pytest.mark.parametrize("backend", ["filesystem", "s3"])
 def test_uploaded_segments_are_read_while_the_broker_runs(
@@ -119,15 +112,15 @@ def test_uploaded_segments_are_read_while_the_broker_runs(
         consumed = [(record.offset, record.key) for record in broker.consume("orders")]
 
         orders = f"tiered:{path}/orders-0"
-        rows = answered(capfd, "verify", "--deep", "--json", orders)
+        rows = rows_of(capfd, "verify", "--deep", orders, status=0)
         assert not [row for row in rows if row["type"] == "finding" and row["severity"] == "error"]
         (listed,) = [
-            row for row in answered(capfd, "list", "--json", f"tiered:{path}") if row["type"] == "partition"
+            row for row in rows_of(capfd, "list", f"tiered:{path}", status=0) if row["type"] == "partition"
         ]
         assert (listed["log_start_offset"], listed["log_end_offset"]) == (0, first_local)
         dumped = [
             row
-            for row in answered(capfd, "dump", "--print-data-log", "--json", orders)
+            for row in rows_of(capfd, "dump", "--print-data-log", orders, status=0)
             if row["type"] == "record"
         ]
         assert [row["offset"] for row in dumped] == [*range(first_local)]
@@ -137,13 +130,13 @@ def test_uploaded_segments_are_read_while_the_broker_runs(
         for offset in (0, first_local // 2, first_local - 1):
             (found,) = [
                 row
-                for row in answered(capfd, "lookup", "--offset", str(offset), "--json", orders)
+                for row in rows_of(capfd, "lookup", "--offset", offset, orders, status=0)
                 if row["type"] == "lookup"
             ]
             assert found["found"] and found["record"]["key"] == str(offset)
     (partition,) = [
         row
-        for row in answered(capfd, "list", "--remote", "--json", str(broker.data))
+        for row in rows_of(capfd, "list", "--remote", broker.data, status=0)
         if row["type"] == "remote_partition"
     ]
     assert partition["remote"] == [[0, first_local - 1]] and partition["missing"] == []

@@ -6,7 +6,6 @@ marker: one whose producer continued, and one whose decision was lost with the e
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.internal_topics.groups.coordinator_partition import partition_for
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
@@ -26,6 +24,7 @@ from tests.internal_topics.coordinator_logs import batch, key, value
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, watermarks
 from tests.kafka.conftest import require_kafka
 from tests.kafka.transaction_clients import TransactionClients, tool, words_of
+from tests.support.command_rows import rows_of
 from tests.support.log_ends import append_records
 from tests.support.rewritten import rewrite_without_failing
 
@@ -171,7 +170,7 @@ def test_records_that_fail_a_transaction_load_are_those_of_the_broker(
     _put_before_the_last_batch(directories[-1] / f"{0:020}.log", (None, _VALUE))
     for _ in ("PrepareCommit", "CompleteCommit"):
         _cut_the_last_batch(directories[-2] / f"{0:020}.log")
-    rows = _shown(capfd, "verify", "--json", str(broker.data))
+    rows = rows_of(capfd, "verify", broker.data)
     found = {
         kind: {Path(row["path"]).name for row in rows if row.get("id") == kind}
         for kind in ("coordinator-load-fails", "coordinator-record-unknown")
@@ -179,7 +178,7 @@ def test_records_that_fail_a_transaction_load_are_those_of_the_broker(
     # the producer's timeout would have passed if its coordinator knew the transaction
     now_ms = str(int(time.time() * 1000) + 10_000)
     options = ["--json", "--now", now_ms, "--max-transaction-timeout-ms", "2000"]
-    shown = _shown(capfd, "transactions", *options, str(broker.data))
+    shown = rows_of(capfd, "transactions", *options, broker.data)
     ids = {row["transactional_id"]: row["loaded"] for row in shown if row["type"] == "transactional_id"}
     of_each = {
         row["partition"]: row for row in shown if row["type"] == "transaction" and not row["marker_offset"]
@@ -245,12 +244,6 @@ def _check_loads_without(
         assert loads("Error") == theirs - ours
         numbers = {int(name.rpartition("-")[2]) for name in ours} & {*range(len(CASES))}
         assert {_name_in(number, "behind") for number in numbers} <= {*clients.ask("listed")["states"]}
-
-
-def _shown(capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    run(words)
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 def _put_before_the_last_batch(log: Path, record: Record) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from kseg.cli.main import run
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker
-from tests.support.doctor_helpers import of_type, rows_of
+from tests.support.command_rows import of_type, rows_of
 
 pytestmark = pytest.mark.kafka
 
@@ -55,7 +55,7 @@ def age(data: Path, *topics: str) -> None:
 
 
 def examined(capfd: pytest.CaptureFixture[str], data: Path, *, status: int) -> list[dict[str, Any]]:
-    return rows_of(capfd, "doctor", "--json", data, status=status)
+    return rows_of(capfd, "doctor", data, status=status)
 
 
 def offsets(broker: Broker, topic: str) -> dict[bytes | None, int]:
@@ -180,7 +180,7 @@ def test_retention_deletes_from_it_after_a_start_until_the_cleaner_fails(
     properties = tmp_path / "given.properties"
     properties.write_text("log.retention.bytes=1\n")
     (told,) = of_type(
-        rows_of(capfd, "doctor", "--json", "--server-properties", properties, broker.data, status=0),
+        rows_of(capfd, "doctor", "--server-properties", properties, broker.data, status=0),
         "retention",
     )
     assert told["partitions"] == 2
@@ -208,7 +208,7 @@ def test_doctor_tells_a_held_back_log_from_one_that_nothing_cleans(
         for topic in ("held", "plain", "other"):
             assert not write(broker, topic, USUAL_MS)
     age(broker.data, "held", "plain", "other")
-    rows = rows_of(capfd, "doctor", "--json", broker.data, status=0)
+    rows = rows_of(capfd, "doctor", broker.data, status=0)
     told = {row["partition"]: row for row in of_type(rows, "uncleaned")}
     assert {name: row["cause"] for name, row in told.items()} == {
         "held-0": "last-stable-offset",

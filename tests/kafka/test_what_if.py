@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, islice, repeat
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.inspection.what_if.candidates import read_candidate
 from kseg.inspection.what_if.log_places import Stretch
 from kseg.inspection.what_if.measuring import sampled_batches
@@ -25,6 +23,7 @@ from kseg.segment.scanning.scan import Scanner
 from tests.inspection.test_what_if import records
 from tests.kafka.conftest import require_kafka
 from tests.kafka.shared_java import run_java
+from tests.support.command_rows import rows_of
 
 if TYPE_CHECKING:
     from tests.kafka.broker import Broker
@@ -84,9 +83,7 @@ def _log_bytes(data: Path, topic: str) -> int:
 
 
 def _weighed(data: Path, capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert run(["what-if", "--json", "--jobs", "1", "--topic", "now", *words, str(data)]) == 0
-    reported = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    reported = rows_of(capfd, "what-if", "--jobs", "1", "--topic", "now", *words, data, status=0)
     return [line for line in reported if line["type"] == "setting" and line["kind"] != "retention"]
 
 

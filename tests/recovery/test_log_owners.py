@@ -3,7 +3,6 @@ files."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from contextlib import ExitStack
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_rows import rows_of
 from tests.support.file_flags import flagged
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -30,9 +30,7 @@ def verified(
     data: Path, capfd: pytest.CaptureFixture[str]
 ) -> tuple[dict[str, object], list[dict[str, object]]]:
     """The forecast, and the findings about logs that a broker cannot write."""
-    capfd.readouterr()
-    run(["verify", "--json", str(data)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "verify", data)
     (start,) = (row for row in rows if row["type"] == "broker-start")
     return start, [row for row in rows if row.get("id") == "not-writable"]
 

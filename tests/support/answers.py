@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,12 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.counted import counted
 from kseg.segment.layout import INT64_MAX
+from tests.support.command_rows import rows_of
 
 KINDS = {"torn-tail", "zero-tail", "zero-filled", "bad-crc", "bad-length", "foreign-bytes", "bad-magic"}
 ALTERED = {"altered-base-offset", "altered-leader-epoch"}
 LEVELS = ("position", "length", "first_offset", "last_offset", "records")
 Answer = tuple[Any, ...]
-
-
-def rows(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, Any]]:
-    run([*map(str, words), "--json"])
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 def answers(found: list[dict[str, Any]]) -> set[Answer]:
@@ -49,21 +44,21 @@ def altered(found: list[dict[str, Any]]) -> set[Answer]:
 
 def common_answers(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[Answer]:
     """The answers of verify about the damage in a partition, after checking that dump, lookup and recover give the same ones."""
-    found = rows(capfd, "verify", partition)
+    found = rows_of(capfd, "verify", partition)
     verified = answers(found)
     logs = sorted(partition.glob("*.log"))
-    dumped = [rows(capfd, "dump", path) for path in logs]
+    dumped = [rows_of(capfd, "dump", path) for path in logs]
     assert set().union(*map(answers, dumped)) == verified
     if altered(found):
         assert set().union(*map(altered, dumped)) == altered(found)
         for answer in altered(found):
             for offset in _asked_for(answer, (answer[4], answer[6]), logs)[:1]:
-                assert answer in altered(rows(capfd, "lookup", "--offset", offset, partition))
+                assert answer in altered(rows_of(capfd, "lookup", "--offset", offset, partition))
     run(["dump", *map(str, logs)])
     output = capfd.readouterr().err
     for _, _, position, length, *_ in verified:
         assert f"no valid batch in the {counted(length, 'byte')} at position {position}" in output
-    planned = rows(capfd, "recover", partition)
+    planned = rows_of(capfd, "recover", partition)
     assert answers(planned) == verified
     (result,) = (row for row in planned if row["type"] == "result")
     removed = {
@@ -75,7 +70,7 @@ def common_answers(partition: Path, capfd: pytest.CaptureFixture[str]) -> set[An
     assert known <= removed, (known - removed, planned)
     for answer in verified:
         for offset in _asked_for(answer, (answer[4],), logs):
-            found_there = rows(capfd, "lookup", "--offset", offset, partition)
+            found_there = rows_of(capfd, "lookup", "--offset", offset, partition)
             looked = answers(found_there)
             assert looked <= verified
             assert answer in looked or _is_answered_before(answer, offset, altered(found_there))

@@ -51,7 +51,7 @@ def without_bytes(data: bytes) -> Lines:
     ]
 
 
-def rows_of(directory: Path) -> Lines:
+def written_rows(directory: Path) -> Lines:
     return without_bytes(dumped(directory))
 
 

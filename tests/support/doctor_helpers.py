@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_rows import Rows, of_type, rows_of
 
-Rows = list[dict[str, Any]]
 NOW = ("--now", "1795250600000")
 
 
-def rows_of(capfd: pytest.CaptureFixture[str], *words: object, status: int) -> Rows:
-    capfd.readouterr()
-    ended = run([*map(str, words)])
-    shown = capfd.readouterr()
-    assert ended == status, (ended, shown.err, shown.out)
-    return [json.loads(line) for line in shown.out.splitlines()]
-
-
 def doctor(capfd: pytest.CaptureFixture[str], *words: object, status: int) -> Rows:
-    return rows_of(capfd, "doctor", "--json", *NOW, *words, status=status)
-
-
-def of_type(rows: Rows, kind: str) -> Rows:
-    return [row for row in rows if row["type"] == kind]
+    return rows_of(capfd, "doctor", *NOW, *words, status=status)
 
 
 def text_of(capfd: pytest.CaptureFixture[str], *words: object) -> list[str]:

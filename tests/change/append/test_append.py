@@ -17,7 +17,7 @@ from kseg.segment.sidecar.checkpoint import decode_leader_epochs, encode_leader_
 from kseg.segment.sidecar.leader_epochs import EpochEntry
 from kseg.segment.sidecar.snapshot import decode_snapshot
 from kseg.segment.sidecar.txn_index import AbortedTxn, TxnIndex
-from tests.support.append_helpers import NOW_MS, Appended, Lines, dumped, rows_of, without_bytes
+from tests.support.append_helpers import NOW_MS, Appended, Lines, dumped, without_bytes, written_rows
 from tests.support.trees import files_in
 
 
@@ -40,7 +40,7 @@ def test_dumped_captures_are_appended_with_equal_rows(
         lines = dumped(source)
         target = tmp_path / f"copy-{number}"
         result = appended(target, lines)
-        assert rows_of(target) == without_bytes(lines), source
+        assert written_rows(target) == without_bytes(lines), source
         assert result["batches"] == sum(row["type"] == "batch" for row in without_bytes(lines))
 
 
@@ -68,7 +68,7 @@ def test_two_appends_give_the_files_of_one(tmp_path: Path, appended: Appended) -
     first = appended(target, b"".join(lines[:cut]))
     second = appended(target, b"".join(lines[cut:]))
     assert second["first_offset"] == first["log_end_offset"]
-    assert rows_of(target) == rows_of(source)
+    assert written_rows(target) == written_rows(source)
     snapshot = f"{second['log_end_offset']:020d}.snapshot"
     assert decode_snapshot((target / snapshot).read_bytes()) == decode_snapshot(
         (source / snapshot).read_bytes()
@@ -115,7 +115,7 @@ def test_compressed_0_7_sets_are_appended_as_sets(
 def test_append_needs_only_a_value(tmp_path: Path, appended: Appended) -> None:
     target = tmp_path / "own-3"
     result = appended(target, [{"value": "a"}, {"value": None, "key": "k"}, {"value": {"base64": "/w=="}}])
-    batch, *records = rows_of(target)
+    batch, *records = written_rows(target)
     assert result["records"] == 3 and result["batches"] == 1 and result["partition"] == "own-3"
     assert (batch["base_offset"], batch["last_offset"], batch["leader_epoch"], batch["magic"]) == (0, 2, 0, 2)
     assert [(row["key"], row["value"], row["timestamp"]) for row in records] == [
@@ -131,7 +131,7 @@ def test_batches_are_limited_by_records_and_by_bytes(tmp_path: Path, appended: A
     appended(tmp_path / "records-0", lines, batch_records=4)
     appended(tmp_path / "bytes-0", lines, batch_bytes=61 + 3 * 100)
     counts = [
-        [row["count"] for row in rows_of(tmp_path / name) if row["type"] == "batch"]
+        [row["count"] for row in written_rows(tmp_path / name) if row["type"] == "batch"]
         for name in ("records-0", "bytes-0")
     ]
     assert counts == [[4, 4, 2], [3, 3, 3, 1]]
@@ -141,7 +141,7 @@ def test_offsets_are_kept_or_renumbered(tmp_path: Path, appended: Appended) -> N
     lines = [{"value": "a", "offset": 7}, {"value": "b"}, {"value": "c", "offset": 100}]
 
     def offsets(name: str) -> list[int]:
-        return [row["offset"] for row in rows_of(tmp_path / name) if row["type"] == "record"]
+        return [row["offset"] for row in written_rows(tmp_path / name) if row["type"] == "record"]
 
     assert appended(tmp_path / "kept-0", lines)["log_start_offset"] == 7
     assert appended(tmp_path / "anew-0", lines, keep_offsets=False)["log_start_offset"] == 0
@@ -166,7 +166,9 @@ def test_idempotent_producer_continues_its_sequence_in_the_log(tmp_path: Path, a
     appended(target, [{"value": "c"}], producer_id=9, producer_epoch=1)
     appended(target, [{"value": "d"}], producer_id=9, base_sequence=2**31 - 1)
     found = [
-        (row["producer_epoch"], row["base_sequence"]) for row in rows_of(target) if row["type"] == "batch"
+        (row["producer_epoch"], row["base_sequence"])
+        for row in written_rows(target)
+        if row["type"] == "batch"
     ]
     assert found == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 2**31 - 1)]
 
@@ -178,7 +180,7 @@ def test_appended_transaction_ends_with_the_requested_marker(
     target = tmp_path / "txn-0"
     rules = {"producer_id": 5, "producer_epoch": 2, "transactional": True, "end_transaction": end}
     appended(target, [{"value": "a"}, {"value": "b"}], **rules)
-    rows = rows_of(target)
+    rows = written_rows(target)
     assert rows[0]["transactional"] is True and rows[0]["base_sequence"] == 0
     assert [row["control"]["kind"] for row in rows if "control" in row and row["type"] == "record"] == (
         [] if kind is None else [kind]
@@ -192,7 +194,7 @@ def test_control_lines_without_a_batch_header_become_markers(tmp_path: Path, app
     appended(target, [{"value": "a"}, marker, {"value": "b"}], producer_id=5, transactional=True)
     kinds = [
         (row["control"]["kind"], row["control"]["coordinator_epoch"])
-        for row in rows_of(target)
+        for row in written_rows(target)
         if row["type"] == "record" and "control" in row
     ]
     assert kinds == [("ABORT", 4), ("COMMIT", 0)]
@@ -208,7 +210,7 @@ def test_control_lines_without_a_batch_header_become_markers(tmp_path: Path, app
 def test_append_writes_old_formats(tmp_path: Path, appended: Appended, magic: int, codec: int) -> None:
     target = tmp_path / "old-0"
     appended(target, [{"value": f"v{n}", "timestamp": 1000 + n} for n in range(5)], magic=magic, codec=codec)
-    rows = rows_of(target)
+    rows = written_rows(target)
     assert {row["magic"] for row in rows if row["type"] == "batch"} == {magic}
     records = [row for row in rows if row["type"] == "record"]
     assert [row["value"] for row in records] == [f"v{n}" for n in range(5)]
@@ -220,11 +222,11 @@ def test_codec_and_epoch_of_dumped_batches_can_be_changed(tmp_path: Path, append
     source = healthy.partition(tmp_path / "source-0")
     target = tmp_path / "target-0"
     appended(target, dumped(source), codec=4, leader_epoch=11)
-    batches = [row for row in rows_of(target) if row["type"] == "batch"]
+    batches = [row for row in written_rows(target) if row["type"] == "batch"]
     assert {row["leader_epoch"] for row in batches} == {11}
     assert {row["compression"] for row in batches if row["count"] and not row["control"]} == {"zstd"}
-    assert [row for row in rows_of(target) if row["type"] == "record"] == [
-        row for row in rows_of(source) if row["type"] == "record"
+    assert [row for row in written_rows(target) if row["type"] == "record"] == [
+        row for row in written_rows(source) if row["type"] == "record"
     ]
 
 
@@ -232,7 +234,7 @@ def test_append_never_lowers_the_leader_epoch(tmp_path: Path, appended: Appended
     target = tmp_path / "epochs-0"
     appended(target, [{"value": "a"}], leader_epoch=7)
     appended(target, [{"value": "b"}])
-    assert [row["leader_epoch"] for row in rows_of(target) if row["type"] == "batch"] == [7, 7]
+    assert [row["leader_epoch"] for row in written_rows(target) if row["type"] == "batch"] == [7, 7]
     with pytest.raises(BadLine, match="line 1: leader epoch 6 is below 7, the latest"):
         appended(target, [{"value": "c"}], leader_epoch=6)
 
@@ -252,7 +254,7 @@ def test_append_keeps_the_leader_epoch_of_a_log_whose_records_were_deleted(
         for suffix in (".log", ".index", ".timeindex"):
             (target / f"{end:020d}{suffix}").touch()
     appended(target, [{"value": "c"}])
-    assert [row["leader_epoch"] for row in rows_of(target) if row["type"] == "batch"][-1] == 4
+    assert [row["leader_epoch"] for row in written_rows(target) if row["type"] == "batch"][-1] == 4
     assert (target / "leader-epoch-checkpoint").read_bytes() == encode_leader_epochs([EpochEntry(4, end)])
 
 

@@ -14,7 +14,7 @@ from kseg.change.append.reopen import reopen_partition
 from kseg.segment.errors import UsageError
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
-from tests.support.append_helpers import Appended, Lines, dumped, rows_of
+from tests.support.append_helpers import Appended, Lines, dumped, written_rows
 
 # --- filtered and damaged input
 
@@ -29,7 +29,7 @@ def test_batches_with_missing_records_are_refused_unless_requested(
         appended(tmp_path / "strict-0", b"".join(lines))
     assert not (tmp_path / "strict-0").exists()
     appended(tmp_path / "loose-0", b"".join(lines), partial_batches=True)
-    rows = rows_of(tmp_path / "loose-0")
+    rows = written_rows(tmp_path / "loose-0")
     assert (rows[0]["count"], rows[0]["last_offset"]) == (5, 5)
     with pytest.raises(BadLine, match=r"not followed by records .dump with --deep-iteration."):
         appended(tmp_path / "shallow-0", lines[0], partial_batches=True)
@@ -75,7 +75,7 @@ def test_records_to_be_left_out_are_not_appended_nor_batches_that_are_empty_with
     appended(source, [{"value": f"v{n}", "timestamp": 9 - n} for n in range(6)], batch_records=2)
     result = appended(tmp_path / "target-0", dumped(source), leave_out=(range(1), range(2, 4)))
     assert result["lines_ignored"] == {"record": 3}
-    rows = rows_of(tmp_path / "target-0")
+    rows = written_rows(tmp_path / "target-0")
     batches = [row for row in rows if row["type"] == "batch"]
     assert [(row["base_offset"], row["last_offset"], row["count"]) for row in batches] == [
         (0, 1, 1),
@@ -99,7 +99,7 @@ def test_damaged_batches_and_other_lines_are_skipped_and_counted(tmp_path: Path,
     result = appended(tmp_path / "target-0", dumped(source) + b'{"type":"finding"}\n\n{"type":"summary"}\n')
     assert (result["batches"], result["batches_left_out"]) == (2, 1)
     assert result["lines_ignored"] == {"finding": 1, "summary": 1}
-    assert [row["offset"] for row in rows_of(tmp_path / "target-0") if row["type"] == "record"] == [0, 2]
+    assert [row["offset"] for row in written_rows(tmp_path / "target-0") if row["type"] == "record"] == [0, 2]
 
 
 BAD_LINES = {
@@ -156,9 +156,12 @@ def test_lines_across_block_boundaries_are_read(tmp_path: Path, appended: Append
     # longer than a block of input
     value = "ü" * 700_000
     appended(tmp_path / "long-0", [{"value": value}, {"value": "b"}])
-    assert [row["value"] for row in rows_of(tmp_path / "long-0") if row["type"] == "record"] == [value, "b"]
+    assert [row["value"] for row in written_rows(tmp_path / "long-0") if row["type"] == "record"] == [
+        value,
+        "b",
+    ]
     appended(tmp_path / "crlf-0", b'{"value":"a"}\r\n  {"value":"b"}\r\n\r\n{"value":"c"}')
-    assert [row["value"] for row in rows_of(tmp_path / "crlf-0") if row["type"] == "record"] == [
+    assert [row["value"] for row in written_rows(tmp_path / "crlf-0") if row["type"] == "record"] == [
         "a",
         "b",
         "c",

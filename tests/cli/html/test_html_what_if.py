@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kseg.cli.main import run
 from tests.inspection.test_what_if import write_log
 from tests.support.browsers import opened
+from tests.support.command_rows import rows_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -25,8 +24,7 @@ def test_what_if_report_draws_each_setting(
         write_log(tmp_path / "data" / f"{topic.replace('/', '')}-0", batches, batches)
     path = tmp_path / "report.html"
     words = ("what-if", *ALONE, "--sample", "300KiB", "--html", str(path), "--json", str(tmp_path / "data"))
-    assert run(words) == 0
-    reported = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    reported = rows_of(capfd, *words, status=0)
     orders = [line for line in reported if line["type"] == "setting" and line["topic"] == "orders"]
     with opened(chromium, path) as seen:
         bars = seen.page.locator("#settings rect.tried")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from kseg.recovery.repair.rows import RecoverResult
 from kseg.recovery.repair.run import RecoverRun
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.partition.targets import FileTarget, PartitionTarget
+from tests.support.command_rows import rows_of
 from tests.support.trees import files_in
 
 FIRST = "00000000000000000000"
@@ -52,8 +52,7 @@ def marked(capture_small: Path, tmp_path: Path) -> Path:
 
 def steps_of(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """The steps for partitions and for the data directory's files."""
-    run(["recover", "--policy", "kafka", "--json", "--now", NOW_MS, *(str(word) for word in words)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "recover", "--policy", "kafka", "--now", NOW_MS, *(str(word) for word in words))
     assert rows
     return [row for row in rows if row["type"] == "step"]
 
@@ -139,8 +138,7 @@ def test_marker_is_removed_while_a_single_segment_changes(
     options = RecoverOptions(settings=LoadSettings(now_ms=int(NOW_MS)), apply=True, run_id="killed")
     with RecoverRun(options, fanout.run).held([FileTarget(str(log))]):
         assert not (marked / MARKER).exists()
-    assert run(["recover", "--apply", "--json", "--now", NOW_MS, str(log)]) == 0
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "recover", "--apply", "--now", NOW_MS, log, status=0)
     (journal,) = [row["journal"] for row in rows if row["type"] == "result" and "log_dir" in row]
     # a batch was lost, and the epoch would hide that
     assert (marked / MARKER).read_bytes() == b""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from kseg.cli.main import run
+from tests.support.command_rows import rows_of
 from tests.support.scan_helpers import batch, file_of
 
 
@@ -21,8 +20,7 @@ def test_records_on_both_sides_of_a_misplaced_block_are_counted_once(
     partition = tmp_path / "orders-0"
     partition.mkdir()
     (partition / f"{0:020d}.log").write_bytes(data[:start] + block + data[start + length :])
-    assert run(["recover", "--json", str(partition)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "recover", partition, status=1)
     (result,) = [row for row in rows if row["type"] == "result"]
     # batches 8 to 13
     cost = result["costs"]["salvage"]
@@ -43,8 +41,7 @@ def test_records_of_swapped_pages_that_stay_are_not_lost(
     partition = tmp_path / "orders-0"
     partition.mkdir()
     (partition / f"{0:020d}.log").write_bytes(swapped)
-    assert run(["recover", "--json", str(partition)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "recover", partition, status=1)
     (result,) = [row for row in rows if row["type"] == "result"]
     cost = result["costs"]["salvage"]
     assert (cost["records"], cost["offsets"]) == (3 * len(lost), 3 * len(lost))
@@ -63,8 +60,7 @@ def test_records_overwritten_by_batches_of_the_next_segment_are_lost(
     partition.mkdir()
     (partition / f"{0:020d}.log").write_bytes(logs[1][:page] + logs[0][page:])
     (partition / f"{60:020d}.log").write_bytes(logs[1])
-    assert run(["recover", "--json", str(partition)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "recover", partition, status=1)
     (result,) = [row for row in rows if row["type"] == "result"]
     kept = file_of([batch(number * 3, 3, b"%d " % number * 9) for number in range(20)])[1]
     lost = 3 * sum(position < page for position in kept)
@@ -85,8 +81,7 @@ def test_damage_before_batches_of_another_log_ends_before_the_next_segment(
     partition.mkdir()
     (partition / f"{0:020d}.log").write_bytes(block + logs[0][len(block) :])
     (partition / f"{60:020d}.log").write_bytes(logs[1])
-    assert run(["recover", "--json", str(partition)]) == 1
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "recover", partition, status=1)
     (result,) = [row for row in rows if row["type"] == "result"]
     positions = file_of([batch(number * 3, 3, b"%d " % number * 9) for number in range(20)])[1]
     assert result["costs"]["salvage"]["records"] == 3 * sum(position < len(block) for position in positions)

@@ -14,6 +14,7 @@ from kseg.cli.main import run
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
 from kseg.segment.sidecar.snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
+from tests.support.command_rows import rows_of
 from tests.support.compact_helpers import Topic, clean
 
 LOG, SNAPSHOT = f"{0:020d}.log", f"{6:020d}.snapshot"
@@ -46,8 +47,7 @@ def partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
 
 def found(partition: Path, log_start: int, capfd: pytest.CaptureFixture[str]) -> list[str]:
     (partition.parent / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {log_start}\n")
-    run(["verify", "--json", str(partition)])
-    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    rows = rows_of(capfd, "verify", partition)
     return [row["id"] for row in rows if row["type"] == "finding" and row["severity"] != "info"]
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +12,7 @@ from kseg.cli.main import run
 from kseg.segment.crc import crc32c
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.model import NewBatch, Record
+from tests.support.command_rows import rows_of
 from tests.support.salvage_cases import MIDDLE
 from tests.support.salvage_helpers import salvaged
 from tests.support.verify_helpers import judge
@@ -66,11 +65,6 @@ def test_unsorted_transaction_index_is_found_and_repaired(tmp_path: Path) -> Non
     assert [(each.position, each.path) for each in found] == [(len(sound), str(index))]
     salvaged(partition, tmp_path / "result")
     assert (tmp_path / "result" / "metro-0" / index.name).read_bytes() == sound
-
-
-def rows_of(capfd: pytest.CaptureFixture[str], *words: str | Path) -> list[dict[str, Any]]:
-    run([*map(str, words), "--json"])
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ Each kind with each codec needs many damaged logs, which take ten seconds of pro
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +17,11 @@ import pytest
 from fixtures.diseases import batch_spans, put, seal
 from fixtures.healthy import TOPIC_ID, records
 from kseg.change.append.partition_writer import PartitionWriter
-from kseg.cli.main import run
 from kseg.segment import header_tables as C
 from kseg.segment import layout as L
 from kseg.segment.model import NewBatch
 from tests.kafka.price_damages import SEALED_KINDS, Kind
+from tests.support.command_rows import rows_of
 from tests.support.kernel_variants import both
 from tests.support.pairs import combinations
 from tests.support.wrong_deltas import LOST as LOST_BY_DELTAS
@@ -57,14 +56,8 @@ def partition(directory: Path, codec: int, gap: int = 0) -> Path:
     return directory
 
 
-def rows(capfd: pytest.CaptureFixture[str], *words: str | Path) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    run([*map(str, words)])
-    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
 def costs(capfd: pytest.CaptureFixture[str], place: Path, *words: str) -> dict[str, Any]:
-    (result,) = [row for row in rows(capfd, "recover", "--json", *words, place) if row["type"] == "result"]
+    (result,) = [row for row in rows_of(capfd, "recover", *words, place) if row["type"] == "result"]
     return dict(result["costs"])
 
 
@@ -89,11 +82,11 @@ def test_records_consumers_miss_under_a_valid_checksum_have_a_cost(
         if "dies_of" not in reported["kafka"]:
             assert reported["kafka"]["records"] == lost
         assert reported["salvage"]["records"] == lost
-    findings = [row for row in rows(capfd, "verify", "--json", place) if row["type"] == "finding"]
+    findings = [row for row in rows_of(capfd, "verify", place) if row["type"] == "finding"]
     errors = {row["id"] for row in findings if row["severity"] == "error"}
     if lost:
         assert errors & {"record-count-mismatch", "undecodable-batch", "bad-control-record"}
-        deep = rows(capfd, "verify", "--deep", "--json", place)
+        deep = rows_of(capfd, "verify", "--deep", place)
         assert errors <= {row.get("id") for row in deep}
 
 
@@ -140,7 +133,7 @@ def test_every_batch_with_wrong_offset_deltas_is_found_without_reading_all(
     by_level = [
         {
             (row["id"], row["position"])
-            for row in rows(capfd, "verify", *words, "--json", place)
+            for row in rows_of(capfd, "verify", *words, place)
             if row["type"] == "finding" and row["id"] in OFFSETS_WITHIN_BATCH
         }
         for words in ((), ("--deep",))
@@ -154,7 +147,7 @@ def test_gaps_in_any_codec_are_not_doubted(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], codec: int
 ) -> None:
     place = partition(tmp_path / "metro-0", codec, gap=3)
-    reported = rows(capfd, "verify", "--json", place)
+    reported = rows_of(capfd, "verify", place)
     assert not [row for row in reported if row["type"] == "finding" and row["severity"] == "error"]
 
 
