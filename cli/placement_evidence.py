@@ -265,7 +265,7 @@ def led_by_no_other(
     dirs its node has registered. log_dirs: of the run."""
     from kseg.change.apply.lock import is_locked
     from kseg.internal_topics.metadata.elections import elections_after
-    from kseg.internal_topics.metadata.replicas_behind import newest_image
+    from kseg.internal_topics.metadata.stopped_nodes import StoppedNodes, newest_image
 
     by_cluster = defaultdict[str, list[str]](list)
     for log_dir in log_dirs:
@@ -276,7 +276,7 @@ def led_by_no_other(
         if image is None:
             continue
         stopped = [log_dir for log_dir in of_cluster if not is_locked(log_dir)]
-        elections = elections_after(stopped, image, finder, server)
+        elections = elections_after(StoppedNodes(stopped, image, finder), server)
         there = defaultdict[int, list[str | None]](list)
         for node in map(finder.node_of, stopped):
             there[-1 if node.node_id is None else node.node_id].append(node.directory_id)

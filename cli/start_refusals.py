@@ -78,7 +78,7 @@ def truncation_refusals(log_dirs: Sequence[str], finder: "MetadataFinder") -> di
     in_kraft = [log_dir for log_dir in log_dirs if not finder.uses_zookeeper(log_dir)]
     if len(in_kraft) < 2:
         return {}
-    from kseg.internal_topics.metadata.replicas_behind import refused_truncations
+    from kseg.internal_topics.metadata.controller_quorum import refused_truncations
 
     refused: Mapping[str, RefusedTruncation] = {}
     with suppress(UnreadableInput):

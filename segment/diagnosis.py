@@ -378,7 +378,7 @@ class UnwritableFile:
     flag: str = ""
 
 
-Diagnosis = (
+NumberedDiagnosis = (
     InvalidBytes
     | UnreadableBytes
     | AlteredBaseOffset
@@ -391,15 +391,12 @@ Diagnosis = (
     | ReplacedVoter
     | WrongIdentity
     | PartitionTwice
-    | MetadataGap
     | ReissuedProducerIds
     | TransactionalIdsBehind
     | UnusableTransactionalIds
     | UnusableGroups
     | LostTransactions
-    | WrongTopicId
-    | LogStartBeyondEnd
     | DoubtfulLogStart
     | FutureTimestamps
-    | UnwritableFile
 )
+Diagnosis = NumberedDiagnosis | MetadataGap | WrongTopicId | LogStartBeyondEnd | UnwritableFile

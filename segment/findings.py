@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from kseg.segment.diagnosis import Diagnosis, MetadataGap, Numbers
+from kseg.segment.diagnosis import Diagnosis, MetadataGap, NumberedDiagnosis, Numbers
 from kseg.segment.values import dataclass
 
 ERROR = "error"
@@ -248,6 +248,11 @@ class Finding:
     last_offset: int | None = None
     numbers: Numbers = field(default_factory=dict)
     diagnosis: Diagnosis | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def about(cls, id: str, path: str, message: str, diagnosis: NumberedDiagnosis) -> "Finding":
+        """A finding with the numbers of its diagnosis."""
+        return cls(id, path, message, numbers=diagnosis.numbers(), diagnosis=diagnosis)
 
     @property
     def kind(self) -> FindingKind:

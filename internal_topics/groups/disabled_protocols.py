@@ -63,4 +63,4 @@ def _finding(path: str, kind: GroupType, setting: str, why: str, names: tuple[st
         f"the {kind} protocol{more}"
     )
     about = UnusableGroups(kind.value, setting, names)
-    return Finding("group-protocol-disabled", path, message, numbers=about.numbers(), diagnosis=about)
+    return Finding.about("group-protocol-disabled", path, message, about)

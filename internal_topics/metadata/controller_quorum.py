@@ -31,8 +31,9 @@ from kseg.internal_topics.metadata.lacking_controllers import (
 )
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
+from kseg.internal_topics.metadata.stopped_nodes import StoppedNodes, stopped_nodes
 from kseg.segment.counted import listed
-from kseg.segment.diagnosis import ReplacedVoter, ReplicaBehind
+from kseg.segment.diagnosis import ReplacedVoter
 from kseg.segment.errors import cannot_read
 from kseg.segment.findings import Finding
 from kseg.segment.partition.names import NAME_BY_ROLE, Role, parse_file_name
@@ -50,34 +51,30 @@ class RefusedTruncation:
     end_offset: int
 
 
-def quorum_findings(
-    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> Iterator[Finding]:
-    """Findings about controllers that are no longer voters, and about voters whose metadata logs lack committed records. log_dirs: those of
-    stopped nodes of one cluster. newest: the newest metadata log in them."""
-    controllers = controllers_in(log_dirs, newest, finder)
+def quorum_findings(nodes: StoppedNodes) -> Iterator[Finding]:
+    """Findings about controllers that are no longer voters, and about voters whose metadata logs lack committed records."""
+    newest, controllers = nodes.newest, controllers_in(nodes)
     majority = len(newest.voters) // 2 + 1
     replaced = [each for each in controllers if each.is_replaced]
     left = len(newest.voters) - len(replaced)
     for each in replaced:
         yield _replaced(each, newest, left, majority)
-    lacking = lacking_controllers(controllers, log_dirs, newest, finder)
-    elected = _by_cluster(lacking)
-    others = "" if left < majority else _others_words(elected, log_dirs, newest, finder)
+    lacking = lacking_controllers(controllers, nodes)
+    others = "" if left < majority else _others_words(_by_cluster(lacking), nodes)
     for behind in lacking:
-        yield _behind(behind, newest, others, finder)
+        yield _behind(behind, nodes, others)
 
 
-def refused_truncations(
-    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> Mapping[str, RefusedTruncation]:
-    """By log dir, what ends nodes whose metadata logs begin above the log end of any controller that may be elected. Parameters: as for
-    `quorum_findings`. Empty if no controller can be elected. Raises UnreadableInput for a metadata log that cannot be listed."""
-    controllers = controllers_in(log_dirs, newest, finder)
-    if sum(each.is_replaced for each in controllers) >= (len(newest.voters) + 1) // 2:
-        return {}
-    lacking = lacking_controllers(controllers, log_dirs, newest, finder)
-    return _beginning_above(_by_cluster(lacking), log_dirs, newest, finder)
+def refused_truncations(log_dirs: Sequence[str], finder: MetadataFinder) -> Mapping[str, RefusedTruncation]:
+    """By log dir, what ends nodes whose metadata logs begin above the log end of any controller that may be elected. log_dirs: those of the
+    run. Raises UnreadableInput for a metadata log that cannot be listed."""
+    found = dict[str, RefusedTruncation]()
+    for nodes in stopped_nodes(log_dirs, finder):
+        controllers = controllers_in(nodes)
+        # otherwise no controller can be elected
+        if sum(each.is_replaced for each in controllers) < (len(nodes.newest.voters) + 1) // 2:
+            found |= _beginning_above(_by_cluster(lacking_controllers(controllers, nodes)), nodes)
+    return found
 
 
 def _by_cluster(lacking: Sequence[Lacking]) -> list[Lacking]:
@@ -87,8 +84,8 @@ def _by_cluster(lacking: Sequence[Lacking]) -> list[Lacking]:
 
 def replaced_voters(log_dir: str, finder: MetadataFinder) -> Iterator[Finding]:
     """The same for a single node, as far as its own metadata log shows it."""
-    image = finder.image_for(log_dir)
-    if image is None or not image.is_certain or os.path.dirname(image.path) != log_dir:
+    image = finder.own_image(log_dir)
+    if image is None or not image.is_certain:
         return
     node = finder.node_of(log_dir)
     for voter in image.voters:
@@ -99,43 +96,34 @@ def replaced_voters(log_dir: str, finder: MetadataFinder) -> Iterator[Finding]:
             )
 
 
-def _beginning_above(
-    lacking: Sequence[Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> Mapping[str, RefusedTruncation]:
+def _beginning_above(lacking: Sequence[Lacking], nodes: StoppedNodes) -> Mapping[str, RefusedTruncation]:
     """See `refused_truncations`."""
     end_offset = max((each.end_offset for each in lacking), default=0)
-    waiting = _of_later_epoch(lacking, log_dirs, newest, finder)
+    waiting = _of_later_epoch(lacking, nodes)
     found = {}
-    for log_dir, own in _truncated_logs(lacking, log_dirs, finder):
+    for log_dir, own in _truncated_logs(lacking, nodes):
         start_offset = _log_start(own)
         if start_offset > end_offset and log_dir not in waiting:
             found[log_dir] = RefusedTruncation(start_offset, end_offset)
     return found
 
 
-def _of_later_epoch(
-    lacking: Sequence[Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> list[str]:
+def _of_later_epoch(lacking: Sequence[Lacking], nodes: StoppedNodes) -> list[str]:
     """The log dirs of nodes that know a later leader epoch than the first election leads to. Another voter that knows it as well makes the
     others go on to it."""
-    if len(lacking) < len(newest.voters):
+    if len(lacking) < len(nodes.newest.voters):
         return []
     next_epoch = 1 + max(known_epoch(each.controller.metadata_log, each.controller.own) for each in lacking)
-    return [
-        log_dir
-        for log_dir, own in _truncated_logs(lacking, log_dirs, finder)
-        if known_epoch(own.path, own) > next_epoch
-    ]
+    truncated = _truncated_logs(lacking, nodes)
+    return [log_dir for log_dir, own in truncated if known_epoch(own.path, own) > next_epoch]
 
 
-def _truncated_logs(
-    lacking: Sequence[Lacking], log_dirs: Sequence[str], finder: MetadataFinder
-) -> Iterator[tuple[str, MetadataImage]]:
+def _truncated_logs(lacking: Sequence[Lacking], nodes: StoppedNodes) -> Iterator[tuple[str, MetadataImage]]:
     """The metadata logs, with their log dirs, that follow a controller that lacks records; none if no controller lacks any."""
     of_lacking = {each.controller.log_dir for each in lacking}
-    for log_dir in log_dirs if lacking else ():
-        own = finder.image_for(log_dir)
-        if log_dir not in of_lacking and own is not None and os.path.dirname(own.path) == log_dir:
+    for log_dir in nodes.log_dirs if lacking else ():
+        own = nodes.finder.own_image(log_dir)
+        if log_dir not in of_lacking and own is not None:
             yield log_dir, own
 
 
@@ -179,37 +167,27 @@ def _replaced(controller: VoterLogDir, newest: MetadataImage, left: int, majorit
     )
     path = os.path.join(controller.log_dir, NAME_BY_ROLE[Role.META_PROPERTIES])
     kind = "quorum-lost" if is_lost else "voter-replaced"
-    return Finding(kind, path, message, numbers=about.numbers(), diagnosis=about)
+    return Finding.about(kind, path, message, about)
 
 
-def _others_words(
-    lacking: Sequence[Lacking], log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> str:
+def _others_words(lacking: Sequence[Lacking], nodes: StoppedNodes) -> str:
     """Sentences about nodes whose metadata logs are not truncated at once, each after a full stop."""
-    refusing = _beginning_above(lacking, log_dirs, newest, finder)
-    waiting = _of_later_epoch(lacking, log_dirs, newest, finder)
-    said = (
-        (
-            refusing,
-            "A metadata log that begins above that end cannot be truncated, and its node does not start",
-        ),
-        (
-            waiting,
-            "A node that knows a later leader epoch waits until elections reach it, and does not serve",
-        ),
-    )
+    refused = "A metadata log that begins above that end cannot be truncated, and its node does not start"
+    waiting = "A node that knows a later leader epoch waits until elections reach it, and does not serve"
     found = ""
-    for log_dirs_of, words in said:
-        ids = sorted({-1 if (node := finder.node_of(each).node_id) is None else node for each in log_dirs_of})
+    for log_dirs, words in (
+        (_beginning_above(lacking, nodes), refused),
+        (_of_later_epoch(lacking, nodes), waiting),
+    ):
+        ids = sorted({-1 if (node := nodes.node_id(each)) is None else node for each in log_dirs})
         if ids:
             found += f". {words}: {listed([f'node {each}' for each in ids], 5)}"
     return found
 
 
-def _behind(lacking: Lacking, newest: MetadataImage, others: str, finder: MetadataFinder) -> Finding:
+def _behind(lacking: Lacking, nodes: StoppedNodes, others: str) -> Finding:
     """others: what the message says about other nodes in the end."""
-    controller, end_offset = lacking.controller, lacking.end_offset
-    other = finder.node_of(os.path.dirname(newest.path)).node_id
+    controller, end_offset, newest = lacking.controller, lacking.end_offset, nodes.newest
     there = "is not there" if controller.own is None else f"ends at offset {end_offset} here"
     known = f"up to offset {lacking.committed}"
     if lacking.unknown_topic is not None and end_offset >= lacking.committed:
@@ -217,13 +195,11 @@ def _behind(lacking: Lacking, newest: MetadataImage, others: str, finder: Metada
     elif controller.own is not None and end_offset >= lacking.committed:
         there = f"has other records here (up to epoch {controller.own.epoch})"
     message = (
-        f"the metadata log {there}, and on node {other} at offset {newest.end_offset} ({newest.path}), with records that are committed "
+        f"the metadata log {there}, and on node {nodes.newest_node} at offset {newest.end_offset} ({newest.path}), with records that are committed "
         f"{known}. {_election_words(lacking, others)}"
     )
-    behind = ReplicaBehind(newest.path, -1 if other is None else other, end_offset, newest.end_offset)
-    return Finding(
-        "replica-behind", controller.metadata_log, message, numbers=behind.numbers(), diagnosis=behind
-    )
+    behind = nodes.behind_newest(end_offset)
+    return Finding.about("replica-behind", controller.metadata_log, message, behind)
 
 
 _TRUNCATED = "truncate their metadata logs to its end, and brokers set aside as stray what was created since"

@@ -18,11 +18,11 @@ All of it was observed with three brokers of 4.3.1, and (4) with one as well.
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 
-from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MIGRATING, UNASSIGNED, MetadataImage, Partition
+from kseg.internal_topics.metadata.stopped_nodes import StoppedNodes
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import read_small
 from kseg.segment.partition.log_dir_state import read_log_dir_state
@@ -104,16 +104,14 @@ class Elections:
         return allows_unclean(topic, self.image, self.static)
 
 
-def elections_after(
-    log_dirs: Iterable[str], image: MetadataImage, finder: MetadataFinder, server: Mapping[str, str] | None
-) -> Elections:
-    """log_dirs: those of stopped nodes of one cluster. server: the server.properties of one of them, which count if it is a controller of
-    this cluster."""
+def elections_after(nodes: StoppedNodes, server: Mapping[str, str] | None) -> Elections:
+    """server: the server.properties of one of the nodes, which count if it is a controller of this cluster."""
+    image = nodes.newest
     epochs: dict[int, list[int | None]] = defaultdict(list)
-    for log_dir in log_dirs:
-        node_id = finder.node_of(log_dir).node_id
-        if node_id is not None and node_id in image.brokers:
-            epochs[node_id].append(_epoch_at_stop(log_dir))
+    for log_dir in nodes.log_dirs:
+        broker = nodes.broker_of(log_dir)
+        if broker is not None:
+            epochs[broker.id].append(_epoch_at_stop(log_dir))
     are_clean = {}
     for node_id, found in epochs.items():
         broker = image.brokers[node_id]

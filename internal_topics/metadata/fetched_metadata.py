@@ -10,12 +10,11 @@ a combined node on a busy machine. A broker that was slower than the fetch set n
 import os
 from collections.abc import Iterator, Sequence
 
-from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage
 from kseg.internal_topics.metadata.metadata_log import read_metadata_file
 from kseg.internal_topics.metadata.replica_directories import topic_id_of
+from kseg.internal_topics.metadata.stopped_nodes import StoppedNodes
 from kseg.segment.counted import counted, listed
-from kseg.segment.diagnosis import ReplicaBehind
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import partitions_in
@@ -25,46 +24,37 @@ from kseg.segment.partition.names import METADATA_DIRECTORY, PartitionState
 _LISTED = 5
 
 
-def strays_without_metadata(
-    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> Iterator[Finding]:
-    """A finding for each node that may set partitions aside, about the metadata log that it lacks. log_dirs: those of stopped nodes of one
-    cluster. newest: the newest metadata log in them."""
-    nodes = dict(_without_metadata_log(log_dirs, newest, finder))
-    snapshot = _earliest_snapshot(log_dirs, newest, finder) if nodes else None
+def strays_without_metadata(nodes: StoppedNodes) -> Iterator[Finding]:
+    """A finding for each node that may set partitions aside, about the metadata log that it lacks."""
+    newest, lacking = nodes.newest, dict(_without_metadata_log(nodes))
+    snapshot = _earliest_snapshot(nodes) if lacking else None
     if snapshot is None:
         return
-    other = finder.node_of(os.path.dirname(newest.path)).node_id
-    for node_id, own in nodes.items():
+    for node_id, own in lacking.items():
         names = [name for log_dir in own for name in _created_since(log_dir, node_id, newest, snapshot)]
         if names:
             message = (
-                f"the metadata log is not there, and on node {other} it ends at offset {newest.end_offset} ({newest.path}). Node {node_id} fetches it, beginning "
+                f"the metadata log is not there, and on node {nodes.newest_node} it ends at offset {newest.end_offset} ({newest.path}). Node {node_id} fetches it, beginning "
                 f"with the snapshot at offset {snapshot.end_offset}, and may load its logs before it has the rest: it then sets "
                 f"{counted(len(names), 'partition')} aside as stray ({listed(names, _LISTED)}), creates {'it' if len(names) == 1 else 'them'} again, empty, and may lead"
             )
-            about = ReplicaBehind(newest.path, -1 if other is None else other, 0, newest.end_offset)
             path = os.path.join(own[0], METADATA_DIRECTORY)
-            yield Finding("replica-behind", path, message, numbers=about.numbers(), diagnosis=about)
+            yield Finding.about("replica-behind", path, message, nodes.behind_newest(0))
 
 
-def _without_metadata_log(
-    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> Iterator[tuple[int, Sequence[str]]]:
+def _without_metadata_log(nodes: StoppedNodes) -> Iterator[tuple[int, Sequence[str]]]:
     """The nodes of which all log dirs are here, none with a metadata log, and these log dirs."""
-    for node_id, broker in newest.brokers.items():
-        own = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id == node_id]
+    for node_id, broker in nodes.newest.brokers.items():
+        own = nodes.log_dirs_of(node_id)
         if len(own) >= max(len(broker.log_dirs), 1) and not any(map(has_metadata_log, own)):
             yield node_id, own
 
 
-def _earliest_snapshot(
-    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> MetadataImage | None:
+def _earliest_snapshot(nodes: StoppedNodes) -> MetadataImage | None:
     """Of the newest snapshots of each controller here, any of which may be the leader, the earliest one."""
-    voters = {voter.id for voter in newest.voters}
-    controllers = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id in voters]
-    images = [finder.image_for(log_dir) for log_dir in controllers if has_metadata_log(log_dir)]
+    voters = {voter.id for voter in nodes.newest.voters}
+    controllers = [log_dir for log_dir in nodes.log_dirs if nodes.node_id(log_dir) in voters]
+    images = [nodes.finder.image_for(log_dir) for log_dir in controllers if has_metadata_log(log_dir)]
     found = []
     for path in {image.snapshot for image in images if image is not None and image.snapshot is not None}:
         try:

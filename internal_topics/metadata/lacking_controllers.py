@@ -23,9 +23,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from enum import StrEnum
 
-from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partition, Voter
 from kseg.internal_topics.metadata.replica_directories import topic_id_of
+from kseg.internal_topics.metadata.stopped_nodes import StoppedNodes
 from kseg.segment.errors import KsegError
 from kseg.segment.files import read_small
 from kseg.segment.partition.log_dir_state import has_metadata_log
@@ -106,27 +106,21 @@ class Lacking:
         return 0 if self.controller.own is None else self.controller.own.end_offset
 
 
-def controllers_in(
-    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> list[VoterLogDir]:
+def controllers_in(nodes: StoppedNodes) -> list[VoterLogDir]:
     """The controllers that are voters, as far as their log dirs are known."""
-    found = (_controller(voter, log_dirs, newest, finder) for voter in newest.voters)
+    found = (_controller(voter, nodes) for voter in nodes.newest.voters)
     return [each for each in found if each is not None]
 
 
-def lacking_controllers(
-    controllers: Sequence[VoterLogDir],
-    log_dirs: Sequence[str],
-    newest: MetadataImage,
-    finder: MetadataFinder,
-) -> list[Lacking]:
+def lacking_controllers(controllers: Sequence[VoterLogDir], nodes: StoppedNodes) -> list[Lacking]:
     """The controllers that lack committed records and may be elected, or without which nobody is. controllers: see `controllers_in`."""
-    if os.path.dirname(newest.path) not in log_dirs:
+    newest = nodes.newest
+    if os.path.dirname(newest.path) not in nodes.log_dirs:
         return []  # named by the user, and read instead of those in the log dirs
-    committed = _committed_end(newest, log_dirs, finder)
+    committed = _committed_end(nodes)
     found = {}
-    for each in (*controllers, *_former_controllers(log_dirs, newest, finder)):
-        topic = _unknown_topic(each, newest, log_dirs, finder)
+    for each in (*controllers, *_former_controllers(nodes)):
+        topic = _unknown_topic(each, nodes)
         if topic is not None or _lacks(each, newest, committed):
             found[each.log_dir] = each, topic
     elections = _elections([each for each, _ in found.values()], controllers, newest)
@@ -187,59 +181,51 @@ def _is_elected(candidate: VoterLogDir, lacking: Sequence[VoterLogDir]) -> bool:
     return votes > len(quorum) // 2
 
 
-def _controller(
-    voter: Voter, log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> VoterLogDir | None:
+def _controller(voter: Voter, nodes: StoppedNodes) -> VoterLogDir | None:
     """None if none of these log dirs is, or may be, the metadata log dir of the voter's node."""
-    of_node = [log_dir for log_dir in log_dirs if finder.node_of(log_dir).node_id == voter.id]
+    finder, of_node = nodes.finder, nodes.log_dirs_of(voter.id)
     chosen = [log_dir for log_dir in of_node if has_metadata_log(log_dir)]
     if not chosen and not any(
         map(has_metadata_log, (each for one in of_node for each in finder.others_of(one)))
     ):
-        chosen = _without_log(voter, of_node, newest, finder)
+        chosen = _without_log(voter, of_node, nodes)
     if len(chosen) != 1:
         return None
-    image = finder.image_for(chosen[0])
-    own = image if image is not None and os.path.dirname(image.path) == chosen[0] else None
-    return VoterLogDir(voter, chosen[0], finder.node_of(chosen[0]).directory_id, own, newest.voters)
+    (log_dir,) = chosen
+    directory_id, own = finder.node_of(log_dir).directory_id, finder.own_image(log_dir)
+    return VoterLogDir(voter, log_dir, directory_id, own, nodes.newest.voters)
 
 
-def _without_log(
-    voter: Voter, of_node: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> list[str]:
+def _without_log(voter: Voter, of_node: Sequence[str], nodes: StoppedNodes) -> list[str]:
     """The log dir that was the metadata log dir of a node none of whose log dirs has a metadata log: the one with the directory id of the
     voter, else one that is new and so has replaced it. In a static quorum, where nothing tells which one it was, the first one."""
     if len(of_node) == 1:
         return [*of_node]
-    ids = {log_dir: finder.node_of(log_dir).directory_id for log_dir in of_node}
+    ids = {log_dir: nodes.finder.node_of(log_dir).directory_id for log_dir in of_node}
     own = [log_dir for log_dir in of_node if ids[log_dir] == voter.directory_id is not None]
-    broker = newest.brokers.get(voter.id)
+    broker = nodes.newest.brokers.get(voter.id)
     new = [log_dir for log_dir in of_node if broker is not None and ids[log_dir] not in broker.log_dirs]
     if voter.directory_id is None:
         return [*new, *of_node][:1]
     return own or new
 
 
-def _former_controllers(
-    log_dirs: Sequence[str], newest: MetadataImage, finder: MetadataFinder
-) -> Iterator[VoterLogDir]:
+def _former_controllers(nodes: StoppedNodes) -> Iterator[VoterLogDir]:
     """The nodes that are no voters any more, but are according to their own metadata logs."""
-    voters = {voter.id for voter in newest.voters}
-    for log_dir in log_dirs:
-        node, own = finder.node_of(log_dir), finder.image_for(log_dir)
-        if node.node_id is None or node.node_id in voters:
-            continue
-        if own is not None and os.path.dirname(own.path) == log_dir:
-            yield VoterLogDir(
-                Voter(node.node_id, node.directory_id), log_dir, node.directory_id, own, newest.voters
-            )
+    voters = nodes.newest.voters
+    ids = {voter.id for voter in voters}
+    for log_dir in nodes.log_dirs:
+        node, own = nodes.finder.node_of(log_dir), nodes.finder.own_image(log_dir)
+        if own is not None and node.node_id is not None and node.node_id not in ids:
+            voter = Voter(node.node_id, node.directory_id)
+            yield VoterLogDir(voter, log_dir, node.directory_id, own, voters)
 
 
-def _committed_end(newest: MetadataImage, log_dirs: Sequence[str], finder: MetadataFinder) -> int:
+def _committed_end(nodes: StoppedNodes) -> int:
     """Records of the newest metadata log below this offset are committed; 0 if that is unknown."""
-    images = (finder.image_for(log_dir) for log_dir in log_dirs)
+    newest = nodes.newest
     ends = [broker.epoch + 1 for broker in newest.brokers.values()]
-    for image in images:
+    for image in map(nodes.finder.image_for, nodes.log_dirs):
         if image is not None and image.snapshot is not None and image.is_certain:
             snapshot = parse_file_name(os.path.basename(image.snapshot))
             end_offset = snapshot.base_offset or 0
@@ -256,20 +242,18 @@ def _lacks(controller: VoterLogDir, newest: MetadataImage, committed: int) -> bo
     return own.end_offset < committed or (epoch is not None and -1 < own.epoch < epoch)
 
 
-def _unknown_topic(
-    controller: VoterLogDir, newest: MetadataImage, log_dirs: Sequence[str], finder: MetadataFinder
-) -> str | None:
+def _unknown_topic(controller: VoterLogDir, nodes: StoppedNodes) -> str | None:
     """A topic of which a broker has applied changes that the metadata log of a controller ends before; None if there is none."""
     own = controller.own
-    if own is None or own.end_offset >= newest.end_offset:
+    if own is None or own.end_offset >= nodes.newest.end_offset:
         return None
-    for topic in newest.topics.values():
+    for topic in nodes.newest.topics.values():
         earlier = own.topics.get(topic.id)
         for number, partition in topic.partitions.items():
             before = None if earlier is None else earlier.partitions.get(number)
-            paths = [os.path.join(log_dir, f"{topic.name}-{number}") for log_dir in log_dirs]
+            paths = [os.path.join(log_dir, f"{topic.name}-{number}") for log_dir in nodes.log_dirs]
             for path in paths if partition != before else ():
-                node_id = finder.node_of(os.path.dirname(path)).node_id
+                node_id = nodes.node_id(os.path.dirname(path))
                 if topic_id_of(path).topic_id == topic.id and _is_later(path, node_id, before):
                     return topic.name
     return None

@@ -61,6 +61,11 @@ class MetadataFinder:
             self._by_log_dir[log_dir] = self._find(log_dir)
         return self._by_log_dir[log_dir]
 
+    def own_image(self, log_dir: str) -> MetadataImage | None:
+        """The image of the metadata log in the log dir itself; None if there is none. Raises as `image_for`."""
+        image = self.image_for(log_dir)
+        return image if image is not None and os.path.dirname(image.path) == log_dir else None
+
     def image_at(self, path: str) -> MetadataImage:
         """The image of a metadata log, or of a file of one; without state if it cannot be read."""
         key = places.realpath(path)

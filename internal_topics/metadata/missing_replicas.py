@@ -320,7 +320,7 @@ def _finding(
         message += "; if it leads with an empty log, it deletes the partition's segments in remote storage"
     key = (expected.topic, expected.partition, expected.topic_id)
     missing = MissingReplica(*key, noted, left.own, tuple(others), left.copy, is_rival, is_tiered)
-    return Finding(kind, path, message, numbers=missing.numbers(), diagnosis=missing)
+    return Finding.about(kind, path, message, missing)
 
 
 def _is_tiered(topic: str, image: MetadataImage) -> bool:

@@ -123,4 +123,4 @@ def _behind(path: str, former: str, then: str) -> Iterator[Finding]:
     if end < former_end:
         behind = MovedLogBehind(former, max(end, 0), former_end)
         message = f"the records end at offset {behind.end_offset} here, and in {former} at offset {former_end}. {then}"
-        yield Finding("moved-log-behind", path, message, numbers=behind.numbers(), diagnosis=behind)
+        yield Finding.about("moved-log-behind", path, message, behind)

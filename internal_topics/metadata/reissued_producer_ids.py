@@ -88,7 +88,7 @@ def _finding(controller: _Controller, newest: MetadataImage, greatest_ids: Mappi
         f"ids up to {greatest}: a broker may take the first batch of a new producer for a duplicate of theirs, acknowledge it, and drop it"
     )
     about = ReissuedProducerIds(next_id, greatest, newest.epoch, controller.node_id, newest.path)
-    return Finding("producer-ids-reissued", image.path, message, numbers=about.numbers(), diagnosis=about)
+    return Finding.about("producer-ids-reissued", image.path, message, about)
 
 
 def record_line(about: ReissuedProducerIds) -> str:

@@ -32,10 +32,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 
-from kseg.change.apply.lock import is_locked
 from kseg.internal_topics.broker_directories import ends_of
-from kseg.internal_topics.metadata import controller_quorum
-from kseg.internal_topics.metadata.controller_quorum import RefusedTruncation
+from kseg.internal_topics.metadata.controller_quorum import quorum_findings
 from kseg.internal_topics.metadata.elections import Elections, elections_after
 from kseg.internal_topics.metadata.fetched_metadata import strays_without_metadata
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
@@ -47,13 +45,13 @@ from kseg.internal_topics.metadata.metadata_image import (
     Placement,
 )
 from kseg.internal_topics.metadata.missing_replicas import is_promoted, missing_by_other_log
-from kseg.internal_topics.metadata.newer_log import continues
 from kseg.internal_topics.metadata.replica_directories import (
     CopyOf,
     copies_on_other_nodes,
     has_segment,
     topic_id_of,
 )
+from kseg.internal_topics.metadata.stopped_nodes import StoppedNodes, stopped_nodes
 from kseg.segment.diagnosis import Lack, ReplicaBehind, ReplicaDiverged
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
@@ -109,132 +107,69 @@ def replicas_behind(
 ) -> Iterator[Finding]:
     """One finding for each replica. log_dirs: those of the run. server: the server.properties of one of the nodes. Raises UnreadableInput
     for a log dir that cannot be listed."""
-    for of_cluster in _by_cluster(log_dirs, finder):
-        newest = newest_image(finder, of_cluster)
-        if newest is None:
-            continue
-        older = {
-            log_dir: finding for log_dir in of_cluster for finding in _older_copy(log_dir, newest, finder)
-        }
+    for nodes in stopped_nodes(log_dirs, finder):
+        older = {log_dir: finding for log_dir in nodes.log_dirs for finding in _older_copy(log_dir, nodes)}
         yield from older.values()
         told = {each.path for each in older.values()}
-        for finding in chain(
-            controller_quorum.quorum_findings(of_cluster, newest, finder),
-            strays_without_metadata(of_cluster, newest, finder),
-        ):
+        for finding in chain(quorum_findings(nodes), strays_without_metadata(nodes)):
             if finding.path not in told:
                 told.add(finding.path)
                 yield finding
-        unknown = [*_unknown_there(of_cluster, newest, finder)]
-        replicas = _replicas(of_cluster, newest, finder, older, unknown)
-        elections = elections_after(of_cluster, newest, finder, server)
-        for topic in sorted(newest.topics.values(), key=lambda each: each.name):
+        unknown = [*_unknown_there(nodes)]
+        replicas = _replicas(nodes, older, unknown)
+        elections = elections_after(nodes, server)
+        for topic in sorted(nodes.newest.topics.values(), key=lambda each: each.name):
             for number, partition in sorted(topic.partitions.items()):
                 found = replicas.get((topic.id, number), ())
                 place = _Place(f"{topic.name}-{number}", topic.name, partition, found)
                 yield from _behind(place, elections)
                 yield from _diverged(place, elections)
-        yield from _nowhere(of_cluster, replicas, unknown, newest, finder)
+        yield from _nowhere(nodes, replicas, unknown)
 
 
-def refused_truncations(log_dirs: Sequence[str], finder: MetadataFinder) -> Mapping[str, RefusedTruncation]:
-    """By log dir, the metadata logs that nodes cannot truncate to the log end of their controller. log_dirs: those of the run."""
-    found = dict[str, RefusedTruncation]()
-    for of_cluster in _by_cluster(log_dirs, finder):
-        newest = newest_image(finder, of_cluster)
-        if newest is not None:
-            found |= controller_quorum.refused_truncations(of_cluster, newest, finder)
-    return found
-
-
-def _by_cluster(log_dirs: Iterable[str], finder: MetadataFinder) -> Iterator[list[str]]:
-    """The log dirs of stopped brokers by cluster, for clusters with several nodes here."""
-    by_cluster: dict[str, dict[str, int]] = defaultdict(dict)
-    for log_dir in log_dirs:
-        node = finder.node_of(log_dir)
-        if node.cluster_id is not None and node.node_id is not None:
-            by_cluster[node.cluster_id][log_dir] = node.node_id
-    for nodes in by_cluster.values():
-        if len({*nodes.values()}) > 1:
-            yield [log_dir for log_dir in nodes if not is_locked(log_dir)]
-
-
-def newest_image(finder: MetadataFinder, log_dirs: Sequence[str]) -> MetadataImage | None:
-    """The newest metadata log. A quorum of its own, as after a format with --standalone, may have reached a later epoch: of logs of which
-    neither continues the other and that have no voter in common, the one that knows the partitions here counts."""
-    images = (finder.image_for(log_dir) for log_dir in log_dirs)
-    certain = [image for image in images if image is not None and image.is_certain]
-    newest = max(certain, key=lambda image: image.reach, default=None)
-    if newest is None or not any(_is_of_another_quorum(image, newest) for image in certain):
-        return newest
-    paths = (os.path.join(log_dir, name) for log_dir in log_dirs for name, _ in partitions_in(log_dir))
-    here = {topic_id_of(path).topic_id for path in paths}
-    return max(certain, key=lambda image: (len(here & image.topics.keys()), *image.reach))
-
-
-def _is_of_another_quorum(image: MetadataImage, newest: MetadataImage) -> bool:
-    return (
-        bool(image.voters)
-        and bool(newest.voters)
-        and set(image.voters).isdisjoint(newest.voters)
-        and not continues(newest, image)
-    )
-
-
-def _older_copy(log_dir: str, newest: MetadataImage, finder: MetadataFinder) -> Iterator[Finding]:
+def _older_copy(log_dir: str, nodes: StoppedNodes) -> Iterator[Finding]:
     """The finding if a log dir has an older copy of the metadata log."""
-    node, own = finder.node_of(log_dir), finder.image_for(log_dir)
-    broker = None if node.node_id is None else newest.brokers.get(node.node_id)
-    if own is None or broker is None or os.path.dirname(own.path) != log_dir:
-        return
-    if own.is_certain and own.end_offset <= broker.epoch:
-        other = finder.node_of(os.path.dirname(newest.path)).node_id
+    own, broker = nodes.finder.own_image(log_dir), nodes.broker_of(log_dir)
+    if own is not None and broker is not None and own.is_certain and own.end_offset <= broker.epoch:
         message = (
             f"it ends at offset {own.end_offset}, but node {broker.id} last registered at offset {broker.epoch}, according to "
-            f"{newest.path} (node {other}): it is an older copy, and the logs beside it may be too"
+            f"{nodes.newest.path} (node {nodes.newest_node}): it is an older copy, and the logs beside it may be too"
         )
-        behind = ReplicaBehind(newest.path, -1 if other is None else other, own.end_offset, newest.end_offset)
-        yield Finding("metadata-log-outdated", own.path, message, numbers=behind.numbers(), diagnosis=behind)
+        yield Finding.about("metadata-log-outdated", own.path, message, nodes.behind_newest(own.end_offset))
 
 
 def _replicas(
-    log_dirs: Iterable[str],
-    image: MetadataImage,
-    finder: MetadataFinder,
-    older: Collection[str],
-    unknown: Iterable[tuple[str, ExpectedPartition]],
+    nodes: StoppedNodes, older: Collection[str], unknown: Iterable[tuple[str, ExpectedPartition]]
 ) -> Mapping[_Key, list[_Replica]]:
-    """The replicas of the partitions in the image: those in the log dirs, and those absent from the log dir to which they are assigned.
-    older: log dirs that are older copies. unknown: for each log dir, what the image expects there and its own node does not know."""
+    """The replicas of the partitions in the newest metadata log: those in the log dirs, and those absent from the log dir to which they are
+    assigned. older: log dirs that are older copies. unknown: see `_unknown_there`."""
+    image = nodes.newest
     found: dict[_Key, list[_Replica]] = defaultdict(list)
-    states = {log_dir: read_log_dir_state(log_dir) for log_dir in log_dirs}
+    states = {log_dir: read_log_dir_state(log_dir) for log_dir in nodes.log_dirs}
     for log_dir, state in states.items():
-        node_id = finder.node_of(log_dir).node_id
+        node_id = nodes.node_id(log_dir)
         assert node_id is not None
         for key, path in _present(log_dir, image).items():
             ends = ends_of(PartitionTarget(path))
             epoch, high_watermark = _last_epoch(path, *ends), _high_watermark(state, image, key)
             found[key].append(_Replica(node_id, path, *ends, epoch, high_watermark, log_dir in older))
     for log_dir, expected in unknown:
-        key, node_id = (expected.topic_id, expected.partition), finder.node_of(log_dir).node_id
+        key, node_id = (expected.topic_id, expected.partition), nodes.node_id(log_dir)
         if node_id is not None and all(each.node_id != node_id for each in found[key]):
             path = os.path.join(log_dir, f"{expected.topic}-{expected.partition}")
             found[key].append(_Replica(node_id, path, -1, -1, -1, -1, is_of_older_copy=True))
     return found
 
 
-def _unknown_there(
-    log_dirs: Sequence[str], image: MetadataImage, finder: MetadataFinder
-) -> Iterator[tuple[str, ExpectedPartition]]:
-    """What the image expects in a log dir and the metadata log of its node does not know, because that log is older, or is gone since log
+def _unknown_there(nodes: StoppedNodes) -> Iterator[tuple[str, ExpectedPartition]]:
+    """By log dir, what the newest metadata log expects there and that of its node does not know, because it is older, or is gone since log
     dirs were reformatted. What is missing according to the node's own metadata log is reported as missing."""
-    nodes = {log_dir: finder.node_of(log_dir) for log_dir in log_dirs}
-    for log_dir, node in nodes.items():
-        own = finder.image_for(log_dir)
-        broker = None if node.node_id is None else image.brokers.get(node.node_id)
+    image, finder = nodes.newest, nodes.finder
+    for log_dir in nodes.log_dirs:
+        own, node, broker = finder.image_for(log_dir), finder.node_of(log_dir), nodes.broker_of(log_dir)
         if own is image or broker is None:
             continue
-        of_node = {path: each.directory_id for path, each in nodes.items() if each.node_id == broker.id}
+        of_node = {path: finder.node_of(path).directory_id for path in nodes.log_dirs_of(broker.id)}
         replaced = _replaced(of_node, broker)
         former = replaced.get(log_dir, node.directory_id or "")
         for each in image.partitions_of(broker.id, former):
@@ -255,27 +190,25 @@ def _replaced(of_node: Mapping[str, str | None], broker: Broker) -> Mapping[str,
 
 
 def _nowhere(
-    log_dirs: Sequence[str],
+    nodes: StoppedNodes,
     replicas: Mapping[_Key, Sequence[_Replica]],
     unknown: Iterable[tuple[str, ExpectedPartition]],
-    image: MetadataImage,
-    finder: MetadataFinder,
 ) -> Iterator[Finding]:
     """The replicas that are missing according to the metadata log of another node, if none of the nodes here has a replica to compare them
     with."""
 
     @cache  # so that each log dir is read only once
     def copies(node_id: int) -> CopyOf:
-        return copies_on_other_nodes(node_id, log_dirs, finder)
+        return copies_on_other_nodes(node_id, nodes.log_dirs, nodes.finder)
 
     for log_dir, expected in unknown:
         found = replicas[expected.topic_id, expected.partition]
-        node_id = finder.node_of(log_dir).node_id
+        node_id = nodes.node_id(log_dir)
         path = os.path.join(log_dir, f"{expected.topic}-{expected.partition}")
         are_absent = all(each.end_offset < 0 for each in found)
         if node_id is not None and are_absent and any(each.path == path for each in found):
-            around = [each for each in log_dirs if finder.node_of(each).node_id == node_id]
-            yield missing_by_other_log(log_dir, around, expected, node_id, image, copies(node_id))
+            around = nodes.log_dirs_of(node_id)
+            yield missing_by_other_log(log_dir, around, expected, node_id, nodes.newest, copies(node_id))
 
 
 def _present(log_dir: str, image: MetadataImage) -> dict[_Key, str]:
@@ -320,7 +253,7 @@ def _behind(place: _Place, elections: Elections) -> Iterator[Finding]:
                 "then truncate theirs to its end"
             )
             behind = ReplicaBehind(best.path, best.node_id, end, best.end_of_records)
-            yield Finding("replica-behind", replica.path, message, numbers=behind.numbers(), diagnosis=behind)
+            yield Finding.about("replica-behind", replica.path, message, behind)
         elif end < best.end_of_records and elections.was_killed(replica.node_id):
             message = (
                 f"{name} {replica.ends_here}, and on node {best.node_id} at offset {best.end_of_records} ({best.path}). Node {replica.node_id} may lead, and "
@@ -328,9 +261,7 @@ def _behind(place: _Place, elections: Elections) -> Iterator[Finding]:
                 "and the other replicas truncate them if it leads"
             )
             shorter = ReplicaBehind(best.path, best.node_id, end, best.end_of_records, Lack.DOUBTFUL)
-            yield Finding(
-                "replica-shorter", replica.path, message, numbers=shorter.numbers(), diagnosis=shorter
-            )
+            yield Finding.about("replica-shorter", replica.path, message, shorter)
 
 
 def _ahead(
@@ -351,7 +282,7 @@ def _ahead(
     is_voter = any(voter.id == replica.node_id for voter in elections.image.voters)
     own_node = -1 if is_voter else replica.node_id
     about = ReplicaBehind(best.path, best.node_id, end, best.end_of_records, Lack.OUT_OF_SYNC, own_node)
-    yield Finding("unclean-election-ahead", replica.path, message, numbers=about.numbers(), diagnosis=about)
+    yield Finding.about("unclean-election-ahead", replica.path, message, about)
 
 
 def _diverged(place: _Place, elections: Elections) -> Iterator[Finding]:
@@ -373,7 +304,7 @@ def _diverged(place: _Place, elections: Elections) -> Iterator[Finding]:
             f"{replica.node_id} truncates its log to offset {offset} when it starts"
         )
         about = ReplicaDiverged(leader.path, leader.node_id, offset, replica.end_of_records)
-        yield Finding("replica-diverged", replica.path, message, numbers=about.numbers(), diagnosis=about)
+        yield Finding.about("replica-diverged", replica.path, message, about)
 
 
 def _truncation_offset(replica: _Replica, leader: _Replica) -> int | None:

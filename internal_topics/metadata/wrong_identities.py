@@ -93,9 +93,7 @@ def cluster_id_of(log_dir: str, log_dirs: Sequence[str], finder: MetadataFinder)
 
 
 def _log_dir(path: str, finder: MetadataFinder) -> _LogDir:
-    image = finder.image_for(path)
-    is_own = image is not None and os.path.dirname(image.path) == path
-    return _LogDir(path, finder.node_of(path), image if is_own else None)
+    return _LogDir(path, finder.node_of(path), finder.own_image(path))
 
 
 def _registered(image: MetadataImage) -> Mapping[int, AbstractSet[str]]:
@@ -115,7 +113,7 @@ def _finding(
     key = "cluster.id" if kind == "cluster-id-wrong" else "directory.id"
     wrong = WrongIdentity(log_dir.path, key, stored, right, is_certain)
     path = os.path.join(log_dir.path, NAME_BY_ROLE[Role.META_PROPERTIES])
-    return Finding(kind, path, message, numbers=wrong.numbers(), diagnosis=wrong)
+    return Finding.about(kind, path, message, wrong)
 
 
 # --- cluster ids

@@ -35,7 +35,7 @@ def ids_behind(
     more = f" (and {counted(len(ahead) - 1, 'more id')} likewise)" if len(ahead) > 1 else ""
     message = f"transactional id {known.transactional_id} is in state {known.state} with epoch {known.producer_epoch}, and {words}{more}"
     about = TransactionalIdsBehind(tuple(each.transactional_id for each, _ in ahead))
-    yield Finding("transactional-id-behind", path, message, numbers=about.numbers(), diagnosis=about)
+    yield Finding.about("transactional-id-behind", path, message, about)
 
 
 def _behind(

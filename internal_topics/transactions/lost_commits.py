@@ -98,7 +98,7 @@ def lost_commits(log: PartitionLog, replay: PartitionReplay, view: CoordinatorVi
         f"{replay.end_offset} with {has} of that producer{since}; {effect}"
     )
     about = LostTransactions(len(lost), last.decided_ms, is_continued)
-    yield Finding("commit-lost", log.directory, message, numbers=about.numbers(), diagnosis=about)
+    yield Finding.about("commit-lost", log.directory, message, about)
 
 
 def _written_since_ms(replay: PartitionReplay) -> int | None:

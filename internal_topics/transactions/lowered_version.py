@@ -38,6 +38,4 @@ def lowered_version(images: Sequence[MetadataImage], ids: Iterable[Transactional
         f"UNSUPPORTED_VERSION to every new producer with this id{more}"
     )
     about = UnusableTransactionalIds(names)
-    yield Finding(
-        "transaction-version-lowered", newest.path, message, numbers=about.numbers(), diagnosis=about
-    )
+    yield Finding.about("transaction-version-lowered", newest.path, message, about)

@@ -266,9 +266,7 @@ def log_start(directory: PartitionDirectory, log_dir_state: LogDirState) -> Iter
             f"{begin}, as if the log started there, but {NAME_BY_ROLE[Role.LOG_START_OFFSETS]} has no entry; if records "
             f"before it were deleted: kseg recover --log-start-offset {trace.offset} {shell_quoted(directory.path)}"
         )
-        yield Finding(
-            "log-start-doubtful", directory.path, message, numbers=doubtful.numbers(), diagnosis=doubtful
-        )
+        yield Finding.about("log-start-doubtful", directory.path, message, doubtful)
 
 
 def remote_epochs(

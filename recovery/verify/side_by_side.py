@@ -79,7 +79,7 @@ def _twice(path: str, other_path: str) -> Finding:
         "with `kseg diff`"
     )
     twice = PartitionTwice(other_path)
-    return Finding("partition-twice", path, message, numbers=twice.numbers(), diagnosis=twice)
+    return Finding.about("partition-twice", path, message, twice)
 
 
 def _identity(log_dir: str) -> MetaProperties:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from typing import Any
 
 import pytest
@@ -12,12 +13,12 @@ from kseg.cli.main import run
 Rows = list[dict[str, Any]]
 
 
-def rows_of(capfd: pytest.CaptureFixture[str], *words: object, status: int | None = None) -> Rows:
-    """words: the command, its options and paths, without `--json`. status: with which it has to end; None for 0 or 1."""
+def rows_of(capfd: pytest.CaptureFixture[str], *words: object, status: int | Container[int] = (0, 1)) -> Rows:
+    """words: the command, its options and paths, without `--json`. status: with which, or with one of which, it has to end."""
     capfd.readouterr()
     ended = run([*map(str, words), "--json"])
     shown = capfd.readouterr()
-    assert ended in ((0, 1) if status is None else (status,)), (ended, shown.err, shown.out)
+    assert ended in ((status,) if isinstance(status, int) else status), (ended, shown.err)
     return [json.loads(line) for line in shown.out.splitlines()]
 
 
