@@ -85,7 +85,7 @@ def _are_of_several_nodes(log_dirs: Sequence[str], finder: "MetadataFinder") -> 
 def _outdated(
     images: "Mapping[str, MetadataImage]", partitions: Mapping[str, Sequence[str]]
 ) -> "Iterator[Finding]":
-    from kseg.internal_topics.metadata.outdated_log import outdated_log
+    from kseg.internal_topics.metadata.newer_log import outdated_log
 
     for path, image in images.items():
         finding = outdated_log(image, partitions[path])

@@ -1,15 +1,18 @@
 """The steps for groups that do not continue where they stopped, with a running broker: because their committed offset is outside the log or
-in a deleted topic, or because the state of a share group is lost."""
+in a deleted topic, because the state of a share group is lost, or because their coordinator looks for them in another partition of
+`__consumer_offsets` than the one that has their records, since the topic was given more (`coordinator_partition`)."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kseg.cli.doctor.client_steps import Clients
 from kseg.cli.doctor.next_step import NextStep, likewise
 from kseg.cli.next_command import command_line
-from kseg.segment.counted import listed, shown_of
-from kseg.segment.terminal import shell_quoted, shown_path, visible
+from kseg.cli.request import Request
+from kseg.segment.counted import listed, plural, shown_of
+from kseg.segment.terminal import shell_quoted, shell_word, shown_path, visible
 
 if TYPE_CHECKING:
     from kseg.internal_topics.groups.group_results import (
@@ -23,6 +26,8 @@ O = TypeVar("O", "OffsetOfGroup", "ShareStateOfGroup", "StatelessPartition", "Fo
 
 _LISTED = 5  # groups with a step of their own
 _NAMED = 5  # groups named in a sentence
+_FILES = 5
+_IN_A_FILE = 20  # the tool passes over groups that it is not given by name
 _Action = tuple[str, str]  # why, and options of Kafka's tool
 
 
@@ -49,6 +54,16 @@ def enable_protocols(clients: Clients, server: str) -> Iterator[NextStep]:
             f"{visible(listed(groups, _NAMED, 'group'))} while a broker with this file is the coordinator. Add it in the files of all brokers that "
             f"lack it, and restart them.{classic if 'consumer' in names else ''}",
             f"sed -i.before -E {edit} {shell_quoted(file)}",
+        )
+
+
+def raise_transaction_version(ids: Sequence[str], server: str) -> Iterator[NextStep]:
+    """A coordinator that has refused such an id once does not serve it until it is loaded anew."""
+    if ids:
+        yield NextStep(
+            f"transaction.version was lowered to 0, and no producer can use {visible(listed(ids, _LISTED))}. With the broker running, "
+            "before producers start, raise it to 1, which is the protocol of 0 as well. If a producer was refused before, restart the broker afterwards.",
+            f"kafka-features.sh --bootstrap-server {server} upgrade --feature transaction.version=1",
         )
 
 
@@ -168,3 +183,47 @@ def _by_topic(
             is_due,
         )
     yield from likewise(len(partitions) - shown, "group", command_line("groups", {}, clients.request))
+
+
+def save_unreachable(found: "Sequence[OffsetOfGroup]", request: Request) -> Iterator[NextStep]:
+    """The steps before a start, or while the broker runs: their coordinator keeps these offsets until they expire."""
+    parts = [*_files(found)]
+    for file, names in parts[:_FILES]:
+        yield NextStep(
+            f"__consumer_offsets was given more partitions, and a broker that starts looks for {_groups(names)} in another one than the one "
+            "that has their offsets: their consumers start where auto.offset.reset says, and repeat or skip everything. Save the offsets.",
+            command_line(
+                "groups",
+                {"--reset-csv": file, "--group": tuple(names)},
+                replace(request, topics=(), partition=None),
+            ),
+            is_due=False,
+        )
+    more = sum(len(names) for _, names in parts[_FILES:])
+    yield from likewise(more, "group", command_line("groups", {"--verbose": True}, request))
+
+
+def restore_unreachable(found: "Sequence[OffsetOfGroup]", server: str) -> Iterator[NextStep]:
+    """The steps once the broker runs."""
+    for file, names in [*_files(found)][:_FILES]:
+        groups = " ".join(f"--group {shell_word(name)}" for name in names)
+        yield NextStep(
+            f"With the broker running and their consumers stopped, commit the offsets of {_groups(names)} again; then replace --dry-run "
+            "with --execute.",
+            f"kafka-consumer-groups.sh --bootstrap-server {server} {groups} --reset-offsets --from-file {file} --dry-run",
+        )
+
+
+def _files(found: "Sequence[OffsetOfGroup]") -> Iterator[tuple[str, Sequence[str]]]:
+    """File names, and the groups whose offsets are to be saved in each."""
+    names = [*dict.fromkeys(each.group for each in found)]
+    for number, at in enumerate(range(0, len(names), _IN_A_FILE), 1):
+        yield (
+            "unreachable-offsets.csv" if number == 1 else f"unreachable-offsets-{number}.csv",
+            names[at : at + _IN_A_FILE],
+        )
+
+
+def _groups(names: Sequence[str]) -> str:
+    noun = plural("group") if len(names) > 1 else "group"
+    return f"{noun} {visible(listed(names, _NAMED))}"

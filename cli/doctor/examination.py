@@ -15,6 +15,7 @@ Rows of the other commands are passed on unchanged. Findings of 4 and 5 about fi
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kseg.cli.doctor.client_events import group_events, transaction_events
 from kseg.cli.doctor.damaged_partitions import DamagedPartitions, Over
 from kseg.cli.doctor.doctor_rows import bootstrap_server, host_row, leftovers_row, node_row, step_row
 from kseg.cli.doctor.metadata_log_steps import lacks_metadata_log, renamed_metadata_log
@@ -23,7 +24,6 @@ from kseg.cli.doctor.next_step import ANY_SERVER
 from kseg.cli.doctor.next_steps import next_steps
 from kseg.cli.doctor.several_nodes_steps import OtherNode, node_words
 from kseg.cli.doctor.situation import Situation
-from kseg.cli.doctor.transaction_work import transaction_events
 from kseg.cli.remote_evidence import remote_ranges, with_remote_epochs
 from kseg.cli.request import Request
 from kseg.cli.topic_evidence import Asked, topic_settings
@@ -234,7 +234,6 @@ class Examination:
     # --- groups
 
     def _groups(self) -> Iterator[Event]:
-        from kseg.cli.doctor.group_work import group_events
         from kseg.internal_topics.groups.group_results import (
             CoordinatorsOffsets,
             ForgottenState,

@@ -36,14 +36,18 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kseg.cli.doctor.appended_record_steps import forget_ids, remember_share_groups, skip_producer_ids
 from kseg.cli.doctor.client_steps import end_transactions, find_lost_ends, write_markers
 from kseg.cli.doctor.committed_offset_steps import (
     delete_former,
     delete_when_recreated,
     enable_protocols,
+    raise_transaction_version,
     reset_share_states,
     restart_share_groups,
     restore_share_states,
+    restore_unreachable,
+    save_unreachable,
     set_groups,
 )
 from kseg.cli.doctor.disk_steps import make_room, make_writable
@@ -67,7 +71,6 @@ from kseg.cli.doctor.obstacle_steps import (
     no_data_directories,
     restore_case,
 )
-from kseg.cli.doctor.producer_id_steps import skip_producer_ids
 from kseg.cli.doctor.quorum_steps import add_voters, restore_voters
 from kseg.cli.doctor.repair_steps import (
     bring_back,
@@ -88,9 +91,7 @@ from kseg.cli.doctor.replica_steps import (
     start_in_order,
 )
 from kseg.cli.doctor.several_nodes_steps import add_cluster_ids, set_ids, take_apart
-from kseg.cli.doctor.share_group_steps import remember_share_groups
 from kseg.cli.doctor.situation import Situation
-from kseg.cli.doctor.transactional_id_steps import forget_ids, raise_transaction_version
 from kseg.cli.doctor.unloaded_steps import write_again
 from kseg.cli.doctor.unserved_steps import elect_leaders, explain_strays, foreign_steps, give_ids
 from kseg.cli.next_command import command_line
@@ -285,10 +286,7 @@ def _keep_what_goes(situation: Situation) -> Iterator[NextStep]:
         from kseg.cli.doctor.expiring_steps import keep_offsets
 
         yield from keep_offsets(situation.expiring, situation.expiry, situation.request)
-    if situation.clients.unreachable:
-        from kseg.cli.doctor.unreachable_steps import save_unreachable
-
-        yield from save_unreachable(situation.clients.unreachable, situation.request)
+    yield from save_unreachable(situation.clients.unreachable, situation.request)
 
 
 def _once_running(situation: Situation) -> Iterator[NextStep]:
@@ -307,10 +305,7 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     yield from restore_share_states(situation.clients, server)
     yield from restart_share_groups(situation.clients, server)
     yield from reset_share_states(situation.clients, server)
-    if situation.clients.unreachable:
-        from kseg.cli.doctor.unreachable_steps import restore_unreachable
-
-        yield from restore_unreachable(situation.clients.unreachable, server)
+    yield from restore_unreachable(situation.clients.unreachable, server)
 
 
 def _make_new_log(situation: Situation, log_dir: str) -> Iterator[NextStep]:

@@ -7,6 +7,11 @@
 4. A transaction was committed if one of its partitions has the COMMIT marker; the decision may be lost with the end of the
    coordinator's log (`written_markers`). A partition that is further ahead refuses the coordinator's marker.
 5. What the coordinators will know is settled if the log dirs of all registered brokers are available, and none of these brokers is running.
+
+`_lowered_version`: the record of an id whose producer has used the second protocol (KIP-890, transaction.version 2) says so in a tagged
+field. At level 0 a coordinator writes version 0 of the value, which has no tagged fields, and fails: 4.3.1 answers InitProducerId with
+UNSUPPORTED_VERSION. After that it answers CONCURRENT_TRANSACTIONS even if the level is raised again, until it is loaded anew (both observed
+with 4.3.1). At level 1 values are of version 1.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +25,6 @@ from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partition
 from kseg.internal_topics.transactions.coordinator_load import read_transaction_log
 from kseg.internal_topics.transactions.lost_commits import commits_by_place
-from kseg.internal_topics.transactions.lowered_version import lowered_version
 from kseg.internal_topics.transactions.transaction_log import (
     PREPARED,
     TRANSACTION_STATE,
@@ -32,6 +36,8 @@ from kseg.internal_topics.transactions.transaction_log import (
     partitions_in,
 )
 from kseg.internal_topics.transactions.written_markers import WrittenMarkers
+from kseg.segment.counted import counted
+from kseg.segment.diagnosis import UnusableTransactionalIds
 from kseg.segment.errors import KsegError
 from kseg.segment.findings import Finding
 
@@ -64,7 +70,7 @@ def coordinator_view(
         # when the brokers start, the partition elects a leader, with the next epoch
         epochs = {number: each.leader_epoch + 1 for number, each in partitions.items()}
         view = replace(view, is_settled=True, coordinator_epochs=epochs, commits=commits_by_place(view))
-    findings += lowered_version(images, view.ids.values())
+    findings += _lowered_version(images, view.ids.values())
     return _beside_the_logs(view, directories), tuple(findings)
 
 
@@ -135,3 +141,30 @@ def _beside_the_logs(view: CoordinatorView, directories: BrokerDirectories) -> C
         commit_markers=commit_markers,
         refused={name: each for name, each in refused if each is not None},
     )
+
+
+_FEATURE = "transaction.version"
+
+
+def _lowered_version(images: Sequence[MetadataImage], ids: Iterable[TransactionalId]) -> Iterator[Finding]:
+    """The finding about the newest metadata log; none if it may be incomplete. An id whose transaction was not ended when the level was
+    lowered is not counted: a coordinator aborts that first, and the id goes on."""
+    newest = max(images, key=lambda each: (each.epoch, each.end_offset), default=None)
+    if newest is None or not newest.is_certain or newest.features.get(_FEATURE, 0):
+        return
+    names = tuple(
+        sorted(
+            known.transactional_id
+            for known in ids
+            if known.client_version and known.is_loaded and known.state in ("CompleteCommit", "CompleteAbort")
+        )
+    )
+    if not names:
+        return
+    more = f" (and {counted(len(names) - 1, 'more id')} likewise)" if len(names) > 1 else ""
+    message = (
+        f"{_FEATURE} has level 0, but transactional id {names[0]} was used by a producer of the second protocol: its coordinator answers "
+        f"UNSUPPORTED_VERSION to every new producer with this id{more}"
+    )
+    about = UnusableTransactionalIds(names)
+    yield Finding.about("transaction-version-lowered", newest.path, message, about)

@@ -16,19 +16,31 @@ after an unclean shutdown. -1 does not express that: of several data directories
 empty, with and without a marker, and a controller that trusts the epoch would keep it in the ISR.
 
 Nothing else writes a marker, and a run that changes nothing does not touch it.
+
+`--mark-clean` also creates the index files of an empty active segment. A broker creates them when it first appends to the segment or reads
+it, or when it stops (Kafka: LazyIndex). If it is killed right after it rolled the log, they are missing. A load without the marker creates
+them; a load with it, which expects them there, logs the error "Could not find offset index file" and recovers the segment.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from kseg.recovery.policy import Repair
 from kseg.recovery.repair.aligned_checkpoints import PartitionOutcome
 from kseg.recovery.verify.clean_stop import marker_contradictions
 from kseg.segment import unreadable
 from kseg.segment.errors import UnreadableInput, cannot_read
 from kseg.segment.files import read_small
 from kseg.segment.findings import Finding
-from kseg.segment.partition.names import NAME_BY_ROLE, PartitionName, Role
+from kseg.segment.partition.names import (
+    NAME_BY_ROLE,
+    SUFFIX_BY_ROLE,
+    PartitionName,
+    Role,
+    parse_file_name,
+    segment_file_name,
+)
 from kseg.segment.values import dataclass
 
 MARKER = NAME_BY_ROLE[Role.CLEAN_SHUTDOWN]
@@ -136,3 +148,29 @@ def _first(words: Sequence[str]) -> Iterator[str]:
     yield from words[:_SHOWN]
     if len(words) > _SHOWN:
         yield f"and {len(words) - _SHOWN} more"
+
+
+_INDEX_ROLES = (Role.OFFSET_INDEX, Role.TIME_INDEX)
+
+
+def with_indexes_of_active_segment(repair: Repair) -> Repair:
+    """Add the missing index files of the last segment, if that has no records; the time index only if another segment has one, or there is
+    none."""
+    names = [name for name in map(parse_file_name, repair.image) if name.is_live]
+    bases = [name.base_offset for name in names if name.role is Role.LOG and name.base_offset is not None]
+    if repair.load_failure is not None or not bases:
+        return repair
+    active = max(bases)
+    if repair.image.size_bytes(segment_file_name(active, SUFFIX_BY_ROLE[Role.LOG])):
+        return repair  # the indexes of a segment with records are rebuilt from its records
+    has_times = len(bases) == 1 or any(name.role is Role.TIME_INDEX for name in names)
+    wanted = _INDEX_ROLES if has_times else (Role.OFFSET_INDEX,)
+    created = [segment_file_name(active, SUFFIX_BY_ROLE[role]) for role in wanted]
+    created = [name for name in created if name not in repair.image]
+    if not created:
+        return repair
+    image = repair.image.copy()
+    for name in created:
+        image.write(name, b"")
+    why = dict.fromkeys(created, "created as a clean shutdown does: the active segment is empty")
+    return replace(repair, image=image, why={**repair.why, **why})

@@ -1,12 +1,20 @@
-"""Directories, pipes and other special files that have the name of a log, or of a file that a broker or a repair must create."""
+"""Directories, pipes and other special files that have the name of a log, or of a file that a broker or a repair must create; and logs that
+may be missing, as far as names and sizes of files show it.
+
+No policy restores missing logs or loses anything with them, but both remove the indexes that show which records they had. So a result of
+`recover` says what was missing before.
+"""
 
 import os
 from dataclasses import replace
 
 from kseg.change.plan.steps import Plan, Rename, Write
 from kseg.recovery.policy import Repair
+from kseg.recovery.repair.target import RecoveryTarget
+from kseg.recovery.verify.segment_chain import emptied_logs, lost_logs
 from kseg.segment.errors import Refused, UnreadableInput, cannot_read
 from kseg.segment.findings import Finding
+from kseg.segment.partition.directory import Entry, partition_of
 from kseg.segment.partition.names import Role, parse_file_name
 from kseg.segment.storage import places
 
@@ -61,3 +69,23 @@ def refuse_obstructed(plan: Plan, names: list[str]) -> None:
             raise Refused(
                 f"{path} is not a regular file, but the repair must create one with that name: move it away first"
             )
+
+
+SEGMENT_MISSING = "segment-missing"
+
+
+def may_lack_logs(target: RecoveryTarget) -> bool:
+    """Whether a segment has indexes, and no log or an empty one."""
+    if target.is_kafka07:
+        return False
+    entries = (
+        Entry(
+            os.path.join(target.directory, file.name),
+            file.size_bytes,
+            file.mtime_ns // 1_000_000,
+            parse_file_name(file.name),
+        )
+        for file in target.inputs
+    )
+    directory = partition_of(target.directory, entries)
+    return bool(lost_logs(directory) or emptied_logs(directory))

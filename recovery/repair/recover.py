@@ -29,11 +29,16 @@ from kseg.change.run.prepared import (
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.policy import BrokerState, Policy, Repair
 from kseg.recovery.repair import rows
-from kseg.recovery.repair.active_segment import with_indexes_of_active_segment
 from kseg.recovery.repair.broker_state import broker_state_of, broker_state_of_segment
+from kseg.recovery.repair.clean_shutdown_marker import with_indexes_of_active_segment
 from kseg.recovery.repair.lossless_load import is_written_by_load, loses_nothing
-from kseg.recovery.repair.missing_logs import SEGMENT_MISSING, may_lack_logs
-from kseg.recovery.repair.obstacles import obstacles, refuse_obstructed, with_obstacles
+from kseg.recovery.repair.obstacles import (
+    SEGMENT_MISSING,
+    may_lack_logs,
+    obstacles,
+    refuse_obstructed,
+    with_obstacles,
+)
 from kseg.recovery.repair.options import RecoverOptions
 from kseg.recovery.repair.remaining_damage import (
     with_coordinator,
