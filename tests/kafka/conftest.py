@@ -16,6 +16,7 @@ from tests.support.requirements import absent
 from tests.support.shared_results import made_once
 
 if TYPE_CHECKING:
+    from tests.kafka.electing import Electing
     from tests.kafka.killed import Killed
     from tests.kafka.scenario import Written
 
@@ -93,6 +94,14 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         return produce_and_kill(broker)
 
     return made_once(tmp_path_factory, "killed", made)
+
+
+@pytest.fixture
+def electing(electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Electing:
+    """electing(state): a copy of the cluster after its nodes were "killed" or "stopped"."""
+    from tests.kafka.electing import ElectingCluster
+
+    return lambda state: ElectingCluster(electing_small / state, tmp_path, capfd)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.conftest import require_kafka
-from tests.kafka.test_elections import typed
+from tests.kafka.electing import typed
 from tests.kafka.test_new_metadata_log import send_one
 from tests.kafka.three_controllers import BROKER, CONTROLLERS, ThreeControllers
 from tests.support.forked_programs import run_kseg

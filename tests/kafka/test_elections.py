@@ -9,102 +9,30 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.internal_topics.metadata_logs import write_snapshot
 from tests.kafka.conftest import require_kafka
-from tests.kafka.two_replicas import CONTROLLER, TwoReplicas
+from tests.kafka.electing import BROKERS, CLICKS, ORDERS, Electing
+from tests.kafka.two_replicas import CONTROLLER
 from tests.support.command_rows import rows_of
 from tests.support.compact_helpers import records
-from tests.support.trees import copy_tree
 
 pytestmark = pytest.mark.kafka
 
-BROKERS = (1, 2, 3)
-# CLICKS allows unclean elections; each batch of both has ten records
-ORDERS, CLICKS = "orders", "clicks"
-ABOUT_ELECTIONS = ("replica-behind", "replica-shorter", "unclean-election-ahead", "replica-diverged")
 MARKER = ".kafka_cleanshutdown"
 
 
-def typed(step: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a step as it is printed. before: a command of the shell that runs first."""
-    command = before + re.sub(r"\bkseg (?=dump|append|recover)", f"{sys.executable} -m kseg ", step)
-    return subprocess.run(command, shell=True, check=False, capture_output=True, text=True)
-
-
-class Cluster(TwoReplicas):
-    """A copy of one of the states in the capture."""
-
-    def __init__(self, state: Path, root: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        super().__init__(copy_tree(state, root / "cluster"), BROKERS)
-        self._capfd = capfd
-
-    def lose_end(self, node_id: int, *, batches: int) -> None:
-        """Leave this number of batches in the logs of a node."""
-        for topic in (ORDERS, CLICKS):
-            log, ends = self._batches(node_id, topic)
-            os.truncate(log, ends[batches - 1])
-
-    def damage(self, node_id: int, batch: int) -> None:
-        """Damage a batch of ORDERS, which is no longer readable."""
-        log, ends = self._batches(node_id, ORDERS)
-        data = bytearray(log.read_bytes())
-        data[ends[batch] - 80 : ends[batch]] = bytes(80)
-        log.write_bytes(data)
-
-    def _batches(self, node_id: int, topic: str) -> tuple[Path, list[int]]:
-        """The only segment of a topic, and the positions at which its batches end."""
-        (log,) = (self.data(node_id) / f"{topic}-0").glob("*.log")
-        data, ends = log.read_bytes(), [0]
-        while ends[-1] < len(data):
-            ends.append(ends[-1] + 12 + int.from_bytes(data[ends[-1] + 8 : ends[-1] + 12]))
-        return log, ends[1:]
-
-    def asked(self, command: str, *options: str) -> list[dict[str, Any]]:
-        return rows_of(self._capfd, command, *options, *map(self.data, self.nodes))
-
-    def found(self, topic: str, *options: str) -> dict[int, tuple[str, int, int, int]]:
-        """The findings about replicas of a topic by node: finding, end, the other node, and the end there."""
-        rows = [row for row in self.asked("verify", *options) if row.get("id") in ABOUT_ELECTIONS]
-        return {
-            node_id: (row["id"], row["end_offset"], row["node"], row["other_end_offset"])
-            for node_id in BROKERS
-            for row in rows
-            if row["path"] == str(self.data(node_id) / f"{topic}-0")
-        }
-
-    def steps(self) -> list[str]:
-        return [row["command"] for row in self.asked("doctor") if row["type"] == "step"]
-
-    def follow(self) -> list[str]:
-        """Run the steps exactly as they are printed, up to the one that checks again."""
-        steps = [step for step in self.steps() if not step.startswith("kseg ")]
-        for step in steps:
-            typed(step).check_returncode()
-        return steps
-
-    def order(self) -> list[str]:
-        """The step about the order of starts."""
-        rows = [row for row in self.asked("doctor") if row["type"] == "step"]
-        return [row["why"].partition(":")[0] for row in rows if row["command"].startswith("kafka-topics.sh")]
-
-
 @pytest.mark.evidence("replica-shorter", "damaged-replica")
-def test_steps_after_a_power_failure_of_all_nodes_keep_what_any_replica_has(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_steps_after_a_power_failure_of_all_nodes_keep_what_any_replica_has(electing: Electing) -> None:
     """All records were acknowledged. The checkpoints have no high watermark yet, so only the lengths of the logs tell. Without the steps, a
     start in this order keeps 80 records of one topic and 70 of the other; if the longest replica, which is damaged, is copied as it is, 70
     of both. Takes eleven seconds of processor time: four nodes are started."""
     require_kafka()
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    cluster = electing("killed")
     assert cluster.found(ORDERS) == cluster.found(CLICKS) == {}
     cluster.lose_end(1, batches=7)
     cluster.lose_end(3, batches=8)
@@ -128,11 +56,11 @@ def test_steps_after_a_power_failure_of_all_nodes_keep_what_any_replica_has(
 
 @pytest.mark.evidence("replica-missing")
 def test_missing_replica_that_may_lead_is_copied_although_others_are_in_sync(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    electing: Electing, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Node 1 leads according to the metadata. All were killed, so each leaves the ISR when it registers, and node 3, started last, is
     elected with an empty log: without the step, no replica had a record."""
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    cluster = electing("killed")
     gone = cluster.data(3) / f"{ORDERS}-0"
     shutil.rmtree(gone)
     alone = rows_of(capfd, "doctor", cluster.data(3), status=0)
@@ -148,11 +76,9 @@ def test_missing_replica_that_may_lead_is_copied_although_others_are_in_sync(
 
 
 @pytest.mark.evidence("replica-missing")
-def test_replica_that_all_nodes_in_sync_have_lost_is_not_fetched(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_replica_that_all_nodes_in_sync_have_lost_is_not_fetched(electing: Electing) -> None:
     """Each of them used to be said to fetch it from the others. Observed with two replicas: an empty log led."""
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    cluster = electing("killed")
     for node_id in BROKERS:
         shutil.rmtree(cluster.data(node_id) / f"{CLICKS}-0")
     missing = [row for row in cluster.asked("verify") if "checkpointed_offset" in row]
@@ -164,12 +90,11 @@ def test_replica_that_all_nodes_in_sync_have_lost_is_not_fetched(
 @pytest.mark.evidence("broker-start")
 @pytest.mark.parametrize("killed", [(2, 3), BROKERS])
 def test_partition_whose_leaders_have_all_lost_their_log_dirs_is_elected_a_leader(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], killed: tuple[int, ...]
+    electing: Electing, killed: tuple[int, ...]
 ) -> None:
     """Nodes 2 and 3 were in the ELR: node 3 led once node 2 was started after it. Of three that were in sync, none led once all were
     started, until the step. Nothing used to be said, since several nodes may lead."""
-    state = "killed" if killed == BROKERS else "stopped"
-    cluster = Cluster(electing_small / state, tmp_path, capfd)
+    cluster = electing("killed" if killed == BROKERS else "stopped")
 
     def leaderless() -> dict[int, list[str]]:
         starts = [row for row in cluster.asked("doctor") if row["type"] == "broker-start"]
@@ -191,10 +116,8 @@ def test_partition_whose_leaders_have_all_lost_their_log_dirs_is_elected_a_leade
 
 
 @pytest.mark.evidence("damaged-replica")
-def test_damaged_replica_is_replaced_by_an_undamaged_one(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+def test_damaged_replica_is_replaced_by_an_undamaged_one(electing: Electing) -> None:
+    cluster = electing("killed")
     cluster.damage(2, 3)
     cluster.damage(3, 5)
     own, whole = cluster.data(2) / f"{ORDERS}-0", cluster.data(1) / f"{ORDERS}-0"
@@ -222,14 +145,12 @@ def test_damaged_replica_is_replaced_by_an_undamaged_one(
 
 
 @pytest.mark.evidence("damaged-replica")
-def test_records_before_a_torn_end_replace_damaged_ones(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_records_before_a_torn_end_replace_damaged_ones(electing: Electing) -> None:
     """Observed with 4.3.1 when the damaged replica was copied over the torn one: the records of the damaged batch were lost."""
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    cluster = electing("killed")
     for node_id in (2, 3):
         cluster.damage(node_id, 4)
-    log, ends = cluster._batches(1, ORDERS)
+    log, ends = cluster.batches_of(1, ORDERS)
     os.truncate(log, ends[7] - 20)
     # both logs are put together, then the torn one is replaced
     assert len(cluster.follow()) == 4
@@ -239,11 +160,9 @@ def test_records_before_a_torn_end_replace_damaged_ones(
 
 
 @pytest.mark.evidence("damaged-replica")
-def test_records_of_another_leader_epoch_do_not_replace_damaged_ones(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_records_of_another_leader_epoch_do_not_replace_damaged_ones(electing: Electing) -> None:
     """As after an unclean election: node 2 has other records with these offsets."""
-    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    cluster = electing("stopped")
     cluster.damage(3, 10)
     assert cluster.steps()[0].startswith("mkdir -p ")
     file = cluster.data(2) / f"{ORDERS}-0" / "leader-epoch-checkpoint"
@@ -252,11 +171,9 @@ def test_records_of_another_leader_epoch_do_not_replace_damaged_ones(
 
 
 @pytest.mark.evidence("replica-shorter")
-def test_killed_node_is_not_elected_while_one_was_stopped_cleanly(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_killed_node_is_not_elected_while_one_was_stopped_cleanly(electing: Electing) -> None:
     """Nodes 2 and 3 are in the ELR. Node 2 leaves it when it registers, and node 3 leads with every record, in any order of starts."""
-    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    cluster = electing("stopped")
     cluster.lose_end(2, batches=9)
     assert cluster.found(ORDERS) == {}
     # with the epoch of its registration in the marker, node 2 stays in the ELR, and node 3 leaves it without
@@ -274,11 +191,9 @@ def test_killed_node_is_not_elected_while_one_was_stopped_cleanly(
 
 
 @pytest.mark.evidence("unclean-election-ahead")
-def test_doctor_says_which_node_to_start_before_an_unclean_election(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_says_which_node_to_start_before_an_unclean_election(electing: Electing) -> None:
     """Node 1 or 2, started first, leads, and the others are truncated to its end; after node 3, every record stays."""
-    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    cluster = electing("stopped")
     assert cluster.found(CLICKS) == {
         1: ("unclean-election-ahead", 100, 3, 120),
         2: ("unclean-election-ahead", 110, 3, 120),
@@ -288,12 +203,10 @@ def test_doctor_says_which_node_to_start_before_an_unclean_election(
 
 
 @pytest.mark.evidence("replica-missing")
-def test_missing_replica_that_an_unclean_election_makes_the_leader_is_copied(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_replica_that_an_unclean_election_makes_the_leader_is_copied(electing: Electing) -> None:
     """Node 1, whose metadata log knows that it is not in sync. Observed in a like cluster: such a node, started first, led with an empty
     log. It was said to fetch the records, as it does where unclean elections are not allowed."""
-    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    cluster = electing("stopped")
     gone, fetched = (cluster.data(1) / f"{topic}-0" for topic in (CLICKS, ORDERS))
     known = cluster.data(1) / METADATA_DIRECTORY
     for directory in (gone, fetched, known):
@@ -306,10 +219,10 @@ def test_missing_replica_that_an_unclean_election_makes_the_leader_is_copied(
 
 @pytest.mark.evidence("unclean-election-ahead")
 def test_unclean_elections_may_be_allowed_in_the_properties_of_the_controllers(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    electing: Electing, tmp_path: Path
 ) -> None:
     """Observed: node 1, started alone, led ORDERS with this line in the properties of the controller; without it, ORDERS had no leader."""
-    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    cluster = electing("stopped")
     file = tmp_path / "server.properties"
     option = ("--server-properties", str(file))
     allowed = f"log.dirs={cluster.data(CONTROLLER)}\nunclean.leader.election.enable=true\n"
@@ -320,11 +233,9 @@ def test_unclean_elections_may_be_allowed_in_the_properties_of_the_controllers(
     assert cluster.found(ORDERS, *option) == {}
 
 
-def test_properties_of_one_node_concern_no_other(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_properties_of_one_node_concern_no_other(electing: Electing, tmp_path: Path) -> None:
     """The data directories of the others used to be added to its log.dirs, with which its broker did not start."""
-    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    cluster = electing("stopped")
     file = tmp_path / "server.properties"
     file.write_text(f"log.dirs={cluster.data(2)}\nprocess.roles=broker\nnode.id=2\n")
     rows = cluster.asked("doctor", "--server-properties", str(file))
@@ -338,12 +249,10 @@ def test_properties_of_one_node_concern_no_other(
 
 
 @pytest.mark.evidence("controller-quorum")
-def test_controller_that_lacks_a_topic_of_the_brokers_is_behind(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_controller_that_lacks_a_topic_of_the_brokers_is_behind(electing: Electing) -> None:
     """Its metadata log ends after the registrations of the brokers. Without the step, all of them set aside the partitions of CLICKS as
     stray."""
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    cluster = electing("killed")
     (log,) = (cluster.data(CONTROLLER) / METADATA_DIRECTORY).glob("*.log")
     os.truncate(log, _end_before(log, CLICKS))
     (finding,) = [row for row in cluster.asked("verify") if row.get("severity") == "error"]
@@ -355,12 +264,12 @@ def test_controller_that_lacks_a_topic_of_the_brokers_is_behind(
 
 @pytest.mark.evidence("controller-quorum")
 def test_broker_whose_metadata_log_begins_above_the_end_of_its_controller_does_not_start(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    electing: Electing,
 ) -> None:
     """Observed with these directories: "Attempt to truncate to offset 22, which is below the current high watermark 28". Where the
     controller had the epoch of the last record, its log grew before the node fetched (34 to 43, below 77), and the node ended too. With a
     log from offset 0 beside the snapshot it was truncated. One that knew epoch 4 waited for the controller, in epoch 2."""
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    cluster = electing("killed")
     ahead = cluster.data(1) / METADATA_DIRECTORY
     (log,) = (cluster.data(CONTROLLER) / METADATA_DIRECTORY).glob("*.log")
     before_orders, before_clicks = _end_before(log, ORDERS), _end_before(log, CLICKS)

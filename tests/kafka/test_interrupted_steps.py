@@ -12,7 +12,7 @@ import pytest
 
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
-from tests.kafka.test_elections import ORDERS, Cluster, typed
+from tests.kafka.electing import ORDERS, Electing, typed
 from tests.support.command_rows import rows_of
 from tests.support.trees import unchanged
 
@@ -24,10 +24,10 @@ _FULL = "trap '' XFSZ; ulimit -f 1; "
 
 @pytest.mark.evidence("replica-shorter")
 def test_replica_stays_until_the_copy_that_replaces_it_is_complete(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    electing: Electing, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """What `cp` had copied before the disk was full was in its place, with which the node may lead."""
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    cluster = electing("killed")
     cluster.lose_end(1, batches=7)
     own = cluster.data(1) / f"{ORDERS}-0"
     (step,) = [each for each in cluster.steps() if each.endswith(f" {own}")]
@@ -45,10 +45,8 @@ def test_replica_stays_until_the_copy_that_replaces_it_is_complete(
 
 
 @pytest.mark.evidence("replica-missing", "bad-directory")
-def test_unfinished_copy_is_not_taken_for_the_missing_replica(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+def test_unfinished_copy_is_not_taken_for_the_missing_replica(electing: Electing) -> None:
+    cluster = electing("killed")
     own = cluster.data(3) / f"{ORDERS}-0"
     shutil.rmtree(own)
     (step,) = cluster.steps()[:-1]
@@ -65,11 +63,9 @@ def test_unfinished_copy_is_not_taken_for_the_missing_replica(
 
 @pytest.mark.evidence("damaged-replica")
 @pytest.mark.parametrize("how", ["gone", "killed", "damaged"])
-def test_log_is_not_put_together_without_one_of_its_pieces(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], how: str
-) -> None:
+def test_log_is_not_put_together_without_one_of_its_pieces(electing: Electing, how: str) -> None:
     """The shell goes on after a dump that fails, so that the log lacked ten records that node 1 has."""
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    cluster = electing("killed")
     cluster.damage(2, 3)
     cluster.damage(1, 4)
     cluster.damage(3, 4)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
 from kseg.segment.partition.names import METADATA_DIRECTORY
 from tests.internal_topics.metadata_logs import write_snapshot
 from tests.kafka.conftest import require_kafka
-from tests.kafka.test_elections import BROKERS, CLICKS, ORDERS, Cluster
+from tests.kafka.electing import BROKERS, CLICKS, ORDERS, Electing, ElectingCluster
 from tests.kafka.two_replicas import CONTROLLER
 from tests.support.compact_helpers import records
 
@@ -23,11 +22,9 @@ OF_TRANSACTIONS = (23, 24, 25)
 
 
 @pytest.mark.evidence("broker-start")
-def test_nodes_without_metadata_logs_are_separate(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_without_metadata_logs_are_separate(electing: Electing) -> None:
     """None of them has registered as many log dirs as are examined."""
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    cluster = electing("killed")
     for node_id in BROKERS:
         shutil.rmtree(cluster.data(node_id) / METADATA_DIRECTORY)
     starts = [row for row in cluster.asked("doctor") if row["type"] == "broker-start"]
@@ -37,12 +34,12 @@ def test_nodes_without_metadata_logs_are_separate(
 @pytest.mark.evidence("controller-quorum")
 @pytest.mark.parametrize("is_followed", [False, True])
 def test_partition_that_is_newer_than_the_snapshot_of_the_controller_is_not_set_aside(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], is_followed: bool
+    electing: Electing, is_followed: bool
 ) -> None:
     """The broker is started first, and is ready to load its logs when the snapshot arrives: it sets CLICKS aside, and leads it with an
     empty log, since all nodes were killed. Nothing used to be said about it. Takes six seconds of processor time."""
     require_kafka()
-    cluster = Cluster(electing_small / "killed", tmp_path, capfd)
+    cluster = electing("killed")
     of_controller, gone = (cluster.data(node_id) / METADATA_DIRECTORY for node_id in (CONTROLLER, 1))
     shutil.rmtree(gone)
     assert not _behind(cluster)
@@ -74,5 +71,5 @@ def test_partition_that_is_newer_than_the_snapshot_of_the_controller_is_not_set_
         cluster.abandon()
 
 
-def _behind(cluster: Cluster) -> list[str]:
+def _behind(cluster: ElectingCluster) -> list[str]:
     return [row["path"] for row in cluster.asked("verify") if row.get("id") == "replica-behind"]

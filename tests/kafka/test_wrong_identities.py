@@ -11,7 +11,7 @@ import pytest
 
 from tests.kafka.broker import Broker
 from tests.kafka.conftest import require_kafka
-from tests.kafka.test_elections import BROKERS, CLICKS, ORDERS, Cluster
+from tests.kafka.electing import BROKERS, CLICKS, ORDERS, Electing, ElectingCluster
 from tests.kafka.two_replicas import CONTROLLER
 
 pytestmark = pytest.mark.kafka
@@ -21,21 +21,21 @@ FAULTS = ("cluster-id-wrong", "directory-id-wrong")
 ENDS = "Received a fatal error while waiting for the controller to acknowledge that we are caught up"
 
 
-def _file(cluster: Cluster, node_id: int) -> Path:
+def _file(cluster: ElectingCluster, node_id: int) -> Path:
     return cluster.data(node_id) / "meta.properties"
 
 
-def _read(cluster: Cluster, node_id: int, key: str) -> str:
+def _read(cluster: ElectingCluster, node_id: int, key: str) -> str:
     (value,) = re.findall(rf"(?m)^{re.escape(key)}=(.*)$", _file(cluster, node_id).read_text())
     return str(value)
 
 
-def _write(cluster: Cluster, node_id: int, key: str, value: str) -> None:
+def _write(cluster: ElectingCluster, node_id: int, key: str, value: str) -> None:
     file = _file(cluster, node_id)
     file.write_text(re.sub(rf"(?m)^{re.escape(key)}=.*$", f"{key}={value}", file.read_text()))
 
 
-def _found(cluster: Cluster) -> set[tuple[str, str]]:
+def _found(cluster: ElectingCluster) -> set[tuple[str, str]]:
     rows = cluster.asked("doctor")
     return {(Path(row["path"]).parts[-3], row["id"]) for row in rows if row.get("id") in FAULTS}
 
@@ -44,7 +44,7 @@ def _has_ended(node: Broker) -> bool:
     return ENDS in node.log_text()
 
 
-def _refused(cluster: Cluster) -> set[int]:
+def _refused(cluster: ElectingCluster) -> set[int]:
     """The nodes that end according to the forecast."""
     rows = [row for row in cluster.asked("verify") if row["type"] == "broker-start"]
     ending = [row for row in rows if row["outcome"] == "does-not-start"]
@@ -53,11 +53,9 @@ def _refused(cluster: Cluster) -> set[int]:
 
 
 @pytest.mark.evidence("wrong-identity")
-def test_nodes_with_a_wrong_cluster_or_directory_id_are_not_registered(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nodes_with_a_wrong_cluster_or_directory_id_are_not_registered(electing: Electing) -> None:
     require_kafka()
-    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    cluster = electing("stopped")
     before = {node_id: _file(cluster, node_id).read_bytes() for node_id in cluster.nodes}
     _write(cluster, 1, "cluster.id", ANOTHER)
     _write(cluster, 2, "directory.id", _read(cluster, 3, "directory.id"))
@@ -95,10 +93,10 @@ def test_nodes_with_a_wrong_cluster_or_directory_id_are_not_registered(
 
 @pytest.mark.evidence("wrong-identity")
 def test_cluster_id_of_the_controller_alone_is_corrected_and_not_those_of_the_brokers(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    electing: Electing,
 ) -> None:
     """The controller starts; no broker is registered (observed with 4.3.1)."""
-    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    cluster = electing("stopped")
     right = _read(cluster, CONTROLLER, "cluster.id")
     _write(cluster, CONTROLLER, "cluster.id", ANOTHER)
     assert _found(cluster) == {(f"node-{CONTROLLER}", "cluster-id-wrong")}
@@ -108,33 +106,27 @@ def test_cluster_id_of_the_controller_alone_is_corrected_and_not_those_of_the_br
     assert _found(cluster) == set() and _refused(cluster) == set()
 
 
-def test_whole_cluster_with_another_cluster_id_is_right(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_whole_cluster_with_another_cluster_id_is_right(electing: Electing) -> None:
     """As after it was copied."""
-    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    cluster = electing("stopped")
     for node_id in cluster.nodes:
         _write(cluster, node_id, "cluster.id", ANOTHER)
     assert _found(cluster) == set() and _refused(cluster) == set()
 
 
 @pytest.mark.evidence("wrong-identity")
-def test_cluster_id_that_a_file_lacks_is_that_of_the_other_nodes(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_cluster_id_that_a_file_lacks_is_that_of_the_other_nodes(electing: Electing) -> None:
     """Nothing used to be said about what is missing when all nodes are examined together."""
-    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    cluster = electing("stopped")
     before = _file(cluster, 1).read_bytes()
     _file(cluster, 1).write_text(re.sub(r"(?m)^cluster\.id=.*\n", "", before.decode()))
     assert len(cluster.follow()) == 1
     assert _file(cluster, 1).read_bytes() == before
 
 
-def test_file_of_another_node_is_not_only_called_a_copy_of_its_directory(
-    electing_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_file_of_another_node_is_not_only_called_a_copy_of_its_directory(electing: Electing) -> None:
     """All nodes have replicas of the same partitions, so nothing tells which of the two directories is that of node 1."""
-    cluster = Cluster(electing_small / "stopped", tmp_path, capfd)
+    cluster = electing("stopped")
     own = _read(cluster, 1, "directory.id")
     _file(cluster, 1).write_bytes(_file(cluster, 2).read_bytes())
     (why,) = [row["why"] for row in cluster.asked("doctor") if "is a copy of" in row.get("why", "")]
