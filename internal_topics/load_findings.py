@@ -9,9 +9,16 @@
 At most a hundred of each are listed, and the others counted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
 
-from kseg.internal_topics.coordinator_log import ENDS_EVERY_LOAD, LogProblem
+from kseg.internal_topics.coordinator_log import (
+    ENDS_EVERY_LOAD,
+    CoordinatorRecord,
+    LogProblem,
+    failing,
+    taken_over,
+)
 from kseg.internal_topics.coordinator_reading import BEYOND_THE_END, ENDLESS, PASSED_OVER
 from kseg.segment.counted import counted
 from kseg.segment.findings import Finding
@@ -21,6 +28,36 @@ FAILS, TRUNCATED, TORN = "coordinator-load-fails", "coordinator-log-truncated", 
 SKIPPED = "coordinator-log-skipped"
 MAX_REPORTED = 100
 TORN_TAIL = "torn-tail"
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """A record that a coordinator fails to load."""
+
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class CoordinatorLoad:
+    """What every load of a partition notes. unknown_types: how many records of each type were skipped. problems: parts that could not be
+    read, each with the number of records before it."""
+
+    unknown_types: dict[int, int] = field(default_factory=dict)
+    failures: list[FailedRecord] = field(default_factory=list)
+    problems: list[tuple[LogProblem, int]] = field(default_factory=list)
+    records: int = 0
+
+    def skip(self, type_id: int) -> None:
+        """A record of a type that the coordinator skips."""
+        self.unknown_types[type_id] = self.unknown_types.get(type_id, 0) + 1
+
+    def meet(
+        self, problem: LogProblem, load: "Callable[[Iterable[CoordinatorRecord]], CoordinatorLoad]"
+    ) -> None:
+        """load: tells whether the records in damaged bytes fail to load by themselves, whatever precedes them."""
+        fails = problem.unchecked is not None and bool(load(taken_over(problem)).failures)
+        self.problems.append((failing(problem) if fails else problem, self.records))
 
 
 @dataclass(frozen=True, slots=True)

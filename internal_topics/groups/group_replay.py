@@ -19,11 +19,8 @@ from dataclasses import field
 from kseg.internal_topics.coordinator_log import (
     CoordinatorEntry,
     CoordinatorRecord,
-    LogProblem,
     RecordChunk,
     TransactionMarker,
-    failing,
-    taken_over,
 )
 from kseg.internal_topics.decoding import UnknownType, decode_value
 from kseg.internal_topics.groups.commit_entries import PlainCommits, skipped_commits
@@ -38,6 +35,7 @@ from kseg.internal_topics.groups.group_records import (
     parse_key,
 )
 from kseg.internal_topics.groups.group_states import STREAMS_UNREVOKED, GroupType, ModernGroup
+from kseg.internal_topics.load_findings import CoordinatorLoad, FailedRecord
 from kseg.segment.errors import FormatError
 from kseg.segment.kernel.plain_commits import plain_key
 from kseg.segment.values import dataclass
@@ -46,31 +44,18 @@ METADATA_TYPES = (2, 3, 11, 17)  # *GroupMetadata of classic, consumer, share an
 _STREAMS_CURRENT = 22  # StreamsGroupCurrentMemberAssignment
 
 
-@dataclass(frozen=True, slots=True)
-class FailedRecord:
-    """A record that a coordinator fails to load."""
-
-    offset: int
-    reason: str
-
-
 @dataclass(slots=True)
-class LoadedGroups:
+class LoadedGroups(CoordinatorLoad):
     """The state of a partition after loading.
 
     tombstones: the time of the newest record of a group's own key, if that is a tombstone. unknown: offset keys for which compaction has
-    left no record up to the requested time, and the time of their first record after it. unknown_types: how many records of each type were
-    skipped. problems: parts that could not be read, each with the number of records before it.
+    left no record up to the requested time, and the time of their first record after it.
     """
 
     offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
     metadata: GroupMetadata = field(default_factory=GroupMetadata)
     tombstones: dict[str, int] = field(default_factory=dict)
     unknown: dict[OffsetKey, int] = field(default_factory=dict)
-    unknown_types: dict[int, int] = field(default_factory=dict)
-    failures: list[FailedRecord] = field(default_factory=list)
-    problems: list[tuple[LogProblem, int]] = field(default_factory=list)
-    records: int = 0
 
 
 def load_groups(
@@ -97,9 +82,7 @@ def load_groups(
         elif isinstance(entry, TransactionMarker):
             replay.marker(entry)
         else:
-            # whether its records fail to load by themselves, whatever precedes them
-            fails = entry.unchecked is not None and bool(load_groups(taken_over(entry)).failures)
-            loaded.problems.append((failing(entry) if fails else entry, loaded.records))
+            loaded.meet(entry, load_groups)
     replay.plain.reclaim_all()
     replay.end()
     offsets = loaded.offsets
@@ -196,7 +179,7 @@ class _Replay:
         elif isinstance(what, GroupKey):
             self._group(what, record)
         else:
-            loaded.unknown_types[type_id] = loaded.unknown_types.get(type_id, 0) + 1
+            loaded.skip(type_id)
 
     def _parsed(self, raw: bytes) -> _Known:
         try:

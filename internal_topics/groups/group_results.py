@@ -137,44 +137,40 @@ class StatelessPartition(AboutGroup):
 
 def result_of(row: RowValues) -> AboutGroup:
     """The result of a row about groups."""
-    group, topic, partition, offset = (row.get(name) for name in ("group", "topic", "partition", "offset"))
-    if row["type"] == "offset" and isinstance(partition, int) and isinstance(offset, int):
-        status, end = row.get("status"), row.get("log_end_offset")
-        return OffsetOfGroup(
-            str(group),
-            str(topic),
-            partition,
-            offset,
-            status if isinstance(status, str) else None,
-            end if isinstance(end, int) else None,
-        )
-    producer_id, takes_effect = row.get("producer_id"), row.get("takes_effect")
-    if (
-        row["type"] == "pending_offset"
-        and isinstance(partition, int)
-        and isinstance(offset, int)
-        and isinstance(producer_id, int)
-    ):
-        return PendingOffset(str(group), str(topic), partition, offset, producer_id, bool(takes_effect))
-    topic_id, partitions = row.get("topic_id"), row.get("partitions")
-    if row["type"] == "share_topic" and isinstance(partitions, list):
-        return ShareTopicOfGroup(str(group), str(topic), str(topic_id), tuple(partitions), str(row["status"]))
-    epoch = row.get("epoch")
-    if row["type"] == "group":
-        return ListedGroup(str(group), str(row["group_type"]), epoch if isinstance(epoch, int) else None)
-    if row["type"] == "tombstone" and topic is None:
-        return DeletedGroup(str(group))
-    is_used = row["type"] == "share_offset" and row["status"] in (None, BEYOND_LOG_END)
-    state_epoch = row.get("state_epoch")
-    if is_used and isinstance(partition, int) and isinstance(state_epoch, int):
-        end = row.get("finished_end_offset") if row["status"] == BEYOND_LOG_END else None
-        return ShareStateOfGroup(
-            str(group),
-            str(topic),
-            str(topic_id),
-            partition,
-            state_epoch,
-            row.get("start_offset") is not None,
-            end if isinstance(end, int) else None,
-        )
-    return AboutGroup(str(group))
+    group, topic = str(row.get("group")), str(row.get("topic"))
+    match row:
+        case {
+            "type": "offset",
+            "partition": int(partition),
+            "offset": int(offset),
+            "status": str() | None as status,
+            "log_end_offset": int() | None as end_offset,
+        }:
+            return OffsetOfGroup(group, topic, partition, offset, status, end_offset)
+        case {
+            "type": "pending_offset",
+            "partition": int(partition),
+            "offset": int(offset),
+            "producer_id": int(producer_id),
+            "takes_effect": takes_effect,
+        }:
+            return PendingOffset(group, topic, partition, offset, producer_id, bool(takes_effect))
+        case {"type": "share_topic", "topic_id": topic_id, "partitions": list(partitions), "status": status}:
+            return ShareTopicOfGroup(group, topic, str(topic_id), tuple(partitions), str(status))
+        case {"type": "group", "group_type": group_type, "epoch": int() | None as epoch}:
+            return ListedGroup(group, str(group_type), epoch)
+        case {"type": "tombstone", "topic": None}:
+            return DeletedGroup(group)
+        case {
+            "type": "share_offset",
+            "topic_id": topic_id,
+            "partition": int(partition),
+            "state_epoch": int(state_epoch),
+            "start_offset": start,
+            "finished_end_offset": int() | None as finished,
+            "status": status,
+        } if status in (None, BEYOND_LOG_END):
+            end = finished if status == BEYOND_LOG_END else None
+            has_start = start is not None
+            return ShareStateOfGroup(group, topic, str(topic_id), partition, state_epoch, has_start, end)
+    return AboutGroup(group)

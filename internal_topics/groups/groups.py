@@ -21,7 +21,7 @@ from kseg.internal_topics.groups import share_rows
 from kseg.internal_topics.groups.committed_offsets import committed_offset
 from kseg.internal_topics.groups.coordinator_partition import HomePartition
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS, OffsetKey
-from kseg.internal_topics.groups.group_replay import FailedRecord, LoadedGroups, load_groups
+from kseg.internal_topics.groups.group_replay import LoadedGroups, load_groups
 from kseg.internal_topics.groups.group_results import (
     UNREACHABLE,
     AboutGroup,
@@ -36,7 +36,7 @@ from kseg.internal_topics.groups.group_states import ModernGroup
 from kseg.internal_topics.groups.offset_expiry import ExpiryCheck, expiring_offsets
 from kseg.internal_topics.groups.partition_ends import PartitionEnds, Replicas
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE, LoadedShareState, load_share_state
-from kseg.internal_topics.load_findings import FAILS, Effects, LoadFindings
+from kseg.internal_topics.load_findings import FAILS, Effects, FailedRecord, LoadFindings
 from kseg.jobs.events import Event, Row, Text
 from kseg.segment.counted import counted
 from kseg.segment.findings import Finding

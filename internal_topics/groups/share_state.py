@@ -11,15 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, NamedTuple
 
-from kseg.internal_topics.coordinator_log import (
-    CoordinatorEntry,
-    CoordinatorRecord,
-    LogProblem,
-    failing,
-    taken_over,
-)
+from kseg.internal_topics.coordinator_log import CoordinatorEntry, CoordinatorRecord, LogProblem
 from kseg.internal_topics.decoding import UnknownType, decode_key, decode_value
-from kseg.internal_topics.groups.group_replay import FailedRecord
+from kseg.internal_topics.load_findings import CoordinatorLoad, FailedRecord
 from kseg.segment.errors import FormatError
 from kseg.segment.values import dataclass
 
@@ -83,14 +77,10 @@ class ShareState:
 
 
 @dataclass(slots=True)
-class LoadedShareState:
+class LoadedShareState(CoordinatorLoad):
     """The state of a partition of the topic."""
 
     states: dict[SharePartitionKey, ShareState] = field(default_factory=dict)
-    unknown_types: dict[int, int] = field(default_factory=dict)
-    failures: list[FailedRecord] = field(default_factory=list)
-    problems: list[tuple[LogProblem, int]] = field(default_factory=list)
-    records: int = 0
 
 
 def load_share_state(entries: Iterable[CoordinatorEntry]) -> LoadedShareState:
@@ -98,9 +88,7 @@ def load_share_state(entries: Iterable[CoordinatorEntry]) -> LoadedShareState:
     loaded = LoadedShareState()
     for entry in entries:
         if isinstance(entry, LogProblem):
-            # whether its records fail to load by themselves, whatever precedes them
-            fails = entry.unchecked is not None and bool(load_share_state(taken_over(entry)).failures)
-            loaded.problems.append((failing(entry) if fails else entry, loaded.records))
+            loaded.meet(entry, load_share_state)
         elif isinstance(entry, CoordinatorRecord):
             loaded.records += 1
             try:
@@ -116,7 +104,7 @@ def _take(loaded: LoadedShareState, record: CoordinatorRecord) -> None:
     try:
         decoded = decode_key(SHARE_GROUP_STATE, record.key)
     except UnknownType as unknown:
-        loaded.unknown_types[unknown.type_id] = loaded.unknown_types.get(unknown.type_id, 0) + 1
+        loaded.skip(unknown.type_id)
         return
     key = SharePartitionKey(decoded.values["groupId"], decoded.values["topicId"], decoded.values["partition"])
     is_snapshot = decoded.message.type == _SNAPSHOT

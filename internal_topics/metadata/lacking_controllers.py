@@ -20,18 +20,15 @@ and its old disk was mounted again; of two, the last leader had no metadata log.
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from enum import StrEnum
 
 from kseg.internal_topics.metadata.metadata_image import MetadataImage, Partition, Voter
+from kseg.internal_topics.metadata.quorum_voters import quorum_state
 from kseg.internal_topics.metadata.replica_directories import topic_id_of
 from kseg.internal_topics.metadata.stopped_nodes import StoppedNodes
-from kseg.segment.errors import KsegError
-from kseg.segment.files import read_small
 from kseg.segment.partition.log_dir_state import has_metadata_log
-from kseg.segment.partition.names import METADATA_DIRECTORY, NAME_BY_ROLE, Role, parse_file_name
+from kseg.segment.partition.names import METADATA_DIRECTORY, parse_file_name
 from kseg.segment.partition.partition_epochs import last_epoch_below
-from kseg.segment.sidecar.metadata_files import QuorumState, decode_quorum_state
 from kseg.segment.values import dataclass
 
 
@@ -165,13 +162,6 @@ def known_epoch(metadata_log: str, image: MetadataImage | None) -> int:
     """The last leader epoch that a node knows; 0 if it knows none."""
     state = quorum_state(metadata_log)
     return max(0, -1 if image is None else image.epoch, 0 if state is None else state.leader_epoch)
-
-
-def quorum_state(metadata_log: str) -> QuorumState | None:
-    """The quorum-state of a metadata log, None if it cannot be read."""
-    with suppress(KsegError):
-        return decode_quorum_state(read_small(os.path.join(metadata_log, NAME_BY_ROLE[Role.QUORUM_STATE])))
-    return None
 
 
 def _is_elected(candidate: VoterLogDir, lacking: Sequence[VoterLogDir]) -> bool:

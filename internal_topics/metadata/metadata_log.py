@@ -26,20 +26,20 @@ from kseg.internal_topics.metadata.metadata_log_files import cluster_id_around, 
 from kseg.internal_topics.metadata.metadata_place import AsOf, PlaceInLog, find_place
 from kseg.internal_topics.metadata.metadata_replay import MetadataReplay, Watch
 from kseg.internal_topics.metadata.metadata_snapshot import ReadSnapshot, take_kraft_version, voters_after
+from kseg.internal_topics.metadata.quorum_voters import quorum_state
 from kseg.internal_topics.metadata.snapshot_choice import SnapshotChoice
 from kseg.jobs.events import Advance
 from kseg.segment import header_tables as C
 from kseg.segment.counted import offsets_words
 from kseg.segment.diagnosis import MetadataGap
-from kseg.segment.errors import FormatError, KsegError, UnreadableInput, cannot_read
-from kseg.segment.files import MappedFile, is_directory, read_small
+from kseg.segment.errors import FormatError, UnreadableInput, cannot_read
+from kseg.segment.files import MappedFile, is_directory
 from kseg.segment.findings import Finding
 from kseg.segment.header_tables import Columns
-from kseg.segment.partition.names import NAME_BY_ROLE, FileName, Role, parse_file_name
+from kseg.segment.partition.names import FileName, Role, parse_file_name
 from kseg.segment.scanning.damage import Damage
 from kseg.segment.scanning.decode import Chunk, Decoder, record_at
 from kseg.segment.scanning.scan import Scanner
-from kseg.segment.sidecar.metadata_files import decode_quorum_state
 from kseg.segment.state.control import parse_control_record
 from kseg.segment.state.kraft_messages import LEADER_CHANGE
 from kseg.segment.storage import places
@@ -345,11 +345,8 @@ class _LogReader:
     def _note_tail(self, committed_end: int) -> None:
         """Record which records may be rolled back."""
         if not self._voters and not self._is_alone:
-            with suppress(KsegError):
-                state = decode_quorum_state(
-                    read_small(os.path.join(self._directory, NAME_BY_ROLE[Role.QUORUM_STATE]))
-                )
-                self._voters = tuple(map(Voter, state.current_voters or ()))
+            state = quorum_state(self._directory)
+            self._voters = () if state is None else tuple(map(Voter, state.current_voters or ()))
         if self._is_tail_said and len(self._voters) > 1:
             words = (
                 f"the quorum has {len(self._voters)} voters, and the disk does not show which records are committed: what the log says from "

@@ -93,7 +93,7 @@ def _images(directories: BrokerDirectories, finder: MetadataFinder) -> Iterator[
 
 def _partitions(images: Iterable[MetadataImage]) -> Mapping[int, Partition] | None:
     """Those of `__transaction_state`, by the newest metadata log that has the topic."""
-    for image in sorted(images, key=lambda each: (each.epoch, each.end_offset), reverse=True):
+    for image in sorted(images, key=lambda each: each.reach, reverse=True):
         for topic in image.topics.values():
             if topic.name == TRANSACTION_STATE:
                 return topic.partitions
@@ -149,7 +149,7 @@ _FEATURE = "transaction.version"
 def _lowered_version(images: Sequence[MetadataImage], ids: Iterable[TransactionalId]) -> Iterator[Finding]:
     """The finding about the newest metadata log; none if it may be incomplete. An id whose transaction was not ended when the level was
     lowered is not counted: a coordinator aborts that first, and the id goes on."""
-    newest = max(images, key=lambda each: (each.epoch, each.end_offset), default=None)
+    newest = max(images, key=lambda each: each.reach, default=None)
     if newest is None or not newest.is_certain or newest.features.get(_FEATURE, 0):
         return
     names = tuple(

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from kseg.recovery.verify.header_plausibility import SideFileEvidence
 from kseg.recovery.verify.index_check import used_slots
 from kseg.recovery.verify.segment_check import SegmentFacts
-from kseg.recovery.verify.small_files import unreadable_file
+from kseg.recovery.verify.small_files import decoded, unreadable_file
 from kseg.recovery.verify.topic_ids import missing_metadata
 from kseg.recovery.verify.totals import Totals
 from kseg.segment.diagnosis import DoubtfulLogStart, LogStartBeyondEnd, Numbers
-from kseg.segment.errors import FormatError, UnreadableInput
+from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import DISK, Reader, read_small
 from kseg.segment.findings import Finding
 from kseg.segment.partition.directory import Entry, PartitionDirectory
@@ -65,13 +65,8 @@ def leader_epochs(
         data = reader.read_small(entry.path)
     except UnreadableInput as error:
         return None, unreadable_file(entry.path, error)
-    try:
-        entries = decode_leader_epochs(data)
-    except FormatError as error:
-        totals.account(entry.path, len(data), len(data))
-        return None, Finding("leader-epoch-file-corrupt", entry.path, str(error), 0, len(data))
-    totals.account(entry.path, len(data))
-    return entries, None
+    found = decoded(entry.path, data, decode_leader_epochs, "leader-epoch-file-corrupt", totals)
+    return (None, found) if isinstance(found, Finding) else (found, None)
 
 
 def metadata_files(
@@ -97,17 +92,14 @@ def metadata_files(
     except UnreadableInput as error:
         yield unreadable_file(entry.path, error)
         return
-    try:
-        metadata = decode_partition_metadata(data)
-        name = directory.name
-        check_topic_id(metadata, is_metadata_log=name is not None and name.is_metadata_log)
-    except FormatError as error:
-        totals.account(entry.path, len(data), len(data))
-        yield Finding("partition-metadata-corrupt", entry.path, str(error), 0, len(data))
-        return
-    totals.account(entry.path, len(data))
-    if identity.finding is not None:
-        yield identity.finding
+    is_metadata_log = directory.name is not None and directory.name.is_metadata_log
+
+    def check(data: bytes) -> None:
+        check_topic_id(decode_partition_metadata(data), is_metadata_log=is_metadata_log)
+
+    finding = decoded(entry.path, data, check, "partition-metadata-corrupt", totals) or identity.finding
+    if finding is not None:
+        yield finding
 
 
 class KnownBatchEnd(NamedTuple):

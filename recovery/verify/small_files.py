@@ -1,6 +1,7 @@
 """Check the small files of a data directory and of a partition: is each readable, and are its values possible?"""
 
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from kseg.jobs.events import Event
 from kseg.recovery.verify.totals import Totals
@@ -17,6 +18,8 @@ from kseg.segment.sidecar.metadata_files import (
     decode_quorum_state,
 )
 from kseg.segment.sidecar.snapshot import decode_snapshot
+
+T = TypeVar("T")
 
 
 def _decode_identity(data: bytes) -> object:
@@ -43,14 +46,20 @@ SMALL_FILES: dict[Role, tuple[Callable[[bytes], object], str]] = {
 def small_file(path: str, role: Role, totals: Totals) -> Iterator[Finding]:
     """Check a small file by decoding it whole."""
     decode, kind = SMALL_FILES[role]
-    data = read_small(path)
+    found = decoded(path, read_small(path), decode, kind, totals)
+    if isinstance(found, Finding):
+        yield found
+
+
+def decoded(path: str, data: bytes, decode: Callable[[bytes], T], kind: str, totals: Totals) -> T | Finding:
+    """The content of a small file, or the finding of this kind that it cannot be decoded."""
     try:
-        decode(data)
+        content = decode(data)
     except FormatError as error:
         totals.account(path, len(data), len(data))
-        yield Finding(kind, path, str(error), 0, len(data))
-        return
+        return Finding(kind, path, str(error), 0, len(data))
     totals.account(path, len(data))
+    return content
 
 
 def clean_shutdown(path: str, totals: Totals) -> Iterator[Finding]:
