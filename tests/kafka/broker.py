@@ -252,17 +252,26 @@ class Broker:
             "advertised.listeners": f"PLAINTEXT://{client}",
             "log.dirs": str(self.data),
         }
-        lines = {**PROPERTIES, **places, **self.properties}
-        text = "".join(f"{name}={value}\n" for name, value in lines.items())
+        usual = {**PROPERTIES, **places, **self.properties}
+        lines = {**usual, **self._differing(usual)}
+        text = "".join(f"{name}={value}\n" for name, value in lines.items() if value is not None)
         (self.root / "server.properties").write_text(text)
+
+    def _differing(self, usual: dict[str, str]) -> dict[str, str | None]:
+        """The properties of a node that differ from the usual ones; None for one that it lacks."""
+        return {}
+
+    def configured(self) -> dict[str, str]:
+        """The server.properties of the last start."""
+        lines = (self.root / "server.properties").read_text().splitlines()
+        return dict(line.partition("=")[::2] for line in lines)
 
     def _format(self) -> None:
         if not (self.data / "meta.properties").exists():
             format_log_dirs(self.root / "server.properties")
 
     def _log_dirs(self) -> list[Path]:
-        lines = (self.root / "server.properties").read_text().splitlines()
-        named = dict(line.partition("=")[::2] for line in lines)
+        named = self.configured()
         places = [*named["log.dirs"].split(","), named.get("metadata.log.dir", "")]
         return sorted({Path(place) for place in places if place})
 

@@ -29,9 +29,9 @@ def format_log_dirs(server_properties: Path) -> None:
     lines = server_properties.read_text().splitlines()
     (log_dirs,) = (line.partition("=")[2].split(",") for line in lines if line.startswith("log.dirs="))
     kind = "\n".join(_PLACES.sub(r"\1", line) for line in sorted(lines) if line.startswith(_DECIDING))
-    cluster = _identity()
+    cluster = new_identity()
     if kind not in _files:
-        _format(server_properties, cluster)
+        format_with_tool(server_properties, cluster)
         _files[kind] = {name: Path(log_dirs[0], name).read_bytes() for name in _NAMES}
         return
     for log_dir in map(Path, log_dirs):
@@ -41,17 +41,19 @@ def format_log_dirs(server_properties: Path) -> None:
             (log_dir / name).write_bytes(own)
 
 
-def _identity() -> str:
-    """Starts with a letter, so that it does not look like an option."""
+def new_identity() -> str:
+    """A random id. Starts with a letter, so that it does not look like an option."""
     return "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
 def _with_identities(meta_properties: bytes, cluster: str) -> bytes:
     text = re.sub(r"(?m)^cluster\.id=.*$", f"cluster.id={cluster}", meta_properties.decode())
-    return re.sub(r"(?m)^directory\.id=.*$", f"directory.id={_identity()}", text).encode()
+    return re.sub(r"(?m)^directory\.id=.*$", f"directory.id={new_identity()}", text).encode()
 
 
-def _format(server_properties: Path, cluster: str) -> None:
-    done = run_java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(server_properties))
+def format_with_tool(server_properties: Path, cluster: str, *flags: str) -> None:
+    """Run `kafka-storage.sh format`."""
+    tool = ("kafka.tools.StorageTool", "format")
+    done = run_java(*tool, *flags, "-t", cluster, "-c", str(server_properties))
     if done.returncode:
         raise FormatFailed(f"{done.stdout}\n{done.stderr}")

@@ -30,21 +30,13 @@ class JoiningBroker(Broker):
         assert isinstance(self._process, subprocess.Popen)
         self._process.send_signal(which)
 
-    def _configure(self) -> None:
-        super()._configure()
-        (voters,) = re.findall(
-            r"^controller.quorum.voters=.*$",
-            (self._first.root / "server.properties").read_text(),
-            re.MULTILINE,
-        )
-        place = f"PLAINTEXT://{self.bootstrap}"
-        properties = self.root / "server.properties"
-        own = "".join(
-            f"{line}\n"
-            for line in properties.read_text().splitlines()
-            if not line.startswith(("controller.quorum.voters=", "process.roles=", "node.id=", "listeners="))
-        )
-        properties.write_text(f"{own}process.roles=broker\nnode.id=2\nlisteners={place}\n{voters}\n")
+    def _differing(self, usual: dict[str, str]) -> dict[str, str | None]:
+        return {
+            "process.roles": "broker",
+            "node.id": "2",
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.quorum.voters": self._first.configured()["controller.quorum.voters"],
+        }
 
     def _format(self) -> None:
         """Format as `kafka-storage.sh format` does for a broker without a controller."""

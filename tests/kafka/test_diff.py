@@ -18,7 +18,7 @@ from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets, consumer_by_hand, free_ports
 from tests.kafka.conftest import require_kafka
-from tests.kafka.shared_java import run_java
+from tests.kafka.formatting import format_with_tool
 from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
@@ -54,29 +54,21 @@ class Node(Broker):
         self.client = f"127.0.0.1:{port}"
         self.cluster_id = "Mz9XvQe1R0mU7bTq2LkP5w"
 
-    def _configure(self) -> None:
-        super()._configure()
+    def _differing(self, usual: dict[str, str]) -> dict[str, str | None]:
         self.bootstrap = self.client
         listeners = [f"PLAINTEXT://{self.client}"] if "broker" in self.roles else []
         if "controller" in self.roles:
             listeners.append(f"CONTROLLER://{self.controller}")
-        places = {
+        return {
             "process.roles": self.roles,
             "controller.quorum.voters": f"1@{self.controller}",
             "listeners": ",".join(listeners),
             "advertised.listeners": f"PLAINTEXT://{self.client}" if "broker" in self.roles else None,
         }
-        path = self.root / "server.properties"
-        kept = [line for line in path.read_text().splitlines() if line.partition("=")[0] not in places]
-        lines = [*kept, *(f"{name}={value}" for name, value in places.items() if value is not None)]
-        path.write_text("\n".join(lines) + "\n")
 
     def _format(self) -> None:
-        if (self.data / "meta.properties").exists():
-            return
-        words = ["kafka.tools.StorageTool", "format", "-t", self.cluster_id]
-        words += ["-c", str(self.root / "server.properties")]
-        run_java(*words).check_returncode()
+        if not (self.data / "meta.properties").exists():
+            format_with_tool(self.root / "server.properties", self.cluster_id)
 
     def create_topic_on_both(self) -> None:
         """Create a topic on both nodes, with node 1 as the preferred leader."""

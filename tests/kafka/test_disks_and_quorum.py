@@ -40,19 +40,18 @@ class Moment:
 class AuthenticatedBroker(DynamicBroker):
     """A broker whose listener authenticates its clients: only such clients may have delegation tokens."""
 
-    def _configure(self) -> None:
-        super()._configure()
+    def _differing(self, usual: dict[str, str]) -> dict[str, str | None]:
         (port,) = free_ports(1)
         self.authenticated = f"127.0.0.1:{port}"
-        properties = self.root / "server.properties"
-        lines = [
-            f"{line},SASL_PLAINTEXT://{self.authenticated}" if "listeners=PLAINTEXT" in line else line
-            for line in properties.read_text().splitlines()
-        ]
-        jaas = f'listener.name.sasl_plaintext.plain.sasl.jaas.config={PLAIN} user_alice="alice-secret";'
-        protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
-        more = [f"listener.security.protocol.map={protocols}", "sasl.enabled.mechanisms=PLAIN", jaas]
-        properties.write_text("\n".join([*lines, *more]) + "\n")
+        more = f",SASL_PLAINTEXT://{self.authenticated}"
+        return {
+            **super()._differing(usual),
+            "listeners": usual["listeners"] + more,
+            "advertised.listeners": usual["advertised.listeners"] + more,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} user_alice="alice-secret";',
+        }
 
 
 @pytest.fixture(scope="module")

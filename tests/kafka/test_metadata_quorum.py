@@ -9,7 +9,7 @@ import pytest
 from tests.kafka.broker import Broker
 from tests.kafka.cluster_admin import ClusterAdmin
 from tests.kafka.conftest import require_kafka
-from tests.kafka.shared_java import run_java
+from tests.kafka.formatting import format_with_tool
 from tests.support.command_rows import rows_of
 
 pytestmark = pytest.mark.kafka
@@ -20,21 +20,18 @@ LOG = "__cluster_metadata-0"
 class DynamicBroker(Broker):
     """A node that is the first voter of a dynamic quorum, formatted with a SCRAM credential."""
 
-    def _configure(self) -> None:
-        super()._configure()
-        properties = self.root / "server.properties"
-        lines = properties.read_text().splitlines()
-        voters = next(line for line in lines if line.startswith("controller.quorum.voters="))
-        bootstrap = voters.replace("voters=1@", "bootstrap.servers=")
-        properties.write_text("\n".join([*(line for line in lines if line != voters), bootstrap]) + "\n")
+    def _differing(self, usual: dict[str, str]) -> dict[str, str | None]:
+        voter = usual["controller.quorum.voters"]
+        return {
+            "controller.quorum.voters": None,
+            "controller.quorum.bootstrap.servers": voter.removeprefix("1@"),
+        }
 
     def _format(self) -> None:
-        if (self.data / "meta.properties").exists():
-            return
-        words = ["kafka.tools.StorageTool", "format", "--standalone", "-t", "Mz9XvQe1R0mU7bTq2LkP5w"]
-        words += ["--add-scram", "SCRAM-SHA-256=[name=alice,iterations=4096,password=secret]"]
-        words += ["-c", str(self.root / "server.properties")]
-        run_java(*words).check_returncode()
+        if not (self.data / "meta.properties").exists():
+            scram = ("--add-scram", "SCRAM-SHA-256=[name=alice,iterations=4096,password=secret]")
+            file, cluster = self.root / "server.properties", "Mz9XvQe1R0mU7bTq2LkP5w"
+            format_with_tool(file, cluster, "--standalone", *scram)
 
 
 def reported(

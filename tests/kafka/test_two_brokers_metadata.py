@@ -74,14 +74,9 @@ class Moment:
 class TwoDisks(JoiningBroker):
     """Node 2 with a second log dir."""
 
-    def _configure(self) -> None:
-        super()._configure()
+    def _differing(self, usual: dict[str, str]) -> dict[str, str | None]:
         self.other = self.root / "other"
-        properties = self.root / "server.properties"
-        text = properties.read_text().replace(
-            f"log.dirs={self.data}\n", f"log.dirs={self.data},{self.other}\n"
-        )
-        properties.write_text(text)
+        return super()._differing(usual) | {"log.dirs": f"{self.data},{self.other}"}
 
     def _format(self) -> None:
         super()._format()

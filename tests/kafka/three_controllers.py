@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import shutil
 import time
-import uuid
 from pathlib import Path
 
 from confluent_kafka import Producer
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, free_ports
+from tests.kafka.formatting import format_with_tool, new_identity
 from tests.kafka.shared_java import run_java
 
 CONTROLLERS = (101, 102, 103)
@@ -33,21 +32,18 @@ class QuorumNode(Broker):
         self.node_id = node_id
         self.places = places
 
-    def _configure(self) -> None:
-        super()._configure()
+    def _differing(self, usual: dict[str, str]) -> dict[str, str | None]:
         is_controller = self.node_id in self.places
         place = self.places.get(self.node_id)
-        own = {
+        return {
             "process.roles": "controller" if is_controller else "broker",
             "node.id": str(self.node_id),
             "controller.quorum.bootstrap.servers": ",".join(self.places.values()),
+            "controller.quorum.voters": None,
             "listeners": f"CONTROLLER://{place}" if is_controller else f"PLAINTEXT://{self.bootstrap}",
+            "advertised.listeners": None if is_controller else usual["advertised.listeners"],
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         }
-        properties = self.root / "server.properties"
-        gone = (*own, "controller.quorum.voters", *(["advertised.listeners"] if is_controller else []))
-        kept = [line for line in properties.read_text().splitlines() if line.partition("=")[0] not in gone]
-        properties.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in own.items())]) + "\n")
 
     def _format(self) -> None:
         return
@@ -55,8 +51,7 @@ class QuorumNode(Broker):
     def format(self, *flags: str) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         self._configure()
-        words = ["kafka.tools.StorageTool", "format", *flags, "-t", CLUSTER]
-        run_java(*words, "-c", str(self.root / "server.properties")).check_returncode()
+        format_with_tool(self.root / "server.properties", CLUSTER, *flags)
 
     def identify(self, directory_id: str) -> None:
         """Rewrite the meta.properties of another node for this one."""
@@ -82,7 +77,7 @@ class ThreeControllers:
 
     def format(self) -> None:
         """The tool runs for the first controller; the others get its files with their own ids."""
-        ids = {node_id: _identity() for node_id in CONTROLLERS}
+        ids = {node_id: new_identity() for node_id in CONTROLLERS}
         voters = ",".join(f"{node_id}@{place}:{ids[node_id]}" for node_id, place in self.places.items())
         first = self.nodes[CONTROLLERS[0]]
         first.format("--initial-controllers", voters)
@@ -99,7 +94,7 @@ class ThreeControllers:
         data.mkdir(parents=True)
         for name in ("meta.properties", "bootstrap.checkpoint"):
             shutil.copy(first / name, data)
-        self.nodes[node_id].identify(_identity())
+        self.nodes[node_id].identify(new_identity())
 
     def begin(self, *node_ids: int, is_awaited: bool = True) -> None:
         nodes = [self.nodes[node_id] for node_id in node_ids or self.nodes]
@@ -137,8 +132,3 @@ class ThreeControllers:
             if done.returncode == 0:
                 return
             assert any(word in said for word in _NOT_YET) and time.monotonic() < deadline, said
-
-
-def _identity() -> str:
-    """Starts with a letter, so that it does not look like an option."""
-    return "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]

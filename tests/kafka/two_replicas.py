@@ -26,22 +26,18 @@ class _Node(Broker):
         self.replicas = replicas
         self.voters = ""
 
-    def _configure(self) -> None:
-        super()._configure()
+    def _differing(self, usual: dict[str, str]) -> dict[str, str | None]:
         is_controller = self.node_id == CONTROLLER
         place = self.voters.partition("@")[2]
-        own = {
+        return {
             "process.roles": "controller" if is_controller else "broker",
             "node.id": str(self.node_id),
             "controller.quorum.voters": self.voters,
             "listeners": f"CONTROLLER://{place}" if is_controller else f"PLAINTEXT://{self.bootstrap}",
+            "advertised.listeners": None,
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             **{f"{topic}.replication.factor": str(self.replicas) for topic in _TOPICS},
         }
-        properties = self.root / "server.properties"
-        lines = properties.read_text().splitlines()
-        kept = [line for line in lines if line.partition("=")[0] not in (*own, "advertised.listeners")]
-        properties.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in own.items())]) + "\n")
 
 
 class TwoReplicas:
