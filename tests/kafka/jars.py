@@ -113,6 +113,7 @@ def claim_archive() -> TextIO | None:
     which takes 10 to 20 s of processor time."""
     if ARCHIVE.exists():
         return None
+    TARGET.mkdir(exist_ok=True)
     claim = (TARGET / "archive.lock").open("w")
     try:
         fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
