@@ -107,14 +107,7 @@ class Consumed:
 
 def consumer_by_hand(broker: Broker, group: str) -> Consumer:
     """A client that commits offsets for a group without a subscription."""
-    return Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-    )
+    return broker.consumer(group, enable_auto_commit=False)
 
 
 def commit_offsets(consumer: Consumer, offsets: Sequence[TopicPartition] | None = None) -> None:
@@ -331,22 +324,23 @@ class Broker:
         base = {"bootstrap.servers": self.bootstrap, "linger.ms": 500, "log_level": 0}
         return Producer({**base, **{key.replace("_", "."): value for key, value in config.items()}})
 
+    def consumer(self, group: str, **config: Any) -> Consumer:
+        """`config`: with underscores for dots."""
+        base = {"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0}
+        return Consumer({**base, **{key.replace("_", "."): value for key, value in config.items()}})
+
     def consume(
         self, topic: str, partition: int = 0, *, committed: bool = False, limit_s: float = CLIENT_LIMIT_S
     ) -> list[Consumed]:
         """Everything that a consumer receives from the start to the end. `committed`: with isolation level read_committed. Raises
         BrokerFailed if that takes longer than `limit_s`."""
         for _ in range(CONSUMERS):
-            consumer = Consumer(
-                {
-                    "bootstrap.servers": self.bootstrap,
-                    "group.id": "nobody",
-                    "enable.auto.commit": False,
-                    "enable.partition.eof": True,
-                    "fetch.wait.max.ms": 50,
-                    "isolation.level": "read_committed" if committed else "read_uncommitted",
-                    "log_level": 0,
-                }
+            consumer = self.consumer(
+                "nobody",
+                enable_auto_commit=False,
+                enable_partition_eof=True,
+                fetch_wait_max_ms=50,
+                isolation_level="read_committed" if committed else "read_uncommitted",
             )
             try:
                 # otherwise the client knows no leader when it looks for the first offset, and tries again after half a second

@@ -82,18 +82,14 @@ def live(broker: Broker, root: Path) -> Lived:
 
 def _member(broker: Broker, group: str, protocol: str) -> Consumer:
     """A member that has read all of its partitions and committed."""
-    static = {"group.instance.id": f"instance of {group}"} if protocol == "consumer" else {}
-    consumer = Consumer(
-        {
-            **static,
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": group,
-            "group.protocol": protocol,
-            "client.id": f"client of {group}",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
+    static = {"group_instance_id": f"instance of {group}"} if protocol == "consumer" else {}
+    consumer = broker.consumer(
+        group,
+        group_protocol=protocol,
+        client_id=f"client of {group}",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **static,
     )
     consumer.subscribe([FARES])
     read, deadline = 0, time.monotonic() + CLIENT_LIMIT_S
@@ -126,7 +122,7 @@ def _in_transaction(broker: Broker, name: str, group: str, offset: int, end: str
     )
     producer.init_transactions(CLIENT_LIMIT_S)
     producer.begin_transaction()
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 0})
+    consumer = broker.consumer(group)
     places = [TopicPartition(FARES, 0, offset), TopicPartition(RIDES, 2, offset)]
     producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), CLIENT_LIMIT_S)
     if end == "commit":

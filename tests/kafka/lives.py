@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -170,7 +170,7 @@ class Life:
 
     def _commit_offsets(self) -> None:
         group = f"group-{self.rng.randrange(3)}"
-        consumer = Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": group, "log_level": 0})
+        consumer = self.broker.consumer(group)
         commit_offsets(consumer, [TopicPartition(*self._a_partition(), self.rng.randrange(50))])
         consumer.close()
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, Consumed, commit_offsets
 
@@ -138,6 +138,6 @@ def _compacted(broker: Broker) -> None:
 
 def _commit_offsets(broker: Broker) -> None:
     """A group with committed offsets, so that __consumer_offsets exists."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers", "log_level": 0})
+    consumer = broker.consumer("readers")
     commit_offsets(consumer, [TopicPartition("codec-none", 0, 42)])
     consumer.close()

@@ -19,12 +19,12 @@ from kseg.change.append.reopen import reopen_partition
 from kseg.change.append.topic_rules import roll_rules
 from kseg.cli.main import run
 from kseg.segment.encoding.batch import encode_batch
-from kseg.segment.model import NewBatch, Record
+from kseg.segment.model import NewBatch
 from kseg.segment.partition.partition_log import PartitionLog
 from kseg.segment.partition.targets import PartitionTarget
 from kseg.segment.partition.topic_settings import Setting, Source, TopicSettings
 from tests.internal_topics.coordinator_logs import batch
-from tests.kafka.appending import differing, kafka_appends
+from tests.kafka.appending import ROLL_RULES, batches_up_to, differing, kafka_appends
 from tests.kafka.conftest import require_client, require_kafka
 from tests.kafka.oracle import Oracle
 from tests.support.trees import content_of, unchanged
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tests.kafka.scenario import Written
 
 pytestmark = pytest.mark.kafka
-WEEK_MS = 604_800_000
 
 
 def names_of(directory: Path) -> list[str]:
@@ -117,44 +116,18 @@ def test_appends_across_restarts_equal_unified_log_for_formats_0_1_and_2(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
-    rows=st.lists(
-        st.tuples(
-            st.sampled_from([0, 0, 0, 1, 500, 2**31 - 2]),  # offsets skipped
-            st.integers(min_value=0, max_value=900),  # value bytes
-            st.integers(min_value=0, max_value=3 * WEEK_MS),  # timestamp
-            st.integers(min_value=0, max_value=1),  # leader epochs skipped
-        ),
-        min_size=1,
-        max_size=20,
-    ),
+    batches=batches_up_to(20, least_timestamp_ms=0),
     size=st.integers(min_value=1, max_value=6),
-    segment_bytes=st.integers(min_value=1000, max_value=4000),
-    index_bytes=st.sampled_from([36, 60, 1200]),
-    interval=st.integers(min_value=0, max_value=1500),
-    segment_ms=st.none() | st.integers(min_value=1, max_value=2 * WEEK_MS),
+    rules=ROLL_RULES,
 )
 def test_segment_rolls_after_a_restart_equal_unified_log(
     oracle: Oracle,
     tmp_path_factory: pytest.TempPathFactory,
-    rows: list[tuple[int, int, int, int]],
+    batches: list[NewBatch],
     size: int,
-    segment_bytes: int,
-    index_bytes: int,
-    interval: int,
-    segment_ms: int | None,
+    rules: RollRules,
 ) -> None:
-    encoded, offset, epoch = [], 0, 0
-    for skipped, value_bytes, time, epochs in rows:
-        offset, epoch = offset + skipped, epoch + epochs
-        record = Record(offset, time, b"k", b"v" * value_bytes)
-        encoded.append(encode_batch(NewBatch(records=(record,), leader_epoch=epoch)))
-        offset += 1
-    rules = RollRules(
-        segment_bytes=segment_bytes,
-        segment_index_bytes=index_bytes,
-        index_interval_bytes=interval,
-        segment_ms=segment_ms,
-    )
+    encoded = [*map(encode_batch, batches)]
     place = tmp_path_factory.mktemp("lives")
     differ = in_several_lives(oracle, place, parts_of(encoded, size), rules)
     assert not any(differ), differ

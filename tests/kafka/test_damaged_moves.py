@@ -151,12 +151,18 @@ def _split(log: Path, *offsets: int) -> None:
 
 @pytest.mark.evidence("moved-log")
 @pytest.mark.parametrize("is_followed", [False, True])
-def test_completed_move_to_a_log_that_lost_its_records(cluster: Moving, is_followed: bool) -> None:
-    """As after a power failure: nothing syncs what was copied a moment ago."""
-    os.truncate(cluster.copy_of(MOVED), 0)
-    for index in cluster.copy_of(MOVED).parent.glob("*index"):
-        os.truncate(index, 0)
-    assert cluster.found()[f"{MOVED}-0-future"] == "moved-log-behind"
+@pytest.mark.parametrize("is_in_place", [False, True])
+def test_completed_move_to_a_log_that_lost_its_records(
+    cluster: Moving, is_in_place: bool, is_followed: bool
+) -> None:
+    """As after a power failure: nothing syncs what was copied a moment ago. is_in_place: the log has taken the place of the former one,
+    which is marked for deletion, and which a broker deletes a minute after its start."""
+    if is_in_place:
+        cluster.take_place(MOVED)
+    log = cluster.log_of(MOVED) if is_in_place else cluster.copy_of(MOVED)
+    for file in (log, *log.parent.glob("*index")):
+        os.truncate(file, 0)
+    assert cluster.found()[f"{MOVED}-0" if is_in_place else f"{MOVED}-0-future"] == "moved-log-behind"
     if is_followed:
         assert cluster.follow() == 1
         assert "moved-log-behind" not in cluster.found().values()
@@ -170,23 +176,6 @@ def test_completed_move_to_a_damaged_log(cluster: Moving) -> None:
     assert cluster.found()[f"{MOVED}-0-future"] == "moved-log-behind"
     assert cluster.follow() == 1
     assert cluster.served(MOVED) == RECORDS[MOVED]
-
-
-@pytest.mark.evidence("moved-log")
-@pytest.mark.parametrize("is_followed", [False, True])
-def test_moved_log_that_lost_its_records_after_it_took_the_place_of_the_former_one(
-    cluster: Moving, is_followed: bool
-) -> None:
-    """The former log is marked for deletion, and a broker deletes it a minute after its start."""
-    cluster.take_place(MOVED)
-    os.truncate(cluster.log_of(MOVED), 0)
-    for index in cluster.log_of(MOVED).parent.glob("*index"):
-        os.truncate(index, 0)
-    assert cluster.found()[f"{MOVED}-0"] == "moved-log-behind"
-    if is_followed:
-        assert cluster.follow() == 1
-        assert "moved-log-behind" not in cluster.found().values()
-    assert cluster.served(MOVED) == (RECORDS[MOVED] if is_followed else 0)
 
 
 @pytest.mark.evidence("moved-log")

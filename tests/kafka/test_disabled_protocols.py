@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
 
 from tests.kafka.broker import CLIENT_LIMIT_S, Broker, commit_offsets
 from tests.kafka.conftest import require_kafka
@@ -43,15 +42,8 @@ def _produce(broker: Broker) -> None:
 
 def _consume(broker: Broker, group: str, protocol: str) -> list[int]:
     """The offsets that a new member gets, which it commits. Raises RuntimeError if it ends instead."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": group,
-            "group.protocol": protocol,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
+    consumer = broker.consumer(
+        group, group_protocol=protocol, auto_offset_reset="earliest", enable_auto_commit=False
     )
     consumer.subscribe([FARES])
     read: list[int] = []

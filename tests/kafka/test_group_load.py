@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kseg.internal_topics.groups.coordinator_partition import partition_for
@@ -164,7 +164,7 @@ def _add_segment(directory: Path, data: bytes) -> None:
 
 def _make_topic(broker: Broker) -> None:
     broker.create_topic("t")
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first", "log_level": 0})
+    consumer = broker.consumer("first")
     commit_offsets(consumer, [TopicPartition("t", 0, 0)])
     consumer.close()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kseg.cli.main import run
@@ -53,14 +53,7 @@ class Writing:
         try:
             producer = self._broker.producer(transactional_id="live", linger_ms=0)
             producer.init_transactions(CLIENT_LIMIT_S)
-            consumer = Consumer(
-                {
-                    "bootstrap.servers": self._broker.bootstrap,
-                    "group.id": "live",
-                    "enable.auto.commit": False,
-                    "log_level": 0,
-                }
-            )
+            consumer = self._broker.consumer("live", enable_auto_commit=False)
             while not self._ends.is_set():
                 producer.begin_transaction()
                 for number in range(4):

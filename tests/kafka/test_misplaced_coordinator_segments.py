@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from kseg.internal_topics.groups.coordinator_partition import partition_for
 from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
@@ -144,7 +144,7 @@ def test_misplaced_segments_are_loaded_as_a_broker_does(
     broker = Broker(tmp_path / "broker", None, **properties)
     with broker:
         broker.create_topic("fares")
-        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first", "log_level": 0})
+        consumer = broker.consumer("first")
         commit_offsets(consumer, [TopicPartition("fares", 0, 0)])
         consumer.close()
         broker.create_topic(SHARE_GROUP_STATE, PARTITIONS)

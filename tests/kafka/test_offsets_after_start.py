@@ -74,17 +74,13 @@ LATE = {"offsets_retention_check_interval_ms": "3600000"}
 
 def _joining(broker: Broker, group: str, protocol: str = "classic", topic: str = "fares") -> Consumer:
     """A consumer that joins a group and does not wait for its partitions."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": group,
-            "group.protocol": protocol,
-            # the shortest that a broker accepts by default; it ends before the coordinator checks
-            **({"session.timeout.ms": 6000} if group == MIXED else {}),
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
+    consumer = broker.consumer(
+        group,
+        group_protocol=protocol,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        # the shortest that a broker accepts by default; it ends before the coordinator checks
+        **({"session_timeout_ms": 6000} if group == MIXED else {}),
     )
     consumer.subscribe([topic])
     return consumer
@@ -139,7 +135,7 @@ def _in_transaction(broker: Broker, group: str) -> Producer:
     )
     producer.init_transactions(CLIENT_LIMIT_S)
     producer.begin_transaction()
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "log_level": 0})
+    consumer = broker.consumer(group)
     places = [TopicPartition("fares", 1, 7)]
     producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), CLIENT_LIMIT_S)
     return producer

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kseg.internal_topics.groups.coordinator_partition import partition_for
@@ -85,7 +85,7 @@ def test_random_groups_are_those_a_broker_has_loaded(
             broker.create_topic(topic, 3)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
         admin.delete_topics([GONE])[GONE].result(CLIENT_LIMIT_S)
-        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first", "log_level": 0})
+        consumer = broker.consumer("first")
         commit_offsets(consumer, [TopicPartition("rides", 0, 0)])
         consumer.close()
     metadata = rows_of(capfd, "metadata", broker.data)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from fixtures.diseases import batch_spans
@@ -209,14 +209,7 @@ def _gaps(data: Path, capfd: pytest.CaptureFixture[str]) -> list[tuple[int, int]
 
 def _fetched(broker: Broker, offset: int) -> int | None:
     """The offset of the first record that a fetch from `offset` returns; None if the broker has none there."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": "fetching",
-            "auto.offset.reset": "error",
-            "log_level": 0,
-        }
-    )
+    consumer = broker.consumer("fetching", auto_offset_reset="error")
     consumer.assign([TopicPartition("orders", 0, offset)])
     deadline = time.monotonic() + CLIENT_LIMIT_S
     try:
@@ -234,7 +227,7 @@ def _fetched(broker: Broker, offset: int) -> int | None:
 
 def _asked(broker: Broker, times: list[int]) -> list[int]:
     """The earliest offset of `orders`, and offsets by time, as ListOffsets returns them; -1 for none."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "asking", "log_level": 0})
+    consumer = broker.consumer("asking")
     low, high = consumer.get_watermark_offsets(TopicPartition("orders", 0), CLIENT_LIMIT_S)
     asked = [
         consumer.offsets_for_times([TopicPartition("orders", 0, time_ms)], CLIENT_LIMIT_S)[0].offset

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kseg.cli.main import run
@@ -144,7 +144,7 @@ def test_transactional_offset_commits_are_no_damage(tmp_path: Path) -> None:
     require_kafka()
     with Broker(tmp_path / "broker") as broker:
         broker.create_topic("fares")
-        group = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "board", "log_level": 0})
+        group = broker.consumer("board")
         producer = broker.producer(transactional_id="till")
         producer.init_transactions(CLIENT_LIMIT_S)
         for offset in range(3):

@@ -135,18 +135,19 @@ def test_quick_check_rejects_checkpoint_offsets_beyond_the_log(
     assert glance(sound, broker_state) is None
 
 
+IN_TRANSACTION = NewBatch(
+    records=(Record(0, T0, b"k", b"v"),),
+    leader_epoch=0,
+    transactional=True,
+    producer_id=7,
+    producer_epoch=0,
+    base_sequence=0,
+)
+
+
 def test_quick_check_rejects_a_transaction_marker(tmp_path: Path) -> None:
     with PartitionWriter(trams(tmp_path), topic_id=TOPIC_ID) as writer:
-        writer.append(
-            NewBatch(
-                records=(Record(0, T0, b"k", b"v"),),
-                leader_epoch=0,
-                transactional=True,
-                producer_id=7,
-                producer_epoch=0,
-                base_sequence=0,
-            )
-        )
+        writer.append(IN_TRANSACTION)
         assert_as_checked_in_full(trams(tmp_path))
         writer.append(end_transaction_batch(EndTransactionMarker(False, 1, T0), 1, 7, 0, 0))
     assert glance(trams(tmp_path)) is None
@@ -154,16 +155,7 @@ def test_quick_check_rejects_a_transaction_marker(tmp_path: Path) -> None:
 
 def test_quick_check_rejects_an_unfinished_transaction(tmp_path: Path) -> None:
     with PartitionWriter(trams(tmp_path), topic_id=TOPIC_ID) as writer:
-        writer.append(
-            NewBatch(
-                records=(Record(0, T0, b"k", b"v"),),
-                leader_epoch=0,
-                transactional=True,
-                producer_id=7,
-                producer_epoch=0,
-                base_sequence=0,
-            )
-        )
+        writer.append(IN_TRANSACTION)
     assert glance(trams(tmp_path)) is None
 
 
