@@ -84,23 +84,23 @@ class Verification:
         self.refusals = refusals_of(targets, finder)
         log_dirs = [target.path for target in targets if isinstance(target, LogDirTarget)]
         self.registered = registered_by_node(log_dirs, finder)
-        self._forecast.add_registered(self.registered)
+        self._forecast.registered = self.registered
         self._finder, self._log_dirs, self._targets = finder, log_dirs, targets
         for log_dir in log_dirs:
+            directory = self._forecast.directory(log_dir)
+            directory.voters = voters_around(log_dir, log_dirs, finder)
             present = voters_present(log_dir, log_dirs, finder)
-            self._forecast.add_voters(log_dir, voters_around(log_dir, log_dirs, finder), present)
-            if finder.uses_zookeeper(log_dir):
-                self._forecast.add_zookeeper(log_dir)
-            bootstrap = bootstrap_refusal(log_dir)
-            if bootstrap is not None:
-                self._forecast.add_bootstrap_fault(log_dir, bootstrap)
+            directory.is_voter_present = not present.isdisjoint(directory.voters)
+            directory.uses_zookeeper = finder.uses_zookeeper(log_dir)
+            directory.bootstrap_fault = bootstrap_refusal(log_dir)
             if log_dir in self.refusals:
-                refused = self.refusals[log_dir]
-                self._forecast.add_refused(log_dir, refused.thrown(), refused.contradiction())
+                directory.refused = list(self.refusals[log_dir].thrown())
+                directory.contradiction = self.refusals[log_dir].contradiction()
         for log_dir, partitions, registered in led_by_no_other(log_dirs, finder, self.server):
-            self._forecast.add_led_by_no_other(log_dir, partitions, registered)
+            directory = self._forecast.directory(log_dir)
+            directory.led_by_no_other, directory.registered = partitions, registered
         for log_dir, thrown in truncation_refusals(log_dirs, finder).items():
-            self._forecast.add_refused_truncation(log_dir, thrown)
+            self._forecast.directory(log_dir).refused_truncation = thrown
         wrong = self._wrong_ids(log_dirs, finder)
         topics = load_settings(targets, self._metadata, finder, self.server)
         return replace(options, identities=identities, topics=topics), (*findings, *missing, *behind, *wrong)
@@ -113,7 +113,7 @@ class Verification:
 
         wrong = wrong_identities(in_kraft, finder)
         for log_dir, thrown, is_loaded in unregistered_brokers(wrong):
-            self._forecast.add_unregistered(log_dir, thrown, is_loaded=is_loaded)
+            self._forecast.directory(log_dir).unregistered = thrown, is_loaded
         return wrong.findings
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kseg.jobs.events import Event, Failure, Row
 from kseg.recovery.broker_start.loaded_directory import LoadedDirectory
-from kseg.recovery.broker_start.log_dir_start import Thrown, is_empty_directory, unformatted
+from kseg.recovery.broker_start.log_dir_start import is_empty_directory, unformatted
 from kseg.recovery.broker_start.mounting import Mounted, Registered, may_be_one_machine, mixed_up
 from kseg.recovery.broker_start.node_outcome import NodeStart
 from kseg.recovery.broker_start.node_properties import NodeProperties
@@ -40,12 +40,8 @@ class StartForecast:
         self._gapped: frozenset[str] = frozenset()
         self._identities_after_cut = identities_after_cut
         self._twice: list[tuple[str, str]] = []
-        self._registered: Registered = {}
+        self.registered: Registered = {}  # directory ids, by broker
         self.leaderless: list[str] = []  # of all nodes, see `NodeStart`; once their rows were passed on
-
-    def add_registered(self, registered: Registered) -> None:
-        """Add the directory ids that brokers have registered."""
-        self._registered = registered
 
     def add_metadata(self, identities: Mapping[str, TopicIdentity], missing: Iterable[str]) -> None:
         """Add what the metadata log says.
@@ -61,42 +57,11 @@ class StartForecast:
             around, name = self._directory_around(path), os.path.basename(path)
             (around.obstructed if places.lexists(path) else around.missing).append(name)
 
-    def add_refused(
-        self, log_dir: str, thrown: Iterable[Thrown], contradiction: tuple[int, Thrown] | None
-    ) -> None:
-        """Add the exceptions that end a start because of features and topic configurations in the metadata log. contradiction: the offset
-        of a record that cannot follow those before it, and the exception."""
-        directory = self._directory(log_dir)
-        directory.refused.extend(thrown)
-        directory.contradiction = contradiction
-
-    def add_refused_truncation(self, log_dir: str, thrown: Thrown) -> None:
-        """Add the exception that ends a start because the metadata log begins above the end of the controllers'."""
-        self._directory(log_dir).refused_truncation = thrown
-
-    def add_unregistered(self, log_dir: str, thrown: Thrown, *, is_loaded: bool) -> None:
-        """Add the exception that ends a start because no controller registers the broker. is_loaded: whether it has loaded its logs."""
-        self._directory(log_dir).unregistered = thrown, is_loaded
-
-    def add_bootstrap_fault(self, log_dir: str, thrown: Thrown) -> None:
-        """Add the exception that ends a start because of bootstrap.checkpoint."""
-        self._directory(log_dir).bootstrap_fault = thrown
-
-    def add_voters(self, log_dir: str, voters: Iterable[int], present: Iterable[int]) -> None:
-        """Add the voters of the quorum: a broker serves nothing until a majority of them is running. present: the nodes whose metadata logs
-        are part of the run, so that it is known what the broker would fetch from them."""
-        directory = self._directory(log_dir)
-        directory.voters = frozenset(voters)
-        directory.is_voter_present = not directory.voters.isdisjoint(present)
-
-    def add_led_by_no_other(self, log_dir: str, partitions: Mapping[str, str], registered: int) -> None:
-        """Add the partitions without a leader that only the node of this log dir may lead (see `LoadedDirectory`)."""
-        directory = self._directory(log_dir)
-        directory.led_by_no_other, directory.registered = partitions, registered
-
-    def add_zookeeper(self, log_dir: str) -> None:
-        """Add that the broker keeps its metadata in ZooKeeper, which the metadata log alone does not show."""
-        self._directory(log_dir).uses_zookeeper = True
+    def directory(self, path: str) -> LoadedDirectory:
+        """What is known about the data directory, to be added to."""
+        if path not in self._directories:
+            self._directories[path] = LoadedDirectory(path)
+        return self._directories[path]
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Pass the events on, followed by one row per node."""
@@ -104,7 +69,7 @@ class StartForecast:
             if isinstance(event, Row) and isinstance(event.result, TargetStart):
                 self._take(event.result)
             elif isinstance(event, Failure) and is_empty_directory(event.path):
-                self._directory(event.path).start = unformatted(event.path)
+                self.directory(event.path).start = unformatted(event.path)
             elif isinstance(event, Failure):
                 self._directory_around(event.path).unread.append(event.path)
             elif isinstance(event, Finding) and isinstance(event.diagnosis, PartitionTwice):
@@ -113,7 +78,7 @@ class StartForecast:
         for path, other in self._twice:
             self._add_link(path, other)
         said = [each for each in self._directories.values() if _has_something_to_say(each)]
-        nodes = _nodes(said, self._registered)
+        nodes = _nodes(said, self.registered)
         configured = self._configured(nodes)
         is_certain = configured is not None and self._names_one_of(configured.there)
         for node in nodes:
@@ -178,9 +143,9 @@ class StartForecast:
             folder, _, name = path.rpartition(os.sep)
             if name in ("", os.curdir, os.pardir):
                 name = os.path.basename(places.abspath(path))
-            self._directory(folder or os.path.dirname(path) or os.curdir).add(name, start)
+            self.directory(folder or os.path.dirname(path) or os.curdir).add(name, start)
         else:
-            self._directory(path).start = start
+            self.directory(path).start = start
 
     def _add_link(self, path: str, other: str) -> None:
         """Repeat the result of a directory for a link to it in another data directory: `verify` checks it once, a broker loads it twice.
@@ -193,12 +158,7 @@ class StartForecast:
                 self._directory_around(link).live.setdefault(os.path.basename(link), partition)
 
     def _directory_around(self, partition_path: str) -> LoadedDirectory:
-        return self._directory(os.path.dirname(partition_path) or os.curdir)
-
-    def _directory(self, path: str) -> LoadedDirectory:
-        if path not in self._directories:
-            self._directories[path] = LoadedDirectory(path)
-        return self._directories[path]
+        return self.directory(os.path.dirname(partition_path) or os.curdir)
 
 
 def _has_something_to_say(directory: LoadedDirectory) -> bool:

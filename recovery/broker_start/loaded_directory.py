@@ -53,7 +53,7 @@ class LoadedDirectory:
     refused_truncation: Thrown | None = None
     unregistered: tuple[Thrown, bool] | None = None
     contradiction: tuple[int, Thrown] | None = None
-    voters: frozenset[int] = frozenset()
+    voters: set[int] = field(default_factory=set)
     is_voter_present: bool = False
     uses_zookeeper: bool = False
     led_by_no_other: Mapping[str, str] = field(default_factory=dict)
