@@ -113,7 +113,6 @@ class RecordChunk(NamedTuple):
     chunk: Chunk
 
     def record(self, at: int) -> CoordinatorRecord:
-        """One of its records."""
         records = self.chunk.records
         cells, capacity = records.cells, records.capacity
         key, key_length = cells[C.R_KEY_START * capacity + at], cells[C.R_KEY_LENGTH * capacity + at]
@@ -128,7 +127,6 @@ class RecordChunk(NamedTuple):
         )
 
     def every_record(self) -> Iterator[CoordinatorRecord]:
-        """All of its records."""
         return _records(self.batches, self.chunk, None)
 
 

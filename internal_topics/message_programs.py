@@ -51,8 +51,6 @@ def program_of(topic: str) -> MessageProgram:
 
 
 class ProgramWriter:
-    """Builds one program."""
-
     def __init__(self) -> None:
         self.ops: list[int] = []
         self.names = bytearray()
@@ -60,7 +58,6 @@ class ProgramWriter:
         self._fields: dict[int, str] = {}
 
     def program(self, topic: str) -> MessageProgram:
-        """The program of an internal topic."""
         of_topic = [each for each in messages() if each.topic == topic and each.type is not None]
         values = {each.type or 0: each for each in of_topic if each.kind != "key"}
         keys = {each.type or 0: each for each in of_topic if each.kind == "key"}

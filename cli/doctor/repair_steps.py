@@ -133,7 +133,6 @@ def copy_open_logs(repairs: Repairs, hosts: Iterable[LogDirHost]) -> Iterator[Ne
 
 
 def is_recover(advice: str) -> bool:
-    """Whether the advice is to repair."""
     return advice.startswith(_RECOVER)
 
 

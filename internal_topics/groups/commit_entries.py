@@ -126,7 +126,6 @@ class PlainCommits:
             self.reclaim(slot)
 
     def reclaim_all(self) -> None:
-        """Reclaim all keys."""
         table, entry_of, make = self._table.tolist(), self._entry_of, CoordinatorRecord
         for entry, (slot, key, value) in enumerate(zip(self._slots, self._keys, self._values, strict=True)):
             if key not in entry_of:

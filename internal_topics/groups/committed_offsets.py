@@ -90,7 +90,6 @@ class CommittedOffsets:
 
     @property
     def offsets(self) -> dict[OffsetKey, CoordinatorRecord]:
-        """The committed offsets, by key."""
         return {key: slot.commit for key, slot in self._slots.items() if slot.commit is not None}
 
     @property

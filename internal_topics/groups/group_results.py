@@ -136,7 +136,6 @@ class StatelessPartition(AboutGroup):
 
 
 def result_of(row: RowValues) -> AboutGroup:
-    """The result of a row about groups."""
     group, topic = str(row.get("group")), str(row.get("topic"))
     match row:
         case {

@@ -50,7 +50,6 @@ class TopicNames:
 
 
 def group_row(group: Group) -> RowValues:
-    """A group."""
     row: RowValues = {
         "type": "group",
         "group": group.name,
@@ -234,7 +233,6 @@ def _text(text: str | None) -> str:
 
 
 def offset_commit(record: CoordinatorRecord) -> OffsetCommit:
-    """The commit that a record contains."""
     assert record.key is not None
     assert record.value is not None
     return parse_commit(int.from_bytes(record.key[:2], "big"), record.value)[0]

@@ -97,7 +97,6 @@ def replaced_voters(log_dir: str, finder: MetadataFinder) -> Iterator[Finding]:
 
 
 def _beginning_above(lacking: Sequence[Lacking], nodes: StoppedNodes) -> Mapping[str, RefusedTruncation]:
-    """See `refused_truncations`."""
     end_offset = max((each.end_offset for each in lacking), default=0)
     waiting = _of_later_epoch(lacking, nodes)
     found = {}
@@ -143,7 +142,6 @@ def _log_start(image: MetadataImage) -> int:
 
 
 def _replaced(controller: VoterLogDir, newest: MetadataImage, left: int, majority: int) -> Finding:
-    """left: the number of voters that are left."""
     voter, is_lost = controller.voter, left < majority
     message = (
         f"according to the metadata log (offset {newest.end_offset} of {newest.path}) node {voter.id} is a voter with directory "

@@ -79,7 +79,6 @@ class TopicIdFile(NamedTuple):
 
 
 def topic_id_of(directory: str) -> TopicIdFile:
-    """The topic id in a partition directory."""
     place = os.path.join(directory, NAME_BY_ROLE[Role.PARTITION_METADATA])
     try:
         return TopicIdFile(True, decode_partition_metadata(read_small(place)).topic_id)

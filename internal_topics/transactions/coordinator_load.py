@@ -93,7 +93,6 @@ class _Load:
         self._records = 0
 
     def take(self, record: CoordinatorRecord) -> None:
-        """The next record."""
         self._records += 1
         if record.key is not None and record.value is not None:
             producer_id = int.from_bytes(record.value[_PRODUCER_ID], "big", signed=True)

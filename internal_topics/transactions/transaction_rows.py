@@ -347,7 +347,6 @@ def _producer(entry: ProducerSnapshotEntry, place: Values, now_ms: int) -> Value
 
 
 def id_row(known: TransactionalId) -> Values:
-    """The row of a transactional id."""
     return {
         "type": "transactional_id",
         "transactional_id": known.transactional_id,

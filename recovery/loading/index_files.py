@@ -172,8 +172,6 @@ def offset_index_file(
 
 
 class TimeIndexFile(IndexFile[TimeIndex]):
-    """A time index."""
-
     def __init__(self, load_state: LoadState, name: str, base_offset: int, max_bytes: int) -> None:
         super().__init__(load_state, name, base_offset, max_bytes, TimeIndex, L.TIME_INDEX_ENTRY)
 
@@ -190,8 +188,6 @@ class TimeIndexFile(IndexFile[TimeIndex]):
 
 
 class TxnIndexFile:
-    """A transaction index."""
-
     def __init__(self, load_state: LoadState, name: str, base_offset: int) -> None:
         self.name = name
         self.base_offset = base_offset

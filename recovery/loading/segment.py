@@ -229,7 +229,7 @@ class LoadedSegments:
         return self._by_base[self._bases[at - 1]] if at else None
 
     def above(self, base_offset: int) -> LoadedSegment | None:
-        """The segment with the smallest base offset above `offset`."""
+        """The segment with the smallest base offset above this one."""
         at = bisect.bisect_right(self._bases, base_offset)
         return self._by_base[self._bases[at]] if at < len(self._bases) else None
 

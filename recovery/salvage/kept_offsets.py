@@ -112,7 +112,6 @@ def _batch_ranges(logs: Logs, valid_run: ValidRun) -> Iterator[Range]:
 
 
 def _ranges(logs: Logs, valid_run: ValidRun, contest: _Contest) -> Iterator[Range]:
-    """The ranges of one valid run that stays."""
     begin, expected = valid_run.first_offset, valid_run.first_offset
     for table in logs.tables(valid_run) if contest.doubted.touches(begin, valid_run.last_offset) else ():
         for row in range(table.count):

@@ -40,8 +40,6 @@ MAX_RESOLVED = 20_000
 
 
 class OverlappingBatch(NamedTuple):
-    """One batch."""
-
     first_offset: int
     last_offset: int
     leader_epoch: int
@@ -160,7 +158,6 @@ class _Stream:
         return valid_run_of(self.valid_run.log, table, row, stop)
 
     def pop(self) -> OverlappingBatch:
-        """The next batch."""
         at, row = self._table.at, self._row
         begin, end = at(C.POSITION, row), at(C.POSITION, row) + at(C.SIZE, row)
         self._row += 1

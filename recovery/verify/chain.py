@@ -44,7 +44,6 @@ class Chain:
 
     @property
     def table(self) -> Columns:
-        """The batches."""
         return self.rows.table
 
     @property

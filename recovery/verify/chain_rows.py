@@ -57,7 +57,6 @@ class ChainRows:
         table.count -= ready
 
     def last_before(self, row: int) -> int:
-        """The last offset before `row`."""
         return self.table.at(C.LAST_OFFSET, row - 1) if row else self.before_last
 
     def epoch_at(self, row: int) -> int:

@@ -88,7 +88,6 @@ class ParallelScan:
         self._pool = self._started(options.jobs - 1)
 
     def _started(self, others: int) -> "PartPool":
-        """The other processes."""
         from kseg.jobs.part_pool import PartPool  # most logs are small
 
         pool = PartPool(self._scan_part, self._first_parts[-1], self._begin_worker)

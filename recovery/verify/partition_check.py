@@ -383,7 +383,6 @@ class PartitionCheck:
 
 
 def verify_partition(target: PartitionTarget, options: VerifyOptions, totals: Totals) -> Iterator[Event]:
-    """Verify one partition directory."""
     log_dir_state = read_log_dir_state(target.log_dir) if target.log_dir else None
     directory = list_partition(target.path)
     check = PartitionCheck(directory, log_dir_state, options, totals)
