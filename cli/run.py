@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kseg.spark.options import ClusterOptions
 
     AtOnce = Callable[[Sequence[Target], ClusterOptions, Callable[[str], None]], Iterator[Event]]
+    from kseg.cli.html.html_page import HtmlPage
 
 
 def over_targets(
@@ -298,3 +299,12 @@ def is_one_log(paths: Sequence[str]) -> bool:
 def clock_ms(now_ms: int | None = None) -> int:
     """The time of a run in epoch milliseconds. now_ms: the value of `--now`; None: the clock."""
     return time.time_ns() // 1_000_000 if now_ms is None else now_ms
+
+
+def page_for(path: str | None, command: str, now_ms: int) -> "HtmlPage | None":
+    """The report that --html asks for, whose modules a run without it does not import. Raises Refused when it cannot be written."""
+    if path is None:
+        return None
+    from kseg.cli.html.html_page import HtmlPage
+
+    return HtmlPage(path, command, now_ms)

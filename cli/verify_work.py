@@ -153,7 +153,7 @@ class Verification:
 
     def _gaps(self) -> "Iterator[Finding]":
         if self._finder is not None:
-            from kseg.cli.remote_gaps import remote_findings
+            from kseg.cli.remote_losses import remote_findings
 
             yield from remote_findings(self._targets, self._finder)
 

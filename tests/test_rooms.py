@@ -83,7 +83,7 @@ OUTPUT_READERS = {
     "change/run/attempts.py": "writes them to a journal",
     "cli/render.py": "prints them",
     "cli/run_summary.py": "sums them up",
-    "cli/share_groups.py": "changes a field of the row of groups",
+    "cli/group_stream.py": "changes a field of the row of groups",
     "cli/text/list.py": "prints them",
     "inspection/dump/formats.py": "writes them as JSON",
     "inspection/dump/log_json.py": "writes them as JSON",
@@ -139,7 +139,7 @@ PATH_LOOKS = {"isdir", "isfile", "exists", "lexists", "islink", "realpath", "abs
 # module → why it uses the system directly
 SYSTEM_LOOKS = {
     "cli/doctor/new_metadata_log_steps.py": "doctor examines disks",
-    "cli/html/html_file.py": "the report is on a disk",
+    "cli/html/html_document.py": "the report is on a disk",
     "cli/html/html_page.py": "the report is on a disk",
     "cli/version.py": "kseg's own files",
     "inspection/export/output_folder.py": "the output is on a disk",

@@ -205,9 +205,8 @@ def command(
     refuse_read_only("compact", paths)
     cluster = on.cluster()
     changes = options_of_change(in_place, cluster, copy)
-    from kseg.cli.html.html_option import page_for
     from kseg.cli.next_command import plan_options
-    from kseg.cli.run import clock_ms
+    from kseg.cli.run import clock_ms, page_for
     from kseg.cli.shared_targets import Sharing
     from kseg.cli.text.compact import CompactReport, compact_words, is_due
     from kseg.cli.topic_evidence import Asked, topic_settings

@@ -46,9 +46,8 @@ def command(
     are told apart from losses and a divergence. Never writes to the logs. The exit status is 0 when the records are
     the same, otherwise 1.
     """
-    from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style
-    from kseg.cli.run import clock_ms, over_targets
+    from kseg.cli.run import clock_ms, over_targets, page_for
     from kseg.cli.text.diff import DiffReport, advice_for
     from kseg.inspection.copies.compare_copies import SAME_RECORDS, compare_copies
     from kseg.inspection.copies.copy_pairs import pair_up

@@ -50,9 +50,8 @@ def command(
     """
     refuse_read_only("doctor", paths)
     from kseg.cli.doctor.examination import Examination
-    from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style
-    from kseg.cli.run import clock_ms, notice, over_targets, workers
+    from kseg.cli.run import clock_ms, notice, over_targets, page_for, workers
     from kseg.cli.shared_targets import Sharing
     from kseg.cli.text.doctor import DoctorReport
     from kseg.cli.verify_work import Verification, VerifyWithLoads

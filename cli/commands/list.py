@@ -87,10 +87,9 @@ def command(
         request = common.request(paths, on.cluster(light=True))
         return _list_remote(request, json, html, common, verbose)
     from kseg.cli.group_evidence import committed_offsets
-    from kseg.cli.html.html_option import page_for
     from kseg.cli.placement_evidence import doubts_of_metadata_logs, replicas_missing, topic_names
     from kseg.cli.render import Style
-    from kseg.cli.run import clock_ms, over_targets
+    from kseg.cli.run import clock_ms, over_targets, page_for
     from kseg.cli.streams import terminal_columns
     from kseg.cli.text.list import ListReport, inventory_words, sums_first, with_topic_names
     from kseg.cli.topic_evidence import finder_for
@@ -154,9 +153,8 @@ def _list_remote(
     request: "Request", json: bool, html: str | None, common: CommonOptions, verbose: bool
 ) -> int:
     """Show what is in tiered storage."""
-    from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style, show
-    from kseg.cli.run import clock_ms, notice, workers
+    from kseg.cli.run import clock_ms, notice, page_for, workers
     from kseg.cli.run_summary import RunSummary
     from kseg.cli.streams import terminal_columns
     from kseg.cli.text.remote import RemoteReport, remote_words

@@ -206,9 +206,8 @@ def command(
     """
     refuse_read_only("retain", paths)
     _refuse_contradictions(limits, marks)
-    from kseg.cli.html.html_option import page_for
     from kseg.cli.next_command import plan_options
-    from kseg.cli.run import clock_ms
+    from kseg.cli.run import clock_ms, page_for
     from kseg.cli.text.retain import RetainReport, is_due, retain_words
     from kseg.compaction.retention.options import POLICY_NAMES, Limits, RetainOptions
     from kseg.compaction.retention.retain import retain_group

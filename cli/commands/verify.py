@@ -33,9 +33,8 @@ def command(
     log if there is one. Records that a coordinator fails to load (groups, transactions) are errors too, unless --quick.
     Never writes. The exit status is 1 when there is an error among the findings.
     """
-    from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style
-    from kseg.cli.run import clock_ms, over_targets
+    from kseg.cli.run import clock_ms, over_targets, page_for
     from kseg.cli.shared_targets import Sharing
     from kseg.cli.text.verify import VerifyReport
     from kseg.cli.verify_work import Verification, VerifyWithLoads

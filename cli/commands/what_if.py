@@ -107,9 +107,8 @@ def command(
     What retention limits keep is exact. CPU time is that of the compressor on this machine, per GiB of uncompressed
     records. Never writes to the logs.
     """
-    from kseg.cli.html.html_option import page_for
     from kseg.cli.render import Style
-    from kseg.cli.run import clock_ms, notice, over_targets, workers
+    from kseg.cli.run import clock_ms, notice, over_targets, page_for, workers
     from kseg.cli.streams import terminal_columns
     from kseg.cli.text.what_if import WhatIfReport
     from kseg.cli.what_if_run import WhatIfParameters, WhatIfRun

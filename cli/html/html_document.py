@@ -1,4 +1,4 @@
-"""Render a report as one HTML file that loads nothing and runs nothing but its own scripts.
+"""Render and write a report as one HTML file that loads nothing and runs nothing but its own scripts.
 
 Names, keys and messages come from the evidence, and may have been crafted to attack whoever opens the report:
 
@@ -6,6 +6,9 @@ Names, keys and messages come from the evidence, and may have been crafted to at
 2. Data for scripts is JSON in a `<script type="application/json">` without `<`, `>` and `&`, so that nothing in it can end the element.
 3. A Content-Security-Policy allows the scripts and styles of this file by their hashes, and nothing else: no handlers in attributes,
    no requests, frames or forms. Trusted Types are required, so that no script can insert text into the document as HTML.
+
+The file is written atomically, and never over one that is not a report of kseg: a nightly job uses the same name every time, but a mistyped
+name must not destroy a file. Such a name is refused before the work, which may take hours, and again after it.
 """
 
 import base64
@@ -13,15 +16,22 @@ import functools
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from kseg.cli.html.html_file import MARK
+from kseg.change.apply.disk import DISK
+from kseg.change.apply.file_operations import remove_quietly
+from kseg.segment.errors import Refused, UnreadableInput
 from kseg.segment.files import read_small
+from kseg.segment.new_files import sync_directory, write_new_file
+from kseg.segment.probe import Probe
 from kseg.segment.terminal import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
 
 _ASSETS = os.path.join(os.path.dirname(__file__), "assets")
 _EXACT_IN_A_BROWSER = 1 << 53
@@ -119,3 +129,48 @@ def _for_browsers(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_for_browsers(each) for each in value]
     return value
+
+
+MARK = b"<!doctype html><!-- a report of kseg -->"
+
+
+def check_place(path: str) -> None:
+    """Raises Refused if a report cannot be written there: another file is in the way, or the directory is missing."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise Refused(f"cannot write {path}: {folder} is not a directory")
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise Refused(f"cannot write {path}: no permission to write into {folder}") from None
+        return
+    except OSError as error:
+        raise Refused(f"cannot write {path}: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode) or not _is_report(path):
+        raise Refused(f"{path} exists and is not a report of kseg; name another file")
+
+
+def write_report(path: str, data: bytes) -> None:
+    """Write the report and move it into place. Raises Refused, and leaves an existing file as it is."""
+    check_place(path)
+    folder, name = os.path.split(os.path.abspath(path))
+    folder = os.path.realpath(folder)
+    aside = os.path.join(folder, f".{name[:200]}.{os.urandom(4).hex()}.tmp")
+    write_new_file(aside, data)
+    try:
+        DISK.rename(aside, os.path.join(folder, name))
+        # the report is in place; if its directory cannot be synced, only a crash right now would lose it
+        with suppress(Refused):
+            sync_directory(folder)
+    except OSError as error:
+        remove_quietly(DISK, aside)
+        raise Refused(f"cannot write {path}: {error.strerror}") from error
+
+
+def _is_report(path: str) -> bool:
+    try:
+        with Probe(path) as file:
+            return file.read(0, len(MARK)) == MARK
+    except UnreadableInput:
+        return False

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import kseg
 from kseg.cli.html.html_cells import number
-from kseg.cli.html.html_document import ReportStep, rendered
-from kseg.cli.html.html_file import check_place, write_report
+from kseg.cli.html.html_document import ReportStep, check_place, rendered, write_report
 from kseg.cli.html.html_pictures import PictureData
 from kseg.cli.html.html_tables import FORMS, RowsByType
 from kseg.cli.next_command import command_line

@@ -12,7 +12,7 @@ from typing import Any
 from kseg.cli.report import FAILURES_SHOWN, FINDING_LINES, VERBOSE_SHOWS_ALL, Line, Report
 from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import rough_duration_words, size_words
-from kseg.cli.text.partition_words import Place, partition_words, place_of
+from kseg.cli.text.common import Place, partition_words, place_of
 from kseg.segment.counted import counted, shown_of
 from kseg.segment.findings import ERROR, INFO, WARNING
 from kseg.segment.terminal import shown_path

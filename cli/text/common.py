@@ -1,6 +1,7 @@
-"""Text of the rows of `verify`, `lookup`, `read` and `list`."""
+"""Text of the rows of `verify`, `lookup`, `read` and `list`, and the names of partitions in any text."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kseg.cli.run_summary import RunSummary
@@ -132,3 +133,18 @@ def _control_words(control: Any) -> str:
         return visible(str(control))
     fields = [f"{name.replace('_', ' ')} {value}" for name, value in control.items() if name != "kind"]
     return visible(f"{control.get('kind')}{' (' + ', '.join(fields) + ')' if fields else ''}")
+
+
+Place = tuple[str, str]  # the name of a partition and its directory
+
+
+def place_of(values: Mapping[str, Any]) -> Place:
+    """The place that a row is about."""
+    return str(values["partition"]), str(values.get("directory") or values.get("path") or values["partition"])
+
+
+def partition_words(places: Iterable[Place]) -> dict[Place, str]:
+    """How each of the places of a text is called: by its name, or by its directory if another one has the same name."""
+    different = [*dict.fromkeys(places)]
+    numbers = Counter(name for name, _ in different)
+    return {place: shown_path(place[0] if numbers[place[0]] == 1 else place[1]) for place in different}

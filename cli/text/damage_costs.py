@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kseg.cli.report import VERBOSE_SHOWS_ALL, Line
+from kseg.cli.text.common import partition_words, place_of
 from kseg.cli.text.cost_words import NO_LOG, LossTotal, is_costly, short_cost_words, stakes_of
-from kseg.cli.text.partition_words import partition_words, place_of
 from kseg.cli.text.recover import doubt_words
 from kseg.segment.counted import counted, shown_of
 from kseg.segment.partition.names import GROUP_TOPICS

@@ -12,8 +12,7 @@ from kseg.cli.run_summary import RunSummary
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.broker_start import VERSION, broker_start_words
 from kseg.cli.text.damage_costs import DamageCosts
-from kseg.cli.text.error_places import ErrorPlaces
-from kseg.cli.text.verify import looked_at_words
+from kseg.cli.text.verify import ErrorPlaces, looked_at_words
 from kseg.internal_topics.groups.share_rows import FORGOTTEN
 from kseg.segment.counted import counted, listed, shown_of
 from kseg.segment.findings import ERROR, WARNING, Finding

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kseg.change.apply.scratch_file import ScratchFile
-from kseg.compaction.cleaner.cleaner_totals import PassTotals
 from kseg.compaction.cleaner.first_pass import OffsetMapBuilder, start_position
 from kseg.compaction.cleaner.latest_offsets import LatestOffsets, fastest_lookup
 from kseg.compaction.cleaner.log_cuts import FIRST_PASS_SHARE, Cut, middle, parts, within
@@ -32,7 +31,7 @@ from kseg.compaction.cleaner.passes import (
     discard,
 )
 from kseg.compaction.cleaner.rewrite_group import GroupRewriter
-from kseg.compaction.cleaner.second_pass import SegmentCleaner
+from kseg.compaction.cleaner.second_pass import PassTotals, SegmentCleaner
 from kseg.compaction.cleaner.segment_reader import DamagedSegment, NotJoined
 from kseg.compaction.cleaner.segment_splitting import SegmentOverflow
 from kseg.compaction.cleaner.segments import CleanerSegment, between

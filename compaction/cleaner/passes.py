@@ -11,13 +11,12 @@ from typing import Protocol
 
 from kseg.change.apply.scratch_file import ScratchFile
 from kseg.compaction.cleaner.active_producers import LastRecords
-from kseg.compaction.cleaner.cleaner_totals import PassTotals
 from kseg.compaction.cleaner.first_pass import OffsetMapBuilder
 from kseg.compaction.cleaner.latest_offsets import LatestOffsets, fastest_lookup
 from kseg.compaction.cleaner.log_cuts import Cut, middle, parts, within
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.rewrite_group import GroupRewriter, skip_group
-from kseg.compaction.cleaner.second_pass import SegmentCleaner
+from kseg.compaction.cleaner.second_pass import PassTotals, SegmentCleaner
 from kseg.compaction.cleaner.segment_groups import groups
 from kseg.compaction.cleaner.segment_reader import NotJoined, survey
 from kseg.compaction.cleaner.segments import CleanerSegment, aborted_from, floor_at

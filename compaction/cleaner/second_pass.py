@@ -12,11 +12,11 @@ For each batch, in this order:
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import field
 
 from kseg.compaction.cleaner.active_producers import LastRecords
 from kseg.compaction.cleaner.cleaned_transactions import Transactions
-from kseg.compaction.cleaner.cleaner_totals import PassTotals
 from kseg.compaction.cleaner.new_log import Buffers, NewLog, Rules
 from kseg.compaction.cleaner.options import CleanSettings
 from kseg.compaction.cleaner.segment_reader import control_kind, headers, outside, problem_of, tables
@@ -34,8 +34,43 @@ from kseg.segment.kernel.batch_walk import declared_records
 from kseg.segment.scanning.decode import RECORDS_PER_TABLE, Chunk, Decoder
 from kseg.segment.sidecar.txn_index import AbortedTxn
 from kseg.segment.state.offset_map import KeyLookup
+from kseg.segment.values import dataclass
 
 _MARKER_BYTES = 78  # size of a batch with one end-transaction marker, as brokers write it
+
+
+@dataclass(frozen=True, slots=True)
+class PassTotals:
+    """Counters, which add up, so groups of segments can be cleaned separately.
+
+    totals: of filtered records (`key_verdicts.J_…`). counts: of new segments (`filter_batches.S_…`). records_read: as declared
+    in the headers. aborted_records: data of aborted transactions, which are not looked up in the map. horizons: number of
+    retained tombstones by delete horizon."""
+
+    totals: tuple[int, ...] = (0,) * S.TOTAL_WIDTH
+    counts: tuple[int, ...] = (0,) * S.REWRITE_WIDTH
+    records_read: int = 0
+    aborted_records: int = 0
+    markers_kept: int = 0
+    markers_removed: int = 0
+    markers_stamped: int = 0
+    horizons: Counter[int] = field(default_factory=Counter)
+
+    def __add__(self, other: "PassTotals") -> "PassTotals":
+        return PassTotals(
+            _added(self.totals, other.totals),
+            _added(self.counts, other.counts),
+            self.records_read + other.records_read,
+            self.aborted_records + other.aborted_records,
+            self.markers_kept + other.markers_kept,
+            self.markers_removed + other.markers_removed,
+            self.markers_stamped + other.markers_stamped,
+            self.horizons + other.horizons,
+        )
+
+
+def _added(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sum(pair) for pair in zip(left, right, strict=True))
 
 
 class SegmentCleaner:

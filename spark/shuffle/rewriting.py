@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import field, replace
 
 from kseg.change.apply.scratch_file import ScratchFile
-from kseg.compaction.cleaner.cleaner_totals import PassTotals
 from kseg.compaction.cleaner.rewrite_group import clean_group
-from kseg.compaction.cleaner.second_pass import SegmentCleaner
+from kseg.compaction.cleaner.second_pass import PassTotals, SegmentCleaner
 from kseg.compaction.cleaner.segment_reader import DamagedSegment
 from kseg.compaction.cleaner.segment_splitting import SegmentOverflow
 from kseg.compaction.cleaner.segments import CleanerSegment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kseg.cli.text.error_places import ErrorPlaces
+from kseg.cli.text.verify import ErrorPlaces
 from kseg.segment.diagnosis import MissingReplica, ReplicaBehind
 from kseg.segment.findings import Finding
 

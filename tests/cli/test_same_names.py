@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kseg.cli.main import run
-from kseg.cli.text.partition_words import partition_words
+from kseg.cli.text.common import partition_words
 from tests.support.trees import copy_tree
 
 NAMES = ("node-1/more/old-0", "node-2/data/old-0")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kseg.inspection.export.partition_by import _escaped
+from kseg.inspection.export.writers import _escaped
 from kseg.segment.encoding.batch import encode_batch
 from kseg.segment.errors import UnreadableInput
 from kseg.segment.files import MappedFile

@@ -203,7 +203,7 @@ def test_export_partitions_into_directories(capture_small: Path, tmp_path: Path)
 
 
 def test_export_directory_names_are_escaped_as_by_spark() -> None:
-    from kseg.inspection.export.partition_by import split
+    from kseg.inspection.export.writers import split
 
     topics = ["a b/c=d%é", None, "", "t"]
     batch = pa.RecordBatch.from_pydict({"topic": pa.array(topics), "n": pa.array(range(4))})
@@ -224,7 +224,7 @@ def test_export_keeps_few_files_open_and_buffers_little(
     monkeypatch.setattr(writers, "WAITING_BYTES", 10_000)
     monkeypatch.setattr("kseg.inspection.export.export.RECORDS_PER_BATCH", 16)
     path = capture_small / "data" / "metro-none-0"
-    monkeypatch.setattr("kseg.inspection.export.partition_by._text", _by_offset)
+    monkeypatch.setattr("kseg.inspection.export.writers._text", _by_offset)
     write(tmp_path / "out", [path], "parquet", partition_by=("partition",))
     found = files_of(tmp_path / "out")
     assert len({each.parent for each in found}) == 5 < len(found)

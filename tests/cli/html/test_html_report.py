@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fixtures.diseases import bad_crc
-from kseg.cli.html.html_document import asset
-from kseg.cli.html.html_file import MARK
+from kseg.cli.html.html_document import MARK, asset
 from kseg.cli.main import run
 from tests.support.browsers import opened
 
