@@ -28,6 +28,7 @@ _LISTED = 5  # groups with a step of their own
 _NAMED = 5  # groups named in a sentence
 _FILES = 5
 _IN_A_FILE = 20  # the tool passes over groups that it is not given by name
+_SHARE_TOOL = "kafka-share-groups.sh"
 _Action = tuple[str, str]  # why, and options of Kafka's tool
 
 
@@ -67,98 +68,85 @@ def raise_transaction_version(ids: Sequence[str], server: str) -> Iterator[NextS
         )
 
 
-def set_groups(clients: Clients, server: str) -> Iterator[NextStep]:
+def reset_groups(clients: Clients, server: str) -> Iterator[NextStep]:
+    """The steps for groups that do not continue where they stopped, by the kind of what is wrong."""
+    yield from _by_topic(clients.stranded, _set_group, clients, server)
+    yield from _by_topic(clients.of_former_topics, _delete_former, clients, server)
+    # nothing is due: they expire like others
+    yield from _by_topic(clients.of_deleted_topics, _delete_when_recreated, clients, server, is_due=False)
+    yield from _by_topic(clients.stateless, _begin_anew, clients, server, _SHARE_TOOL)
+    not_appended = [each for each in clients.forgotten if each.log is None]
+    yield from _by_topic(not_appended, _restart, clients, server, _SHARE_TOOL)
+    yield from _by_topic(clients.ahead, _return_to_log, clients, server, _SHARE_TOOL)
+    yield from _restore_unreachable(clients.unreachable, server)
+
+
+def _set_group(offset: "OffsetOfGroup") -> _Action:
     """A consumer whose committed offset is outside the log falls back to auto.offset.reset, which may skip or repeat everything. For a
     group below the log start, the unread records begin there. A group beyond the log end has read everything that is left, but nothing that
     producers append from the log end on, perhaps before the reset."""
     from kseg.internal_topics.groups.group_results import BELOW_LOG_START
 
-    def reset(offset: "OffsetOfGroup") -> _Action:
-        is_below = offset.status == BELOW_LOG_START
-        place = "--to-earliest" if is_below else f"--to-offset {offset.log_end_offset}"
-        why = (
-            f"With the broker running and the group's consumers stopped, preview where {visible(offset.group)} would "
-            f"resume in {offset.topic}; then replace --dry-run with --execute."
-        )
-        return why, f"--reset-offsets {place} --dry-run"
-
-    yield from _by_topic(clients.stranded, reset, clients, server)
+    is_below = offset.status == BELOW_LOG_START
+    place = "--to-earliest" if is_below else f"--to-offset {offset.log_end_offset}"
+    why = (
+        f"With the broker running and the group's consumers stopped, preview where {visible(offset.group)} would "
+        f"resume in {offset.topic}; then replace --dry-run with --execute."
+    )
+    return why, f"--reset-offsets {place} --dry-run"
 
 
-def delete_former(clients: Clients, server: str) -> Iterator[NextStep]:
-    """The steps for offsets that were committed in a deleted topic: the coordinator that was to delete them with the topic was down then,
-    or its log has lost that."""
-
-    def delete(offset: "OffsetOfGroup") -> _Action:
-        why = (
-            f"{visible(offset.group)} committed offsets in a deleted topic {offset.topic}. Consumers of the classic protocol continue there in "
-            "the topic of this name today, and skip or repeat its records: with the broker running, before they start, delete the offsets."
-        )
-        return why, "--delete-offsets"
-
-    yield from _by_topic(clients.of_former_topics, delete, clients, server)
+def _delete_former(offset: "OffsetOfGroup") -> _Action:
+    """The coordinator that was to delete the offsets with the topic was down then, or its log has lost that."""
+    why = (
+        f"{visible(offset.group)} committed offsets in a deleted topic {offset.topic}. Consumers of the classic protocol continue there in "
+        "the topic of this name today, and skip or repeat its records: with the broker running, before they start, delete the offsets."
+    )
+    return why, "--delete-offsets"
 
 
-def delete_when_recreated(clients: Clients, server: str) -> Iterator[NextStep]:
-    """The steps for offsets in a deleted topic of whose name there is none today. Nothing is due: they expire like others."""
-
-    def delete(offset: "OffsetOfGroup") -> _Action:
-        why = (
-            f"{visible(offset.group)} committed offsets in {offset.topic}, which was deleted. If a topic of this name is created again, consumers "
-            "of the classic protocol continue there in it, and skip or repeat its records: then delete the offsets before they start "
-            "(until then, a broker refuses that)."
-        )
-        return why, "--delete-offsets"
-
-    yield from _by_topic(clients.of_deleted_topics, delete, clients, server, is_due=False)
+def _delete_when_recreated(offset: "OffsetOfGroup") -> _Action:
+    why = (
+        f"{visible(offset.group)} committed offsets in {offset.topic}, which was deleted. If a topic of this name is created again, consumers "
+        "of the classic protocol continue there in it, and skip or repeat its records: then delete the offsets before they start "
+        "(until then, a broker refuses that)."
+    )
+    return why, "--delete-offsets"
 
 
-def restore_share_states(clients: Clients, server: str) -> Iterator[NextStep]:
-    """The steps for share groups without a state, which Kafka's tool creates. It accepts no offset, only an end of the log or a time, and
-    only for a group without members."""
-
-    def reset(partition: "StatelessPartition") -> _Action:
-        why = (
-            f"The share coordinator has lost the progress of {visible(partition.group)} in {partition.topic}, and its members get no record there. "
-            "With the broker running and all of them stopped for a minute, preview a new beginning; then replace --dry-run with --execute. "
-            "--to-earliest delivers everything again; --to-latest skips what was not delivered yet, and --to-datetime lies between them."
-        )
-        return why, "--reset-offsets --to-earliest --dry-run"
-
-    yield from _by_topic(clients.stateless, reset, clients, server, tool="kafka-share-groups.sh")
+def _begin_anew(partition: "StatelessPartition") -> _Action:
+    """Kafka's tool creates the lost state of a share group. It accepts no offset, only an end of the log or a time, and only for a group
+    without members."""
+    why = (
+        f"The share coordinator has lost the progress of {visible(partition.group)} in {partition.topic}, and its members get no record there. "
+        "With the broker running and all of them stopped for a minute, preview a new beginning; then replace --dry-run with --execute. "
+        "--to-earliest delivers everything again; --to-latest skips what was not delivered yet, and --to-datetime lies between them."
+    )
+    return why, "--reset-offsets --to-earliest --dry-run"
 
 
-def reset_share_states(clients: Clients, server: str) -> Iterator[NextStep]:
-    """The steps for share groups whose state is ahead of the log. What is appended before the reset cannot be told from what was lost."""
-
-    def reset(state: "ShareStateOfGroup") -> _Action:
-        why = (
-            f"For {visible(state.group)}, records beyond the log end of {state.topic} count as delivered: it never gets what producers append at "
-            "their offsets. With the broker running, before they append, and all members of the group stopped for a minute, preview a new "
-            "beginning; then replace --dry-run with --execute. --to-latest skips what was not finished, --to-earliest delivers everything "
-            "again, and --to-datetime lies between them."
-        )
-        return why, "--reset-offsets --to-latest --dry-run"
-
-    yield from _by_topic(clients.ahead, reset, clients, server, tool="kafka-share-groups.sh")
+def _restart(state: "ForgottenState") -> _Action:
+    """For states that their group's coordinator does not know, and whose records no step appends. The tool creates the group, but the share
+    coordinator refuses to reset a state of a later epoch; it deletes such a state with the group (observed with 4.3.1)."""
+    why = (
+        f"The group coordinator has lost what it knew of share group {visible(state.group)}: members that join begin where "
+        f"share.auto.offset.reset says in {state.topic}, or get no record there. With the broker running and all of them stopped for a minute, "
+        "preview a new beginning; then replace --dry-run with --execute. --to-earliest delivers everything again; --to-latest skips what was "
+        "not delivered yet, and --to-datetime lies between them. If it fails with FencedStateEpochException, delete the group with --delete, "
+        "and repeat this for each of its topics."
+    )
+    return why, "--reset-offsets --to-earliest --dry-run"
 
 
-def restart_share_groups(clients: Clients, server: str) -> Iterator[NextStep]:
-    """The steps for states that their group's coordinator does not know, and whose records no step appends. The tool creates the group, but
-    the share coordinator refuses to reset a state of a later epoch; it deletes such a state with the group (observed with 4.3.1)."""
-
-    def reset(state: "ForgottenState") -> _Action:
-        why = (
-            f"The group coordinator has lost what it knew of share group {visible(state.group)}: members that join begin where "
-            f"share.auto.offset.reset says in {state.topic}, or get no record there. With the broker running and all of them stopped for a minute, "
-            "preview a new beginning; then replace --dry-run with --execute. --to-earliest delivers everything again; --to-latest skips what was "
-            "not delivered yet, and --to-datetime lies between them. If it fails with FencedStateEpochException, delete the group with --delete, "
-            "and repeat this for each of its topics."
-        )
-        return why, "--reset-offsets --to-earliest --dry-run"
-
-    not_appended = [each for each in clients.forgotten if each.log is None]
-    yield from _by_topic(not_appended, reset, clients, server, tool="kafka-share-groups.sh")
+def _return_to_log(state: "ShareStateOfGroup") -> _Action:
+    """For a state that is ahead of the log. What is appended before the reset cannot be told from what was lost."""
+    why = (
+        f"For {visible(state.group)}, records beyond the log end of {state.topic} count as delivered: it never gets what producers append at "
+        "their offsets. With the broker running, before they append, and all members of the group stopped for a minute, preview a new "
+        "beginning; then replace --dry-run with --execute. --to-latest skips what was not finished, --to-earliest delivers everything "
+        "again, and --to-datetime lies between them."
+    )
+    return why, "--reset-offsets --to-latest --dry-run"
 
 
 def _by_topic(
@@ -166,9 +154,9 @@ def _by_topic(
     action: "Callable[[O], _Action]",
     clients: Clients,
     server: str,
+    tool: str = "kafka-consumer-groups.sh",
     *,
     is_due: bool = True,
-    tool: str = "kafka-consumer-groups.sh",
 ) -> Iterator[NextStep]:
     """One step for the partitions of a group in a topic for which the action is the same."""
     partitions: dict[tuple[str, str, _Action], list[int]] = {}
@@ -203,8 +191,7 @@ def save_unreachable(found: "Sequence[OffsetOfGroup]", request: Request) -> Iter
     yield from likewise(more, "group", command_line("groups", {"--verbose": True}, request))
 
 
-def restore_unreachable(found: "Sequence[OffsetOfGroup]", server: str) -> Iterator[NextStep]:
-    """The steps once the broker runs."""
+def _restore_unreachable(found: "Sequence[OffsetOfGroup]", server: str) -> Iterator[NextStep]:
     for file, names in [*_files(found)][:_FILES]:
         groups = " ".join(f"--group {shell_word(name)}" for name in names)
         yield NextStep(

@@ -23,15 +23,17 @@ from typing import TYPE_CHECKING
 from kseg.cli.doctor.next_step import (
     NextStep,
     copy_command,
+    dump_command,
     further_replicas,
     lack_of_room,
     lack_of_room_outside,
     move_command,
+    offset_options,
     out_of_the_way,
     replicas_shown,
+    rewritten_log,
 )
 from kseg.cli.doctor.replica_steps import one_to_move, stop_move
-from kseg.cli.doctor.rewritten_logs import dump_command, offset_options, rewritten_log
 from kseg.cli.request import Request
 from kseg.internal_topics.broker_directories import end_offset_of, progress_of
 from kseg.internal_topics.metadata.replica_directories import has_segment, state_of, topic_id_of

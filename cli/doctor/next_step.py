@@ -1,8 +1,8 @@
-"""One step of `kseg doctor`."""
+"""One step of `kseg doctor`, and the commands that several kinds of steps use."""
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from kseg.change.apply.room import rooms_for_copy
@@ -12,7 +12,13 @@ from kseg.cli.text.amounts import size_words
 from kseg.segment.counted import counted, shown_of
 from kseg.segment.mounts import is_mount_point
 from kseg.segment.partition.directory import own_partition_name
-from kseg.segment.partition.names import COPYING_SUFFIX, KSEG_DIRECTORY, MAX_DIRECTORY_NAME
+from kseg.segment.partition.names import (
+    COPYING_SUFFIX,
+    KSEG_DIRECTORY,
+    MAX_DIRECTORY_NAME,
+    NAME_BY_ROLE,
+    Role,
+)
 from kseg.segment.storage import places
 from kseg.segment.terminal import shell_quoted, shell_word, shown_path
 from kseg.segment.values import dataclass
@@ -241,3 +247,33 @@ def find_copies_command(partitions: Iterable[str]) -> str:
     names = (name for each in partitions for name in (each, f"{each}[!0-9]*", f"*-{each}[!0-9]*"))
     wanted = " -o ".join(f"-name {shell_word(name)}" for name in names)
     return rf"find / -type d \( {wanted} \) -not -empty {NO_PARTIAL_COPIES}"
+
+
+def dump_command(path: str, bounds: str = "") -> str:
+    """The command that prints every record of a log as it is: what is decoded or redacted cannot be appended. bounds: further options."""
+    return f"kseg dump --json --raw --show-secrets --print-data-log{bounds} {shell_quoted(path)};"
+
+
+def offset_options(name: str, ranges: Iterable[range]) -> str:
+    return "".join(f" {name} {each.start}-{each.stop - 1}" for each in ranges)
+
+
+def rewritten_log(
+    why: str, path: str, dumps: Sequence[str], options: str, replaced: str, *, like: str
+) -> Iterator[NextStep]:
+    """why: what is wrong, and what to do. path: the directory that the result replaces. dumps: the commands (`dump_command`). options: of
+    `append`. replaced: `path` in words. like: a log of about the size of the result."""
+    log_dir, name = os.path.split(os.path.normpath(path))
+    made = os.path.join(f"{places.abspath(log_dir)}-whole", name)
+    anew, moved = out_of_the_way(made)  # append would add to it
+    yield NextStep(
+        f"{why}{moved}{lack_of_room(like, made)}",
+        f"{anew}mkdir -p {shell_quoted(os.path.dirname(made))} && {{ {' '.join(dumps)} }} | "
+        f"kseg append --apply --dumps {len(dumps)}{options} --from - {shell_quoted(made)}",
+    )
+    metadata = NAME_BY_ROLE[Role.PARTITION_METADATA]
+    yield NextStep(
+        f"Then put it in place of {replaced}, with its topic id.{lack_of_room_outside(path)}",
+        f"cp -p {shell_quoted(os.path.join(path, metadata))} {shell_quoted(made)} && rm -r {shell_quoted(os.path.join(made, KSEG_DIRECTORY))} && "
+        f"{put_command(made, path, first=move_command(path))}",
+    )

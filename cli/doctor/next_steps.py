@@ -39,16 +39,10 @@ from dataclasses import replace
 from kseg.cli.doctor.appended_record_steps import forget_ids, remember_share_groups, skip_producer_ids
 from kseg.cli.doctor.client_steps import end_transactions, find_lost_ends, write_markers
 from kseg.cli.doctor.committed_offset_steps import (
-    delete_former,
-    delete_when_recreated,
     enable_protocols,
     raise_transaction_version,
-    reset_share_states,
-    restart_share_groups,
-    restore_share_states,
-    restore_unreachable,
+    reset_groups,
     save_unreachable,
-    set_groups,
 )
 from kseg.cli.doctor.disk_steps import make_room, make_writable
 from kseg.cli.doctor.metadata_log_steps import (
@@ -299,13 +293,7 @@ def _once_running(situation: Situation) -> Iterator[NextStep]:
     yield from raise_transaction_version(situation.clients.unusable_ids, server)
     yield from enable_protocols(situation.clients, server)
     yield from end_transactions(situation.clients, server)
-    yield from set_groups(situation.clients, server)
-    yield from delete_former(situation.clients, server)
-    yield from delete_when_recreated(situation.clients, server)
-    yield from restore_share_states(situation.clients, server)
-    yield from restart_share_groups(situation.clients, server)
-    yield from reset_share_states(situation.clients, server)
-    yield from restore_unreachable(situation.clients.unreachable, server)
+    yield from reset_groups(situation.clients, server)
 
 
 def _make_new_log(situation: Situation, log_dir: str) -> Iterator[NextStep]:

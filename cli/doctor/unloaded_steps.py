@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import field
 
-from kseg.cli.doctor.next_step import NextStep, likewise
-from kseg.cli.doctor.rewritten_logs import dump_command, offset_options, rewritten_log
+from kseg.cli.doctor.next_step import NextStep, dump_command, likewise, offset_options, rewritten_log
 from kseg.cli.next_command import command_line
 from kseg.cli.request import Request
 from kseg.segment.counted import counted, shown_of
