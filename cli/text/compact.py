@@ -70,13 +70,7 @@ def _result(values: Values) -> Iterator[str]:
     else:
         before, after = values["bytes_before"], values["bytes_after"]
         done = f"copied to {shown_path(str(values['output']))}, " if values["output"] else ""
-        verb = (
-            "compacted"
-            if values["applied"] and not done
-            else "a compaction is due"
-            if not done
-            else "compacted"
-        )
+        verb = "compacted" if values["applied"] or done else "a compaction is due"
         if not values["steps"]:
             verb = "nothing would change"
         yield (

@@ -157,24 +157,14 @@ def _epochs(row: Values) -> Iterator[str]:
 
 
 def _ends(row: Values) -> Iterator[str]:
-    a, b = row["a"], row["b"]
-    for name, later, words in (
-        ("log_end_offset", "behind", "ends"),
-        ("log_start_offset", "trimmed", "starts"),
-    ):
-        first, second = a[name], b[name]
-        if first == second:
+    for name in ("log_end_offset", "log_start_offset"):
+        (low, lower), (high, higher) = sorted((row[letter.lower()][name], letter) for letter in "AB")
+        if low == high:
             continue
-        if later == "behind":
-            letter, short, other, long = (
-                ("B", second, "A", first) if second < first else ("A", first, "B", second)
-            )
-            yield f"{letter} is behind: it {words} {_offsets(long - short)} earlier, at {short} ({other}: {long})"
+        if name == "log_end_offset":
+            yield f"{lower} is behind: it ends {_offsets(high - low)} earlier, at {low} ({higher}: {high})"
         else:
-            letter, late, other, early = (
-                ("B", second, "A", first) if second > first else ("A", first, "B", second)
-            )
-            yield f"{letter} {words} {_offsets(late - early)} later, at {late} ({other}: {early})"
+            yield f"{higher} starts {_offsets(high - low)} later, at {high} ({lower}: {low})"
 
 
 def _offsets(number: int) -> str:

@@ -3,7 +3,7 @@
 Every section has at most a dozen lines; empty sections are left out.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kseg.change.apply.room import FEW_INODES
@@ -69,11 +69,15 @@ class DoctorReport(Report):
         yield from _section("next start", self._starts())
         yield from _section("what retention deletes after it", self._retention())
         yield from _section("committed offsets that expire after it", self._expiring())
-        yield from _section("compacted topics that no cleaner cleans", self._uncleaned())
-        yield from _section("what is wrong", self._findings())
+        yield from _section(
+            "compacted topics that no cleaner cleans", self._first("uncleaned", _uncleaned_words, WARNING)
+        )
+        yield from _section("what is wrong", self._found.lines(ERROR, WARNING))
         yield from _section("what the damage costs", self._costs.lines())
-        yield from _section("hanging transactions", self._hanging())
-        yield from _section("committed transactions that a coordinator aborts", self._lost_commits())
+        yield from _section("hanging transactions", self._first("transaction", _hanging_words))
+        yield from _section(
+            "committed transactions that a coordinator aborts", self._first("lost_commit", _lost_commit_words)
+        )
         yield from _section("groups that do not continue where they stopped", self._stranded())
         yield from _section("not in use", self._leftovers())
 
@@ -217,88 +221,21 @@ class DoctorReport(Report):
                 "with Kafka's default of 7 days where no limit is known (--server-properties gives the broker's)"
             )
 
-    def _expiring(self) -> Iterator[Line]:
-        found, count = self._rows.get("expiring_offsets", ()), self._counts.get("expiring_offsets", 0)
-        for values in found[: shown_of(count, _SHOWN)]:
-            lag = "" if values["lag"] is None else f", {counted(values['lag'], 'record')} behind"
-            words = (
-                f"{values['group']}: {counted(values['offsets'], 'offset')} in {listed(values['topics'], _NAMED_DIRS)}{lag}, "
-                f"unused since {moment(values['unused_since'])}"
-                f"{', if only consumers of other topics come back' if values['needs_return'] else ''}"
-            )
-            yield Line(visible(words), WARNING)
+    def _first(self, kind: str, words: Callable[[Values], str], tone: str = "") -> Iterator[Line]:
+        """A line for each of the first rows of a kind, and the number of the others."""
+        count = self._counts.get(kind, 0)
+        for values in self._rows.get(kind, ())[: shown_of(count, _SHOWN)]:
+            yield Line(visible(words(values)), tone)
         yield from _more(count)
-        if any(values["assumes_default"] for values in found):
+
+    def _expiring(self) -> Iterator[Line]:
+        yield from self._first("expiring_offsets", _expiring_words, WARNING)
+        if any(values["assumes_default"] for values in self._rows.get("expiring_offsets", ())):
             yield Line("with Kafka's default of 7 days (--server-properties gives the broker's)")
 
-    def _uncleaned(self) -> Iterator[Line]:
-        count = self._counts.get("uncleaned", 0)
-        for values in self._rows.get("uncleaned", ())[: shown_of(count, _SHOWN)]:
-            why = {
-                "negative-timestamps": "the cleaner fails at records with negative timestamps",
-                "future-timestamps": "the cleaner waits for timestamps in the future (min.compaction.lag.ms)",
-                "last-stable-offset": f"an open transaction, or the high watermark, holds back everything from offset {values['last_stable_offset']} on",
-            }.get(values["cause"], "why is not seen here")
-            words = (
-                f"{shown_path(values['partition'])}: {size_words(values['dirty_bytes'])} of {size_words(values['bytes'])} since "
-                f"{moment(values['dirty_since'])}, from offset {values['first_dirty_offset']} on; {why}"
-            )
-            yield Line(visible(words), WARNING)
-        yield from _more(count)
-
-    def _findings(self) -> Iterator[Line]:
-        yield from self._found.lines(ERROR, WARNING)
-
-    def _hanging(self) -> Iterator[Line]:
-        found = self._rows.get("transaction", ())
-        for values in found[: shown_of(self._counts.get("transaction", 0), _SHOWN)]:
-            yield Line(
-                visible(
-                    f"{values['topic']}-{values['partition']}: from offset {values['start_offset']}, "
-                    f"producer {values['producer_id']}, last written at "
-                    f"{moment(values['last_timestamp'])}; {_blocked(values)}"
-                )
-            )
-        yield from _more(self._counts.get("transaction", 0))
-
-    def _lost_commits(self) -> Iterator[Line]:
-        count = self._counts.get("lost_commit", 0)
-        for values in self._rows.get("lost_commit", ())[: shown_of(count, _SHOWN)]:
-            when = "as soon as it runs" if values["deadline"] is None else f"at {moment(values['deadline'])}"
-            yield Line(
-                visible(
-                    f"{values['topic']}-{values['partition']}: offsets {values['start_offset']} to {values['last_offset']}, producer "
-                    f"{values['producer_id']}; {when}"
-                )
-            )
-        yield from _more(count)
-
     def _stranded(self) -> Iterator[Line]:
-        found = self._rows.get("offset", ())
-        for values in found[: shown_of(self._counts.get("offset", 0), _SHOWN)]:
-            falls_back = "its consumers fall back to auto.offset.reset"
-            words = {
-                "beyond-log-end": f"beyond the log end {values['log_end_offset']}; {falls_back}",
-                "below-log-start": f"below the log start {values['log_start_offset']}; {falls_back}",
-                "topic-deleted": "of a deleted topic; consumers of the classic protocol continue there once a topic of this name is created",
-                "topic-recreated": "of a deleted topic of this name; consumers of the classic protocol continue there in the topic of today",
-            }.get(
-                values["status"],
-                f"in a partition of __consumer_offsets where its coordinator does not look; {falls_back}",
-            )
-            place = f"{values['topic']}-{values['partition']}"
-            yield Line(visible(f"{values['group']}: {place} at offset {values['offset']}, {words}"))
-        yield from _more(self._counts.get("offset", 0))
-        stateless = self._rows.get("share_offset", ())
-        for values in stateless[: shown_of(self._counts.get("share_offset", 0), _SHOWN)]:
-            place = f"{values['topic']}-{values['partition']}"
-            problem = f"the state of {place} is lost; members of this share group get no record"
-            if values["status"] == FORGOTTEN:
-                problem = f"its coordinator has lost that this share group had progress in {place}; members that join begin anew, or get no record"
-            elif values["status"] == "beyond-log-end":
-                problem = f"the log of {place} ends at {values['log_end_offset']}, but offsets below {values['finished_end_offset']} count as delivered"
-            yield Line(visible(f"{values['group']}: {problem}"))
-        yield from _more(self._counts.get("share_offset", 0))
+        yield from self._first("offset", _stranded_words)
+        yield from self._first("share_offset", _stateless_words)
 
     def _leftovers(self) -> Iterator[Line]:
         by_kind: dict[str, tuple[int, int]] = {}
@@ -307,6 +244,70 @@ class DoctorReport(Report):
             by_kind[values["kind"]] = count + values["count"], held + values["bytes"]
         for kind, (count, held) in by_kind.items():
             yield Line(f"{kind}: {count:,}, {size_words(held)}")
+
+
+def _expiring_words(values: Values) -> str:
+    lag = "" if values["lag"] is None else f", {counted(values['lag'], 'record')} behind"
+    only_if = ", if only consumers of other topics come back" if values["needs_return"] else ""
+    return (
+        f"{values['group']}: {counted(values['offsets'], 'offset')} in {listed(values['topics'], _NAMED_DIRS)}{lag}, "
+        f"unused since {moment(values['unused_since'])}{only_if}"
+    )
+
+
+def _uncleaned_words(values: Values) -> str:
+    why = {
+        "negative-timestamps": "the cleaner fails at records with negative timestamps",
+        "future-timestamps": "the cleaner waits for timestamps in the future (min.compaction.lag.ms)",
+        "last-stable-offset": f"an open transaction, or the high watermark, holds back everything from offset {values['last_stable_offset']} on",
+    }.get(values["cause"], "why is not seen here")
+    return (
+        f"{shown_path(values['partition'])}: {size_words(values['dirty_bytes'])} of {size_words(values['bytes'])} since "
+        f"{moment(values['dirty_since'])}, from offset {values['first_dirty_offset']} on; {why}"
+    )
+
+
+def _hanging_words(values: Values) -> str:
+    is_of_groups = values["topic"] == CONSUMER_OFFSETS_TOPIC
+    blocked = (
+        "consumers of its groups wait for it" if is_of_groups else "read_committed consumers are blocked"
+    )
+    return (
+        f"{values['topic']}-{values['partition']}: from offset {values['start_offset']}, producer {values['producer_id']}, last written at "
+        f"{moment(values['last_timestamp'])}; {blocked}"
+    )
+
+
+def _lost_commit_words(values: Values) -> str:
+    when = "as soon as it runs" if values["deadline"] is None else f"at {moment(values['deadline'])}"
+    return (
+        f"{values['topic']}-{values['partition']}: offsets {values['start_offset']} to {values['last_offset']}, producer "
+        f"{values['producer_id']}; {when}"
+    )
+
+
+def _stranded_words(values: Values) -> str:
+    falls_back = "its consumers fall back to auto.offset.reset"
+    words = {
+        "beyond-log-end": f"beyond the log end {values['log_end_offset']}; {falls_back}",
+        "below-log-start": f"below the log start {values['log_start_offset']}; {falls_back}",
+        "topic-deleted": "of a deleted topic; consumers of the classic protocol continue there once a topic of this name is created",
+        "topic-recreated": "of a deleted topic of this name; consumers of the classic protocol continue there in the topic of today",
+    }.get(
+        values["status"],
+        f"in a partition of __consumer_offsets where its coordinator does not look; {falls_back}",
+    )
+    return f"{values['group']}: {values['topic']}-{values['partition']} at offset {values['offset']}, {words}"
+
+
+def _stateless_words(values: Values) -> str:
+    place = f"{values['topic']}-{values['partition']}"
+    problem = f"the state of {place} is lost; members of this share group get no record"
+    if values["status"] == FORGOTTEN:
+        problem = f"its coordinator has lost that this share group had progress in {place}; members that join begin anew, or get no record"
+    elif values["status"] == "beyond-log-end":
+        problem = f"the log of {place} ends at {values['log_end_offset']}, but offsets below {values['finished_end_offset']} count as delivered"
+    return f"{values['group']}: {problem}"
 
 
 def _identities(log_dirs: Sequence[Values], starts: Sequence[Values]) -> Iterator[str]:
@@ -331,13 +332,6 @@ def _remote_words(certain: int, most: int, size_bytes: int) -> str:
     if most > certain:
         return f" and {f'{certain:,} to' if certain else 'up to'} {most:,} in remote storage"
     return f" and {certain:,} in remote storage ({size_words(size_bytes)})" if certain else ""
-
-
-def _blocked(transaction: Values) -> str:
-    """Who waits for a hanging transaction."""
-    if transaction["topic"] == CONSUMER_OFFSETS_TOPIC:
-        return "consumers of its groups wait for it"
-    return "read_committed consumers are blocked"
 
 
 def _section(title: str, lines: Iterator[Line] | Sequence[Line]) -> Iterator[Line]:

@@ -35,10 +35,10 @@ class RecordTable:
             kind = control.get("kind") if isinstance(control, Mapping) else control
             shown["key"], shown["value"] = None, f"control record {kind}"
         else:
-            key = _text(values.get("key"), values.get("key_encoding"))
+            key = bytes_words(values.get("key"), values.get("key_encoding"))
             room = _MESSAGE_CHARACTERS if values.get("key_encoding") == "message" else _KEY_CHARACTERS
             shown["key"] = key if len(key) <= room else key[: room - 1] + "…"
-            shown["value"] = _text(values.get("value"), values.get("value_encoding"))
+            shown["value"] = bytes_words(values.get("value"), values.get("value_encoding"))
             for side in ("key", "value"):
                 if f"{side}_error" in values:
                     shown["value"] = f"{shown['value']}  {side} not decoded: {values[f'{side}_error']}"
@@ -47,7 +47,3 @@ class RecordTable:
                 str(header[0]) for header in values["headers"]
             )
         return shown
-
-
-def _text(text: Any, encoding: Any) -> str:
-    return bytes_words(text, encoding)

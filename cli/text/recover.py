@@ -42,10 +42,8 @@ def recover_words(values: Values) -> Iterator[str]:
 
 def is_due(values: Values) -> bool:
     """Whether something remains to be done after this row: a plan that was not carried out, or damage that no plan repairs."""
-    if values.get("type") != "result":
-        return False
-    is_planned_only = bool(values.get("steps")) and not values.get("applied")
-    return bool(values.get("doubt")) or is_planned_only or bool(lost_replicas(values))
+    is_result = values.get("type") == "result"
+    return is_result and bool(values.get("doubt") or is_planned(values) or lost_replicas(values))
 
 
 def is_planned(values: Values) -> bool:
@@ -204,12 +202,8 @@ class RecoverReport(ChangeReport):
             return Line(f"NOT SOUND: {self._changes(all_of_them)}", ERROR)
         if self._to_repair > self._applied or self._is_own_due:
             return Line(f"DUE: {self._changes(all_of_them)}", WARNING)
-        return Line(
-            f"REPAIRED: {self._changes(all_of_them)}"
-            if self._applied or self._is_own_repaired
-            else f"SOUND: {self._changes(all_of_them)}",
-            GOOD,
-        )
+        verdict = "REPAIRED" if self._applied or self._is_own_repaired else "SOUND"
+        return Line(f"{verdict}: {self._changes(all_of_them)}", GOOD)
 
     def totals(self) -> Iterator[str]:
         from kseg.change.apply.keeping import BESIDE

@@ -18,31 +18,26 @@ Values = Mapping[str, Any]
 def rename_back(path: str, found: str) -> tuple[str, str]:
     """A sentence and a command. path: where the metadata log has the replica. found: the directory with its topic id."""
     name = partition_name(os.path.basename(found))
-    if name is not None and name.state is PartitionState.FUTURE:
-        own = os.path.join(os.path.dirname(found), os.path.basename(path))
+    state = None if name is None else name.state
+    own, there = shown_path(os.path.basename(path)), shown_path(os.path.basename(found))
+    goal = path
+    if state in (PartitionState.FUTURE, PartitionState.DELETE):  # a broker serves it from there
+        goal = os.path.join(os.path.dirname(found), os.path.basename(path))
+    if state is PartitionState.FUTURE:
         sentence = (
-            f"{shown_path(os.path.basename(path))} was being moved to another log dir: if there is no complete copy of it, rename what was copied "
+            f"{own} was being moved to another log dir: if there is no complete copy of it, rename what was copied "
             "so far to its name, or a broker empties that too. A broker serves it from there."
         )
-        return sentence, f"mv -T {shell_quoted(found)} {shell_quoted(own)}"
-    if name is not None and name.state is PartitionState.DELETE:
-        own = os.path.join(os.path.dirname(found), os.path.basename(path))
+    elif state is PartitionState.DELETE:
         sentence = (
-            f"{shown_path(os.path.basename(found))}, which is marked for deletion, has a log of {shown_path(os.path.basename(path))}: if there "
+            f"{there}, which is marked for deletion, has a log of {own}: if there "
             "is no better copy, give it its name back before a broker starts and deletes it. A broker serves it from there."
         )
-        return sentence, f"mv -T {shell_quoted(found)} {shell_quoted(own)}"
-    is_stray = name is not None and name.state is PartitionState.STRAY
-    what = (
-        "was set aside as stray"
-        if is_stray
-        else f"is in {shown_path(os.path.basename(found))}, according to the topic id"
-    )
-    sentence = (
-        f"{shown_path(os.path.basename(path))} {what}, and the metadata log assigns it to this "
-        "directory: rename it back, or a broker recreates it empty."
-    )
-    return sentence, f"mv -T {shell_quoted(found)} {shell_quoted(path)}"
+    else:
+        is_stray = state is PartitionState.STRAY
+        what = "was set aside as stray" if is_stray else f"is in {there}, according to the topic id"
+        sentence = f"{own} {what}, and the metadata log assigns it to this directory: rename it back, or a broker recreates it empty."
+    return sentence, f"mv -T {shell_quoted(found)} {shell_quoted(goal)}"
 
 
 def lost_replicas(values: Values) -> dict[str, str | None]:

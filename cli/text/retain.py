@@ -213,7 +213,7 @@ class RetainReport(ChangeReport):
         return values.get("type") in ("what_if", "free", "free_topic")
 
     def total(self, values: Values) -> None:
-        if any(values[name] for name in CHANGES):
+        if not self.is_unchanged(values):
             self._due += 1
             self._applied += bool(values["applied"])
         self._segments += len(values["deleted"])
@@ -223,9 +223,7 @@ class RetainReport(ChangeReport):
         self._bytes_purged += values["bytes_purged"]
 
     def line(self, values: Values) -> str:
-        if not any(values[name] for name in CHANGES):
-            return ""
-        return f"{_goes(values, size_words)}{_offset_words(values)}"
+        return "" if self.is_unchanged(values) else f"{_goes(values, size_words)}{_offset_words(values)}"
 
     def stake(self, values: Values) -> Stake:
         return values["bytes_freed"] + values["bytes_purged"], 0
