@@ -31,12 +31,10 @@ def read_size_of_int(text: str) -> int:
 
 
 def read_count(text: str) -> int:
-    """A whole number from 1."""
     return _whole(text, 1, INT64_MAX, "takes a whole number from 1")
 
 
 def read_offset(text: str) -> int:
-    """An offset in a log."""
     return _whole(text, 0, INT64_MAX, "takes an offset, a whole number from 0")
 
 
@@ -157,12 +155,19 @@ def offset_option(help: str, panel: str = RESULT) -> Option:
     return Option(metavar="N", read=read_offset, help=help, panel=panel)
 
 
+def epoch_option(help: str, panel: str = RESULT) -> Option:
+    return Option(metavar="E", read=read_epoch, help=help, panel=panel)
+
+
+def node_option(help: str, panel: str = RESULT) -> Option:
+    return Option(metavar="N", read=read_node, help=help, panel=panel)
+
+
 def size_option(help: str, panel: str = RESULT) -> Option:
     return Option(metavar="SIZE", read=read_size, help=help, panel=panel)
 
 
 def int_size_option(help: str, panel: str = RESULT) -> Option:
-    """A size that Kafka keeps in 32 bits."""
     return Option(metavar="SIZE", read=read_size_of_int, help=help, panel=panel)
 
 

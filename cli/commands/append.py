@@ -13,9 +13,9 @@ from kseg.cli.options import (
     Quiet,
     count_option,
     duration_option,
+    epoch_option,
     int_size_option,
     offset_option,
-    read_epoch,
     read_offsets,
     refuse_read_only,
 )
@@ -136,10 +136,8 @@ def command(
     ] = None,
     leader_epoch: Annotated[
         int | None,
-        Option(
-            metavar="E",
-            read=read_epoch,
-            help="Leader epoch of all batches. Default: what their line has, else the latest of the log.",
+        epoch_option(
+            "Leader epoch of all batches. Default: what their line has, else the latest of the log."
         ),
     ] = None,
     magic: Annotated[

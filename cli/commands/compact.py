@@ -37,25 +37,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("What compaction would free, and what stays", "kseg compact /var/lib/kafka/accounts-0"),
-    (
-        "Compact what is due, as the broker would",
-        "kseg compact --apply --first-dirty-offset checkpoint /var/lib/kafka",
-    ),
-    (
-        "A partition without its metadata log: state the policy",
-        "kseg compact --cleanup-policy compact /mnt/copy/accounts-0",
-    ),
-    (
-        "Include the newest records by rolling the active segment first",
-        "kseg compact --apply --include-active accounts-0",
-    ),
+    ("Compact what is due, as the broker would", "kseg compact --apply --first-dirty-offset checkpoint /var/lib/kafka"),
+    ("A partition without its metadata log: state the policy", "kseg compact --cleanup-policy compact /mnt/copy/accounts-0"),
+    ("Include the newest records by rolling the active segment first", "kseg compact --apply --include-active accounts-0"),
     ("A compacted copy; the log stays as it is", "kseg compact --output /mnt/small accounts-0"),
     ("With the properties of the topic", "kseg compact --config accounts.properties accounts-0"),
-    (
-        "Skip damaged segments, and those that would be merged with them",
-        "kseg compact --damaged skip --apply accounts-0",
-    ),
-)
+    ("Skip damaged segments, and those that would be merged with them", "kseg compact --damaged skip --apply accounts-0"),
+)  # fmt: skip
 
 WHAT = "Which segments are cleaned"
 RESULT = "Cleaned segments"

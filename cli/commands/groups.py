@@ -11,12 +11,9 @@ from kseg.segment.storage import places
 EXAMPLES = (
     ("Which groups are there, and which ones lag", "kseg groups /var/lib/kafka"),
     ("Everything about one group, for a script", "kseg groups --json --group billing /var/lib/kafka"),
-    (
-        "Where a group stood at a time, as a file to reset it with",
-        "kseg groups --group billing --at 2026-11-23T02:00:00Z --reset-csv billing.csv /var/lib/kafka",
-    ),
+    ("Where a group stood at a time, as a file to reset it with", "kseg groups --group billing --at 2026-11-23T02:00:00Z --reset-csv billing.csv /var/lib/kafka"),
     ("When did the group go back?", "kseg groups --group billing --history /var/lib/kafka"),
-)
+)  # fmt: skip
 
 
 def command(

@@ -21,14 +21,11 @@ EXAMPLES = (
     ("What is in a data directory", "kseg list /var/lib/kafka"),
     ("The same for a script", "kseg list --json /var/lib/kafka"),
     ("The largest topics first", "kseg list --sort size /var/lib/kafka"),
-    (
-        "The partitions of a topic, with exact numbers",
-        "kseg list --partitions --count --topic orders /var/lib/kafka",
-    ),
+    ("The partitions of a topic, with exact numbers", "kseg list --partitions --count --topic orders /var/lib/kafka"),
     ("Where consumer groups lag most", "kseg list --groups --sort lag /var/lib/kafka"),
     ("Every file", "kseg list --verbose orders-0"),
     ("What is in tiered storage, and is anything missing", "kseg list --remote /var/lib/kafka"),
-)
+)  # fmt: skip
 
 
 def command(

@@ -19,9 +19,9 @@ from kseg.cli.options import (
     Paths,
     Verbose,
     count_option,
+    epoch_option,
     key_bytes,
-    read_epoch,
-    read_offset,
+    offset_option,
     time_option,
 )
 from kseg.cli.payload_formats import PayloadFormats, decoding
@@ -39,12 +39,9 @@ EXAMPLES = (
     ("The first message at or after a time", "kseg lookup --timestamp 2024-05-01T12:00:00Z orders-0"),
     ("The newest message of a key, and all of them", "kseg lookup --key order-17 orders-0"),
     ("", "kseg lookup --key order-17 --all orders-0"),
-    (
-        "The same in all partitions, of the last hour only",
-        "kseg lookup --key order-17 --all --from-time 2024-05-01T11:00:00Z --topic orders /var/lib/kafka",
-    ),
+    ("The same in all partitions, of the last hour only", "kseg lookup --key order-17 --all --from-time 2024-05-01T11:00:00Z --topic orders /var/lib/kafka"),
     ("Where each partition of a topic ends", "kseg lookup --latest --json --topic orders /var/lib/kafka"),
-)
+)  # fmt: skip
 
 
 MURMUR2 = "murmur2"
@@ -135,13 +132,7 @@ def command(
     *,
     paths: Paths,
     offset: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            read=read_offset,
-            help="The batch that contains this offset, else the next one.",
-            panel=QUESTION,
-        ),
+        int | None, offset_option("The batch that contains this offset, else the next one.", QUESTION)
     ] = None,
     timestamp: Annotated[
         int | None,
@@ -167,13 +158,7 @@ def command(
         str | None, Option(metavar="KEY", help="The newest message with this key.", panel=QUESTION)
     ] = None,
     leader_epoch: Annotated[
-        int | None,
-        Option(
-            metavar="E",
-            read=read_epoch,
-            help="The end offset of the largest epoch up to this one.",
-            panel=QUESTION,
-        ),
+        int | None, epoch_option("The end offset of the largest epoch up to this one.", QUESTION)
     ] = None,
     transactional_id: Annotated[
         str | None,

@@ -15,8 +15,8 @@ from kseg.cli.options import (
     Quiet,
     Topics,
     Verbose,
+    node_option,
     offset_option,
-    read_node,
     time_option,
 )
 from kseg.segment.errors import UsageError
@@ -24,14 +24,11 @@ from kseg.segment.errors import UsageError
 EXAMPLES = (
     ("What belongs on this broker's disks, and what is there", "kseg metadata /var/lib/kafka"),
     ("Who deleted the topic, and when", "kseg metadata --history --topic orders /var/lib/kafka"),
-    (
-        "Which partitions did broker 3 hold before it died",
-        "kseg metadata --node 3 --at 2026-11-21T09:00:00Z /var/lib/kafka",
-    ),
+    ("Which partitions did broker 3 hold before it died", "kseg metadata --node 3 --at 2026-11-21T09:00:00Z /var/lib/kafka"),
     ("Everything about one topic", "kseg metadata --topic orders /var/lib/kafka"),
     ("All ACLs", "kseg metadata --kind acl /var/lib/kafka"),
     ("The state as of an offset, for a script", "kseg metadata --json --offset 68 __cluster_metadata-0"),
-)
+)  # fmt: skip
 
 
 def command(
@@ -69,15 +66,7 @@ def command(
     ] = (),
     topics: Topics = (),
     partition: Partition = None,
-    node: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            read=read_node,
-            help="Only partitions with a replica on this broker.",
-            panel=FILTER,
-        ),
-    ] = None,
+    node: Annotated[int | None, node_option("Only partitions with a replica on this broker.", FILTER)] = None,
     show_secrets: Annotated[
         bool,
         Option(help="Print passwords and other sensitive configurations, and the keys of SCRAM credentials."),

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from kseg.cli.decoders import ConnectTopics, ShowSecrets, redactor_for, row_decoder
 from kseg.cli.option_schema import RUN, Option
-from kseg.cli.options import BytesMode, CommonOptions, Json, NoNow, Paths, int_size_option, read_offset
+from kseg.cli.options import BytesMode, CommonOptions, Json, NoNow, Paths, int_size_option, offset_option
 from kseg.cli.payload_formats import PayloadFormats, decoding
 from kseg.inspection.query import FRAMINGS, ReadQuery
 from kseg.jobs.events import Event, Text
@@ -21,14 +21,7 @@ EXAMPLES = (
 def command(
     *,
     paths: Paths,
-    offset: Annotated[
-        int,
-        Option(
-            metavar="N",
-            read=read_offset,
-            help="Start at the batch that contains this offset, else the next one.",
-        ),
-    ],
+    offset: Annotated[int, offset_option("Start at the batch that contains this offset, else the next one.")],
     max_bytes: Annotated[int, int_size_option("Read at most this many bytes, in complete batches.")] = 1024
     * 1024,
     max_message_bytes: Annotated[

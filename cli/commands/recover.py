@@ -25,8 +25,8 @@ from kseg.cli.options import (
     Paths,
     Verbose,
     duration_option,
+    node_option,
     offset_option,
-    read_node,
     refuse_read_only,
     size_option,
 )
@@ -51,17 +51,11 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("What would be repaired, and what either policy costs", "kseg recover /var/lib/kafka"),
     ("Repair one partition, keeping every valid batch", "kseg recover --apply /var/lib/kafka/orders-0"),
-    (
-        "Leave exactly what a broker's own recovery would leave",
-        "kseg recover --policy kafka --apply /var/lib/kafka",
-    ),
-    (
-        "A repaired copy; the damaged directory stays as it is",
-        "kseg recover --output /mnt/repaired /var/lib/kafka",
-    ),
+    ("Leave exactly what a broker's own recovery would leave", "kseg recover --policy kafka --apply /var/lib/kafka"),
+    ("A repaired copy; the damaged directory stays as it is", "kseg recover --output /mnt/repaired /var/lib/kafka"),
     ("Rebuild all indexes and snapshots from the log", "kseg recover --rebuild --apply orders-0"),
     ("Let the broker start without recovery", "kseg recover --apply --mark-clean /var/lib/kafka"),
-)
+)  # fmt: skip
 
 BROKER = "State of the log, as the broker would know it"
 
@@ -73,11 +67,9 @@ class IdentityOptions(NamedTuple):
 
     node_id: Annotated[
         int | None,
-        Option(
-            metavar="N",
-            read=read_node,
-            help="Write a lost meta.properties with this node id. Default: that of the other data directories.",
-            panel=CHANGE,
+        node_option(
+            "Write a lost meta.properties with this node id. Default: that of the other data directories.",
+            CHANGE,
         ),
     ] = None
     cluster_id: Annotated[

@@ -46,31 +46,16 @@ if TYPE_CHECKING:
     from kseg.segment.partition.topic_settings import TopicSettings
 
 EXAMPLES = (
-    (
-        "What each topic's own retention would delete, and why the rest stays",
-        "kseg retain --server-properties server.properties /var/lib/kafka",
-    ),
-    (
-        "What seven days would delete of one topic",
-        "kseg retain --retention-ms 7d --topic orders /var/lib/kafka",
-    ),
-    (
-        "Mark for deletion what is above 50 GiB in each partition of one topic",
-        "kseg retain --retention-bytes 50GiB --topic orders --apply /var/lib/kafka",
-    ),
-    (
-        "A partition without its metadata log: state the policy",
-        "kseg retain --cleanup-policy delete --retention-ms 7d /mnt/copy/orders-0",
-    ),
+    ("What each topic's own retention would delete, and why the rest stays", "kseg retain --server-properties server.properties /var/lib/kafka"),
+    ("What seven days would delete of one topic", "kseg retain --retention-ms 7d --topic orders /var/lib/kafka"),
+    ("Mark for deletion what is above 50 GiB in each partition of one topic", "kseg retain --retention-bytes 50GiB --topic orders --apply /var/lib/kafka"),
+    ("A partition without its metadata log: state the policy", "kseg retain --cleanup-policy delete --retention-ms 7d /mnt/copy/orders-0"),
     ("Free the space of what was marked a minute ago", "kseg retain --purge --apply /var/lib/kafka"),
-    (
-        "Which segments to delete to free 50 GiB, and the equivalent limits",
-        "kseg retain --free 50GiB /var/lib/kafka",
-    ),
+    ("Which segments to delete to free 50 GiB, and the equivalent limits", "kseg retain --free 50GiB /var/lib/kafka"),
     ("Restore what was marked", "kseg retain --unmark --apply orders-0"),
     ("What other limits would free", "kseg retain --what-if orders-0"),
     ("With the properties of the topic", "kseg retain --config orders.properties orders-0"),
-)
+)  # fmt: skip
 
 LIMITS = "Limits"
 BROKER = "State of the log"

@@ -14,12 +14,9 @@ if TYPE_CHECKING:
 EXAMPLES = (
     ("What holds back consumers with read_committed?", "kseg transactions /var/lib/kafka"),
     ("The same for a script", "kseg transactions --json /var/lib/kafka"),
-    (
-        "A copy from yesterday, as of the time when it was made",
-        "kseg transactions --now 2026-11-22T18:00:00Z /backup/kafka",
-    ),
+    ("A copy from yesterday, as of the time when it was made", "kseg transactions --now 2026-11-22T18:00:00Z /backup/kafka"),
     ("Every transaction of a topic", "kseg transactions --verbose --topic orders /var/lib/kafka"),
-)
+)  # fmt: skip
 
 
 def command(
@@ -53,10 +50,7 @@ def command(
 
     is_full = json or verbose
     options = TransactionsOptions(
-        now_ms=clock_ms(now),
-        max_timeout_ms=max_transaction_timeout_ms,
-        ended=is_full,
-        as_json=json,
+        now_ms=clock_ms(now), max_timeout_ms=max_transaction_timeout_ms, ended=is_full, as_json=json
     )
     style = Style(
         command="transactions",

@@ -11,15 +11,12 @@ from kseg.segment.errors import UsageError
 
 EXAMPLES = (
     ("Undo a repair", "kseg undo /var/lib/kafka/orders-0/.kseg/20260101T120000Z-1f2e3d4c/journal.jsonl"),
-    (
-        "Undo everything that a run changed in a data directory",
-        "kseg undo /var/lib/kafka/kseg-journal-20260101T120000Z-1f2e3d4c.jsonl",
-    ),
+    ("Undo everything that a run changed in a data directory", "kseg undo /var/lib/kafka/kseg-journal-20260101T120000Z-1f2e3d4c.jsonl"),
     ("Undo the last run, by the path that was given to it", "kseg undo /var/lib/kafka"),
     ("Complete a change that was killed", "kseg undo --finish /var/lib/kafka/orders-0"),
     ("What can be undone, and how much space is held for that", "kseg undo --list /var/lib/kafka"),
     ("Free that space; nothing can be undone then", "kseg undo --forget --apply /var/lib/kafka"),
-)
+)  # fmt: skip
 
 
 def command(

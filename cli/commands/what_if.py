@@ -11,12 +11,12 @@ from kseg.cli.options import (
     OnCluster,
     Paths,
     Verbose,
-    read_size_of_int,
+    duration_option,
+    int_size_option,
     refuse_read_only,
     size_option,
 )
 from kseg.segment.errors import UsageError
-from kseg.segment.quantities import read_duration, read_size
 
 EXAMPLES = (
     ("Which codec would make this topic smaller, and at what price?", "kseg what-if --topic orders /var/lib/kafka"),
@@ -45,41 +45,24 @@ def command(
     ] = (),
     batch_size: Annotated[
         int | None,
-        Option(
-            metavar="SIZE",
-            read=read_size_of_int,
-            help="Try producer batches with this batch.size. Default, without --linger: 64KiB with 20 ms and 256KiB with 100 ms.",
-            panel=TRIED,
+        int_size_option(
+            "Try producer batches with this batch.size. Default, without --linger: 64KiB with 20 ms and 256KiB with 100 ms.",
+            TRIED,
         ),
     ] = None,
-    linger: Annotated[
-        int | None,
-        Option(
-            metavar="DURATION",
-            read=read_duration,
-            help="Try producer batches with this linger.ms.",
-            panel=TRIED,
-        ),
-    ] = None,
+    linger: Annotated[int | None, duration_option("Try producer batches with this linger.ms.", TRIED)] = None,
     retention_ms: Annotated[
         tuple[int, ...],
-        Option(
-            metavar="DURATION",
-            read=read_duration,
-            help="Show what this limit would keep; may be repeated. Default: 1, 3, 7 and 30 days.",
-            panel=TRIED,
+        duration_option(
+            "Show what this limit would keep; may be repeated. Default: 1, 3, 7 and 30 days.", TRIED
         ),
     ] = (),
     retention_bytes: Annotated[
         tuple[int, ...],
-        Option(
-            metavar="SIZE",
-            read=read_size,
-            help=(
-                "Show what this limit per partition would keep; may be repeated. Default: about a half "
-                "and a quarter of the largest partition."
-            ),
-            panel=TRIED,
+        size_option(
+            "Show what this limit per partition would keep; may be repeated. Default: about a half "
+            "and a quarter of the largest partition.",
+            TRIED,
         ),
     ] = (),
     compaction: Annotated[
