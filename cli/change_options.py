@@ -61,7 +61,6 @@ class InPlaceOptions(NamedTuple):
     follow_links: FollowLinks = False
 
     def keeping(self) -> "Keeping":
-        """Where journal and quarantine are stored."""
         from kseg.change.apply.keeping import Keeping
 
         return Keeping(self.journal, self.quarantine)

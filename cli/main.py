@@ -23,7 +23,6 @@ COMPLETING = "_KSEG_COMPLETE"  # set by the shell's completion script
 
 
 def main() -> None:
-    """Run the program and exit."""
     gc.set_threshold(MANY_OBJECTS)  # imports create thousands of objects that all stay alive
     reserve_standard_streams()
     handle_termination()

@@ -117,7 +117,6 @@ class RunSummary:
 
     @property
     def estimated_s_on_flash(self) -> float | None:
-        """The same on flash."""
         if not self.planned_changes:
             return None
         written_s = self.planned_bytes / WRITTEN_BYTES_PER_S_ON_FLASH

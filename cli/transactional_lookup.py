@@ -94,7 +94,6 @@ class _Answer:
         return seen.failures if known is None else (*seen.failures, Row(id_row(known)))
 
     def through(self, events: Iterator[Event]) -> Iterator[Event]:
-        """The same events, followed by the answer."""
         rows = 0
         for event in events:
             rows += isinstance(event, Row)

@@ -51,7 +51,6 @@ def _spelled_out(words: Sequence[str]) -> list[str]:
 
 
 def build(names: Sequence[str], version: Callable[[], int]) -> typer.Typer:
-    """The app with these commands."""
     app = typer.Typer(name="kseg", cls=_Program, pretty_exceptions_enable=False, context_settings=SETTINGS)
 
     def root(

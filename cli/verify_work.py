@@ -122,7 +122,6 @@ class Verification:
         return self._forecast.leaderless
 
     def finder(self, targets: Sequence[Target]) -> "MetadataFinder":
-        """The finder of the metadata logs of the targets."""
         if self.properties is None:
             return finder_for(targets, self._metadata)
         from kseg.internal_topics.metadata.metadata_finder import node_of

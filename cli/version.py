@@ -37,7 +37,6 @@ DEPENDENCIES = (
 
 
 def report() -> str:
-    """The lines of `kseg --version`."""
     from kseg.segment import crc
 
     versions = " · ".join(f"{name} {version}" for name, version in installed().items())
@@ -72,7 +71,6 @@ def kernels() -> list[str]:
 
 
 def installed() -> dict[str, str]:
-    """Name and version of the installed dependencies."""
     wanted = {name.replace("-", "_").lower(): name for name in DEPENDENCIES}
     found: dict[str, str] = {}
     for folder in sys.path:

@@ -122,7 +122,6 @@ class DamagedReplicas:
 
     @property
     def damaged(self) -> set[str]:
-        """The directories of damaged logs."""
         return {*self.lost} | self.unknown
 
     def _marked_for_deletion(self) -> dict[str, list[str]]:

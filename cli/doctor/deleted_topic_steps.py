@@ -37,7 +37,6 @@ class DeletedLog:
 
     @property
     def partition(self) -> str:
-        """The partition's name."""
         name = partition_name(os.path.basename(self.path))
         return os.path.basename(self.path) if name is None else name.text
 

@@ -39,7 +39,6 @@ class Disks:
     undo_bytes: int = 0
 
     def takes(self, finding: Finding) -> bool:
-        """Note what a finding says; returns whether it is about nothing else."""
         if isinstance(finding.diagnosis, UnwritableFile):
             self.not_writable.append((finding.path, finding.diagnosis))
             return True

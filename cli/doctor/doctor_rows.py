@@ -113,5 +113,4 @@ def leftovers_row(log_dir: str, kind: str, paths: Sequence[str], held_bytes: int
 
 
 def step_row(number: int, step: NextStep) -> dict[str, object]:
-    """One step of the recommended procedure, numbered in order."""
     return {"type": "step", "number": number, "why": step.why, "command": step.command, "due": step.is_due}

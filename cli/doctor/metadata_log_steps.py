@@ -71,7 +71,6 @@ class MetadataLogs:
     refused_configs: "dict[tuple[str, str], RefusedConfig]" = field(default_factory=dict)
 
     def takes(self, finding: Finding) -> bool:
-        """Note what a finding says; returns whether it is about nothing else."""
         path, diagnosis = finding.path, finding.diagnosis
         if isinstance(diagnosis, FutureTimestamps) and _is_in_metadata_log(path):
             self.latest_ms = max(self.latest_ms, diagnosis.timestamp_ms)
@@ -91,7 +90,6 @@ class MetadataLogs:
 
     @property
     def come_before_start(self) -> bool:
-        """Whether there is a step that has to be taken before a start."""
         return bool(self.damaged_snapshots or self.gapped or self.reissued_ids)
 
 

@@ -49,7 +49,6 @@ class Obstacles:
     unformatted: list[str] = field(default_factory=list)
 
     def takes(self, finding: Finding) -> bool:
-        """Note what a finding says; returns whether it is about nothing else."""
         if finding.id == "unknown-file" and _has_lost_its_case(finding.path):
             self.in_other_case[os.path.dirname(finding.path)] = None
             return True
@@ -63,7 +62,6 @@ class Obstacles:
 
     @property
     def come_before_start(self) -> bool:
-        """Whether there is a step that has to be taken before a start."""
         return bool(self.in_the_way or self.in_other_case)
 
 

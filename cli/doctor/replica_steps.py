@@ -80,7 +80,6 @@ class Replicas:
     nodes_with_others: set[int] = field(default_factory=set)
 
     def takes(self, finding: Finding) -> bool:
-        """Note what a finding says; returns whether it is about nothing else."""
         path, diagnosis = finding.path, finding.diagnosis
         if isinstance(diagnosis, ReplicaBehind):
             self._note_behind(path, diagnosis)

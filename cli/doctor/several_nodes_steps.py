@@ -58,7 +58,6 @@ class Identities:
     configured: str | None = None
 
     def takes(self, finding: Finding) -> bool:
-        """Note what a finding says; returns whether it is about nothing else."""
         if isinstance(finding.diagnosis, ReplacedVoter):
             self.replaced_voters.append(finding.diagnosis)
             return True
@@ -85,7 +84,6 @@ class Identities:
 
     @property
     def come_before_start(self) -> bool:
-        """Whether there is a step that has to be taken before a start."""
         return bool(self.wrong) or any(
             each.is_quorum_lost or each.foreign_log for each in self.replaced_voters
         )
@@ -201,7 +199,6 @@ def _or_of_absent_node(log_dir: str, identities: Identities) -> str:
 
 
 def node_words(node_id: int | None, cluster_id: str | None) -> str:
-    """The name of a node in sentences."""
     if node_id is None:
         return "what has lost its node id"
     return f"node {node_id}" + ("" if cluster_id is None else f" of cluster {cluster_id}")

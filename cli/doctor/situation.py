@@ -1,6 +1,7 @@
 """What an examination has found, as far as the steps of `kseg doctor` depend on it: a part for each kind of step.
 
-Each finding belongs to the first part that takes it. What no part takes is a matter of the repair that the finding suggests.
+Each finding belongs to the first part whose `takes` notes what it says and returns that it is about nothing else. What no part takes is a
+matter of the repair that the finding suggests.
 """
 
 from typing import TYPE_CHECKING

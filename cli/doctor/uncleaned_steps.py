@@ -49,7 +49,6 @@ def uncleaned_logs(
 
 
 def uncleaned_row(log: Uncleaned) -> dict[str, object]:
-    """One log that no cleaner cleans."""
     return {
         "type": "uncleaned",
         "partition": os.path.basename(log.directory),

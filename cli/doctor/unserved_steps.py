@@ -41,7 +41,6 @@ class UnservedDirectories:
     mounted: list[str] = field(default_factory=list)
 
     def takes(self, finding: Finding) -> bool:
-        """Note what a finding says; returns whether it is about nothing else."""
         if finding.id == "bad-directory-name":
             self.foreign.append(finding.path)
         elif finding.id == "topic-id-conflict" and finding.diagnosis is None and places.isdir(finding.path):

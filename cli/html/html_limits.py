@@ -32,7 +32,6 @@ class SegmentMark:
     count: int = 1
 
     def joined(self, other: "SegmentMark") -> "SegmentMark":
-        """This mark merged with the following one."""
         earliest = [time for time in (self.earliest_ms, other.earliest_ms) if time is not None]
         latest = [time for time in (self.latest_ms, other.latest_ms) if time is not None]
         return SegmentMark(
@@ -47,8 +46,6 @@ class SegmentMark:
 
 
 class LimitsData:
-    """The rows of one run."""
-
     def __init__(self) -> None:
         self._judged: dict[str, list[Values]] = {}
         self._steps: dict[str, dict[str, dict[int, tuple[int, int]]]] = {}

@@ -143,7 +143,6 @@ class HtmlPage:
         write_report(self._path, data)
 
     def say(self, quiet: bool) -> None:
-        """Print the location of the report."""
         if not quiet:
             complain(f"kseg {self._command}: wrote {self._path} ({size_words(os.stat(self._path).st_size)})")
 

@@ -64,8 +64,6 @@ class PartitionPicture:
 
 
 class PictureData:
-    """The chart data of one run."""
-
     def __init__(self) -> None:
         self._partitions: dict[str, PartitionPicture] = {}
         self._codecs: dict[str, CodecShape] = {}
@@ -89,7 +87,6 @@ class PictureData:
             )  # fmt: skip
 
     def shape(self, shape: LogShape) -> None:
-        """Add the shape of a log that a command has walked."""
         picture = self._picture(shape.directory)
         if picture is None:
             return
@@ -103,7 +100,6 @@ class PictureData:
             self._codecs.setdefault(name, CodecShape()).add(codec)
 
     def pair(self, pair: PairPicture) -> None:
-        """Add two copies that were compared."""
         if pair.verdict != "same":
             self._pairs.append(pair)
 
@@ -137,7 +133,6 @@ class PictureData:
             picture.bytes, picture.errors = size_bytes, errors
 
     def as_data(self) -> dict[str, object]:
-        """The data for the file."""
         pictures = sorted(
             self._partitions.values(), key=lambda each: (-each.troubles, -each.bytes, each.path)
         )

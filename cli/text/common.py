@@ -139,7 +139,6 @@ Place = tuple[str, str]  # the name of a partition and its directory
 
 
 def place_of(values: Mapping[str, Any]) -> Place:
-    """The place that a row is about."""
     return str(values["partition"]), str(values.get("directory") or values.get("path") or values["partition"])
 
 

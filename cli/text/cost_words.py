@@ -25,7 +25,6 @@ class LossTotal:
         self._unknown, self._at_most = 0, cast("int | None", 0)
 
     def add(self, cost: Values) -> None:
-        """The cost of the policy for one partition."""
         if cost.get("dies_of"):
             self._unloadable += 1
         elif cost["records"] is None:

@@ -41,7 +41,6 @@ class DamageCosts:
         self._first: list[Values] = []
 
     def add(self, values: Values) -> None:
-        """One `damage` row."""
         self._count += 1
         # the sort is stable: of those that lose the same, the first ones stay
         self._first = sorted([*self._first, values], key=_stake, reverse=True)[: _SHOWN + 1]

@@ -21,7 +21,6 @@ def export_words(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def export_total(partitions: int, summary: RunSummary) -> str:
-    """The total of several partitions."""
     sums = summary.sums
     damaged = f", {counted(sums['damaged_bytes'], 'damaged byte')}" if sums.get("damaged_bytes") else ""
     return (

@@ -59,7 +59,6 @@ class _Group:
     notes: dict[str, int] = field(default_factory=dict)
 
     def add(self, lag: int | None, time_ms: int | None) -> None:
-        """Add a partition."""
         self.partitions += 1
         if lag is not None:
             self.lag = lag + (self.lag or 0)

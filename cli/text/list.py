@@ -40,7 +40,6 @@ class _Entry:
     group: str = ""
 
     def add(self, values: Values) -> None:
-        """Add the row of a partition."""
         self.partitions += 1
         self.segments += values["segments"]
         # not `bytes`: the indexes of active segments are preallocated, too
@@ -211,7 +210,6 @@ def sums_first(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def inventory_words(values: Values) -> Iterator[str]:
-    """The lines for one row of `list`."""
     match values.get("type"):
         case "file" | "directory":
             yield _entry(values)

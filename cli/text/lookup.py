@@ -42,7 +42,6 @@ class LookupReport(Report):
         self._held_back = ""  # the first answer beyond the limit, shown if it stays the only one
 
     def words(self, values: Values) -> Iterator[str]:
-        """The lines for one answer."""
         if values.get("type") == "record":
             yield record_line(values, self._most)
         elif values.get("type") != "lookup":

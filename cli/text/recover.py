@@ -144,7 +144,6 @@ class RecoverReport(ChangeReport):
 
     @property
     def is_left_damaged(self) -> bool:
-        """Whether the plan leaves damage in a partition."""
         return self._not_sound > 0
 
     def total(self, values: Values) -> None:

@@ -117,7 +117,6 @@ class TransactionsReport(Report):
 
 
 def transaction_words(values: Values) -> Iterator[str]:
-    """The lines for one row of `transactions`."""
     match values.get("type"):
         case "transaction" if values["status"] == "hanging":
             yield from _hanging_words(values)

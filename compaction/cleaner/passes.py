@@ -62,7 +62,6 @@ class SecondPassRequest:
     top_keys: int
 
     def segments(self, log: LogBeingCleaned) -> list[CleanerSegment]:
-        """The segments to clean."""
         return [segment for segment in log.segments if segment.base_offset < self.end_offset]
 
     def groups(self, log: LogBeingCleaned) -> list[list[CleanerSegment]]:

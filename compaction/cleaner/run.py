@@ -20,8 +20,6 @@ from kseg.segment.partition.targets import Target, directory_of
 
 
 class CompactRun(CheckpointRun[CompactOptions, CompactResult]):
-    """One run of `compact` over many targets."""
-
     command = COMMAND
     role = Role.CLEANER_OFFSETS
     result_type = CompactResult

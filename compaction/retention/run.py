@@ -24,8 +24,6 @@ from kseg.segment.partition.targets import PartitionTarget, Target
 
 
 class RetainRun(CheckpointRun[RetainOptions, RetainResult]):
-    """One run of `retain` over many targets."""
-
     command = COMMAND
     role = Role.LOG_START_OFFSETS
     result_type = RetainResult

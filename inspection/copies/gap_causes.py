@@ -55,8 +55,6 @@ class GapCauses:
 
 
 class _Aborted:
-    """The aborted transactions of a log."""
-
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self._by_producer: dict[int, list[tuple[int, int]]] | None = None

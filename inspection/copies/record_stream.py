@@ -78,7 +78,6 @@ class RecordStream:
 
     @property
     def table(self) -> Columns:
-        """The table of batches of the chunk."""
         return self._copy.table
 
     def skip_exhausted(self) -> None:

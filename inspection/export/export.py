@@ -53,8 +53,6 @@ def export(target: LogTarget, options: ExportOptions) -> Iterator[Event]:
 
 
 class _PartitionExport:
-    """The export of one partition."""
-
     def __init__(self, target: LogTarget, options: ExportOptions, writers: Writers | StreamWriter) -> None:
         self._target = target
         self._options = options

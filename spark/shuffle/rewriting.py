@@ -133,5 +133,4 @@ class Survivors:
         return done == count
 
     def close(self) -> None:
-        """Release the memory."""
         self._memory.close()

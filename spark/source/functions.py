@@ -22,7 +22,6 @@ BATCH_BYTES = "kafka_batch_bytes"
 
 
 def register_functions(spark: "SparkSession") -> None:
-    """Register the functions with a session."""
     spark.udf.register(BATCH_BYTES, batch_bytes, "bigint")
 
 

@@ -86,8 +86,6 @@ def again(work: Callable[[], T]) -> T:
 
 
 class GrowingLogs:
-    """The current logs below some paths."""
-
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 

@@ -106,12 +106,10 @@ class SourceOptions:
     table: str = RECORDS
 
     def decodes(self, is_key: bool) -> bool:
-        """Whether keys, or values, are decoded."""
         return (self.key_format if is_key else self.value_format) != FORMATS[0]
 
     @property
     def decodes_any(self) -> bool:
-        """Whether keys or values are decoded."""
         return self.decodes(is_key=True) or self.decodes(is_key=False)
 
 

@@ -96,7 +96,6 @@ class DecodedBatches:
         self.columns = self._read_columns()
 
     def of(self, batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
-        """The requested columns of a batch."""
         decoded: dict[str, pa.Array] = {}
         for side in self._sides:
             decoded |= decoded_arrays(self._payloads, topic, side, batch, arrow_type(self._kinds[side]))

@@ -86,7 +86,6 @@ class WriteJob:
         return cls(options, columns, new_run_id(_now_ms()), counts, directory_sample(options.log_dir))
 
     def write(self, batches: "Iterator[RecordBatch]") -> Written:
-        """Write the rows of one task."""
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         log_dir = self.options.log_dir
