@@ -61,8 +61,7 @@ def test_compaction_that_lengthens_a_log_says_so(tmp_path: Path, say: Say) -> No
     for number in range(2):
         topic = Topic(tmp_path / "data", name=f"accounts-{number}")
         topic.send(("a", None))
-        topic.roll()
-        topic.close()
+        topic.roll_and_close()
     (tmp_path / "data" / "meta.properties").write_text("version=1\nnode.id=1\n")
     _, out, _ = say("--now", T0, tmp_path / "data")
     assert "DUE: 2 of 2 compacted partitions, 138 bytes to 144 bytes (6 bytes more), 2 records to 2" in out
@@ -233,8 +232,7 @@ def test_compact_cleans_several_partitions_at_once(tmp_path: Path, say: Say) -> 
     for number in range(4):
         topic = Topic(tmp_path / "data", name=f"accounts-{number}")
         topic.send(("a", 1), ("a", 2))
-        topic.roll()
-        topic.close()
+        topic.roll_and_close()
     (tmp_path / "data" / "meta.properties").write_text(
         "version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from kseg.cli.main import run
 from kseg.segment.sidecar.checkpoint import decode_offset_checkpoint
+from tests.support.command_lines import json_run
 from tests.support.trees import tree_state, unchanged
 
 FIRST = f"{0:020}"
@@ -34,11 +34,6 @@ def data(capture_small: Path, tmp_path: Path) -> Path:
         lines = [f"{partition.rpartition('-')[0]} 0 {offset}" for partition, offset in offsets.items()]
         (made / name).write_text("".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)))
     return made
-
-
-def printed(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
-    status = run([*map(str, words), "--json", "--no-progress", "--jobs", "1"])
-    return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 def carried(output: Path) -> dict[str, dict[str, int]]:
@@ -75,7 +70,7 @@ def test_copy_has_its_checkpoint_entries(
         "whole": [data],
     }[narrowed]  # type: ignore[assignment]
     with unchanged(data):
-        status, rows = printed(*words, "--output", output, *given, capfd=capfd)
+        status, rows = json_run(*words, "--output", output, *given, capfd=capfd)
     assert status == 0, rows
     expected = of(*PARTITIONS) if narrowed == "whole" else of("metro-none-0")
     found = carried(output)
@@ -89,7 +84,7 @@ def test_copy_has_its_checkpoint_entries(
     assert all(reported.get(name, {}) == offsets for name, offsets in expected.items())
     # the copy has the log start of the original
     for place in (data, output):
-        _, (answer, *_) = printed("lookup", "--earliest", place / "metro-none-0", capfd=capfd)
+        _, (answer, *_) = json_run("lookup", "--earliest", place / "metro-none-0", capfd=capfd)
         assert answer["offset"] == 30
 
 
@@ -98,7 +93,7 @@ def test_second_copy_keeps_the_checkpoint_entries_of_the_first(
 ) -> None:
     output = tmp_path / "out"
     for name in ("metro-none-0", "fares-0"):
-        assert printed("recover", "--output", output, data / name, capfd=capfd)[0] == 0
+        assert json_run("recover", "--output", output, data / name, capfd=capfd)[0] == 0
     assert carried(output) == of("metro-none-0", "fares-0")
 
 
@@ -107,7 +102,7 @@ def test_checkpoint_entries_of_a_copy_match_the_repaired_log(
 ) -> None:
     log = max((data / "metro-none-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:100])
-    _, rows = printed("recover", "--output", tmp_path / "out", data / "metro-none-0", capfd=capfd)
+    _, rows = json_run("recover", "--output", tmp_path / "out", data / "metro-none-0", capfd=capfd)
     end = next(row["log_end_offset"] for row in rows if row["type"] == "result" and "partition" in row)
     assert end < 150
     found = carried(tmp_path / "out")
@@ -123,7 +118,7 @@ def test_copy_of_a_segment_has_the_checkpoint_entries_of_its_partition(
     data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = data / "metro-none-0" / f"{FIRST}.log"
-    assert printed("recover", "--output", tmp_path / "out", log, capfd=capfd)[0] == 0
+    assert json_run("recover", "--output", tmp_path / "out", log, capfd=capfd)[0] == 0
     assert carried(tmp_path / "out") == of("metro-none-0")
 
 
@@ -141,7 +136,7 @@ def test_copy_from_outside_a_data_directory_has_no_checkpoints(
 ) -> None:
     alone = tmp_path / "alone" / "metro-none-0"
     shutil.copytree(data / "metro-none-0", alone)
-    assert printed("recover", "--output", tmp_path / "out", alone, capfd=capfd)[0] == 0
+    assert json_run("recover", "--output", tmp_path / "out", alone, capfd=capfd)[0] == 0
     assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == ["metro-none-0"]
     assert not any((tmp_path / "out" / name).exists() for name in FILES)
 
@@ -154,16 +149,16 @@ def test_undo_of_a_copy_reverts_its_checkpoint_entries(
 ) -> None:
     """Undoing the second of two copies in one directory leaves the checkpoint entries of the first unchanged."""
     output = tmp_path / "out"
-    assert printed(*words, "--output", output, data / "metro-none-0", capfd=capfd)[0] == 0
+    assert json_run(*words, "--output", output, data / "metro-none-0", capfd=capfd)[0] == 0
     first = next(output.glob("kseg-journal-*.jsonl"))
     before = tree_state(output)
-    assert printed(*words, "--output", output, data / "fares-0", capfd=capfd)[0] == 0
+    assert json_run(*words, "--output", output, data / "fares-0", capfd=capfd)[0] == 0
     (second,) = set(output.glob("kseg-journal-*.jsonl")) - {first}
     after = tree_state(output)
     # the second copy has rewritten the checkpoints of the first
-    assert printed("undo", first, capfd=capfd)[0] == 4
+    assert json_run("undo", first, capfd=capfd)[0] == 4
     assert tree_state(output) == after
-    assert printed("undo", second, capfd=capfd)[0] == 0
+    assert json_run("undo", second, capfd=capfd)[0] == 0
     assert tree_state(output) == before
-    assert printed("undo", output, capfd=capfd)[0] == 0
+    assert json_run("undo", output, capfd=capfd)[0] == 0
     assert not output.exists()

@@ -121,9 +121,8 @@ def test_largest_losses_of_many_partitions_come_first_with_the_total(
 
 
 def test_log_start_beyond_the_log_end_costs_all_records(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     (data / "log-start-offset-checkpoint").write_text("0\n1\nfares 0 5000\n")
     assert run(["doctor", str(data)]) == 1
     cost = "what the damage costs:\n  fares-0: `recover` loses nothing; a broker loses 89 records\n"
@@ -252,11 +251,10 @@ def test_doctor_reports_hanging_transactions_and_offsets_beyond_the_log(
 
 
 def test_doctor_advises_no_reset_for_an_offset_in_the_repaired_log(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Batches of another topic follow the log end and start at offset 0 again, so the log seems to end there. Resetting the group to that
     end would skip records that it has not read, because after step 2 the log has all of them."""
-    data = shutil.copytree(capture_small / "data", tmp_path / "data")
     (last, foreign) = (max((data / name).glob("*.log")) for name in ("metro-zstd-0", "gates-append-1"))
     with last.open("ab") as stream:
         stream.write(foreign.read_bytes())
@@ -299,10 +297,9 @@ def test_doctor_corrects_a_wrong_node_id(tmp_path: Path, capfd: pytest.CaptureFi
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "gone"])
 def test_doctor_asks_for_the_values_of_a_lost_meta_properties(
-    is_there: bool, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    is_there: bool, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`recover` does not write meta.properties without these values, so following the advice of `recover` alone would never end."""
-    data = shutil.copytree(capture_small / "data", tmp_path / "data")
     properties = data / "meta.properties"
     before = dict(line.split("=", 1) for line in properties.read_text().splitlines() if line[0] != "#")
     if is_there:
@@ -372,11 +369,10 @@ def test_log_that_no_repair_makes_loadable_is_moved_out(
 
 
 def test_doctor_advises_no_repair_that_changes_nothing(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Only the metadata log has the lost topic id of a partition. Plan and repair used to be advised all the same, again and again. They
     are advised if another partition can be repaired."""
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     (data / "fares-0" / "partition.metadata").write_bytes(b"")
     (data / METADATA_DIRECTORY).rename(tmp_path / "aside")
     rows = doctor(capfd, data, status=1)
@@ -389,9 +385,8 @@ def test_doctor_advises_no_repair_that_changes_nothing(
 
 
 def test_replica_that_may_never_have_existed_needs_no_repair(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     append(data, *metadata.topic("new", metadata.topic_id(4), directories=["UsCu_Qd6HlJL_AROE7wUxg"]))
     rows = doctor(capfd, data, status=0)
     assert "replica-unmade" in {row["id"] for row in of_type(rows, "finding")} and not commands(rows)
@@ -433,14 +428,13 @@ def test_doctor_reports_unreadable_paths(tmp_path: Path, capfd: pytest.CaptureFi
 
 @pytest.mark.parametrize("is_inside", [False, True])
 def test_doctor_moves_out_directories_that_prevent_a_start(
-    capture_small: Path,
+    data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     is_inside: bool,
 ) -> None:
     """The printed commands work beside the data directory and inside it, and a broker starts afterwards."""
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     (data / "a copy").mkdir()
     (data / "a copy" / "kept").write_text("kept")
     (data / "lost+found").mkdir()
@@ -468,10 +462,9 @@ def test_directory_named_like_another_topic_gets_its_own_name_back(
 
 
 def test_last_step_of_doctor_repeats_the_given_options(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Without server.properties, the second examination would not find that a directory of log.dirs is missing."""
-    data = shutil.copytree(capture_small / "data", tmp_path / "data")
     torn_tail(max((data / "fares-0").glob("*.log")))
     properties = tmp_path / "server.properties"
     properties.write_text(f"node.id=1\nlog.dirs={data},{tmp_path / 'missing'}\n")

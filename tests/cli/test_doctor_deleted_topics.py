@@ -20,10 +20,9 @@ from tests.support.lock_holders import child, running_broker
 
 
 @pytest.fixture
-def marked(capture_small: Path, tmp_path: Path) -> Path:
+def marked(data: Path) -> Path:
     """A log dir in which a broker has marked for deletion both partitions of a deleted topic, and a partition of a topic that still
     exists."""
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     append(data, record("RemoveTopicRecord", topicId=ids(data)["gates-append"]))
     for number, name in enumerate(("gates-append-0", "gates-append-1", "fares-0")):
         (data / name).rename(data / f"{name}.{number:032x}-delete")

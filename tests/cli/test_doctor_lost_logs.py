@@ -41,9 +41,8 @@ def test_missing_log_is_searched_for_before_the_repair(
 
 
 def test_many_missing_logs_are_counted_after_the_first_five(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     logs = sorted(data.glob(f"*/{FIRST}"))
     for log in (each for each in logs if "metro" in str(each) or "gates" in str(each)):
         log.unlink()

@@ -220,10 +220,9 @@ def test_retain_marks_with_a_journal_on_another_disk(disk: Path, capture_small: 
 
 
 def test_full_disk_of_the_journal_is_not_one_of_the_logs(
-    disk: Path, capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    disk: Path, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Deleting logs, which used to be recommended, makes no room for the journal."""
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     log = max((data / "fares-0").glob("*.log"))
     os.truncate(log, log.stat().st_size - 1)
     _fill_up(disk)

@@ -16,11 +16,6 @@ from tests.support.command_rows import rows_of
 from tests.support.doctor_helpers import NOW
 
 
-@pytest.fixture
-def data(capture_small: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
-
-
 def pattern(folder: str | Path) -> list[str]:
     return sorted(str(path) for path in Path(folder).glob("*") if not path.name.startswith("."))
 

@@ -16,7 +16,7 @@ from kseg.internal_topics.groups.group_records import CONSUMER_OFFSETS
 from kseg.internal_topics.groups.share_state import SHARE_GROUP_STATE
 from tests.internal_topics import metadata_logs as metadata
 from tests.internal_topics.coordinator_logs import T0, batch, key, marker, value, write_segment
-from tests.support.command_rows import rows_of
+from tests.support.command_rows import of_type, rows_of
 from tests.support.group_dirs import FARES, broker, commit
 
 Rows = list[dict[str, Any]]
@@ -24,10 +24,6 @@ Rows = list[dict[str, Any]]
 
 def groups(capfd: pytest.CaptureFixture[str], *words: object, status: int = 0) -> Rows:
     return rows_of(capfd, "groups", *words, status=status)
-
-
-def of_type(rows: Rows, kind: str) -> Rows:
-    return [row for row in rows if row["type"] == kind]
 
 
 def test_groups_of_a_real_broker_capture(capture_small: Path, capfd: pytest.CaptureFixture[str]) -> None:

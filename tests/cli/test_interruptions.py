@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,11 +17,6 @@ from kseg.segment.partition.targets import PartitionTarget
 from tests.cli.test_undo_runs import several
 from tests.support.command_lines import default_jobs
 from tests.support.trees import tree_state
-
-
-@pytest.fixture
-def data(capture_small: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(capture_small / "data", tmp_path / "data")
 
 
 def interrupted(words: list[str], at: str) -> int:

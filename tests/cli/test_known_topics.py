@@ -15,11 +15,6 @@ from tests.support.known_topics import FILE, LOG, append, ids, set_id
 from tests.support.trees import unchanged
 
 
-@pytest.fixture
-def data(capture_small: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(capture_small / "data", tmp_path / "data")
-
-
 def reported(rows: Rows, kind: str) -> dict[str, str]:
     return {Path(row["path"]).name: row["message"] for row in rows if row.get("id") == kind}
 

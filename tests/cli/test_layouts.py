@@ -18,6 +18,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.segment.partition.recognition import MAX_LEVELS
 from kseg.segment.partition.targets import Expansion, LogDirTarget, PartitionTarget, resolve_targets
+from tests.support.command_lines import json_run
 
 PARTITIONS = ("fares-0", "gates-append-0", "metro-zstd-0")
 FIRST = f"{0:020}.log"
@@ -63,11 +64,6 @@ def disk(capture_small: Path, tmp_path: Path) -> Callable[..., Path]:
 Disk = Callable[..., Path]
 
 
-def output(capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, list[dict[str, Any]]]:
-    status = run([*map(str, words), "--json", "--no-progress"])
-    return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
 def findings(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(row["id"], row["path"]) for row in rows if row["type"] == "finding"]
 
@@ -95,10 +91,10 @@ def test_damage_is_found_in_every_layout(
         *(PartitionTarget(str(made / name), str(made)) for name in PARTITIONS),
     ]
     assert resolve_targets([str(given)], expand=Expansion.VERIFY) == targets
-    status, rows = output(capfd, "verify", given)
+    status, rows = json_run("verify", given, capfd=capfd)
     assert status == 1 and ("bad-crc", str(made / PARTITIONS[0] / FIRST)) in findings(rows)
     # the same findings as if the directory itself is given
-    assert findings(output(capfd, "verify", made)[1]) == findings(rows)
+    assert findings(json_run("verify", made, capfd=capfd)[1]) == findings(rows)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -108,23 +104,23 @@ def test_every_command_finds_the_partitions_in_every_layout(
     given, below = (tmp_path / part for part in LAYOUTS[layout])
     made = disk(str(below.relative_to(tmp_path)), *PARTITIONS)
     paths = {str(made / name) for name in PARTITIONS}
-    _, listed = output(capfd, "list", given)
+    _, listed = json_run("list", given, capfd=capfd)
     assert paths <= {row.get("directory") for row in listed}
-    _, dumped = output(capfd, "dump", given)
+    _, dumped = json_run("dump", given, capfd=capfd)
     dirs = {os.path.dirname(row["file"]) for row in dumped if row["type"] == "batch"}
     # bootstrap.checkpoint is in the data directory
     assert dirs - {str(made)} == paths
     compact = ["compact", "--cleanup-policy", "compact", "--first-dirty-offset", "0"]
     retain = ["retain", "--cleanup-policy", "delete", "--retention-ms", "1"]
     for words in (["recover"], compact, retain):
-        _, rows = output(capfd, *words, given)
+        _, rows = json_run(*words, given, capfd=capfd)
         assert paths == {
             row["directory"] for row in rows if row["type"] == "result" and "partition" in row
         }, words
-    _, answers = output(capfd, "lookup", "--latest", given)
+    _, answers = json_run("lookup", "--latest", given, capfd=capfd)
     assert {row["partition"] for row in answers if row["type"] == "lookup"} == set(PARTITIONS)
     out = tmp_path.parent / f"{tmp_path.name}-out"
-    assert output(capfd, "export", "--to", "json", "--output", out, given)[0] == 0
+    assert json_run("export", "--to", "json", "--output", out, given, capfd=capfd)[0] == 0
     lines = [json.loads(line) for file in out.rglob("*.json*") for line in file.read_text().splitlines()]
     assert {f"{line['topic']}-{line['partition']}" for line in lines} == set(PARTITIONS)
 
@@ -137,7 +133,7 @@ def test_all_disks_of_one_node_are_read(
     disk("data-1/kafka-log0", "metro-zstd-0", damaged=True, directory=OTHER_DIRECTORY_ID)
     (tmp_path / "data-0" / "lost+found").mkdir(mode=0)
     (tmp_path / "data-2").mkdir()
-    status, rows = output(capfd, "verify", tmp_path)
+    status, rows = json_run("verify", tmp_path, capfd=capfd)
     assert status == 1
     assert ("bad-crc", f"{tmp_path}/data-1/kafka-log0/metro-zstd-0/{FIRST}") in findings(rows)
     assert [row["path"] for row in rows if row["type"] == "verified"] == [
@@ -165,7 +161,7 @@ def test_misplaced_segment_file_hides_no_partition(disk: Disk, capfd: pytest.Cap
     made = disk("kafka", *PARTITIONS, damaged=True)
     shutil.copy(made / "fares-0" / "partition.metadata", made)
     shutil.copy(made / "gates-append-0" / FIRST, made)
-    status, rows = output(capfd, "verify", made)
+    status, rows = json_run("verify", made, capfd=capfd)
     assert status == 1 and ("bad-crc", str(made / PARTITIONS[0] / FIRST)) in findings(rows)
     assert {("unknown-file", str(made / FIRST)), ("unknown-file", str(made / "partition.metadata"))} <= set(
         findings(rows)
@@ -181,7 +177,7 @@ def test_nested_data_directory_is_named_and_verified(
     another name the broker does not start."""
     outer = disk("kafka", "fares-0")
     inner = disk(f"kafka/{name}", "metro-zstd-0", damaged=True, directory=OTHER_DIRECTORY_ID)
-    _, rows = output(capfd, "verify", outer)
+    _, rows = json_run("verify", outer, capfd=capfd)
     assert ("nested-log-dir", str(inner)) in findings(rows)
     assert ("bad-crc", str(inner / "metro-zstd-0" / FIRST)) in findings(rows)
     assert "no-segments" not in [kind for kind, _ in findings(rows)]
@@ -203,7 +199,7 @@ def test_loops_of_links_are_not_followed(
     targets = [LogDirTarget(str(made)), PartitionTarget(str(made / "fares-0"), str(made))]
     assert resolve_targets([str(tmp_path / "srv")], expand=Expansion.VERIFY) == targets
     assert resolve_targets([str(tmp_path / "srv" / "0")])[0].path == str(tmp_path / "srv" / "0" / "fares-0")
-    status, rows = output(capfd, "verify", tmp_path / "srv")
+    status, rows = json_run("verify", tmp_path / "srv", capfd=capfd)
     assert status == 1 and ("nested-log-dir", str(made / "loop-0")) in findings(rows)
 
 
@@ -221,7 +217,7 @@ def test_directories_below_the_depth_limit_are_named(
 def test_unlistable_directory_is_named(disk: Disk, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     disk("kafka", "fares-0")
     (tmp_path / "private").mkdir(mode=0)
-    status, rows = output(capfd, "verify", tmp_path)
+    status, rows = json_run("verify", tmp_path, capfd=capfd)
     assert status == 5 and str(tmp_path / "private") in [
         row["path"] for row in rows if row["type"] == "error"
     ]
@@ -237,7 +233,7 @@ def test_partition_in_two_data_directories_of_a_node_is_an_error(
     disk("a", "fares-0", "gates-append-0")
     disk("b", "fares-0", f"gates-append-0.{MARK}-future", directory=OTHER_DIRECTORY_ID)
     for given in ([tmp_path], [tmp_path / "a", tmp_path / "b"]):
-        status, rows = output(capfd, "verify", *given)
+        status, rows = json_run("verify", *given, capfd=capfd)
         twice = [row for row in rows if row.get("id") == "partition-twice"]
         assert status == 1
         assert [(row["path"], row["other"]) for row in twice] == [
@@ -247,11 +243,11 @@ def test_partition_in_two_data_directories_of_a_node_is_an_error(
     for command in ("verify", "recover"):
         run([command, str(tmp_path / "a"), str(tmp_path / "b")])
         assert f"next: kseg doctor {tmp_path}/a {tmp_path}/b\n" in capfd.readouterr().out
-    _, rows = output(capfd, "doctor", tmp_path / "a", tmp_path / "b")
+    _, rows = json_run("doctor", tmp_path / "a", tmp_path / "b", capfd=capfd)
     step = next(row for row in rows if row["type"] == "step")
     assert (step["command"], step["due"]) == (f"kseg diff {tmp_path}/a/fares-0 {tmp_path}/b/fares-0", True)
     (tmp_path / "b" / "fares-0").rename(tmp_path / "moved-0")
-    status, rows = output(capfd, "doctor", tmp_path / "a", tmp_path / "b")
+    status, rows = json_run("doctor", tmp_path / "a", tmp_path / "b", capfd=capfd)
     assert "partition-twice" not in {row.get("id") for row in rows}
 
 
@@ -264,14 +260,14 @@ def test_link_to_a_partition_is_moved_out_and_not_the_partition(
     disk("b", "fares-0", directory=OTHER_DIRECTORY_ID)
     shutil.rmtree(tmp_path / link / "fares-0")
     (tmp_path / link / "fares-0").symlink_to(f"../{real}/fares-0")
-    status, rows = output(capfd, "doctor", tmp_path / "a", tmp_path / "b")
+    status, rows = json_run("doctor", tmp_path / "a", tmp_path / "b", capfd=capfd)
     (start,) = [row for row in rows if row["type"] == "broker-start"]
     assert (status, start["outcome"]) == (1, "does-not-start")
     step = next(row for row in rows if row["type"] == "step")
     subprocess.run(step["command"], shell=True, check=True)
     assert [*(tmp_path / real / "fares-0").glob("*.log")]
     assert (tmp_path / f"{link}-fares-0").resolve() == tmp_path / real / "fares-0"
-    status, rows = output(capfd, "doctor", tmp_path / "a", tmp_path / "b")
+    status, rows = json_run("doctor", tmp_path / "a", tmp_path / "b", capfd=capfd)
     assert "partition-twice" not in {row.get("id") for row in rows}
 
 
@@ -281,7 +277,7 @@ def test_copied_data_directory_beside_the_original_is_reported_once(
 ) -> None:
     disk("kafka", *PARTITIONS)
     disk("kafka.bak", *PARTITIONS)
-    status, rows = output(capfd, "verify", tmp_path)
+    status, rows = json_run("verify", tmp_path, capfd=capfd)
     beside = [found for found in findings(rows) if found[0] in ("directory-id-twice", "partition-twice")]
     assert status == 1 and beside == [("directory-id-twice", f"{tmp_path}/kafka.bak/meta.properties")]
 
@@ -300,7 +296,7 @@ def test_directory_id_of_another_node_does_not_tell_the_node(
     right = file.read_text()
     own = right.splitlines()
     file.write_text("\n".join(other if line.startswith("directory.id=") else line for line in own) + "\n")
-    _, rows = output(capfd, "doctor", *data)
+    _, rows = json_run("doctor", *data, capfd=capfd)
     assert ("directory-id-twice", str(file)) in findings(rows)
     (mend,) = [row for row in rows if row["type"] == "step" and row["command"].startswith("sed ")]
     subprocess.run(mend["command"], shell=True, check=True)
@@ -318,7 +314,7 @@ def test_disks_of_several_nodes_are_not_damage(
     disk("a", "fares-0")
     disk("b", "fares-0", directory=OTHER_DIRECTORY_ID, **identity)
     disk("c", "metro-zstd-0", directory="BsCu_Qd6HlJL_AROE7wUxg", **identity)
-    status, rows = output(capfd, "verify", tmp_path)
+    status, rows = json_run("verify", tmp_path, capfd=capfd)
     mixed = [row for row in rows if row["type"] == "finding" and row["severity"] != "info"]
     assert status == 0
     assert [(row["id"], row["path"]) for row in mixed] == [

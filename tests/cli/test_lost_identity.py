@@ -229,11 +229,10 @@ def test_two_lost_directory_ids_get_separate_working_commands(
 
 
 def test_meta_properties_behind_a_failing_disk_is_not_written_anew(
-    capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    data: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """An existing file was taken for missing when its status could not be read once (EIO, a stale mount): the plan was to write
     another one, with a new directory id."""
-    data = shutil.copytree(capture_small / "data", tmp_path / "data")
     lstat = os.lstat
 
     def failing(path: Any, *, dir_fd: int | None = None) -> os.stat_result:

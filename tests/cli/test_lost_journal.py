@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import json
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -23,9 +22,8 @@ from tests.support.trees import tree_state
 
 
 @pytest.fixture
-def repaired(capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
+def repaired(data: Path, capfd: pytest.CaptureFixture[str]) -> Path:
     """A data directory after a repair of one partition that removed the marker, without the journals of its own files."""
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     (data / ".kafka_cleanshutdown").touch()
     log = max((data / "fares-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-1])
@@ -74,9 +72,8 @@ def test_doctor_steps_work_after_a_lost_journal(repaired: Path, capfd: pytest.Ca
 
 
 @pytest.fixture
-def overtaken(capture_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def overtaken(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data directory with an interrupted repair, and a log to which a broker has appended since."""
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
     log = max((data / "metro-none-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-1])
     with failing_renames(monkeypatch, errno.EIO, lambda _, new: new.startswith(f"{data}/metro-none-0/0")):

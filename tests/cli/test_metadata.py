@@ -352,10 +352,9 @@ def test_metadata_rejects_wrong_usage(
 
 
 def test_damaged_metadata_log_proves_nothing_missing_or_stray(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing that may be in the damaged part is reported as missing or stray, and the exit status is 1."""
-    data = shutil.copytree(capture_small / "data", tmp_path / "data")
     (snapshot,) = (data / LOG).glob("*.checkpoint")
     snapshot.unlink()
     path = max((data / LOG).glob("*.log"), key=lambda each: each.stat().st_size)

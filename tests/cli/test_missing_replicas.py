@@ -14,7 +14,7 @@ import pytest
 from kseg.internal_topics.metadata import missing_replicas, replica_directories
 from kseg.internal_topics.metadata.metadata_finder import MetadataFinder
 from kseg.segment.diagnosis import MissingReplica
-from tests.cli.test_known_topics import data, reported
+from tests.cli.test_known_topics import reported
 from tests.internal_topics.metadata_logs import record, topic, topic_id
 from tests.support.broker_dirs import broker_dir
 from tests.support.command_lines import Say
@@ -22,8 +22,6 @@ from tests.support.known_topics import LOG, append, ids, set_id
 from tests.support.lock_holders import child, running_broker
 from tests.support.missing_replicas import KINDS, change, found_in, names, register
 from tests.support.trees import unchanged
-
-__all__ = ["data"]  # a fixture
 
 
 @pytest.mark.evidence("replica-missing")

@@ -19,7 +19,6 @@ from kseg.segment.partition.targets import PartitionTarget
 from tests.kafka.start_cases import CASES as CASES_OF_STARTS
 from tests.support.command_rows import rows_of
 from tests.support.salvage_cases import log
-from tests.support.trees import copy_tree
 
 OWN_FILES = (
     "lost_and_found",
@@ -212,11 +211,8 @@ def test_batch_with_last_offset_below_its_first_is_quarantined(
 
 
 @pytest.mark.parametrize("case", OWN_FILES)
-def test_error_that_no_repair_changes_is_not_reported_as_sound(
-    case: str, tmp_path: Path, capture_small: Path
-) -> None:
+def test_error_that_no_repair_changes_is_not_reported_as_sound(case: str, data: Path) -> None:
     """The data directory itself has the error, and a broker does not start with it."""
-    data = copy_tree(capture_small / "data", tmp_path / "data")
     CASES_OF_STARTS[case](data)
     for words in (["verify"], ["recover"], ["recover", "--apply"]):
         assert run([*words, "--quiet", str(data)]) == 1

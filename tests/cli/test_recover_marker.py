@@ -3,7 +3,6 @@ everything it vouches for is true, and is removed otherwise. Only --mark-clean w
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from kseg.cli.main import run
+from tests.support.command_lines import json_run
 from tests.support.trees import copy_tree, unchanged
 
 MARKER = ".kafka_cleanshutdown"
@@ -63,11 +63,6 @@ SIDE_FILES: list[Inflict] = [lose_index, break_time_index, lose_snapshots]
 LOGS: list[Inflict] = [break_batch, tear]
 
 
-def output(capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, list[dict[str, Any]]]:
-    status = run(["recover", "--json", *map(str, words)])
-    return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-
 def marker_steps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["type"] == "step" and row["file"].endswith(MARKER)]
 
@@ -88,9 +83,9 @@ def test_clean_marker_stays_if_no_byte_is_removed_from_a_log(
         "segment": [data / "fares-0" / f"{FIRST}.log"],
         "whole": [data],
     }
-    status, planned = output(capfd, *words[narrowed])
+    status, planned = json_run("recover", *words[narrowed], capfd=capfd)
     assert status == 1 and not marker_steps(planned)
-    assert output(capfd, "--apply", *words[narrowed])[0] == 0
+    assert json_run("recover", "--apply", *words[narrowed], capfd=capfd)[0] == 0
     assert (data / MARKER).read_bytes() == before == b'{"version":0,"brokerEpoch":103}'
     assert run(["verify", "--json", str(data)]) == 0
 
@@ -104,10 +99,10 @@ def test_clean_marker_loses_its_epoch_if_bytes_are_removed_from_a_log(
     damage(data / "metro-zstd-0")
     found = copy_tree(data, tmp_path / "found")
     path = data / "metro-zstd-0" if narrowed else data
-    _, planned = output(capfd, path)
+    _, planned = json_run("recover", path, capfd=capfd)
     (step,) = marker_steps(planned)
     assert step["do"] == "write" and "metro-zstd-0" in step["why"]
-    status, done = output(capfd, "--apply", path)
+    status, done = json_run("recover", "--apply", path, capfd=capfd)
     assert status == 0 and marker_steps(done) == [step]
     assert (data / MARKER).read_bytes() == b""
     assert run(["verify", "--json", str(data)]) == 0
@@ -122,7 +117,7 @@ def test_clean_marker_is_removed_if_an_unexamined_partition_contradicts_it(
 ) -> None:
     lose_index(data / "metro-zstd-0")
     tear(data / "fares-0")
-    _, done = output(capfd, "--apply", data / "metro-zstd-0")
+    _, done = json_run("recover", "--apply", data / "metro-zstd-0", capfd=capfd)
     (step,) = marker_steps(done)
     assert step["do"] == "remove" and "fares-0 does not end with a complete batch" in step["why"]
     assert not (data / MARKER).exists()
@@ -139,7 +134,7 @@ def test_each_data_directory_keeps_its_own_clean_marker(
     )
     break_batch(data / "fares-0")
     lose_index(other / "fares-0")
-    assert output(capfd, "--apply", data, other)[0] == 0
+    assert json_run("recover", "--apply", data, other, capfd=capfd)[0] == 0
     assert (data / MARKER).read_bytes() == b"" and b"brokerEpoch" in (other / MARKER).read_bytes()
 
 
@@ -150,15 +145,15 @@ def test_recover_creates_no_clean_marker(
 ) -> None:
     (data / MARKER).unlink()
     damage(data / "metro-zstd-0")
-    assert output(capfd, "--apply", data / "metro-zstd-0" if narrowed else data)[0] == 0
+    assert json_run("recover", "--apply", data / "metro-zstd-0" if narrowed else data, capfd=capfd)[0] == 0
     assert not (data / MARKER).exists()
 
 
 def test_clean_marker_is_not_read_without_a_repair(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with unchanged(data):
         before = (data / MARKER).stat()
-        assert output(capfd, "--apply", data)[0] == 0
-        assert output(capfd, "--apply", data / "fares-0")[0] == 0
+        assert json_run("recover", "--apply", data, capfd=capfd)[0] == 0
+        assert json_run("recover", "--apply", data / "fares-0", capfd=capfd)[0] == 0
         assert (data / MARKER).stat() == before
 
 
@@ -176,7 +171,7 @@ def test_mark_clean_keeps_a_valid_broker_epoch(
     data: Path, damage: Inflict, content: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     damage(data / "fares-0")
-    assert output(capfd, "--apply", "--mark-clean", data)[0] == 0
+    assert json_run("recover", "--apply", "--mark-clean", data, capfd=capfd)[0] == 0
     assert (data / MARKER).read_bytes() == content
 
 
@@ -184,7 +179,7 @@ def test_mark_clean_accepts_an_empty_partition(data: Path, capfd: pytest.Capture
     """A partition that was created and never written to is checked as well."""
     (data / MARKER).unlink()
     (data / "new-0").mkdir()
-    assert output(capfd, "--apply", "--mark-clean", data)[0] == 0
+    assert json_run("recover", "--apply", "--mark-clean", data, capfd=capfd)[0] == 0
     assert (data / MARKER).read_bytes() == b""
 
 
@@ -194,7 +189,7 @@ def test_mark_clean_is_refused_for_a_part_of_a_data_directory(
     (data / MARKER).unlink()
     for words in ([data / "fares-0"], ["--topic", "fares", data]):
         with unchanged(data):
-            assert output(capfd, "--apply", "--mark-clean", *words)[0] == 4
+            assert json_run("recover", "--apply", "--mark-clean", *words, capfd=capfd)[0] == 4
 
 
 # --- copies
@@ -206,5 +201,5 @@ def test_copy_has_the_broker_epoch_only_while_nothing_is_lost(
 ) -> None:
     damage(data / "fares-0")
     with unchanged(data):
-        assert output(capfd, "--output", tmp_path / "copy", data)[0] == 0
+        assert json_run("recover", "--output", tmp_path / "copy", data, capfd=capfd)[0] == 0
     assert (tmp_path / "copy" / MARKER).read_bytes() == ((data / MARKER).read_bytes() if has_epoch else b"")

@@ -12,7 +12,6 @@ import pytest
 
 from kseg.cli.main import run
 from tests.support.command_rows import rows_of
-from tests.support.trees import copy_tree
 
 LOG = f"{0:020}.log"
 METADATA = "__cluster_metadata-0"
@@ -20,11 +19,6 @@ SNAPSHOT_END = 69
 # base offsets of the batches with these records
 TOPIC, PARTITION_CHANGES, LEADER_CHANGE = 71, 86, 100
 Unchanged = Callable[..., AbstractContextManager[None]]
-
-
-@pytest.fixture
-def data(capture_small: Path, tmp_path: Path) -> Path:
-    return copy_tree(capture_small / "data", tmp_path / "data")
 
 
 def batch_at(log: bytes, offset: int) -> int:

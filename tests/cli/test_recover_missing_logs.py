@@ -16,8 +16,7 @@ FIRST, NEXT = 0, 72
 
 
 @pytest.fixture
-def partition(capture_small: Path, tmp_path: Path) -> Path:
-    data = Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
+def partition(data: Path) -> Path:
     return data / "metro-none-0"
 
 

@@ -14,12 +14,10 @@ from kseg.cli.main import run
 from kseg.internal_topics.metadata import replica_directories
 from kseg.segment.errors import cannot_read
 from kseg.segment.partition.names import PartitionName
-from tests.cli.test_known_topics import data, reported
+from tests.cli.test_known_topics import reported
 from tests.internal_topics.metadata_logs import topic_id
 from tests.support.command_lines import Say
 from tests.support.missing_replicas import change
-
-__all__ = ["data"]  # a fixture
 
 
 def own_row(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -42,10 +42,9 @@ def invert_a_bit_of_each(directory: Path, seed: int) -> int:
 
 @pytest.mark.parametrize("seed", [0])
 def test_repair_bits_restores_a_data_directory_of_kafka_4(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
+    capture_small: Path, data: Path, capfd: pytest.CaptureFixture[str], seed: int
 ) -> None:
     """Undo restores the damaged bytes."""
-    data = copy_tree(capture_small / "data", tmp_path / "data")
     count = invert_a_bit_of_each(data, seed)
     damaged = logs_in(data)
     assert count > 10
@@ -78,11 +77,10 @@ def test_repair_bits_requires_policy_salvage(capture_small: Path, capfd: pytest.
 
 
 def test_doctor_repairs_bits_of_a_metadata_log_instead_of_replacing_it(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    capture_small: Path, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A bit of a batch that no snapshot contains is flipped in the log of the only controller, and without the batch the node does not
     start. The steps used to end with a new metadata log without any configuration. Now they lead to every byte that the broker wrote."""
-    data = copy_tree(capture_small / "data", tmp_path / "data")
     log = data / "__cluster_metadata-0" / f"{0:020d}.log"
     for snapshot in log.parent.glob("*.checkpoint"):
         snapshot.unlink()
@@ -110,11 +108,8 @@ def test_doctor_repairs_bits_of_a_metadata_log_instead_of_replacing_it(
     assert any(command.startswith("kafka-storage.sh format") for command in steps)
 
 
-def test_doctor_names_what_repair_bits_restores(
-    capture_small: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_doctor_names_what_repair_bits_restores(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Beside a batch with more damage, which is removed in either case."""
-    data = copy_tree(capture_small / "data", tmp_path / "data")
     flipped_bit(data / "metro-none-0" / f"{0:020d}.log", 1)
     bad_crc(data / "metro-zstd-0" / f"{0:020d}.log", 1)
     assert run(["doctor", *NOW, str(data)]) == 1

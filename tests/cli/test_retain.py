@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import pytest
 from kseg.cli.main import run
 from kseg.cli.text.amounts import size_words
 from kseg.cli.text.retain import KEPT
+from tests.support.command_lines import json_run
 from tests.support.command_rows import rows_of
 
 Unchanged = Callable[[Path], AbstractContextManager[None]]
@@ -36,11 +36,6 @@ def log_dir(capture_small: Path, tmp_path: Path) -> Path:
         if file.is_file():
             shutil.copy2(file, made / file.name)
     return made
-
-
-def json_run(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
-    status = run([str(word) for word in ("retain", "--json", *words)])
-    return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 def bases(partition: Path) -> list[int]:
@@ -83,7 +78,7 @@ def test_retain_json_of_a_partition(
     partition = log_dir / "metro-none-0"
     with unchanged(log_dir):
         status, rows = json_run(
-            *DELETE, "--retention-bytes", "6KiB", "--now", str(LAST_MS), partition, capfd=capfd
+            "retain", *DELETE, "--retention-bytes", "6KiB", "--now", str(LAST_MS), partition, capfd=capfd
         )
     assert status == 1
     segments, result = [row for row in rows if row["type"] == "segment"], rows[-2]
@@ -107,7 +102,7 @@ def test_retain_json_of_a_partition(
 
 def test_retain_mark_purge_and_undo(log_dir: Path, capfd: pytest.CaptureFixture[str]) -> None:
     partition = log_dir / "metro-none-0"
-    status, rows = json_run(*DELETE, "--retention-ms", "1", "--apply", log_dir, capfd=capfd)
+    status, rows = json_run("retain", *DELETE, "--retention-ms", "1", "--apply", log_dir, capfd=capfd)
     results = [row for row in rows if row["type"] == "result"]
     assert status == 0 and [row["applied"] for row in results] == [True] * 3
     assert bases(partition) == [160] and len(list(partition.glob("*.deleted"))) == 11
@@ -118,7 +113,7 @@ def test_retain_mark_purge_and_undo(log_dir: Path, capfd: pytest.CaptureFixture[
     capfd.readouterr()
     assert run(["retain", *DELETE, "--retention-ms", "1", "--apply", "--quiet", str(partition)]) == 0
     capfd.readouterr()
-    status, rows = json_run("--purge", "--apply", "--now", "2100-01-01", partition, capfd=capfd)
+    status, rows = json_run("retain", "--purge", "--apply", "--now", "2100-01-01", partition, capfd=capfd)
     assert len([row for row in rows if row["type"] == "mark" and row["verdict"] == "purge"]) == 11
     assert not list(partition.rglob("*.deleted"))
 
@@ -161,9 +156,9 @@ def test_retain_reads_topic_properties_from_a_file(
         ),
     ):
         file.write_text(text)
-        _, rows = json_run("--config", file, *now, partition, capfd=capfd)
+        _, rows = json_run("retain", "--config", file, *now, partition, capfd=capfd)
         assert next(row for row in rows if "deleted" in row)["deleted"] == deleted, text
-    _, rows = json_run("--config", file, "--retention-ms", "20s", *now, partition, capfd=capfd)
+    _, rows = json_run("retain", "--config", file, "--retention-ms", "20s", *now, partition, capfd=capfd)
     assert next(row for row in rows if "deleted" in row)["deleted"] == [0]
     file.write_text("local.retention.ms=5\nremote.storage.enable=true\n")
     assert run(["retain", *DELETE, "--config", str(file), str(partition)]) == 0
@@ -210,8 +205,8 @@ def test_retain_over_a_data_directory_with_several_jobs(
     capture_small: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The capture itself: stray directories and the metadata log are named and skipped."""
-    one = json_run("--retention-ms", "1", "--jobs", "1", capture_small / "data", capfd=capfd)
-    two = json_run("--retention-ms", "1", "--jobs", "2", capture_small / "data", capfd=capfd)
+    one = json_run("retain", "--retention-ms", "1", "--jobs", "1", capture_small / "data", capfd=capfd)
+    two = json_run("retain", "--retention-ms", "1", "--jobs", "2", capture_small / "data", capfd=capfd)
     assert _without_clock(one[1]) == _without_clock(two[1]) and one[0] == two[0] == 1
     assert {row["id"] for row in one[1] if row["type"] == "finding"} <= {"not-retained", "index-preallocated"}
 
@@ -253,7 +248,7 @@ def test_kept_segments_are_counted_by_reason(
     unchanged: Unchanged,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    _, rows = json_run(*options, capture_small / "data", capfd=capfd)
+    _, rows = json_run("retain", *options, capture_small / "data", capfd=capfd)
     kept: dict[str, list[int]] = {}
     for row in rows:
         if row["type"] == "segment" and row["verdict"] == "keep":
@@ -274,7 +269,7 @@ def test_kept_segments_are_counted_by_reason(
 def test_purge_alone_does_not_mention_cleanup_policies(
     log_dir: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    _, rows = json_run("--purge", log_dir, capfd=capfd)
+    _, rows = json_run("retain", "--purge", log_dir, capfd=capfd)
     segments = [row for row in rows if row["type"] == "segment"]
     assert {(row["verdict"], row["rule"]) for row in segments} == {("keep", "marked-only")}
     assert "cleanup.policy" not in segments[0]["reason"]

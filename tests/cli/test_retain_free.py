@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +16,10 @@ from kseg.compaction.retention.freeing import Freeable, Hold, Survey, choose
 from kseg.compaction.retention.rules import Threshold
 from tests.internal_topics.metadata_logs import config, topic, topic_id, write_log, write_meta_properties
 from tests.support import trees
+from tests.support.command_lines import Rows, Say
+from tests.support.command_rows import of_type
 
-Rows = list[dict[str, Any]]
-Say = Callable[..., tuple[int, Rows]]
 NOW = ("--now", "2100-01-01")
-
-
-@pytest.fixture
-def say(capfd: pytest.CaptureFixture[str]) -> Say:
-    def call(*words: str | Path) -> tuple[int, Rows]:
-        status = run(["retain", "--json", *map(str, words)])
-        return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-
-    return call
-
-
-@pytest.fixture
-def data(capture_small: Path, tmp_path: Path) -> Path:
-    """A real broker's data directory. Its compacted topic `stations` has files that are marked already."""
-    return Path(shutil.copytree(capture_small / "data", tmp_path / "data"))
-
-
-def of_type(rows: Rows, kind: str) -> Rows:
-    return [row for row in rows if row["type"] == kind]
 
 
 def one(rows: Rows) -> dict[str, Any]:
@@ -77,7 +57,7 @@ def test_free_chooses_the_oldest_segments_until_the_size_is_reached(
 ) -> None:
     without_marks(data)
     with trees.unchanged(data):
-        status, rows = say("--free", str(wanted), *NOW, data)
+        status, rows = say("retain", "--free", str(wanted), *NOW, data)
     assert status == 1
     free = one(rows)
     assert free["reached"] and free["chosen_bytes"] >= wanted and free["marked_bytes"] == 0
@@ -99,8 +79,8 @@ def test_free_chooses_the_oldest_segments_until_the_size_is_reached(
 
 def test_free_apply_frees_the_planned_bytes(data: Path, say: Say) -> None:
     before = occupied(data)
-    _, planned = say("--free", "50KiB", "--purge", *NOW, data)
-    status, rows = say("--free", "50KiB", "--purge", "--apply", *NOW, data)
+    _, planned = say("retain", "--free", "50KiB", "--purge", *NOW, data)
+    status, rows = say("retain", "--free", "50KiB", "--purge", "--apply", *NOW, data)
     assert status == 0 and going(rows) == going(planned)
     free = one(rows)
     assert free["marked_bytes"] > 0 and free["applied"] and free["reached"]
@@ -119,9 +99,9 @@ def test_marked_files_count_first_and_free_nothing_until_purged(
     data: Path, say: Say, capfd: pytest.CaptureFixture[str]
 ) -> None:
     marked = sum(path.stat().st_size for path in data.rglob("*.deleted"))
-    _, rows = say("--free", str(marked), *NOW, data)
+    _, rows = say("retain", "--free", str(marked), *NOW, data)
     assert one(rows)["marked_bytes"] == marked and going(rows) == set()
-    _, rows = say("--free", str(marked + 1), *NOW, data)
+    _, rows = say("retain", "--free", str(marked + 1), *NOW, data)
     assert len(going(rows)) == 1
     before = occupied(data)
     assert run(["retain", "--free", str(marked + 1), "--apply", *NOW, str(data)]) == 0
@@ -137,15 +117,15 @@ def test_marked_files_count_first_and_free_nothing_until_purged(
 @pytest.mark.evidence("segment-age")
 def test_free_equals_the_limits_it_names(data: Path, say: Say) -> None:
     without_marks(data)
-    _, rows = say("--free", "25KiB", *NOW, data)
+    _, rows = say("retain", "--free", "25KiB", *NOW, data)
     for share in of_type(rows, "free_topic"):
         expected = {(name, base) for name, base in going(rows) if name.rpartition("-")[0] == share["topic"]}
         assert len(expected) == share["segments"]
         for option, limit in (("--retention-ms", "retention_ms"), ("--retention-bytes", "retention_bytes")):
-            _, by_limit = say(option, str(share[limit]), "--topic", share["topic"], *NOW, data)
+            _, by_limit = say("retain", option, str(share[limit]), "--topic", share["topic"], *NOW, data)
             assert going(by_limit) == expected, (share, option)
         _, by_more = say(
-            "--retention-ms", str(share["retention_ms"] + 1), "--topic", share["topic"], *NOW, data
+            "retain", "--retention-ms", str(share["retention_ms"] + 1), "--topic", share["topic"], *NOW, data
         )
         assert going(by_more) < expected
 
@@ -154,7 +134,7 @@ def test_unreachable_size_is_reported_and_nothing_is_changed(
     data: Path, say: Say, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with trees.unchanged(data):
-        status, rows = say("--free", "1GiB", *NOW, data)
+        status, rows = say("retain", "--free", "1GiB", *NOW, data)
         free = one(rows)
         assert status == 1 and not free["reached"]
         assert set(free["held"]) == {"active", "cleanup.policy", "internal-topic", "set-aside"}
@@ -170,7 +150,7 @@ def test_unreachable_size_is_reported_and_nothing_is_changed(
         out = capfd.readouterr().out
         assert out.splitlines()[-1].startswith(f"next: kseg retain --apply --free {free['freeable_bytes']} ")
         assert "not possible: " in out and "topics that are compacted only 4,695" in out
-    status, _ = say("--free", str(free["freeable_bytes"]), "--apply", *NOW, data)
+    status, _ = say("retain", "--free", str(free["freeable_bytes"]), "--apply", *NOW, data)
     assert status == 0
 
 
@@ -181,7 +161,7 @@ def test_free_keeps_segments_above_the_high_watermark(data: Path, say: Say) -> N
     checkpoint.write_text(
         "\n".join("metro-none 0 100" if line.startswith("metro-none 0") else line for line in lines) + "\n"
     )
-    _, rows = say("--free", "1GiB", *NOW, data)
+    _, rows = say("retain", "--free", "1GiB", *NOW, data)
     assert {base for name, base in going(rows) if name == "metro-none-0"} == {0}
     assert one(rows)["held"]["high-watermark"] > 5_000
 
@@ -189,11 +169,11 @@ def test_free_keeps_segments_above_the_high_watermark(data: Path, say: Say) -> N
 def test_free_keeps_topics_with_an_unknown_policy(data: Path, say: Say, tmp_path: Path) -> None:
     shutil.rmtree(data / "__cluster_metadata-0")
     without_marks(data)
-    _, rows = say("--free", "1GiB", *NOW, data)
+    _, rows = say("retain", "--free", "1GiB", *NOW, data)
     assert going(rows) == set() and one(rows)["held"]["policy-unknown"] > 30_000
     properties = tmp_path / "server.properties"
     properties.write_text("log.cleanup.policy=delete\n")
-    _, rows = say("--free", "10KiB", "--cleanup-policy", "delete", "--topic", "metro-*", *NOW, data)
+    _, rows = say("retain", "--free", "10KiB", "--cleanup-policy", "delete", "--topic", "metro-*", *NOW, data)
     assert one(rows)["reached"] and len(going(rows)) > 0
 
 
@@ -213,11 +193,11 @@ def test_free_chooses_first_what_the_topics_own_limits_delete(
         topic("old", topic_id(1)),
         [config("young", "retention.ms", "1000"), config("old", "retention.ms", "-1")],
     )
-    _, rows = say("--free", "4KiB", *NOW, log_dir)
+    _, rows = say("retain", "--free", "4KiB", *NOW, log_dir)
     assert going(rows) == {("young-0", 0)}
     (row,) = (row for row in of_type(rows, "segment") if row["verdict"] == "delete")
     assert row["rule"] == "retention.ms"
-    _, rows = say("--free", "8KiB", *NOW, log_dir)
+    _, rows = say("retain", "--free", "8KiB", *NOW, log_dir)
     assert going(rows) == {("young-0", 0), ("old-0", 0)}
 
 
@@ -225,11 +205,11 @@ def test_free_chooses_first_what_the_topics_own_limits_delete(
 def test_hard_linked_files_free_nothing(data: Path, say: Say, tmp_path: Path) -> None:
     """A hard-linked copy, for example a backup before the repair, keeps the blocks."""
     without_marks(data)
-    _, rows = say("--free", "1GiB", *NOW, data)
+    _, rows = say("retain", "--free", "1GiB", *NOW, data)
     all_bytes = one(rows)["freeable_bytes"]
     log = data / "metro-none-0" / f"{0:020d}.log"
     os.link(log, tmp_path / "backup.log")
-    _, rows = say("--free", "1GiB", *NOW, data)
+    _, rows = say("retain", "--free", "1GiB", *NOW, data)
     assert one(rows)["freeable_bytes"] == all_bytes - log.stat().st_size
     assert one(rows)["held"]["hard-link"] == log.stat().st_size
 
@@ -237,7 +217,7 @@ def test_hard_linked_files_free_nothing(data: Path, say: Say, tmp_path: Path) ->
 def test_files_that_a_broker_removes_itself_are_named(data: Path, say: Say) -> None:
     (data / "fares-0").rename(data / f"fares-0.{'a' * 32}-delete")
     (data / "metro-none-0" / f"{0:020d}.log.cleaned").write_bytes(b"x" * 3000)
-    _, rows = say("--free", "1GiB", *NOW, data)
+    _, rows = say("retain", "--free", "1GiB", *NOW, data)
     held = one(rows)["held"]
     assert held["deleted-directory"] > 8_000 and held["unfinished-files"] == 3000
 
@@ -251,7 +231,7 @@ def test_free_chooses_segments_of_0_7_logs(ancient_small: Path, tmp_path: Path, 
     shutil.copytree(source, partition)
     logs = sorted(partition.glob("*.kafka"))
     first = logs[0].stat().st_size
-    _, rows = say("--free", "1", *NOW, partition)
+    _, rows = say("retain", "--free", "1", *NOW, partition)
     if len(logs) > 1:
         assert one(rows)["chosen_bytes"] == first and len(going(rows)) == 1
 
@@ -273,7 +253,7 @@ def test_free_rejects_wrong_usage(data: Path, words: list[str]) -> None:
 
 def test_free_without_eligible_partitions_is_not_reached(data: Path, say: Say) -> None:
     without_marks(data)
-    status, rows = say("--free", "1", "--topic", "stations", *NOW, data)
+    status, rows = say("retain", "--free", "1", "--topic", "stations", *NOW, data)
     assert status == 1 and not one(rows)["reached"] and one(rows)["freeable_bytes"] == 0
     assert set(one(rows)["held"]) == {"cleanup.policy"}
 
@@ -319,7 +299,7 @@ def test_two_log_dirs_on_two_file_systems_are_both_freed(data: Path, say: Say, e
     for name in ("fares-0", "metro-gzip-0", "metro-none-0"):
         shutil.move(data / name, second / name)
     before = occupied(data), occupied(second)
-    status, rows = say("--free", "6KiB", "--purge", "--apply", *NOW, data, second)
+    status, rows = say("retain", "--free", "6KiB", "--purge", "--apply", *NOW, data, second)
     assert status == 0
     frees = of_type(rows, "free")
     assert [row["log_dirs"] for row in frees] == [[str(data)], [str(second)]]
@@ -328,5 +308,8 @@ def test_two_log_dirs_on_two_file_systems_are_both_freed(data: Path, say: Say, e
 
 
 def test_free_choice_is_deterministic(data: Path, say: Say) -> None:
-    first = going(say("--free", "30KiB", *NOW, "--jobs", "1", data)[1])
-    assert all(going(say("--free", "30KiB", *NOW, "--jobs", str(jobs), data)[1]) == first for jobs in (1, 2))
+    first = going(say("retain", "--free", "30KiB", *NOW, "--jobs", "1", data)[1])
+    assert all(
+        going(say("retain", "--free", "30KiB", *NOW, "--jobs", str(jobs), data)[1]) == first
+        for jobs in (1, 2)
+    )

@@ -20,11 +20,6 @@ from tests.support.known_topics import FILE, LOG, append, ids, set_id
 from tests.support.lock_holders import child, running_broker
 
 
-@pytest.fixture
-def data(capture_small: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(capture_small / "data", tmp_path / "data")
-
-
 def deleted_soon(data: Path) -> Callable[[], object]:
     """The broker has written the deletion, and renames the directory while kseg examines it."""
     append(data, record("RemoveTopicRecord", topicId=ids(data)["fares"]))

@@ -7,7 +7,6 @@ combinations.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -17,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from kseg.cli.main import run
 from kseg.internal_topics.metadata.metadata_image import LOST
 from kseg.internal_topics.metadata.metadata_log import read_metadata_log
 from kseg.segment.findings import CATALOGUE
@@ -27,6 +25,7 @@ from kseg.segment.sidecar.leader_epochs import EpochEntry
 from kseg.segment.sidecar.metadata_files import decode_meta_properties
 from kseg.segment.sidecar.snapshot import decode_snapshot
 from tests.internal_topics.metadata_logs import record
+from tests.support.command_lines import json_run
 from tests.support.known_topics import append, ids
 from tests.support.trees import copy_tree
 
@@ -100,11 +99,6 @@ def place_elsewhere(data: Path, *names: str) -> None:
         place: dict[str, Any] = {"partitionId": int(number), "topicId": known[topic], "directories": [LOST]}
         made.append(record("PartitionChangeRecord", **place))
     append(data, *made)
-
-
-def output(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, Any]]]:
-    status = run([*map(str, words), "--json", "--no-progress", "--jobs", "1"])
-    return status, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
 def doubts(rows: list[dict[str, Any]]) -> set[str]:
@@ -190,7 +184,7 @@ def test_verify_and_recover_agree_on_lost_side_file_information(
     data = copy_tree(stopped, tmp_path / "data")
     for name in names:
         DISEASES[name][0](data)
-    status, rows = output("verify", data, capfd=capfd)
+    status, rows = json_run("verify", data, capfd=capfd)
     found = doubts(rows)
     if len(names) == 1:
         expected = DISEASES[names[0]][1]
@@ -198,13 +192,13 @@ def test_verify_and_recover_agree_on_lost_side_file_information(
     assert status == (1 if any(CATALOGUE[kind].severity == "error" for kind in found) else 0)
     to_recover = {kind for kind in found if CATALOGUE[kind].hint.startswith("kseg recover")}
     identity = IDENTITY if "meta-properties-corrupt" in found else ()
-    status, planned = output("recover", *identity, data, capfd=capfd)
+    status, planned = json_run("recover", *identity, data, capfd=capfd)
     assert status == (1 if to_recover or identity else status)
     assert any(row["type"] == "step" for row in planned) or not (to_recover or identity)
-    assert output("recover", "--apply", *identity, data, capfd=capfd)[0] == 0
-    status, rows = output("verify", data, capfd=capfd)
+    assert json_run("recover", "--apply", *identity, data, capfd=capfd)[0] == 0
+    status, rows = json_run("verify", data, capfd=capfd)
     assert (status, doubts(rows)) == (0, set())
-    assert output("recover", data, capfd=capfd)[0] == 0
+    assert json_run("recover", data, capfd=capfd)[0] == 0
 
 
 # Java compares the last 64 bits as a signed number
@@ -217,11 +211,11 @@ def test_reserved_directory_id_is_replaced(
     reserved = uuid_text(number.to_bytes(16, "big"))
     original = (data / META).read_text()
     (data / META).write_text(original.replace(DIRECTORY_ID, reserved))
-    status, rows = output("verify", data, capfd=capfd)
+    status, rows = json_run("verify", data, capfd=capfd)
     (start,) = (row for row in rows if row["type"] == "broker-start")
     assert status == 1 and f"Invalid reserved directory ID {reserved}" in start["message"]
-    assert output("recover", "--apply", "--directory-id", reserved, data, capfd=capfd)[0] == 2
-    assert output("recover", "--apply", data, capfd=capfd)[0] == 0
+    assert json_run("recover", "--apply", "--directory-id", reserved, data, capfd=capfd)[0] == 2
+    assert json_run("recover", "--apply", data, capfd=capfd)[0] == 0
     assert decode_meta_properties((data / META).read_bytes()) == decode_meta_properties(original.encode())
 
 
@@ -231,7 +225,7 @@ def test_recover_does_not_invent_an_identity(
     data = copy_tree(stopped, tmp_path / "data")
     empty(data / META)
     for words in ([], ["--apply"]):
-        status, rows = output("recover", *words, data, capfd=capfd)
+        status, rows = json_run("recover", *words, data, capfd=capfd)
         (row,) = [row for row in rows if row["type"] == "result" and "log_dir" in row]
         assert status == 1 and "--node-id N --cluster-id ID --directory-id UUID" in row["doubt"]
     assert (data / META).read_bytes() == b""
@@ -251,7 +245,7 @@ def test_identity_comes_from_the_other_data_directories(
     # of the two directory ids, the metadata log has that of the damaged directory
     (first / META).write_text((first / META).read_text().replace(DIRECTORY_ID, "AsCu_Qd6HlJL_AROE7wUxg"))
     harm(second / META)
-    assert output("recover", "--apply", tmp_path, capfd=capfd)[0] == 0
+    assert json_run("recover", "--apply", tmp_path, capfd=capfd)[0] == 0
     identity = decode_meta_properties((second / META).read_bytes())
     assert (identity.node_id, identity.cluster_id) == (1, "Mz9XvQe1R0mU7bTq2LkP5w")
     assert identity.directory_id == DIRECTORY_ID
@@ -263,7 +257,7 @@ def test_readable_values_of_the_identity_are_kept(
     data = copy_tree(stopped, tmp_path / "data")
     meta = (data / META).read_text()
     (data / META).write_text(meta.replace("version=1\n", "version=?\n"))
-    assert output("recover", "--apply", data, capfd=capfd)[0] == 0
+    assert json_run("recover", "--apply", data, capfd=capfd)[0] == 0
     assert decode_meta_properties((data / META).read_bytes()) == decode_meta_properties(meta.encode())
 
 
@@ -274,7 +268,7 @@ def test_restored_side_file_information_equals_the_original(
     data = copy_tree(stopped, tmp_path / "data")
     for disease in ("snapshots gone", "epochs empty", "log starts empty", "recovery points empty"):
         DISEASES[disease][0](data)
-    assert output("recover", "--apply", data, capfd=capfd)[0] == 0
+    assert json_run("recover", "--apply", data, capfd=capfd)[0] == 0
     end = max((data / "fares-0").glob("*.snapshot"))
     assert decode_snapshot(end.read_bytes()) == decode_snapshot((stopped / "fares-0" / end.name).read_bytes())
     assert {entry.epoch for entry in decode_leader_epochs((data / "fares-0" / EPOCHS).read_bytes())} == {0}
@@ -291,7 +285,7 @@ def test_repair_of_another_partition_restores_a_lost_log_start(
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
     empty(data / LOG_STARTS)
-    assert output("recover", "--apply", data / "fares-0", capfd=capfd)[0] == 0
+    assert json_run("recover", "--apply", data / "fares-0", capfd=capfd)[0] == 0
     assert (data / LOG_STARTS).read_text() == f"0\n1\nmetro-none 0 {START}\n"
 
 
@@ -300,20 +294,20 @@ def test_uncertain_log_start_is_reported_but_not_written(
 ) -> None:
     data = copy_tree(stopped, tmp_path / "data")
     without_entries(data / LOG_STARTS)
-    status, rows = output("verify", data, capfd=capfd)
+    status, rows = json_run("verify", data, capfd=capfd)
     (doubtful,) = [row for row in rows if row.get("id") == "log-start-doubtful"]
     asked = f"kseg recover --log-start-offset {START} {data / 'metro-none-0'}"
     assert status == 0 and doubtful["message"].endswith(asked)
     # the last step is about the partitions that are assigned to a lost log dir
-    step, elect = [row for row in output("doctor", data, capfd=capfd)[1] if row["type"] == "step"]
+    step, elect = [row for row in json_run("doctor", data, capfd=capfd)[1] if row["type"] == "step"]
     assert elect["command"].startswith("kafka-leader-election.sh") and not elect["due"]
     assert (step["command"], step["due"]) == (asked, False)
-    assert output("recover", "--apply", data, capfd=capfd)[0] == 0
+    assert json_run("recover", "--apply", data, capfd=capfd)[0] == 0
     assert (data / LOG_STARTS).read_text() == "0\n0\n"
     one = data / "metro-none-0"
-    assert output("recover", "--log-start-offset", str(START), "--apply", one, capfd=capfd)[0] == 0
+    assert json_run("recover", "--log-start-offset", str(START), "--apply", one, capfd=capfd)[0] == 0
     assert (data / LOG_STARTS).read_text() == f"0\n1\nmetro-none 0 {START}\n"
-    assert doubts(output("verify", data, capfd=capfd)[1]) == set()
+    assert doubts(json_run("verify", data, capfd=capfd)[1]) == set()
 
 
 def test_unclean_directory_may_lack_checkpoints(
@@ -328,7 +322,7 @@ def test_unclean_directory_may_lack_checkpoints(
     for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
         empty(data / name)
     on("*/*.snapshot", gone)(data)
-    status, rows = output("verify", data, capfd=capfd)
+    status, rows = json_run("verify", data, capfd=capfd)
     assert (status, doubts(rows)) == (0, set())
     assert "snapshot-unwritten" in {row["id"] for row in rows if row["type"] == "finding"}
 
@@ -342,13 +336,13 @@ def test_list_and_lookup_derive_a_lost_log_start(
     data = copy_tree(stopped, tmp_path / "data")
 
     def looked_up(*words: str) -> object:
-        rows = output("lookup", data / "metro-none-0", *words, capfd=capfd)[1]
+        rows = json_run("lookup", data / "metro-none-0", *words, capfd=capfd)[1]
         return next(row["offset"] for row in rows if row["type"] not in ("finding", "summary"))
 
     below = ("--offset", str(START - 1))
     assert (looked_up("--earliest"), looked_up(*below)) == (START, None)
     lose(data / LOG_STARTS)
     assert (looked_up("--earliest"), looked_up(*below)) == (START, None)
-    rows = output("list", data, capfd=capfd)[1]
+    rows = json_run("list", data, capfd=capfd)[1]
     starts = {row["partition"]: row["log_start_offset"] for row in rows if row["type"] == "partition"}
     assert starts["metro-none-0"] == START and starts["fares-0"] == 0

@@ -27,11 +27,6 @@ ON_THE_CLOCK = ("--now", "2100-01-01")
 COMPACTED, DELETED, DEFAULT, OTHER = "accounts", "orders", "plain", "lost"
 
 
-@pytest.fixture
-def data(capture_small: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(capture_small / "data", tmp_path / "data")
-
-
 def changed(rows: Rows) -> set[str]:
     """The partitions for which something is planned."""
     return {

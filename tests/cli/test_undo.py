@@ -23,15 +23,10 @@ from kseg.cli.main import run
 from tests.support.command_rows import rows_of
 from tests.support.failing_disks import QuickDisk, Stopped, StoppingDisk
 from tests.support.failing_renames import failing_renames
-from tests.support.trees import copy_tree, differences, tree_state
+from tests.support.trees import differences, tree_state
 
 ID = "20260101T000000Z-00000001"
 LOG, INDEX = f"{0:020}.log", f"{0:020}.index"
-
-
-@pytest.fixture
-def data(capture_small: Path, tmp_path: Path) -> Path:
-    return copy_tree(capture_small / "data", tmp_path / "data")
 
 
 def plan_for(partition: Path) -> Plan:

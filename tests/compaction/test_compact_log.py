@@ -257,8 +257,7 @@ def test_second_cleaning_changes_nothing(tmp_path: Path) -> None:
         topic.send((n % 7, n), codec=n % 5)
         if n % 8 == 0:
             topic.roll()
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     clean(directory)
     assert [key for _, key, _ in kept(directory)] == [str(n % 7) for n in range(23, 30)]
     with unchanged(directory):
@@ -272,8 +271,7 @@ def test_second_cleaning_changes_nothing(tmp_path: Path) -> None:
 def data_directory(tmp_path: Path) -> Path:
     topic = Topic(tmp_path)
     topic.send(("a", 1), ("a", 2))
-    topic.roll()
-    topic.close()
+    topic.roll_and_close()
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
     (tmp_path / CHECKPOINT).write_bytes(b"0\n1\nother 3 17\n")
     return topic.directory
@@ -373,8 +371,7 @@ def test_retention_and_compaction_apply_to_one_topic(tmp_path: Path) -> None:
     topic.send(("a", 2), ("b", 2))
     topic.roll()
     topic.send(("a", 3))
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     limits = Limits(retention_ms=5 * DAY_MS, policies=policies_of(("compact", "delete")))
     chosen = RetainOptions(limits=limits, now_ms=SETTINGS.now_ms, apply=True, run_id="retain")
     list(retain(PartitionTarget(str(directory)), chosen))

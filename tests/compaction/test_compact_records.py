@@ -50,8 +50,7 @@ def test_only_keys_of_the_dirty_part_lose_records(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     for key in ("a", "b", "a", "c", "b"):
         topic.send((key, "v"))
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     clean(directory, first_dirty_offset=4)
     assert [offset for offset, _, _ in kept(directory)] == [0, 2, 3, 4]
 
@@ -62,8 +61,7 @@ def test_offset_map_for_one_key_needs_a_pass_for_each_key(tmp_path: Path) -> Non
     topic = Topic(tmp_path)
     for key in (0, 1, 0, 1, 0):
         topic.send((key, "v"))
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     # the passes leave the offsets 1 2 3 4, then 2 3 4, then 3 4
     outcome = clean(directory, first_dirty_offset=2, map_bytes=48)
     assert [offset for offset, _, _ in kept(directory)] == [3, 4]
@@ -76,8 +74,7 @@ def test_later_pass_copies_ranges_written_by_the_previous_one(tmp_path: Path) ->
     for key in range(6):
         topic.send((key, "x" * 40_000))
     topic.send((6, "last"))
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     plan = clean(directory, apply=False, map_bytes=4 * 24)
     outcome = clean(directory, map_bytes=4 * 24)
     assert outcome.result["passes"] == plan.result["passes"] > 1
@@ -141,9 +138,7 @@ def test_batch_that_loses_records_keeps_its_header(tmp_path: Path, codec: int) -
         )
     )
     topic.send(("k1", "newer"))
-    topic.roll()
-    topic.close()
-    clean(topic.directory)
+    clean(topic.roll_and_close())
     first = batches(topic.directory)[0]
     assert (first.base_offset, first.last_offset, first.count, first.base_sequence) == (10, 12, 2, 40)
     assert (first.producer_id, first.producer_epoch, first.leader_epoch, first.codec) == (5, 2, 67, codec)
@@ -166,9 +161,7 @@ def test_old_formats_become_magic_2(tmp_path: Path, magic: int, codec: int) -> N
     topic.send(("a", 1), ("b", 2), ("c", 3), magic=magic, codec=codec)
     topic.send(("a", 4), ("d", 5), magic=magic, codec=codec)
     topic.send(("b", 6))
-    topic.roll()
-    topic.close()
-    clean(topic.directory)
+    clean(topic.roll_and_close())
     assert kept(topic.directory) == [(2, "c", "3"), (3, "a", "4"), (4, "d", "5"), (5, "b", "6")]
     found = batches(topic.directory)
     assert {batch.magic for batch in found} == {2}
@@ -186,9 +179,7 @@ def test_log_append_time_is_preserved(tmp_path: Path) -> None:
     rows = tuple(Record(n, T0 + n, b"k%d" % n, b"v") for n in range(3))
     topic.put(NewBatch(records=rows, log_append_time=True, max_timestamp_ms=T0 + 500))
     topic.send(("k0", "newer"))
-    topic.roll()
-    topic.close()
-    clean(topic.directory)
+    clean(topic.roll_and_close())
     first = batches(topic.directory)[0]
     assert first.timestamp_type == "LogAppendTime"
     assert first.max_timestamp_ms == T0 + 500
@@ -204,8 +195,7 @@ def test_last_batch_of_a_producer_is_kept_as_a_header(tmp_path: Path) -> None:
     topic.send(("a", 3), ("b", 4))
     topic.roll()
     topic.send(("z", 0))
-    topic.roll()
-    topic.close()
+    topic.roll_and_close()
     soon = T0 + 1000
     clean(topic.directory, now_ms=soon)
     first = batches(topic.directory)[0]
@@ -227,9 +217,7 @@ def test_aborted_records_are_removed_whatever_the_map_says(tmp_path: Path) -> No
     topic.send(("only here", 1), producer=3, transactional=True)
     topic.end(3, abort=True)
     topic.send(("b", 2))
-    topic.roll()
-    topic.close()
-    clean(topic.directory)
+    clean(topic.roll_and_close())
     assert kept(topic.directory) == [(2, "b", "2")]
 
 
@@ -242,9 +230,7 @@ def test_large_records_and_batches_are_cleaned(tmp_path: Path, codec: int) -> No
     topic.send(*[(f"k{n % 9000}", f"{n:0100}") for n in range(20_000)], codec=codec)
     topic.send(*[(f"k{n}", n) for n in range(9000, 18_000)], codec=codec)
     topic.send(("old", 2))
-    topic.roll()
-    topic.close()
-    clean(topic.directory)
+    clean(topic.roll_and_close())
     found = records(topic.directory)
     assert [record.offset for record in found] == [0, *range(11_002, 20_002), *range(20_002, 29_003)]
     assert found[0].value == b"x" * 3_000_000
@@ -257,8 +243,7 @@ def test_compact_refuses_damage_and_changes_nothing(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     for number in range(4):
         topic.send(("a", number), ("b", number))
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     data = bytearray(log(directory, 0).read_bytes())
     data[65] ^= 1
     log(directory, 0).write_bytes(data)
@@ -343,8 +328,7 @@ def test_old_format_batch_at_the_end_of_a_round_becomes_an_empty_v2_batch(tmp_pa
     topic = Topic(tmp_path)
     topic.send(("a", 1))
     topic.send((None, 1), magic=1)
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     outcome = clean(directory)
     assert "legacy-batch-emptied" in outcome.kinds
     last = batches(directory)[-1]
@@ -357,8 +341,7 @@ def test_last_of_two_batches_with_the_same_sequences_is_protected(tmp_path: Path
     topic.send(("a", 1), producer=4, base_sequence=0)
     topic.send(("a", 2), producer=4, base_sequence=0, producer_epoch=1)
     topic.send(("a", 3))
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     clean(directory, now_ms=T0 + 1)
     assert [(batch.last_offset, batch.count) for batch in batches(directory)] == [(1, 0), (2, 1)]
 

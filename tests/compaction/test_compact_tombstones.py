@@ -52,9 +52,7 @@ def test_old_tombstone_is_kept_in_its_first_pass(tmp_path: Path) -> None:
 def test_superseded_tombstone_is_removed_at_once(tmp_path: Path) -> None:
     topic = tombstones(tmp_path)
     topic.send(("a", 10))
-    topic.roll()
-    topic.close()
-    clean(topic.directory)
+    clean(topic.roll_and_close())
     assert kept(topic.directory) == [(1, "b", "2"), (3, "c", "3"), (4, "z", "9"), (5, "a", "10")]
 
 
@@ -70,8 +68,7 @@ def test_tombstones_of_old_formats_are_removed_by_file_mtime(
     topic.send(("b", 1), magic=1)
     topic.roll()
     topic.send(("c", 1))
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     touch(directory, 0, T0)
     touch(directory, 1, T0 - age_ms)
     clean(directory, first_dirty_offset=1, delete_retention_ms=1000, segment_bytes=1)

@@ -26,18 +26,13 @@ NOW = SETTINGS.now_ms
 SOON = T0 + 1000
 
 
-def close(topic: Topic) -> Path:
-    topic.roll()
-    return topic.close()
-
-
 @pytest.mark.behaviour("C27")
 def test_last_sequence_of_an_aborted_transaction_is_kept(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send((1, "a"), producer=7, transactional=True)
     topic.send((2, "a"), (3, "a"), producer=7, transactional=True)
     topic.end(7, abort=True)
-    directory = close(topic)
+    directory = topic.roll_and_close()
     clean(directory, now_ms=SOON)
     assert [(b.last_offset, b.count) for b in batches(directory)] == [(2, 0), (3, 1)]
     assert batches(directory)[0].last_sequence == 2
@@ -53,7 +48,7 @@ def test_interleaved_transactions_of_two_producers_are_compacted(tmp_path: Path)
     topic.end(1, abort=True)
     topic.end(2)
     topic.send((2, "plain"))
-    directory = close(topic)
+    directory = topic.roll_and_close()
     outcome = clean(directory)
     assert kept(directory) == [(3, "3", "p2"), (5, "1", "p2"), (8, "2", "plain")]
     assert [b.last_offset for b in batches(directory) if b.is_control] == [6, 7]
@@ -67,7 +62,7 @@ def test_commit_marker_without_data_is_removed_after_its_delete_horizon(tmp_path
     topic.send((1, "a"), producer=1, transactional=True)
     topic.end(1)
     topic.send((1, "b"))
-    directory = close(topic)
+    directory = topic.roll_and_close()
     # the data is removed in this pass, so the marker stays without a horizon
     clean(directory, now_ms=NOW)
     assert ends(directory) == [1, 2]
@@ -87,7 +82,7 @@ def test_commit_marker_is_kept_beside_the_empty_batch_of_its_producer(tmp_path: 
     topic.send((1, "a"), producer=1, transactional=True)
     topic.end(1)
     topic.send((1, "b"))
-    directory = close(topic)
+    directory = topic.roll_and_close()
     for _ in range(3):
         clean(directory, now_ms=SOON)
         assert [(b.last_offset, b.count, b.delete_horizon_ms) for b in batches(directory)] == [
@@ -104,7 +99,7 @@ def test_abort_marker_is_removed_in_three_passes(tmp_path: Path) -> None:
     topic.send((1, "a"), producer=1, transactional=True)
     topic.end(1, abort=True)
     topic.send((1, "b"))
-    directory = close(topic)
+    directory = topic.roll_and_close()
     clean(directory, now_ms=NOW)
     assert (ends(directory), [entry.last_offset for entry in aborted(directory)]) == ([1, 2], [1])
     clean(directory, now_ms=NOW)
@@ -122,7 +117,7 @@ def test_abort_marker_is_kept_beside_the_empty_batch_of_its_producer(tmp_path: P
     topic.send((1, "a"), producer=1, transactional=True)
     topic.end(1, abort=True)
     topic.send((1, "b"))
-    directory = close(topic)
+    directory = topic.roll_and_close()
     for _ in range(3):
         clean(directory, now_ms=SOON)
         assert [(b.last_offset, b.count) for b in batches(directory)] == [(0, 0), (1, 1), (2, 1)]
@@ -136,7 +131,7 @@ def test_data_aborted_in_a_later_segment_is_removed(tmp_path: Path) -> None:
     topic.roll()
     topic.send((2, "a"), producer=1, transactional=True)
     topic.end(1, abort=True)
-    directory = close(topic)
+    directory = topic.roll_and_close()
     outcome = clean(directory, now_ms=SOON, segment_bytes=1)
     assert kept(directory) == []
     assert [(b.last_offset, b.count) for b in batches(directory)] == [(1, 0), (2, 1)]
@@ -152,7 +147,7 @@ def test_data_committed_in_a_later_segment_is_kept(tmp_path: Path) -> None:
     topic.send((2, "a"), producer=1, transactional=True)
     topic.roll()
     topic.end(1)
-    directory = close(topic)
+    directory = topic.roll_and_close()
     for _ in range(2):
         clean(directory, segment_bytes=1)
         assert kept(directory) == [(0, "1", "a"), (1, "2", "a")]
@@ -180,7 +175,7 @@ def test_undecided_data_limits_the_cleaning_until_the_decision(tmp_path: Path) -
     other.roll()
     other.send((1, "new"), producer=1, transactional=True)
     other.end(1)
-    directory = close(other)
+    directory = other.roll_and_close()
     clean(directory)
     assert kept(directory) == [(2, "1", "new")]
 
@@ -194,7 +189,7 @@ def test_batches_without_records_to_read_follow_their_own_rules(tmp_path: Path) 
     topic.send((2, "c"), producer=1, transactional=True)
     topic.end(1)
     topic.send((3, "end"))
-    directory = close(topic)
+    directory = topic.roll_and_close()
     clean(directory, now_ms=NOW)
     assert ends(directory) == [1, 3, 4, 5]
     clean(directory, now_ms=NOW)
@@ -217,7 +212,7 @@ def test_empty_control_batch_has_no_effect(tmp_path: Path) -> None:
         )
     )
     topic.send((1, "a"))
-    directory = close(topic)
+    directory = topic.roll_and_close()
     for _ in range(3):
         clean(directory)
         assert ends(directory) == [1]
@@ -231,7 +226,7 @@ def test_user_keys_that_look_like_markers_are_compacted_as_keys(tmp_path: Path) 
     topic.send((1, "a"), producer=1, transactional=True)
     topic.end(1)
     topic.send((2, "b"))
-    directory = close(topic)
+    directory = topic.roll_and_close()
     clean(directory)
     assert ends(directory) == [0, 1, 2, 3]
 
@@ -244,7 +239,7 @@ def test_every_removed_record_is_counted_once(tmp_path: Path) -> None:
     topic.send((4, None), (5, None))
     topic.send((5, "f"), producer=2, transactional=True)
     topic.end(2)
-    directory = close(topic)
+    directory = topic.roll_and_close()
     first = clean(directory, now_ms=NOW).result
     reasons = ("superseded", "aborted", "invalid")
     # one "c" and two tombstones

@@ -90,8 +90,7 @@ def keyed(parent: Path, codec: int = L.NONE, **rules: Any) -> Path:
             topic.end(producer, abort=number % 36 < 12)
     for producer in (7, 8):
         topic.end(producer)
-    topic.roll()
-    return topic.close()
+    return topic.roll_and_close()
 
 
 @pytest.mark.slow

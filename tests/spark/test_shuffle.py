@@ -41,8 +41,7 @@ def keyed_topic(parent: Path, keys: int) -> Path:
             producer = 7 + number % 3
             topic.send(*rows, producer=producer, transactional=True)
             topic.end(producer, abort=number % 2 == 0)
-    topic.roll()
-    return topic.close()
+    return topic.roll_and_close()
 
 
 @pytest.mark.parametrize("seed", [8, 20])
@@ -84,8 +83,7 @@ def test_compact_shuffles_only_partitions_whose_keys_do_not_fit(
         keyed_topic(parent, 1500)
         small = Topic(parent, name="small-0")
         small.send(("a", 1), ("b", 2), ("a", 3))
-        small.roll()
-        small.close()
+        small.roll_and_close()
         paths = [str(parent / "accounts-0"), str(parent / "small-0")]
         status = run(["compact", *policy, "--json", "--now", str(SETTINGS.now_ms), *words, *paths])
         plan = capfd.readouterr().out.replace(str(parent), "")

@@ -148,8 +148,7 @@ def test_shuffle_compaction_takes_one_pass_where_a_small_map_takes_many(tmp_path
     keys = random.Random(5)
     for _ in range(150):
         topic.send(*[(f"key-{keys.randrange(1500)}", "value") for _ in range(20)])
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     small = CompactOptions(settings=replace(SETTINGS, map_bytes=SLOT * 32, segment_bytes=20_000))
     large = replace(small, settings=replace(small.settings, map_bytes=SLOT * 10_000))
     assert result_of(local(directory, small))["passes"] > 30
@@ -218,8 +217,7 @@ def test_shuffle_compaction_writes_a_copy(tmp_path: Path) -> None:
     topic = Topic(tmp_path / "data")
     for number in range(30):
         topic.send((f"k{number % 4}", number))
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     options = CompactOptions(settings=SETTINGS, output=str(tmp_path / "copies" / "by-shuffle"))
     done = result_of(shuffled(directory, options))
     assert done["output"] == str(tmp_path / "copies" / "by-shuffle" / "accounts-0")
@@ -234,8 +232,7 @@ def test_each_attempt_writes_its_own_files(tmp_path: Path, monkeypatch: pytest.M
     topic = Topic(tmp_path)
     for number in range(30):
         topic.send((f"k{number % 4}", number))
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     seen: list[list[str]] = []
     real = rewriting.rewritten
 
@@ -255,8 +252,7 @@ def test_each_attempt_writes_its_own_files(tmp_path: Path, monkeypatch: pytest.M
 def test_leftovers_of_a_killed_driver_are_removed_by_the_next_run(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     topic.send(("a", 1), ("a", 2))
-    topic.roll()
-    directory = topic.close()
+    directory = topic.roll_and_close()
     left = directory / ".kseg" / ".work-of-a-killed-one"
     left.mkdir(parents=True)
     (left / "0-17").write_bytes(b"half of it")

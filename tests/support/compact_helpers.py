@@ -77,6 +77,11 @@ class Topic:
         self._writer.close()
         return self.directory
 
+    def roll_and_close(self) -> Path:
+        """All records are in segments that a cleaner cleans."""
+        self.roll()
+        return self.close()
+
 
 def tombstones(root: Path) -> Topic:
     """A log in which a key is deleted. Its last segment is the active one."""

@@ -17,6 +17,7 @@ from fixtures import diseases
 from kseg.change.append.partition_writer import PartitionWriter
 from kseg.cli.main import run
 from kseg.segment.model import NewBatch, Record
+from tests.support.command_rows import of_type
 
 CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 
@@ -39,10 +40,6 @@ def text_records(capfd: pytest.CaptureFixture[str], *words: str | Path) -> list[
     out = capfd.readouterr().out
     found = re.findall(r"^\| offset: (\d+) .*?(?: key: (\S*)|$)", out, re.MULTILINE)
     return [(int(offset), key) for offset, key in found]
-
-
-def of_type(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [line for line in lines if line["type"] == kind]
 
 
 def flip(log: Path, position: int) -> None:
